@@ -1,0 +1,126 @@
+"""Checks on arrays, unit vectors, and the best k of many scores in blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from displace.errors import InputError
+
+Vectors = NDArray[np.floating[Any]]
+Indices = NDArray[np.intp]
+
+BLOCK_BYTES = 64 * 2**20
+"""Scores held at one time while ranking (float32 bytes)."""
+
+
+def as_vectors(values: ArrayLike, name: str = "vectors") -> Vectors:
+    """Check that `values` is a finite (m, D) array of numbers and return it as float32 or float64.
+
+    float64 stays float64; float16, float32 and integers become float32.
+    """
+    array = np.asarray(values)
+    if array.ndim != 2:
+        raise InputError(f"{name} must have shape (m, D); got shape {array.shape}")
+    if array.shape[1] == 0:
+        raise InputError(f"{name} have no dimensions; got shape {array.shape}")
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"{name} must be numbers; got dtype {array.dtype}")
+    array = array.astype(np.float64 if array.dtype == np.float64 else np.float32, copy=False)
+    check_finite(array, name)
+    return array
+
+
+def check_finite(array: Vectors, name: str = "vectors") -> None:
+    """Raise an error that names the first rows with NaN or infinity, if there are any."""
+    for rows in blocks(len(array), row_bytes=array.itemsize * array.shape[1]):
+        bad = ~np.isfinite(array[rows]).all(axis=1)
+        if bad.any():
+            first = np.flatnonzero(bad)[:5] + rows.start
+            listed = ", ".join(map(str, first))
+            raise InputError(f"{name} contain NaN or infinity, first in row {listed}; drop or repair those rows")
+
+
+def as_labels(values: ArrayLike, n: int, name: str) -> NDArray[Any]:
+    """Check that `values` is one label for each of `n` rows."""
+    array = np.asarray(values)
+    if array.shape != (n,):
+        raise InputError(f"{name} must have shape ({n},), one for each vector; got shape {array.shape}")
+    return array
+
+
+def l2_normalize(vectors: Vectors) -> Vectors:
+    """Rows scaled to unit length; a row of zeros stays zero.
+
+    >>> l2_normalize(np.array([[3.0, 4.0], [0.0, 0.0]]))
+    array([[0.6, 0.8],
+           [0. , 0. ]])
+    """
+    norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    norms[norms == 0] = 1
+    unit: Vectors = vectors / norms
+    return unit
+
+
+def blocks(n: int, row_bytes: int, budget: int = BLOCK_BYTES) -> Iterator[slice]:
+    """Slices that cover ``range(n)``, each of about `budget` bytes at `row_bytes` a row."""
+    step = max(1, budget // max(1, row_bytes))
+    for start in range(0, n, step):
+        yield slice(start, min(n, start + step))
+
+
+def top_k(scores: Vectors, k: int) -> Indices:
+    """Columns of the `k` highest scores of each row, best first; equal scores keep column order.
+
+    >>> top_k(np.array([[0.1, 0.9, 0.5, 0.9]]), 3)
+    array([[1, 3, 2]])
+    """
+    n = scores.shape[1]
+    k = min(k, n)
+    if k == 1:
+        return scores.argmax(axis=1)[:, None]
+    if k >= n:
+        return np.argsort(-scores, axis=1, kind="stable")
+    # Everything above the k-th best score is in; among equals of the k-th the first columns are.
+    threshold = np.partition(scores, n - k, axis=1)[:, n - k, None]
+    rank = np.where(scores > threshold, 2, (scores == threshold).astype(np.int8))
+    best = np.empty((len(scores), k), np.intp)
+    for row, (score, level) in enumerate(zip(scores, rank, strict=True)):
+        above = np.flatnonzero(level == 2)
+        equal = np.flatnonzero(level == 1)[: k - len(above)]
+        columns = np.sort(np.concatenate([above, equal]))
+        best[row] = columns[np.argsort(-score[columns], kind="stable")]
+    return best
+
+
+def ranked(
+    n_queries: int, n_places: int, k: int, scores_of: Callable[[slice], Vectors], n_layers: int = 1
+) -> tuple[Indices, Vectors]:
+    """Rank in blocks of queries, so that the whole score matrix never exists.
+
+    Parameters
+    ----------
+    n_queries, n_places, k : int
+        Shape of the problem.
+    scores_of : callable
+        Takes a slice of queries, returns their scores, shape (b, n_places).
+    n_layers : int
+        How many (b, n_places) arrays `scores_of` holds at one time.
+
+    Returns
+    -------
+    columns, scores : (n_queries, k) arrays
+        Best first.
+    """
+    k = min(k, n_places)
+    parts = []
+    for rows in blocks(n_queries, row_bytes=4 * n_places * n_layers):
+        scores = scores_of(rows)
+        columns = top_k(scores, k)
+        parts.append((columns, np.take_along_axis(scores, columns, axis=1)))
+    if not parts:
+        return np.empty((0, k), np.intp), np.empty((0, k), np.float32)
+    return np.concatenate([c for c, _ in parts]), np.concatenate([s for _, s in parts])

@@ -1,0 +1,78 @@
+"""Exceptions and warnings of the package.
+
+::
+
+    DisplaceError
+    ├── InputError (ValueError)            arrays or arguments that cannot be used
+    │   └── SingularScatterError           S_W cannot be inverted: too few references, no ridge
+    ├── UnknownNameError (LookupError)     no fusion, model, data set or backend of that name
+    ├── MissingExtraError (ImportError)    an optional dependency is not installed
+    ├── ManifestError                      a manifest with problems, all of them listed
+    ├── ImageError                         an image, video or bag that cannot be read
+    ├── DatasetError                       a data set's folder that is not laid out as expected
+    ├── WeightsError                       model weights that are absent, corrupt or of another model
+    └── StoreError                         a descriptor store that cannot be opened or written
+
+    DisplaceWarning (UserWarning)
+    └── ConditioningWarning                the references are too few for the settings asked for
+"""
+
+
+class DisplaceError(Exception):
+    """Base of every exception raised on purpose by this package."""
+
+
+class InputError(DisplaceError, ValueError):
+    """Arrays or arguments that cannot be used; says which, and what would do."""
+
+
+class SingularScatterError(InputError):
+    """The within-place scatter is singular and no ridge was allowed."""
+
+
+class UnknownNameError(DisplaceError, LookupError):
+    """A name that no registry entry has."""
+
+
+class MissingExtraError(DisplaceError, ImportError):
+    """An optional dependency is needed and not installed."""
+
+
+class ManifestError(DisplaceError):
+    """A manifest with problems.
+
+    Parameters
+    ----------
+    message : str
+        What was being done.
+    problems : sequence of str
+        Every problem found, each with its line where it has one.
+    """
+
+    def __init__(self, message: str, problems: "list[str] | tuple[str, ...]" = ()) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n  ".join([message, *self.problems]))
+
+
+class ImageError(DisplaceError):
+    """An image, video or bag that cannot be read."""
+
+
+class DatasetError(DisplaceError):
+    """A data set whose folder is not laid out as expected."""
+
+
+class WeightsError(DisplaceError):
+    """Model weights that are absent, corrupt or belong to another model."""
+
+
+class StoreError(DisplaceError):
+    """A descriptor store that cannot be opened or written."""
+
+
+class DisplaceWarning(UserWarning):
+    """Base of every warning issued by this package."""
+
+
+class ConditioningWarning(DisplaceWarning):
+    """The references are too few for the settings asked for."""

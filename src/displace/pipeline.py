@@ -1,0 +1,3 @@
+"""Every verb of the command line as a function."""
+
+from __future__ import annotations

@@ -1,0 +1,95 @@
+"""Registries: one file is one entry, named after the file and imported when asked for.
+
+A registry looks into one sub-package (``displace.fusion``, ``displace.models`` …). The entry ``hops`` is the
+one subclass of the registry's base class that ``fusion/hops.py`` defines. Packages outside of this one add
+entries through the entry-point group ``displace.fusion`` (``displace.models`` …).
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import inspect
+import pkgutil
+from collections.abc import Iterable
+from importlib.metadata import EntryPoint, entry_points
+from typing import Generic, TypeVar
+
+from displace.errors import MissingExtraError, UnknownNameError
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """The entries of one kind.
+
+    Parameters
+    ----------
+    kind : str
+        What an entry is called in messages, such as "fusion".
+    package : str
+        The sub-package whose files are the entries; also the entry-point group.
+    base : str
+        Name of the base class, defined in ``package.base``.
+    """
+
+    def __init__(self, kind: str, package: str, base: str) -> None:
+        self.kind, self.package, self.base = kind, package, base
+
+    def names(self) -> list[str]:
+        """Sorted names of all entries, without importing any of them."""
+        return sorted({*self._own_names(), *self._plugins()})
+
+    def get(self, name: str) -> type[T]:
+        """Import and return the class named `name`."""
+        plugins = self._plugins()
+        if name in self._own_names():
+            return self._class_in(f"{self.package}.{name}")
+        if name in plugins:
+            loaded: type[T] = plugins[name].load()
+            return loaded
+        raise UnknownNameError(unknown(self.kind, name, self.names()))
+
+    def _own_names(self) -> list[str]:
+        spec = importlib.util.find_spec(self.package)
+        paths = spec.submodule_search_locations if spec else None
+        found = pkgutil.iter_modules(paths) if paths else ()
+        return [m.name for m in found if not m.ispkg and m.name != "base" and not m.name.startswith("_")]
+
+    def _plugins(self) -> dict[str, EntryPoint]:
+        return {entry.name: entry for entry in entry_points(group=self.package)}
+
+    def _class_in(self, module_name: str) -> type[T]:
+        base = getattr(importlib.import_module(f"{self.package}.base"), self.base)
+        module = importlib.import_module(module_name)
+        classes = [
+            member
+            for _, member in inspect.getmembers(module, inspect.isclass)
+            if member.__module__ == module_name and issubclass(member, base) and not inspect.isabstract(member)
+        ]
+        if len(classes) != 1:
+            raise TypeError(f"{module_name} must define exactly one {self.base}; it defines {len(classes)}")
+        found: type[T] = classes[0]
+        return found
+
+
+def unknown(kind: str, name: str, names: Iterable[str]) -> str:
+    """Message for an unknown name, with the nearest known one.
+
+    >>> unknown("fusion", "hop", ["hops", "pooling"])
+    "unknown fusion 'hop'; did you mean 'hops'? Known: hops, pooling"
+    """
+    names = list(names)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f"; did you mean '{near[0]}'?" if near else "."
+    return f"unknown {kind} '{name}'{hint} Known: {', '.join(names)}"
+
+
+def missing_extra(package: str, extra: str) -> MissingExtraError:
+    """Error for an optional dependency that is not installed.
+
+    >>> str(missing_extra("faiss-cpu", "faiss"))
+    "needs 'faiss-cpu': pip install 'displace[faiss]'"
+    """
+    return MissingExtraError(f"needs '{package}': pip install 'displace[{extra}]'")

@@ -1,0 +1,69 @@
+"""Files that are either the old or the new one, never half of each."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+
+@contextmanager
+def atomic_write(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
+    """Open a temporary file beside `path`; on success make it durable and rename it to `path`.
+
+    When the block raises, or the process dies, whatever stood at `path` before stands there still.
+
+    Parameters
+    ----------
+    path : path-like
+        The file to create or replace.
+    mode : {"wb", "w"}
+        Bytes or UTF-8 text.
+    """
+    path = Path(path)
+    encoding = None if "b" in mode else "utf-8"
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    try:
+        with os.fdopen(handle, mode, encoding=encoding) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        _copy_mode(path, name)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def write_json(path: str | os.PathLike[str], record: Any) -> None:
+    """Write `record` as JSON, atomically."""
+    with atomic_write(path, "w") as file:
+        json.dump(record, file, indent=1, ensure_ascii=False)
+        file.write("\n")
+
+
+def sync_folder(folder: str | os.PathLike[str]) -> None:
+    """Make renames inside `folder` durable (where the system has such a call)."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _copy_mode(path: Path, temporary: str) -> None:
+    """Give the temporary file the mode that an ordinary new file, or the file it replaces, has."""
+    if path.exists():
+        mode = path.stat().st_mode & 0o777
+    else:
+        umask = os.umask(0)
+        os.umask(umask)
+        mode = 0o666 & ~umask
+    Path(temporary).chmod(mode)
