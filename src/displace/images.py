@@ -1,0 +1,163 @@
+"""Images on disk: find them, read them as RGB, and name their content.
+
+`read_image` is Pillow's decode, because the published models were trained and run on it. What the result is
+for images that are not plain 8-bit RGB:
+
+==================== =============================================================================
+grey, palette, CMYK  converted to RGB by Pillow
+alpha                composited on black: a transparent pixel is one from which no light arrived
+16 bit               the high byte of each value (as Pillow does for 16-bit colour)
+EXIF orientation     applied, so that the picture is upright
+animation            its first frame
+floating point       refused: the values have no agreed white
+over 178 megapixels  refused (Pillow's limit against decompression bombs)
+==================== =============================================================================
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import threading
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+
+from displace.errors import ImageError
+
+Pixels = NDArray[np.uint8]
+PathLike = str | os.PathLike[str]
+
+EXTENSIONS = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".ppm", ".pgm", ".gif"})
+"""File name endings that count as images, in lower case."""
+
+_DIGITS = re.compile(r"(\d+)")
+_ORIENTATION = 0x0112
+_UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+# Changing the warning filters is not thread-safe before Python 3.14, and images are read in threads.
+_FILTERS = threading.Lock()
+
+
+def natural_key(name: str) -> tuple[list[tuple[int, int, str]], str]:
+    """Sort key that counts: ``frame9`` before ``frame10``, upper and lower case alike.
+
+    >>> sorted(["b10", "b9", "A1"], key=natural_key)
+    ['A1', 'b9', 'b10']
+    """
+    parts = _DIGITS.split(name.casefold())
+    # `split` alternates text and digits; `isdecimal` keeps out digits such as ² that int() refuses.
+    key = [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts if part]
+    return key, name
+
+
+def is_image(path: PathLike) -> bool:
+    """Whether the file's name says that it is an image; hidden files never are."""
+    path = Path(path)
+    return path.suffix.lower() in EXTENSIONS and not path.name.startswith(".")
+
+
+def find_images(folder: PathLike, recursive: bool = False) -> list[Path]:
+    """Images in `folder` in natural order; hidden files and folders are left out.
+
+    Parameters
+    ----------
+    folder : path-like
+        An existing folder.
+    recursive : bool
+        Look into sub-folders too.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise ImageError(f"no folder of images at {folder}" + (" (it is a file)" if folder.exists() else ""))
+    found = _walk(folder) if recursive else (Path(e.path) for e in os.scandir(folder) if e.is_file())
+    return sorted(filter(is_image, found), key=lambda path: natural_key(path.relative_to(folder).as_posix()))
+
+
+def read_image(path: PathLike) -> Pixels:
+    """Decode an image file to RGB, shape (height, width, 3), upright.
+
+    Raises
+    ------
+    ImageError
+        Naming the file, when it is missing, empty, truncated, not an image or too large.
+    """
+    try:
+        with _open(path) as image:
+            return np.array(_rgb(_upright(image)))
+    except ImageError:
+        raise
+    except UnidentifiedImageError:
+        raise ImageError(f"{path} is not an image that Pillow knows{_if_empty(path)}") from None
+    except Image.DecompressionBombError:
+        limit = (Image.MAX_IMAGE_PIXELS or 0) * 2 // 10**6
+        raise ImageError(f"{path} has more than {limit} megapixels; scale it down first") from None
+    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+        raise ImageError(f"cannot read image {path}: {error.strerror}") from None
+    except Exception as error:  # Pillow's decoders raise nearly every type on damaged files
+        raise ImageError(f"cannot read image {path}: {error}{_if_empty(path)}") from error
+
+
+def content_hash(path: PathLike) -> str:
+    """SHA-256 of the file's bytes, in hexadecimal."""
+    try:
+        with Path(path).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise ImageError(f"cannot read {path}: {error.strerror}") from None
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    """Every file below `folder`, hidden folders left out."""
+    for parent, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        yield from (Path(parent, name) for name in names)
+
+
+def _open(path: PathLike) -> Image.Image:
+    """Open an image without the warning that Pillow gives above 89 megapixels: cameras are there now."""
+    with _FILTERS, warnings.catch_warnings():
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+        return Image.open(path)
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    """Decode, then apply the EXIF orientation (Pillow has done so already while decoding TIFF)."""
+    image.load()
+    orientation = image.getexif().get(_ORIENTATION, 1)
+    return image.transpose(_UPRIGHT[orientation]) if orientation in _UPRIGHT else image
+
+
+def _rgb(image: Image.Image) -> Image.Image:
+    """Convert any mode to 8-bit RGB as the module's table says."""
+    if image.mode == "RGB" and not image.has_transparency_data:
+        return image
+    if image.mode == "F":
+        raise ImageError(f"{_name(image)} has floating-point pixels; save it with 8 or 16 bits per channel")
+    if image.mode.startswith("I"):
+        image = Image.fromarray((np.clip(np.asarray(image), 0, 65535) >> 8).astype(np.uint8))
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        return Image.alpha_composite(Image.new("RGBA", image.size, (0, 0, 0, 255)), image).convert("RGB")
+    return image.convert("RGB")
+
+
+def _name(image: Image.Image) -> str:
+    return str(getattr(image, "filename", "") or "the image")
+
+
+def _if_empty(path: PathLike) -> str:
+    empty = Path(path).exists() and Path(path).stat().st_size == 0
+    return " (the file is empty)" if empty else ""

@@ -1,0 +1,192 @@
+"""Manifest: the table that says which image shows which place in which traversal.
+
+On disk it is a CSV file; image paths are relative to its folder (absolute ones are allowed)::
+
+    image,place,traversal,easting,northing
+    sun/000.jpg,000,sun,620021.1,5734795.4
+    night/000.jpg,000,night,620021.9,5734795.2
+    night/917.jpg,,night,620400.0,5734100.0
+
+A blank place is a query without a known place or a frame off the route. Optional columns: `easting` and
+`northing` (metres), `latitude` and `longitude` (degrees), `heading` (degrees clockwise from north), `frame`
+(number along the route, for tolerances in frames), `timestamp` (seconds). Other columns are ignored.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from displace.errors import InputError, ManifestError, UnknownNameError
+from displace.geo import Positions
+from displace.manifest_csv import NUMBERS, REQUIRED, number_text, read_table
+from displace.registry import unknown
+from displace.storage import atomic_write
+
+if TYPE_CHECKING:
+    from displace.manifest_summary import Summary
+
+Numbers = NDArray[np.float64]
+Labels = NDArray[np.str_]
+
+
+class Manifest:
+    """Images with their places and traversals.
+
+    Parameters
+    ----------
+    images : sequence of str
+        Paths as written, relative to `root` or absolute.
+    places : sequence of str
+        One for each image; an empty string where the place is not known.
+    traversals : sequence of str
+        One for each image.
+    root : path-like
+        Folder that relative paths start from.
+    **numbers : array-like or None
+        Optional columns, one value for each image, NaN where unknown: `easting`, `northing`, `latitude`,
+        `longitude`, `heading`, `frame`, `timestamp`. Each is an attribute of the same name (None where it
+        was not given); those given are also in the dict `numbers`.
+
+    Examples
+    --------
+    >>> manifest = Manifest(["sun/0.jpg", "night/0.jpg"], ["0", "0"], ["sun", "night"], root="route")
+    >>> len(manifest), manifest.select(manifest.traversals == "night").images
+    (2, ['night/0.jpg'])
+    """
+
+    def __init__(
+        self,
+        images: Iterable[str],
+        places: Iterable[str],
+        traversals: Iterable[str],
+        root: str | os.PathLike[str] = ".",
+        **numbers: ArrayLike | None,
+    ) -> None:
+        self.images = list(images)
+        self.places: Labels = np.array(list(places), dtype=np.str_)
+        self.traversals: Labels = np.array(list(traversals), dtype=np.str_)
+        self.root = Path(root)
+        if wrong := sorted(set(numbers) - set(NUMBERS)):
+            raise InputError(
+                f"unknown manifest column {wrong[0]!r}; known: {', '.join((*REQUIRED, *NUMBERS))}"
+            )
+        self.numbers: dict[str, Numbers] = {
+            name: np.asarray(numbers[name], np.float64) for name in NUMBERS if numbers.get(name) is not None
+        }
+        self.easting = self.numbers.get("easting")
+        self.northing = self.numbers.get("northing")
+        self.latitude = self.numbers.get("latitude")
+        self.longitude = self.numbers.get("longitude")
+        self.heading = self.numbers.get("heading")
+        self.frame = self.numbers.get("frame")
+        self.timestamp = self.numbers.get("timestamp")
+        columns = {"places": self.places, "traversals": self.traversals, **self.numbers}
+        for name, values in columns.items():
+            if values.shape != (len(self.images),):
+                raise InputError(
+                    f"{name} must have shape ({len(self.images)},), as many as images; got {values.shape}"
+                )
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Manifest:
+        """Read a CSV file; a file with problems raises one `ManifestError` that lists all of them."""
+        texts, numbers = read_table(path)
+        return cls(texts["image"], texts["place"], texts["traversal"], Path(path).parent, **numbers)
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write as CSV, atomically; relative image paths become relative to the file's folder."""
+        path = Path(path)
+        names = [*REQUIRED, *self.numbers]
+        columns: list[Iterable[str]] = [self._images_from(path.parent), self.places, self.traversals]
+        columns += [map(number_text, values.tolist()) for values in self.numbers.values()]
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_write(path, "w") as file:
+                writer = csv.writer(file, lineterminator="\n")
+                writer.writerow(names)
+                writer.writerows(zip(*columns, strict=True))
+        except UnicodeEncodeError as error:
+            raise ManifestError(f"an image's name is not valid text: {error.object!r}; rename it") from None
+        except OSError as error:
+            raise ManifestError(f"cannot write manifest {path}: {error.strerror}") from None
+
+    def __len__(self) -> int:
+        """Return the number of images."""
+        return len(self.images)
+
+    def __repr__(self) -> str:
+        n_places, n_traversals = len(self.place_ids()), len(self.traversal_names())
+        return f"<Manifest: {len(self)} images, {n_places} places, {n_traversals} traversals>"
+
+    def paths(self) -> list[Path]:
+        """Where each image is: relative paths start from `root`, absolute ones stay."""
+        return [self.root / image for image in self.images]
+
+    def select(self, rows: ArrayLike) -> Manifest:
+        """Return the rows of a mask or of an array of row numbers."""
+        index = np.arange(len(self))[np.asarray(rows)]
+        numbers: dict[str, Any] = {name: values[index] for name, values in self.numbers.items()}
+        images = [self.images[i] for i in index]
+        return Manifest(images, self.places[index], self.traversals[index], self.root, **numbers)
+
+    def select_traversals(self, names: Sequence[str]) -> Manifest:
+        """Return the rows of these traversals; an unknown name raises and suggests the nearest one."""
+        known = self.traversal_names()
+        for name in names:
+            if name not in known:
+                raise UnknownNameError(unknown("traversal", name, known))
+        return self.select(np.isin(self.traversals, list(names)))
+
+    def traversal_names(self) -> list[str]:
+        """Each traversal once, in order of appearance."""
+        return list(dict.fromkeys(self.traversals.tolist()))
+
+    def place_ids(self) -> list[str]:
+        """Each place once, in order of appearance, without the blank."""
+        return [place for place in dict.fromkeys(self.places.tolist()) if place]
+
+    @property
+    def geo(self) -> Positions | None:
+        """Positions and headings as given, or None where no row has a position."""
+        return Positions.of(self.numbers)
+
+    def positions(self) -> Numbers | None:
+        """Positions in metres, shape (m, 2), NaN where unknown; None where no row has one.
+
+        Easting and northing as given, or latitude and longitude projected around their mean; when both are
+        there, the pair that more rows have (easting and northing in a tie).
+        """
+        return None if self.geo is None else self.geo.metres()
+
+    def summary(
+        self, check_images: bool = False, progress: Callable[[int, int], None] | None = None
+    ) -> Summary:
+        """Count places, traversals, coverage and duplicates, and look for missing files.
+
+        Parameters
+        ----------
+        check_images : bool
+            Also decode every image, to find those that cannot be read.
+        progress : callable, optional
+            Called with (images done, images in all).
+        """
+        from displace.manifest_summary import summarize  # needs Pillow, which a plain import should not load
+
+        return summarize(self, check_images, progress)
+
+    def _images_from(self, folder: Path) -> list[str]:
+        """Image paths as they are written in a file in `folder`."""
+        here, there = self.root.resolve(), folder.resolve()
+        if here == there:
+            return self.images
+        return [
+            image if Path(image).is_absolute() else Path(os.path.relpath(here / image, there)).as_posix()
+            for image in self.images
+        ]

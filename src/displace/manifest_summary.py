@@ -1,0 +1,129 @@
+"""What a manifest holds, counted: places, traversals, coverage, duplicates, missing and unreadable files."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from displace.errors import ImageError
+from displace.images import read_image
+from displace.manifest import Manifest
+
+_SHOWN = 5
+_BATCH = 256
+
+
+@dataclass(frozen=True)
+class Traversal:
+    """One traversal's share of the places."""
+
+    name: str
+    images: int
+    """Images in all."""
+    places: int
+    """Different places that it shows."""
+    coverage: float
+    """`places` as a share of all places."""
+    blank: int
+    """Images without a place: queries, off-route frames."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Result of `Manifest.summary`; `str()` of it is a readable text."""
+
+    images: int
+    places: int
+    traversals: list[Traversal]
+    duplicates: dict[tuple[str, str], int]
+    """(place, traversal) with more than one image, and how many; allowed."""
+    missing: list[str]
+    """Images listed without a file."""
+    unreadable: dict[str, str] = field(default_factory=dict)
+    """Images that cannot be decoded, and why."""
+    checked: bool = False
+    """Whether the images were decoded."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether each image is there and, as far as checked, can be read."""
+        return not self.missing and not self.unreadable
+
+    def __str__(self) -> str:
+        width = max((len(t.name) for t in self.traversals), default=0)
+        lines = [f"{self.images:,} images, {self.places:,} places, {len(self.traversals)} traversals"]
+        lines += [
+            f"  {t.name:<{width}}  {t.images:>8,} images  {t.places:>8,} places  {t.coverage:7.1%}"
+            + (f"  {t.blank:,} without a place" if t.blank else "")
+            for t in self.traversals
+        ]
+        if self.duplicates:
+            pairs = [f"{place} in {traversal}: {n}" for (place, traversal), n in self.duplicates.items()]
+            lines.append(f"{len(pairs):,} places seen more than once in one traversal ({_some(pairs)})")
+        lines.append(
+            f"{len(self.missing):,} files missing ({_some(self.missing)})"
+            if self.missing
+            else "no file missing"
+        )
+        if self.unreadable:
+            lines.append(f"{len(self.unreadable):,} images unreadable:")
+            lines += [f"  {reason}" for reason in self.unreadable.values()]
+        elif self.checked:
+            lines.append("every image can be read")
+        return "\n".join(lines)
+
+
+def summarize(
+    manifest: Manifest, check_images: bool = False, progress: Callable[[int, int], None] | None = None
+) -> Summary:
+    """Count a manifest; see `Manifest.summary`."""
+    places, traversals = manifest.places.tolist(), manifest.traversals.tolist()
+    pairs = Counter(zip(places, traversals, strict=True))
+    n_images, n_places = Counter(traversals), len(set(places) - {""})
+    seen = Counter(traversal for place, traversal in pairs if place)
+    paths = manifest.paths()
+    there = [path.is_file() for path in paths]
+    return Summary(
+        images=len(manifest),
+        places=n_places,
+        traversals=[
+            Traversal(name, n_images[name], seen[name], seen[name] / max(1, n_places), pairs["", name])
+            for name in manifest.traversal_names()
+        ],
+        duplicates={pair: n for pair, n in pairs.items() if n > 1 and pair[0]},
+        missing=[image for image, found in zip(manifest.images, there, strict=True) if not found],
+        unreadable=_unreadable(manifest.images, paths, there, progress) if check_images else {},
+        checked=check_images,
+    )
+
+
+def _unreadable(
+    images: list[str], paths: list[Path], there: list[bool], progress: Callable[[int, int], None] | None
+) -> dict[str, str]:
+    """Decode every file that is there; return those that fail, and why."""
+    todo = [(image, path) for image, path, found in zip(images, paths, there, strict=True) if found]
+    failed: dict[str, str] = {}
+    with ThreadPoolExecutor() as pool:
+        for start in range(0, len(todo), _BATCH):
+            batch = todo[start : start + _BATCH]
+            reasons = pool.map(_why_unreadable, [path for _, path in batch])
+            failed |= {image: why for (image, _), why in zip(batch, reasons, strict=True) if why}
+            if progress:
+                progress(start + len(batch), len(todo))
+    return failed
+
+
+def _why_unreadable(path: Path) -> str:
+    try:
+        read_image(path)
+    except ImageError as error:
+        return str(error)
+    return ""
+
+
+def _some(names: list[str]) -> str:
+    """Name the first few of `names`."""
+    return ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
