@@ -1,0 +1,183 @@
+"""DescriptorStore: the descriptors of a route's images with their places and traversals, in one folder.
+
+::
+
+    route.desc/
+      index.json      format version, model, the manifest's columns, each image's content hash, skipped images
+      shards/*.npy    vectors; shards/*.json: which content hash each row belongs to
+      lock            held by the one process that writes
+
+A vector belongs to an image's content, not to its name or number: the index says which content each image
+has, the shards hold a vector for each content. Both are only ever replaced or added as whole files.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from displace.arrays import Indices, Vectors
+from displace.errors import InputError, UnknownNameError
+from displace.manifest import Manifest
+from displace.references import ReferenceSet
+from displace.registry import unknown
+from displace.shards import Shards
+from displace.store_index import INDEX, StoreIndex
+
+
+class Queries(NamedTuple):
+    """Described images of one traversal, ready to be located."""
+
+    vectors: Vectors
+    """(q, D)"""
+    places: NDArray[np.str_]
+    """(q,) place ids; an empty string where the place is not known"""
+    manifest: Manifest
+    """the rows: image names, positions, frames"""
+
+
+class DescriptorStore:
+    """Descriptors on disk. Opening reads names and places; vectors are read when asked for.
+
+    Rows are the described images in the manifest's order: those of `manifest` and of `vectors()` go together.
+
+    Parameters
+    ----------
+    folder : path-like
+        A folder written by `extract` (``route.desc``).
+
+    Attributes
+    ----------
+    manifest : Manifest
+        The described images with places, traversals and positions.
+    missing : list of str
+        Images listed without a descriptor: skipped, or not reached yet.
+    skipped : dict of str to str
+        Images that the last run could not read, and why.
+    model : dict
+        Fingerprint of the model that made the descriptors.
+    dim : int
+        Length of a descriptor.
+    dtype : dtype
+        Type of the stored numbers.
+
+    Examples
+    --------
+    >>> store = DescriptorStore("route.desc")                          # doctest: +SKIP
+    >>> refs = store.references(exclude=["night"])                     # doctest: +SKIP
+    >>> fusion = DisPlace().fit(refs.vectors, refs.places)             # doctest: +SKIP
+    >>> matches = fusion.rank(store.queries("night").vectors)          # doctest: +SKIP
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        folder = Path(folder)
+        self._attach(folder, StoreIndex.read(folder))
+
+    def _attach(self, folder: Path, index: StoreIndex) -> None:
+        """Put `index` and the shards of `folder` together."""
+        self.folder, self.index, self.skipped = folder, index, index.skipped
+        self.model, self.dim, self.dtype = index.model, index.dim, np.dtype(index.dtype)
+        self.shards = Shards(folder / "shards", index.owner, index.dim, index.dtype)
+        rows = [row for row, content in enumerate(index.hashes) if content in self.shards]
+        self._contents = [content for content in index.hashes if content in self.shards]
+        self.missing = [
+            index.manifest.images[row] for row in sorted(set(range(len(index.hashes))) - set(rows))
+        ]
+        self.manifest = index.manifest.select(np.array(rows, dtype=np.intp))
+
+    def __len__(self) -> int:
+        return len(self._contents)
+
+    def __repr__(self) -> str:
+        return (
+            f"<DescriptorStore: {len(self)} of {len(self.index.manifest)} images described, "
+            f"D={self.dim}, {self.dtype}, {self.model.get('model')}>"
+        )
+
+    @property
+    def images(self) -> list[str]:
+        """(m,) image names, as the manifest has them."""
+        return self.manifest.images
+
+    @property
+    def places(self) -> NDArray[np.str_]:
+        """(m,) place ids; an empty string where the place is not known."""
+        return self.manifest.places
+
+    @property
+    def traversals(self) -> NDArray[np.str_]:
+        """(m,) traversal names."""
+        return self.manifest.traversals
+
+    def vectors(
+        self,
+        rows: slice | Sequence[int] | Indices | NDArray[np.bool_] | None = None,
+        dtype: DTypeLike = np.float32,
+    ) -> Vectors:
+        """Descriptors in the manifest's order, read through memory maps into one array.
+
+        Parameters
+        ----------
+        rows : slice, indices or mask, optional
+            Which rows; all by default. Slice after slice goes through more than fits in memory.
+        dtype : dtype-like
+            Of the result, whatever the store holds.
+        """
+        wanted = np.arange(len(self))[slice(None) if rows is None else rows]
+        return self.shards.gather([self._contents[row] for row in wanted], dtype)
+
+    def references(
+        self, traversals: Iterable[str] | None = None, exclude: Iterable[str] = ()
+    ) -> ReferenceSet:
+        """Images with a known place, as references.
+
+        Parameters
+        ----------
+        traversals : iterable of str, optional
+            Use these traversals only.
+        exclude : iterable of str
+            Leave these traversals out.
+        """
+        keep = self._of(self.manifest.traversal_names() if traversals is None else traversals)
+        keep &= ~self._of(exclude) & (self.places != "")
+        if not keep.any():
+            raise InputError(
+                f"{self.folder} has no image with a place in the traversals asked for; "
+                f"it has the traversals {', '.join(self.manifest.traversal_names()) or '(none)'}"
+            )
+        return ReferenceSet(self.vectors(keep), self.places[keep], self.traversals[keep])
+
+    def queries(self, traversal: str) -> Queries:
+        """All images of one traversal, with or without a known place."""
+        keep = self._of([traversal])
+        return Queries(self.vectors(keep), self.places[keep], self.manifest.select(keep))
+
+    def with_manifest(self, manifest: Manifest) -> DescriptorStore:
+        """Return the same descriptors under the places, traversals and positions of `manifest`.
+
+        Each of its images must be in the store, at the same path or under the same name. The files stay as
+        they are; `store_writing.relabel` changes them.
+        """
+        other = object.__new__(DescriptorStore)
+        other._attach(self.folder, self.index.relabelled(manifest))
+        return other
+
+    def _of(self, traversals: Iterable[str]) -> NDArray[np.bool_]:
+        """Mask of the rows in `traversals`."""
+        wanted = [traversals] if isinstance(traversals, str) else list(traversals)
+        known = self.manifest.traversal_names()
+        for name in wanted:
+            if name not in known:
+                raise UnknownNameError(unknown("traversal", name, known))
+        mask: NDArray[np.bool_] = np.isin(self.traversals, np.array(wanted, dtype=np.str_))
+        return mask
+
+
+def is_store(path: str | os.PathLike[str]) -> bool:
+    """Whether `path` is the folder of a descriptor store."""
+    return (Path(path) / INDEX).is_file()

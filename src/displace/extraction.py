@@ -1,0 +1,241 @@
+"""Extraction: from a manifest's images to a descriptor store, resumable at any point.
+
+Two passes: the first reads the content hash of every file, which tells what is new; the second describes the
+new contents, reading and preparing images ahead of the model, and writes a shard every so often.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from displace.arrays import Vectors
+from displace.descriptors import DescriptorStore
+from displace.errors import ImageError, InputError, StoreError
+from displace.images import content_hash
+from displace.manifest import Manifest
+from displace.models.base import DescriptorModel
+from displace.preparation import Failure, Prepared, attempt, in_batches, in_order, n_cores, preparing
+from displace.shards import Shards
+from displace.store_index import StoreIndex
+from displace.store_writing import opened_for_writing
+
+Progress = Callable[[str, int, int], None]
+"""Called with the pass ("reading" or "describing"), images done and images in all."""
+
+DTYPES = ("float32", "float16")
+SHARD_BYTES = 32 * 2**20
+SHARD_SECONDS = 30.0
+"""A shard is written when one of these is reached: what a killed run may have to compute again."""
+NOT_FINITE = "its descriptor is not finite (NaN or infinity)"
+
+
+class SkippedImagesError(ImageError):
+    """A strict run met images that could not be read; all others were described."""
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """What a run of `extract` did."""
+
+    store: DescriptorStore
+    n_described: int
+    """Contents that went through the model."""
+    n_reused: int
+    """Images whose content had been described before."""
+    n_unlisted: int
+    """Images that an earlier manifest listed and this one does not; their descriptors are kept."""
+    seconds: float
+
+    @property
+    def skipped(self) -> dict[str, str]:
+        """Images that could not be described, and why."""
+        return self.store.skipped
+
+
+def extract(
+    manifest: Manifest,
+    model: DescriptorModel,
+    folder: str | os.PathLike[str],
+    *,
+    dtype: str | None = None,
+    overwrite: bool = False,
+    strict: bool = False,
+    workers: int | None = None,
+    batch_size: int = 16,
+    progress: Progress | None = None,
+) -> Extraction:
+    """Describe the images of a manifest and keep the descriptors in a store.
+
+    Running it again goes on where it stopped: an image whose content has a descriptor by this model is not
+    described again, whatever its name or position. The store then lists exactly the manifest's images.
+
+    Parameters
+    ----------
+    manifest : Manifest
+        Images with their places and traversals.
+    model : DescriptorModel
+        From `displace.get_model`.
+    folder : path-like
+        The store, created where it does not exist (``route.desc``).
+    dtype : {"float32", "float16"}, optional
+        Stored type; by default the store's own, float32 for a new one.
+    overwrite : bool
+        Drop the descriptors that the store holds and start anew.
+    strict : bool
+        Raise `SkippedImagesError` at the end if images could not be read.
+    workers : int, optional
+        Threads or processes that read and prepare images; by default one for each core.
+    batch_size : int
+        Images of one shape given to the model at a time.
+    progress : callable, optional
+        Called as ``progress(stage, done, total)``.
+
+    Returns
+    -------
+    Extraction
+        The store and what was done.
+    """
+    start, folder = time.perf_counter(), Path(folder)
+    workers = _positive(n_cores() if workers is None else workers, "workers")
+    _positive(batch_size, "batch_size")
+    if dtype not in (None, *DTYPES):
+        raise InputError(f"dtype={dtype!r} must be one of {', '.join(DTYPES)}")
+    report = progress or (lambda *_: None)
+    with opened_for_writing(folder, model.fingerprint(), model.dim, dtype, overwrite) as before:
+        n_before = len(before.shards)
+        hashes, skipped = _hash_all(manifest, workers, report)
+        index = before.index.listing(manifest, hashes)
+        index.write(folder)
+        n_reused = sum(content in before.shards for content in hashes)
+        failures = _describe_new(index, model, before.shards, workers, batch_size, report)
+        for name, content in zip(manifest.images, hashes, strict=True):
+            if content in failures:
+                skipped[name] = failures[content]
+        replace(index, skipped=skipped).write(folder)
+    store = DescriptorStore(folder)
+    _check_outcome(store, strict)
+    n_unlisted = len({*before.index.manifest.images} - {*manifest.images})
+    return Extraction(store, len(before.shards) - n_before, n_reused, n_unlisted, time.perf_counter() - start)
+
+
+def _hash_all(manifest: Manifest, workers: int, report: Progress) -> tuple[list[str | None], dict[str, str]]:
+    """Content hash of every image, None where there is none to be had, and the reasons for those."""
+    hashes: list[str | None] = []
+    skipped: dict[str, str] = {}
+    files = ((name, manifest.root / name) for name in manifest.images)
+    with ThreadPoolExecutor(workers, thread_name_prefix="displace-hash") as pool:
+        for name, answer in in_order(pool, partial(attempt, content_hash), files, ahead=8 * workers):
+            if isinstance(answer, Failure):
+                skipped[name] = str(answer)
+            hashes.append(None if isinstance(answer, Failure) else answer)
+            report("reading", len(hashes), len(manifest))
+    return hashes, skipped
+
+
+def _describe_new(
+    index: StoreIndex, model: DescriptorModel, shards: Shards, workers: int, batch_size: int, report: Progress
+) -> dict[str, str]:
+    """Describe the contents that `shards` lacks; return those that cannot be described, and why."""
+    names = {
+        c: name for c, name in zip(index.hashes, index.manifest.images, strict=True) if c and c not in shards
+    }
+    files = ((content, index.manifest.root / name) for content, name in names.items())
+    failures: dict[str, str] = {}
+    done = 0
+
+    def readable(answers: Iterable[tuple[str, Prepared | Failure]]) -> Iterator[tuple[str, Prepared]]:
+        nonlocal done
+        for content, answer in answers:
+            if isinstance(answer, Failure):
+                failures[content] = str(answer)
+                done += 1
+            else:
+                yield content, answer
+
+    ahead = batch_size + 2 * workers
+    with ShardBuffer(shards) as buffer, preparing(model, files, len(names), workers, ahead) as answers:
+        report("describing", 0, len(names))
+        for contents, batch in in_batches(readable(answers), batch_size):
+            vectors = _described(model, batch)
+            good = [bool(np.isfinite(vector).all()) for vector in vectors]
+            failures |= {c: NOT_FINITE for c, fine in zip(contents, good, strict=True) if not fine}
+            buffer.add([c for c, fine in zip(contents, good, strict=True) if fine], vectors[good])
+            done += len(contents)
+            report("describing", done, len(names))
+    return failures
+
+
+class ShardBuffer:
+    """Collects vectors and writes a shard when enough are there, or when the work ends or is interrupted."""
+
+    def __init__(self, shards: Shards) -> None:
+        self.shards = shards
+        self._clear()
+
+    def _clear(self) -> None:
+        self._keys: list[str] = []
+        self._parts: list[Vectors] = []
+        self._since = time.monotonic()
+
+    def add(self, keys: Sequence[str], vectors: Vectors) -> None:
+        """Take vectors that may be lost until the next `flush`."""
+        self._keys += keys
+        self._parts.append(vectors)
+        full = len(self._keys) * self.shards.dim * self.shards.dtype.itemsize >= SHARD_BYTES
+        if full or time.monotonic() - self._since >= SHARD_SECONDS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Make everything taken so far durable."""
+        if self._keys:
+            self.shards.append(self._keys, np.concatenate(self._parts))
+        self._clear()
+
+    def __enter__(self) -> ShardBuffer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        # After a failed write another attempt would only hide the first error.
+        if kind is None or not issubclass(kind, StoreError):
+            self.flush()
+
+
+def _described(model: DescriptorModel, batch: Prepared) -> Vectors:
+    vectors = np.asarray(model.describe(batch))
+    if vectors.shape != (len(batch), model.dim):
+        raise InputError(
+            f"model {model.name!r} returned descriptors of shape {vectors.shape} for {len(batch)} images; "
+            f"({len(batch)}, {model.dim}) is what its dim says"
+        )
+    return vectors
+
+
+def _check_outcome(store: DescriptorStore, strict: bool) -> None:
+    """Raise where nothing, or under `strict` not everything, could be described."""
+    n, skipped = len(store.index.manifest), store.skipped
+    first = next(iter(skipped.values()), "")
+    if n and not len(store):
+        raise ImageError(
+            f"none of the {n} images could be described; paths in a manifest are relative to its own folder. "
+            f"First problem: {first}"
+        )
+    if strict and skipped:
+        raise SkippedImagesError(
+            "\n  ".join(
+                [f"{len(skipped)} of {n} images skipped; all others are in {store.folder}", *skipped.values()]
+            )
+        )
+
+
+def _positive(value: int, name: str) -> int:
+    if value < 1:
+        raise InputError(f"{name}={value} must be at least 1")
+    return value

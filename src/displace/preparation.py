@@ -1,0 +1,156 @@
+"""Images read and prepared ahead of the model, in order, with bounded memory.
+
+Results come in the order of the files, however many workers there are, so that batches, and with them the
+descriptors' last bits, do not depend on the machine.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from displace.errors import DisplaceError
+from displace.images import read_image
+from displace.models.base import DescriptorModel
+
+Key = TypeVar("Key")
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+Prepared = NDArray[np.float32]
+
+WORTH_PROCESSES = 256
+"""Images from which starting worker processes (about a second) pays off."""
+
+_of_process: list[DescriptorModel] = []
+"""In a worker process: its model."""
+
+
+class Failure(str):
+    """Why an image could not be used."""
+
+
+def n_cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def attempt(function: Callable[[Path], Answer], path: Path) -> Answer | Failure:
+    """Call `function` on a file; what is wrong with the file is an answer, not an exception."""
+    try:
+        return function(path)
+    except MemoryError:
+        return Failure(f"{path} does not fit into memory")
+    except (DisplaceError, OSError) as error:
+        return Failure(error)
+
+
+def in_order(
+    pool: Executor, function: Callable[[Item], Answer], items: Iterable[tuple[Key, Item]], ahead: int
+) -> Iterator[tuple[Key, Answer]]:
+    """Map `function` over the items of `items`, at most `ahead` of them in work or waiting at a time.
+
+    ``Executor.map`` would queue all items at once.
+    """
+    waiting: deque[tuple[Key, Future[Answer]]] = deque()
+    for key, item in items:
+        waiting.append((key, pool.submit(function, item)))
+        if len(waiting) >= ahead:
+            done, future = waiting.popleft()
+            yield done, future.result()
+    for done, future in waiting:
+        yield done, future.result()
+
+
+def in_batches(prepared: Iterable[tuple[Key, Prepared]], size: int) -> Iterator[tuple[list[Key], Prepared]]:
+    """Group images of equal shape into batches of `size`; at most ``2 * size`` images are held."""
+    groups: dict[tuple[int, ...], tuple[list[Key], list[Prepared]]] = {}
+    held = 0
+    for key, array in prepared:
+        keys, arrays = groups.setdefault(array.shape, ([], []))
+        keys.append(key)
+        arrays.append(array)
+        held += 1
+        if len(keys) == size:
+            full = array.shape
+        elif held >= 2 * size:
+            # Images of many sizes: the group that has waited longest goes though it is not full.
+            full = next(iter(groups))
+        else:
+            continue
+        keys, arrays = groups.pop(full)
+        held -= len(keys)
+        yield keys, np.stack(arrays)
+    for keys, arrays in groups.values():
+        yield keys, np.stack(arrays)
+
+
+@contextmanager
+def preparing(
+    model: DescriptorModel, files: Iterable[tuple[Key, Path]], n_files: int, workers: int, ahead: int
+) -> Iterator[Iterator[tuple[Key, Prepared | Failure]]]:
+    """Read and prepare `files` in the background: in threads, or in processes where `prepare` is heavy.
+
+    Parameters
+    ----------
+    model : DescriptorModel
+        Whose `prepare` is called; must be picklable if its `prepare_is_heavy`.
+    files : iterable of (key, path)
+        Gone through once, no more than `ahead` files ahead of the consumer.
+    n_files : int
+        How many they are.
+    workers : int
+        Threads or processes.
+    ahead : int
+        Prepared images that may wait for the consumer.
+    """
+    pool: Executor
+    if model.prepare_is_heavy and workers > 1 and n_files >= WORTH_PROCESSES:
+        # "spawn": a fork would copy locks that threads hold, and keep the store's lock beyond our death.
+        context = multiprocessing.get_context("spawn")
+        pool = ProcessPoolExecutor(workers, context, initializer=_start_process, initargs=(model,))
+        function = _prepare_in_process
+    else:
+        pool = ThreadPoolExecutor(workers, thread_name_prefix="displace-prepare")
+
+        def function(path: Path) -> Prepared | Failure:
+            return attempt(lambda p: model.prepare(read_image(p)), path)
+
+    try:
+        yield in_order(pool, function, files, ahead)
+    except BrokenProcessPool as error:
+        raise DisplaceError(
+            "a worker process ended unexpectedly. If a script of yours calls displace at its top level, put "
+            "that call under if __name__ == '__main__': – otherwise memory may have run out: use --threads 1"
+        ) from error
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _prepare_in_process(path: Path) -> Prepared | Failure:
+    return attempt(lambda p: _of_process[0].prepare(read_image(p)), path)
+
+
+def _start_process(model: DescriptorModel) -> None:
+    """Set up a worker process: its model, Ctrl-C left to the parent, and an end when the parent is killed."""
+    _of_process[:] = [model]
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

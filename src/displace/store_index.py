@@ -1,0 +1,146 @@
+"""The index of a descriptor store: which images it lists, and which content each of them has."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from displace.errors import StoreError
+from displace.manifest import Manifest
+from displace.shards import writing_to
+from displace.storage import write_json
+
+INDEX = "index.json"
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class StoreIndex:
+    """What ``index.json`` holds.
+
+    Parameters
+    ----------
+    model : dict
+        Fingerprint of the model.
+    dim : int
+        Length of a descriptor.
+    dtype : str
+        Stored type, "float32" or "float16".
+    manifest : Manifest
+        The images that are listed, described or not.
+    hashes : list of str or None
+        Content hash of each image; None where the file could not be read.
+    skipped : dict of str to str
+        Images that could not be described, and why.
+    """
+
+    model: dict[str, Any]
+    dim: int
+    dtype: str
+    manifest: Manifest = field(default_factory=lambda: Manifest([], [], []))
+    hashes: list[str | None] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def owner(self) -> str:
+        """Mark of the model and type, which the shards carry."""
+        identity = json.dumps([self.model, self.dim, self.dtype], sort_keys=True)
+        return hashlib.sha256(identity.encode()).hexdigest()[:16]
+
+    @classmethod
+    def read(cls, folder: Path) -> StoreIndex:
+        """Read the index of the store in `folder`."""
+        path = folder / INDEX
+        try:
+            record = json.loads(path.read_text("utf-8"))
+            if record["format"] > FORMAT:
+                raise StoreError(
+                    f"{folder} has format {record['format']}, this version of displace reads up to {FORMAT}: "
+                    "pip install -U displace"
+                )
+            return cls._parse(record, folder)
+        except (FileNotFoundError, NotADirectoryError):
+            what = "is not a descriptor store" if folder.exists() else "does not exist"
+            raise StoreError(f"{folder} {what}; make one with: displace extract MANIFEST -o STORE") from None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise StoreError(
+                f"{path} cannot be read ({type(error).__name__}: {error}); "
+                "restore it, or extract anew with --overwrite"
+            ) from None
+
+    @classmethod
+    def _parse(cls, record: dict[str, Any], folder: Path) -> StoreIndex:
+        columns = dict(record["columns"])
+        images, places, traversals = (columns.pop(name) for name in ("image", "place", "traversal"))
+        manifest = Manifest(images, places, traversals, folder / record["root"], **columns)
+        if len(record["hashes"]) != len(manifest):
+            raise ValueError(f"{len(record['hashes'])} hashes for {len(manifest)} images")
+        np.dtype(record["dtype"])
+        return cls(
+            dict(record["model"]),
+            int(record["dim"]),
+            record["dtype"],
+            manifest,
+            record["hashes"],
+            record["skipped"],
+        )
+
+    def write(self, folder: Path) -> None:
+        """Replace the index of the store in `folder`."""
+        manifest = self.manifest
+        columns: dict[str, list[Any]] = {
+            "image": manifest.images,
+            "place": manifest.places.tolist(),
+            "traversal": manifest.traversals.tolist(),
+        }
+        for name, values in manifest.numbers.items():
+            # JSON has no NaN.
+            columns[name] = [None if math.isnan(value) else value for value in values.tolist()]
+        record = {
+            "format": FORMAT,
+            "model": self.model,
+            "dim": self.dim,
+            "dtype": self.dtype,
+            "root": os.path.relpath(manifest.root, folder),
+            "skipped": self.skipped,
+            "columns": columns,
+            "hashes": self.hashes,
+        }
+        with writing_to(folder):
+            write_json(folder / INDEX, record)
+
+    def listing(self, manifest: Manifest, hashes: Sequence[str | None]) -> StoreIndex:
+        """Return the index that lists the images of `manifest`, with the content hash of each."""
+        return replace(self, manifest=manifest, hashes=list(hashes), skipped={})
+
+    def relabelled(self, manifest: Manifest) -> StoreIndex:
+        """Return the index with the rows of `manifest`, whose images must be known by name or by path."""
+        by_name = dict(zip(self.manifest.images, self.hashes, strict=True))
+        by_path = dict(zip(map(_real, self.manifest.paths()), self.hashes, strict=True))
+        hashes: list[str | None] = []
+        unknown = []
+        for name, path in zip(manifest.images, map(_real, manifest.paths()), strict=True):
+            if path not in by_path and name not in by_name:
+                unknown.append(name)
+            # The path first: two manifests may call different files alike, each relative to its own folder.
+            hashes.append(by_path.get(path) or by_name.get(name))
+        if unknown:
+            raise StoreError(
+                f"{len(unknown)} of the manifest's {len(hashes)} images are not in the store, "
+                f"first {unknown[0]}; add them with: displace extract MANIFEST -o STORE"
+            )
+        skipped = {name: why for name, why in self.skipped.items() if name in set(manifest.images)}
+        return replace(self.listing(manifest, hashes), skipped=skipped)
+
+
+def _real(path: Path) -> str:
+    # Without following links: the name is what two manifests share.
+    return os.path.normpath(Path.cwd() / path)

@@ -1,0 +1,93 @@
+"""Writing a descriptor store: one writer at a time, one model in a store."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from displace.descriptors import DescriptorStore, is_store
+from displace.errors import StoreError
+from displace.manifest import Manifest
+from displace.shards import exclusive, writing_to
+from displace.store_index import StoreIndex
+
+
+def relabel(folder: str | os.PathLike[str], manifest: Manifest) -> DescriptorStore:
+    """Replace places, traversals and positions of a store on disk; see `DescriptorStore.with_manifest`."""
+    store = DescriptorStore(folder)
+    with exclusive(store.folder):
+        store.with_manifest(manifest).index.write(store.folder)
+    return DescriptorStore(folder)
+
+
+@contextmanager
+def opened_for_writing(
+    folder: Path, model: Mapping[str, Any], dim: int, dtype: str | None = None, overwrite: bool = False
+) -> Iterator[DescriptorStore]:
+    """Create or reopen a store as its one writer, and clear away what killed writers left.
+
+    Parameters
+    ----------
+    folder : Path
+        The store; must not be a folder with other things in it.
+    model : mapping
+        The model's fingerprint. A store with descriptors of another model is refused.
+    dim : int
+        Length of a descriptor.
+    dtype : {"float32", "float16"}, optional
+        Stored type; by default the store's own, float32 for a new one.
+    overwrite : bool
+        Drop the descriptors that the store holds.
+    """
+    _check_replaceable(folder)
+    with writing_to(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    with exclusive(folder):
+        for leftover in folder.glob(".*.tmp"):
+            leftover.unlink(missing_ok=True)
+        # Through JSON, so that a tuple asked for equals the list that was stored.
+        asked = StoreIndex(json.loads(json.dumps(dict(model))), dim, dtype or "float32")
+        if is_store(folder) and not overwrite:
+            _check_same(folder, StoreIndex.read(folder), asked, dtype)
+        else:
+            asked.write(folder)
+        store = DescriptorStore(folder)
+        store.shards.clean()
+        yield store
+
+
+def _check_replaceable(folder: Path) -> None:
+    """Refuse to write into a file, or among files that are no store's."""
+    if folder.exists() and not folder.is_dir():
+        raise StoreError(f"{folder} is a file; a store is a folder: choose another name with -o")
+    if not folder.exists() or is_store(folder):
+        return
+    foreign = sorted(p.name for p in folder.iterdir() if p.name != "lock" and not p.name.endswith(".tmp"))
+    if foreign:
+        raise StoreError(
+            f"{folder} holds other files ({foreign[0]}, …) and is no descriptor store; "
+            "choose a new folder with -o"
+        )
+
+
+def _check_same(folder: Path, stored: StoreIndex, asked: StoreIndex, dtype: str | None) -> None:
+    """Refuse to mix descriptors of two models, or of two types, in one store."""
+    way_out = "Write to another folder with -o, or start anew with --overwrite."
+    old, new = stored.model, asked.model
+    differences = [
+        f"{key}: {old.get(key)!r} / {new.get(key)!r}"
+        for key in sorted({*old, *new})
+        if old.get(key) != new.get(key)
+    ]
+    if differences:
+        raise StoreError(
+            f"{folder} holds descriptors of {old.get('model')}; those of {new.get('model')} as asked for "
+            f"cannot be compared with them. {way_out} In the store / asked for:\n  "
+            + "\n  ".join(differences)
+        )
+    if dtype and dtype != stored.dtype:
+        raise StoreError(f"{folder} holds {stored.dtype} and dtype={dtype} is asked for. {way_out}")
