@@ -1,0 +1,67 @@
+"""Positions against spherical trigonometry and hand-made tracks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from displace.errors import InputError
+from displace.geo import Positions, as_seconds, at_times, heading_difference, local_metres
+
+
+def haversine(a: np.ndarray, b: np.ndarray) -> float:
+    (lat1, lon1), (lat2, lon2) = np.radians(a), np.radians(b)
+    h = np.sin((lat2 - lat1) / 2) ** 2 + np.cos(lat1) * np.cos(lat2) * np.sin((lon2 - lon1) / 2) ** 2
+    return float(2 * 6371008.8 * np.arcsin(np.sqrt(h)))
+
+
+@pytest.mark.parametrize("origin", [(0.0, 0.0), (51.75, -1.26), (-33.9, 151.2), (67.3, 179.999)])
+def test_local_metres_agree_with_the_sphere(origin):
+    rng = np.random.default_rng(0)
+    points = np.asarray(origin) + rng.uniform(-0.02, 0.02, (20, 2))
+    metres = local_metres(points, origin)
+    for point, (east, north) in zip(points, metres, strict=True):
+        # The sphere itself is off the ellipsoid by up to 0.6 %.
+        assert np.hypot(east, north) == pytest.approx(haversine(np.asarray(origin), point), rel=0.008)
+
+
+def test_local_metres_across_the_date_line():
+    east, _ = local_metres(np.array([[0.0, -179.999]]), (0.0, 179.999))[0]
+    assert east == pytest.approx(0.002 * 111319.49, rel=1e-3)
+
+
+def test_heading_difference():
+    np.testing.assert_allclose(heading_difference([0, 359, 90, -170], [180, 1, 90, 170]), [180, 2, 0, 20])
+    assert np.isnan(heading_difference(np.nan, 3))
+
+
+@pytest.mark.parametrize("factor", [1, 1e3, 1e6, 1e9])
+def test_seconds_from_any_unit(factor):
+    np.testing.assert_allclose(as_seconds(np.array([1.4e9, 1.4e9 + 7]) * factor), [1.4e9, 1.4e9 + 7])
+
+
+def test_small_times_stay():
+    np.testing.assert_array_equal(as_seconds([0.0, 12.5]), [0.0, 12.5])
+    assert as_seconds([]).shape == (0,)
+
+
+def test_positions_at_times():
+    track = Positions(
+        np.array([[20.0, 0], [0, 0], [np.nan, 0], [10, 5]]), heading=np.array([90.0, 10, 0, 50])
+    )
+    clock = np.array([2.0, 0.0, 0.5, 1.0])
+    found = at_times(track, clock, np.array([0.25, 1.75, 3.0, 9.0]), max_gap=1.5)
+    np.testing.assert_allclose(found.points[:3], [[2.5, 1.25], [17.5, 1.25], [20, 0]])
+    assert found.known.tolist() == [True, True, True, False]
+    np.testing.assert_array_equal(found.heading, [10, 90, 90, np.nan])
+
+
+def test_positions_at_times_across_the_date_line():
+    track = Positions(np.array([[0, 179.9], [0, -179.9]]), degrees=True)
+    found = at_times(track, np.array([0.0, 1.0]), np.array([0.75]))
+    np.testing.assert_allclose(found.points, [[0, -179.95]])
+
+
+def test_no_fix_at_all():
+    with pytest.raises(InputError, match="no position"):
+        at_times(Positions(np.full((2, 2), np.nan)), np.zeros(2), np.zeros(1))

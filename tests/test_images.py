@@ -1,0 +1,217 @@
+"""Images against Pillow's own operations and hand-made files."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import random
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from displace.errors import ImageError
+from displace.images import content_hash, find_images, natural_key, read_image
+
+
+def picture(height: int = 6, width: int = 8) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
+
+
+def save(path: Path, array: np.ndarray, mode: str | None = None, **options) -> Path:
+    image = Image.fromarray(array)
+    (image.convert(mode) if mode else image).save(path, **options)
+    return path
+
+
+def test_natural_order_counts_and_ignores_case():
+    names = ["b10.jpg", "a2.jpg", "B9.jpg", "a10.jpg", "a1.jpg", "²3.jpg"]
+    assert sorted(names, key=natural_key)[:5] == ["a1.jpg", "a2.jpg", "a10.jpg", "B9.jpg", "b10.jpg"]
+
+
+def test_find_images(tmp_path):
+    for name in ("10.JPG", "9.jpeg", "x.txt", ".hidden.jpg", "sub/1.png", ".cache/2.png"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"")
+    assert [p.name for p in find_images(tmp_path)] == ["9.jpeg", "10.JPG"]
+    assert [p.name for p in find_images(tmp_path, recursive=True)] == ["9.jpeg", "10.JPG", "1.png"]
+
+
+@pytest.mark.parametrize("name", ["absent", "file.jpg"])
+def test_find_images_needs_a_folder(tmp_path, name):
+    (tmp_path / "file.jpg").write_bytes(b"")
+    with pytest.raises(ImageError, match=name):
+        find_images(tmp_path / name)
+
+
+def test_png_is_exact_and_jpeg_is_pillows_decode(tmp_path):
+    array = picture()
+    np.testing.assert_array_equal(read_image(save(tmp_path / "a.png", array)), array)
+    jpeg = save(tmp_path / "a.jpg", array)
+    np.testing.assert_array_equal(read_image(jpeg), np.asarray(Image.open(jpeg).convert("RGB")))
+    assert read_image(jpeg).flags.writeable
+
+
+def test_grey_repeats_its_value(tmp_path):
+    grey = picture()[..., 0]
+    np.testing.assert_array_equal(
+        read_image(save(tmp_path / "a.png", grey)), np.repeat(grey[..., None], 3, 2)
+    )
+
+
+@pytest.mark.parametrize("dtype", ["<u2", "<i4"])
+def test_16_bit_keeps_the_high_byte(tmp_path, dtype):
+    deep = np.array([[0, 255, 256, 65535]], dtype=dtype)
+    suffix = "png" if dtype == "<u2" else "tif"
+    read = read_image(save(tmp_path / f"a.{suffix}", deep))
+    np.testing.assert_array_equal(read[0, :, 1], [0, 0, 1, 255])
+
+
+def test_16_bit_colour_png(tmp_path):
+    """A 16-bit RGB PNG written by hand, for Pillow cannot write one."""
+    path = tmp_path / "deep.png"
+    raw = b"\0" + struct.pack(">6H", 0x12FF, 0x3400, 0xFFFF, 0, 255, 256)
+    header = struct.pack(">IIBBBBB", 2, 1, 16, 2, 0, 0, 0)
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    parts = [chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(raw)), chunk(b"IEND", b"")]
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(parts))
+    np.testing.assert_array_equal(read_image(path), [[[0x12, 0x34, 0xFF], [0, 0, 1]]])
+
+
+def test_alpha_is_composited_on_black(tmp_path):
+    rgba = np.array([[[200, 100, 50, 255], [200, 100, 50, 0], [200, 100, 50, 128]]], np.uint8)
+    read = read_image(save(tmp_path / "a.png", rgba))
+    np.testing.assert_array_equal(read[0, :2], [[200, 100, 50], [0, 0, 0]])
+    np.testing.assert_allclose(read[0, 2], np.array([200, 100, 50]) * 128 / 255, atol=1)
+
+
+def test_palette_with_a_transparent_colour(tmp_path):
+    image = Image.new("P", (2, 1))
+    image.putpalette([10, 20, 30, 40, 50, 60])
+    image.putdata([0, 1])
+    image.save(tmp_path / "a.png", transparency=1)
+    np.testing.assert_array_equal(read_image(tmp_path / "a.png"), [[[10, 20, 30], [0, 0, 0]]])
+
+
+@pytest.mark.parametrize("mode", ["CMYK", "L", "1", "P", "LA", "YCbCr"])
+def test_other_modes_look_like_the_picture(tmp_path, mode):
+    flat = np.full((16, 16, 3), 255, np.uint8)
+    suffix = "jpg" if mode in ("CMYK", "YCbCr") else "png"
+    read = read_image(save(tmp_path / f"a.{suffix}", flat, mode))
+    assert read.shape == (16, 16, 3)
+    assert read.dtype == np.uint8
+    assert read.min() >= 254
+
+
+@pytest.mark.parametrize(
+    ("orientation", "upright"),
+    [
+        (1, lambda a: a),
+        (2, lambda a: a[:, ::-1]),
+        (3, lambda a: a[::-1, ::-1]),
+        (4, lambda a: a[::-1]),
+        (5, lambda a: a.transpose(1, 0, 2)),
+        (6, lambda a: np.rot90(a, -1)),
+        (7, lambda a: a[::-1, ::-1].transpose(1, 0, 2)),
+        (8, lambda a: np.rot90(a)),
+        (99, lambda a: a),
+    ],
+)
+@pytest.mark.parametrize("suffix", ["png", "tif"])
+def test_exif_orientation_is_applied_once(tmp_path, suffix, orientation, upright):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    path = save(tmp_path / f"a.{suffix}", picture(), exif=exif)
+    np.testing.assert_array_equal(read_image(path), upright(picture()))
+
+
+def test_one_pixel(tmp_path):
+    read = read_image(save(tmp_path / "a.png", np.array([[[1, 2, 3]]], np.uint8)))
+    np.testing.assert_array_equal(read, [[[1, 2, 3]]])
+
+
+def test_100_megapixels(tmp_path):
+    path = tmp_path / "large.png"
+    Image.new("L", (10_000, 10_000), 7).save(path, compress_level=1)
+    read = read_image(path)
+    assert read.shape == (10_000, 10_000, 3)
+    assert read[-1, -1].tolist() == [7, 7, 7]
+
+
+def test_decompression_bomb(tmp_path):
+    path = tmp_path / "bomb.png"
+    Image.new("1", (20_000, 20_000)).save(path)
+    with pytest.raises(ImageError, match=r"bomb.png has more than 178 megapixels"):
+        read_image(path)
+
+
+def test_floating_point_pixels(tmp_path):
+    path = save(tmp_path / "depth.tif", np.zeros((2, 2), np.float32))
+    with pytest.raises(ImageError, match=r"depth.tif has floating-point pixels"):
+        read_image(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"", "the file is empty"), (b"not an image", "not an image"), (b"\xff\xd8\xff\xe0garbage", "a.jpg")],
+)
+def test_files_that_are_no_images(tmp_path, content, message):
+    path = tmp_path / "a.jpg"
+    path.write_bytes(content)
+    with pytest.raises(ImageError, match=message):
+        read_image(path)
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "png"])
+def test_truncated(tmp_path, suffix):
+    path = save(tmp_path / f"cut.{suffix}", picture(64, 64))
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(ImageError, match=f"cut.{suffix}"):
+        read_image(path)
+
+
+def test_missing_and_folder(tmp_path):
+    for path in (tmp_path / "absent.jpg", tmp_path):
+        with pytest.raises(ImageError, match=path.name):
+            read_image(path)
+
+
+@pytest.mark.parametrize("suffix", ["jpeg", "png", "tiff", "webp", "bmp", "gif"])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_damaged_files_raise_only_image_errors(tmp_path, suffix):
+    buffer = io.BytesIO()
+    Image.fromarray(picture(24, 24)).save(buffer, suffix)
+    good, rng, path = buffer.getvalue(), random.Random(suffix), tmp_path / f"a.{suffix}"
+    refused = 0
+    for _ in range(150):
+        bad = bytearray(good)
+        for _ in range(rng.randint(1, 8)):
+            bad[rng.randrange(min(len(bad), 400))] = rng.randrange(256)
+        path.write_bytes(bad)
+        try:
+            pixels = read_image(path)
+        except ImageError:
+            refused += 1
+        else:
+            assert pixels.ndim == 3
+    assert refused
+
+
+def test_content_hash(tmp_path):
+    path = tmp_path / "a"
+    path.write_bytes(b"abc" * 100_000)
+    assert content_hash(path) == hashlib.sha256(b"abc" * 100_000).hexdigest()
+    with pytest.raises(ImageError, match="absent"):
+        content_hash(tmp_path / "absent")
+
+
+def test_real_photographs(shared):
+    for path in find_images(shared / "data" / "sped400" / "query")[:3]:
+        np.testing.assert_array_equal(read_image(path), np.asarray(Image.open(path).convert("RGB")))

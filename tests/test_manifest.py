@@ -1,0 +1,231 @@
+"""Manifests: reading with all problems at once, writing, selecting, positions and the summary."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from displace.errors import InputError, ManifestError, UnknownNameError
+from displace.manifest import Manifest
+
+HEAD = "image,place,traversal"
+
+
+def written(folder: Path, *lines: str) -> Path:
+    path = folder / "route.csv"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def problems(folder: Path, *lines: str) -> list[str]:
+    with pytest.raises(ManifestError) as caught:
+        Manifest.read(written(folder, *lines))
+    assert "route.csv" in str(caught.value)
+    return list(caught.value.problems)
+
+
+def test_read(tmp_path):
+    path = written(
+        tmp_path,
+        "traversal,image,weather,easting,northing,place",
+        "sun,sun/0.jpg,dry,1.5,2,p0",
+        '  night ,"a, b/1.jpg",wet,,,',
+        "",
+    )
+    manifest = Manifest.read(path)
+    assert manifest.images == ["sun/0.jpg", "a, b/1.jpg"]
+    assert manifest.places.tolist() == ["p0", ""]
+    assert manifest.traversals.tolist() == ["sun", "night"]
+    assert manifest.paths() == [tmp_path / "sun/0.jpg", tmp_path / "a, b/1.jpg"]
+    np.testing.assert_array_equal(manifest.easting, [1.5, np.nan])
+    np.testing.assert_array_equal(manifest.positions(), [[1.5, 2], [np.nan, np.nan]])
+    assert manifest.latitude is None
+    assert manifest.heading is None
+    assert len(manifest) == 2
+
+
+def test_excel_byte_order_mark_and_line_ends(tmp_path):
+    path = tmp_path / "route.csv"
+    path.write_bytes(b"\xef\xbb\xbfImage,Place,Traversal\r\na.jpg,1,sun\r\n")
+    assert Manifest.read(path).images == ["a.jpg"]
+
+
+def test_every_problem_is_listed_with_its_line(tmp_path):
+    found = problems(
+        tmp_path,
+        HEAD + ",latitude,longitude",
+        "a.jpg,0,sun,1,2",
+        ",0,sun,1,2",
+        "b.jpg,0,,1,2",
+        "c.jpg,0,sun,north,2",
+        "d.jpg,0,sun",
+        "e.jpg,0,sun,91,2",
+        "a.jpg,1,sun,1,2",
+        "f.jpg,1,sun,inf,2",
+        "g.jpg,1,sun,1,",
+    )
+    expected = {3: "image is blank", 4: "traversal is blank", 5: "'north' is not a number", 6: "3 values"}
+    expected |= {7: "outside ±90", 8: "already in line 2", 9: "latitude inf", 10: "go together"}
+    for line, text in expected.items():
+        assert any(p.startswith(f"line {line}: ") and text in p for p in found), (line, found)
+    lines = [int(p.split(":")[0].removeprefix("line ")) for p in found]
+    assert lines == sorted(lines)
+    assert set(lines) == set(expected)
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        ("image,traversal", "no column 'place'"),
+        ("image,places,traversal", "is 'places' meant?"),
+        ("", "empty"),
+        (HEAD + ",lattitude,longitude", "did you mean 'latitude'"),
+        (HEAD + ",easting", "column 'easting' needs column 'northing'"),
+        (HEAD + ",place", "'place' occurs twice"),
+        (HEAD.replace(",", ";"), "separated by ';'"),
+    ],
+)
+def test_wrong_columns(tmp_path, header, message):
+    assert any(message in problem for problem in problems(tmp_path, header, "a,b,c"))
+
+
+def test_missing_columns_are_all_named(tmp_path):
+    assert len(problems(tmp_path, "a,b,c", "1,2,3")) == 3
+
+
+@pytest.mark.parametrize(
+    "content", [b"image,place,traversal\n\xff\xfe,1,2\n", b'image,place,traversal\n"a,1,2\n']
+)
+def test_not_text_or_not_csv(tmp_path, content):
+    path = tmp_path / "route.csv"
+    path.write_bytes(content)
+    with pytest.raises(ManifestError, match=r"route\.csv"):
+        Manifest.read(path)
+
+
+def test_no_such_file(tmp_path):
+    with pytest.raises(ManifestError, match=r"cannot read manifest .*absent.csv"):
+        Manifest.read(tmp_path / "absent.csv")
+
+
+def test_absolute_relative_and_parent_paths(tmp_path):
+    absolute = tmp_path / "elsewhere" / "c.jpg"
+    (tmp_path / "in").mkdir()
+    path = written(tmp_path / "in", HEAD, "a.jpg,0,t", "../b.jpg,0,u", f"{absolute},0,v")
+    manifest = Manifest.read(path)
+    assert [p.resolve() for p in manifest.paths()] == [tmp_path / "in/a.jpg", tmp_path / "b.jpg", absolute]
+    moved = tmp_path / "other" / "deep" / "route.csv"
+    manifest.write(moved)
+    again = Manifest.read(moved)
+    assert again.images == ["../../in/a.jpg", "../../b.jpg", str(absolute)]
+    assert [p.resolve() for p in again.paths()] == [p.resolve() for p in manifest.paths()]
+
+
+texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]), min_size=1, max_size=12).filter(
+    lambda text: text == text.strip()
+)
+numbers = st.one_of(st.just(float("nan")), st.floats(-1e9, 1e9))
+
+
+@given(
+    st.lists(st.tuples(texts, st.one_of(st.just(""), texts), texts, numbers), unique_by=lambda row: row[0])
+)
+def test_round_trip(tmp_path_factory, rows):
+    path = tmp_path_factory.mktemp("round") / "route.csv"
+    images, places, traversals, frames = zip(*rows, strict=True) if rows else ((), (), (), ())
+    manifest = Manifest(images, places, traversals, path.parent, frame=frames)
+    manifest.write(path)
+    again = Manifest.read(path)
+    assert again.images == list(images)
+    assert again.places.tolist() == list(places)
+    assert again.traversals.tolist() == list(traversals)
+    np.testing.assert_array_equal(again.frame, np.array(frames, float))
+
+
+@pytest.mark.parametrize("target", ["file/route.csv", "folder"])
+def test_unwritable_output(tmp_path, target):
+    (tmp_path / "file").write_text("in the way")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(ManifestError, match="cannot write manifest"):
+        Manifest(["a"], ["b"], ["c"]).write(tmp_path / target)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "folder"]
+
+
+def test_name_that_is_no_text(tmp_path):
+    with pytest.raises(ManifestError, match="rename it"):
+        Manifest([os.fsdecode(b"\xff.jpg")], ["0"], ["t"], tmp_path).write(tmp_path / "route.csv")
+    assert not (tmp_path / "route.csv").exists()
+
+
+def test_wrong_lengths_and_columns():
+    with pytest.raises(InputError, match=r"places must have shape \(1,\)"):
+        Manifest(["a"], [], ["t"])
+    with pytest.raises(InputError, match="unknown manifest column 'weather'"):
+        Manifest(["a"], ["0"], ["t"], weather=[1])
+
+
+def test_select():
+    manifest = Manifest("abc", ["0", "1", ""], ["s", "n", "n"], frame=[5, 6, 7])
+    night = manifest.select_traversals(["n"])
+    assert night.images == ["b", "c"]
+    assert night.frame.tolist() == [6, 7]
+    assert manifest.select([2, 0]).images == ["c", "a"]
+    assert manifest.place_ids() == ["0", "1"]
+    assert manifest.traversal_names() == ["s", "n"]
+
+
+def test_unknown_traversal():
+    with pytest.raises(UnknownNameError, match="did you mean 'night'"):
+        Manifest(["a"], ["0"], ["night"]).select_traversals(["nigth"])
+
+
+def test_positions_from_degrees():
+    # One minute of latitude is a nautical mile, 1852 m, to within the ellipsoid's ±0.5 %.
+    manifest = Manifest("ab", "01", "tt", latitude=[50, 50 + 1 / 60], longitude=[8, 8])
+    a, b = manifest.positions()
+    np.testing.assert_allclose(b - a, [0, 1852], rtol=5e-3, atol=1e-6)
+    assert Manifest("a", "0", "t").positions() is None
+
+
+def test_the_pair_known_in_more_rows_counts():
+    nan = float("nan")
+    columns = {"easting": [1, nan], "northing": [1, nan], "latitude": [1, 2], "longitude": [1, 2]}
+    assert np.isfinite(Manifest("ab", "01", "tt", **columns).positions()).all()
+
+
+def test_summary(tmp_path):
+    for name in ("a.png", "b.png", "c.png"):
+        Image.new("RGB", (2, 2)).save(tmp_path / name)
+    (tmp_path / "bad.png").write_bytes(b"no image")
+    manifest = Manifest(
+        ["a.png", "b.png", "c.png", "bad.png", "gone.png"],
+        ["0", "0", "1", "0", ""],
+        ["sun", "sun", "sun", "night", "night"],
+        tmp_path,
+    )
+    calls: list[tuple[int, int]] = []
+    summary = manifest.summary(check_images=True, progress=lambda *args: calls.append(args))
+    assert (summary.images, summary.places) == (5, 2)
+    assert [(t.name, t.images, t.places, t.coverage, t.blank) for t in summary.traversals] == [
+        ("sun", 3, 2, 1.0, 0),
+        ("night", 2, 1, 0.5, 1),
+    ]
+    assert summary.duplicates == {("0", "sun"): 2}
+    assert summary.missing == ["gone.png"]
+    assert list(summary.unreadable) == ["bad.png"]
+    assert not summary.ok
+    assert calls[-1] == (4, 4)
+    text = str(summary)
+    for part in ("5 images, 2 places, 2 traversals", "50.0%", "1 without a place", "0 in sun: 2", "gone.png"):
+        assert part in text
+    quick = manifest.summary()
+    assert quick.missing == ["gone.png"]
+    assert not quick.unreadable
+    assert not quick.checked
+    assert manifest.select([0, 1, 2]).summary(check_images=True).ok
