@@ -41,7 +41,9 @@ def check_finite(array: Vectors, name: str = "vectors") -> None:
         if bad.any():
             first = np.flatnonzero(bad)[:5] + rows.start
             listed = ", ".join(map(str, first))
-            raise InputError(f"{name} contain NaN or infinity, first in row {listed}; drop or repair those rows")
+            raise InputError(
+                f"{name} contain NaN or infinity, first in row {listed}; drop or repair those rows"
+            )
 
 
 def as_labels(values: ArrayLike, n: int, name: str) -> NDArray[Any]:

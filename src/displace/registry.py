@@ -66,7 +66,9 @@ class Registry(Generic[T]):
         classes = [
             member
             for _, member in inspect.getmembers(module, inspect.isclass)
-            if member.__module__ == module_name and issubclass(member, base) and not inspect.isabstract(member)
+            if member.__module__ == module_name
+            and issubclass(member, base)
+            and not inspect.isabstract(member)
         ]
         if len(classes) != 1:
             raise TypeError(f"{module_name} must define exactly one {self.base}; it defines {len(classes)}")

@@ -1,0 +1,226 @@
+"""DisPlace: references fused in the space that keeps what tells places apart."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError
+from sklearn.utils.validation import check_is_fitted
+
+from displace import tuning
+from displace.arrays import Indices, Vectors, l2_normalize
+from displace.eigen import ROUTES, solve, thin_basis
+from displace.errors import ConditioningWarning, InputError, SingularScatterError
+from displace.fusion.base import VectorFusion
+from displace.references import slot_of_each
+from displace.scatter import Scatter
+
+WARN_ABOVE = 0.2
+"""γ above which the paper's setting, no ridge, is warned about."""
+
+
+class DisPlace(VectorFusion):
+    """Discriminative place projections for several reference traversals.
+
+    The references of all places determine a within-place scatter S_W (what weather, light and viewpoint change) and a
+    between-place scatter S_B (what tells places apart). The leading solutions of S_B v = λ S_W v, scaled so that
+    vᵀS_W v = 1, project references and queries; a place is the normalised sum of its projected references.
+
+    Parameters
+    ----------
+    tau : float, default 0.95
+        Keep the fewest leading eigenvectors whose eigenvalues reach this share of the sum of the positive ones.
+    ridge : float or "auto", default "auto"
+        ε: ε·tr(S_W)/D is added to the diagonal of S_W. "auto" decides from the data (`displace.tuning`);
+        0 is the paper.
+    center : bool or "auto", default "auto"
+        Subtract the mean of the place means before projecting. "auto" decides from the data; False is the paper.
+    solver : {"auto", "gram", "direct", "staged", "qr"}, default "auto"
+        Route to the solution (`displace.eigen`); "auto" takes the fastest for the sizes.
+    n_components : int, optional
+        Keep this many eigenvectors, whatever `tau`; at most places − 1.
+
+    Attributes
+    ----------
+    projection_ : array of shape (D, n)
+        P.
+    eigenvalues_ : array
+        All eigenvalues, descending.
+    n_components_ : int
+        n.
+    place_vectors_ : array of shape (N, n)
+        One unit vector for each place of `place_ids_`.
+    mean_ : array of shape (D,)
+        What is subtracted before projecting: zeros where `center_` is False.
+    ridge_, center_ : float, bool
+        The settings used; `explain()` says why.
+    sampling_ratio_ : float
+        γ = D/Σ(K_p − 1); above about 0.2 the references do not determine S_W well.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> places = rng.normal(size=(50, 16))                   # what 50 places look like
+    >>> sun, rain, dusk = (places + rng.normal(size=(50, 16)) * np.r_[[2.0] * 8, [0.1] * 8] for _ in range(3))
+    >>> fusion = DisPlace().fit(np.concatenate([sun, rain]), np.tile(np.arange(50), 2))
+    >>> float(np.mean(fusion.predict(dusk) == np.arange(50)))
+    1.0
+    """
+
+    title = "DisPlace"
+
+    def __init__(
+        self,
+        tau: float = 0.95,
+        ridge: float | str = "auto",
+        center: bool | str = "auto",
+        solver: str = "auto",
+        n_components: int | None = None,
+    ) -> None:
+        self.tau = tau
+        self.ridge = ridge
+        self.center = center
+        self.solver = solver
+        self.n_components = n_components
+
+    def explain(self) -> str:
+        """Say in one line which settings were used, and why."""
+        check_is_fitted(self)
+        return (
+            f"ridge {self.ridge_:.3g}, {'centred' if self.center_ else 'not centred'}, "
+            f"{self.n_components_} of {self.n_features_in_} dimensions, γ = {self.sampling_ratio_:.3g}: "
+            f"{self.settings_.reason}"
+        )
+
+    @property
+    def nbytes_(self) -> int:
+        """Bytes of the place vectors, the projection and, where it is used, the mean, as float32."""
+        mean = self.n_features_in_ if self.center_ else 0
+        return 4 * (self.place_vectors_.size + self.projection_.size + mean)
+
+    def _project(self, Q: Vectors) -> Vectors:
+        centred = Q - self.mean_ if self.center_ else Q
+        return l2_normalize(centred @ self.projection_)
+
+    def _fit(self, X: Vectors, index: Indices, traversals: NDArray[Any] | None) -> None:
+        self._check_parameters(len(self.place_ids_), X.shape[1])
+        slots = slot_of_each(index, None) if traversals is None else traversals
+        basis = self._basis(X)
+        coordinates = X if basis is None else basis[1]
+        scatter = Scatter.of(coordinates, index)
+        problem = tuning.Problem(coordinates, index, slots, scatter, X.shape[1], self.tau, self.n_components)
+        self.sampling_ratio_ = problem.sampling_ratio
+        useless = self._why_no_projection(scatter)
+        if useless:
+            self._retrieve_plainly(X, scatter, basis, useless)
+            return
+        self.settings_ = tuning.decide(problem, self.ridge, self.center)
+        self.ridge_, self.center_ = self.settings_.ridge, self.settings_.center
+        self._check_conditioning(scatter, X.shape[1])
+        solution = self._solve(scatter, X.shape[1])
+        self._keep(solution.projection, solution.eigenvalues, scatter, basis)
+
+    def _basis(self, X: Vectors) -> tuple[Vectors, Vectors] | None:
+        """Basis of the references' span and coordinates in it, where there are fewer references than dimensions."""
+        return thin_basis(X) if self.solver in ("auto", "qr") and len(X) < X.shape[1] else None
+
+    def _solve(self, scatter: Scatter, dim: int) -> Any:
+        ridge = self.ridge_ * scatter.within_trace() / dim
+        try:
+            return solve(scatter, ridge, self.tau, self.n_components, self.solver)
+        except LinAlgError:
+            raise self._singular(scatter, dim) from None
+
+    def _keep(
+        self,
+        projection: Vectors,
+        eigenvalues: Vectors,
+        scatter: Scatter,
+        basis: tuple[Vectors, Vectors] | None,
+    ) -> None:
+        """Store the result, brought back from the references' span where it was computed there."""
+        mean = (
+            scatter.mean.astype(projection.dtype)
+            if self.center_
+            else np.zeros(len(projection), projection.dtype)
+        )
+        self.place_vectors_ = l2_normalize((scatter.means - mean) @ projection)
+        self.projection_ = projection if basis is None else basis[0] @ projection
+        self.mean_ = mean if basis is None else basis[0] @ mean
+        self.eigenvalues_ = eigenvalues
+        self.n_components_ = self.projection_.shape[1]
+
+    def _check_parameters(self, n_places: int, dim: int) -> None:
+        if self.solver not in ROUTES:
+            raise InputError(f"solver={self.solver!r} must be one of {', '.join(ROUTES)}")
+        if not 0 < self.tau <= 1:
+            raise InputError(f"tau={self.tau} must be above 0 and at most 1")
+        if (isinstance(self.ridge, str) and self.ridge != "auto") or (
+            not isinstance(self.ridge, str) and self.ridge < 0
+        ):
+            raise InputError(f"ridge={self.ridge!r} must be 'auto' or at least 0")
+        if isinstance(self.center, str) and self.center != "auto":
+            raise InputError(f"center={self.center!r} must be 'auto', True or False")
+        limit = min(n_places - 1, dim)
+        if self.n_components is not None and not 1 <= self.n_components <= max(limit, 1):
+            raise InputError(
+                f"n_components={self.n_components} must be at least 1 and at most {limit} "
+                f"(places − 1, or the descriptors' dimension); got {n_places} places of {dim} dimensions"
+            )
+
+    def _why_no_projection(self, scatter: Scatter) -> str:
+        """Say why the references carry nothing to discriminate by; empty where they do."""
+        if len(scatter.counts) == 1:
+            return "there is one place only"
+        if scatter.freedom == 0:
+            return "no place has more than one reference"
+        if scatter.within_trace() == 0:
+            return "the references of each place are all equal"
+        if not np.any(scatter.means != scatter.means[0]):
+            return "all places have the same mean"
+        return ""
+
+    def _retrieve_plainly(
+        self, X: Vectors, scatter: Scatter, basis: tuple[Vectors, Vectors] | None, why: str
+    ) -> None:
+        """Fall back to plain retrieval: P = I, nothing subtracted."""
+        warnings.warn(
+            f"DisPlace falls back to plain retrieval (the normalised sum of references): {why}. "
+            "It needs at least two places, with two different references for some of them.",
+            ConditioningWarning,
+            stacklevel=4,
+        )
+        self.settings_ = tuning.Settings(0.0, False, f"plain retrieval, because {why}", {})
+        self.ridge_, self.center_ = 0.0, False
+        means = scatter.means if basis is None else scatter.means @ basis[0].T
+        self.projection_ = np.eye(X.shape[1], dtype=X.dtype)
+        self.place_vectors_ = l2_normalize(means)
+        self.mean_ = np.zeros(X.shape[1], X.dtype)
+        self.eigenvalues_ = np.empty(0)
+        self.n_components_ = X.shape[1]
+
+    def _check_conditioning(self, scatter: Scatter, dim: int) -> None:
+        if self.ridge_ > 0:
+            return
+        if scatter.freedom < dim:
+            raise self._singular(scatter, dim)
+        if self.sampling_ratio_ > WARN_ABOVE:
+            warnings.warn(
+                f"γ = {self.sampling_ratio_:.2f}: {scatter.n_references} references of {len(scatter.counts)} places "
+                f"determine the within-place scatter in {dim} dimensions poorly, and ridge=0 does nothing about it; "
+                'ridge="auto" does',
+                ConditioningWarning,
+                stacklevel=4,
+            )
+
+    def _singular(self, scatter: Scatter, dim: int) -> SingularScatterError:
+        n, m = len(scatter.counts), scatter.n_references
+        return SingularScatterError(
+            f"the within-place scatter is singular: {m} references of {n} places give {m - n} deviations in {dim} "
+            f"dimensions (γ = D/Σ(K_p − 1) = {self.sampling_ratio_:.2f}), and ridge={self.ridge_:g} cannot mend it. "
+            'Use ridge="auto", add traversals, or project to fewer dimensions first'
+        )

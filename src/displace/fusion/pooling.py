@@ -1,0 +1,44 @@
+"""Pooling: every reference is kept; a place scores as its best one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from displace.arrays import Indices, Vectors, l2_normalize
+from displace.fusion.base import Fusion
+
+
+class Pooling(Fusion):
+    """Nearest reference of any traversal; ranks places as `dmat_min` does.
+
+    Attributes
+    ----------
+    reference_vectors_ : array of shape (m, D)
+        Unit vectors, those of one place side by side.
+    starts_ : array of shape (N,)
+        Row at which each place's references start.
+    """
+
+    level = "descriptor"
+    title = "Pooling"
+
+    def _fit(self, X: Vectors, index: Indices, traversals: NDArray[Any] | None) -> None:  # noqa: ARG002
+        order = np.argsort(index, kind="stable")
+        self.reference_vectors_ = l2_normalize(X[order])
+        self.starts_ = np.searchsorted(index[order], np.arange(len(self.place_ids_)))
+
+    @property
+    def nbytes_(self) -> int:
+        """Bytes of all references, as float32."""
+        return 4 * self.reference_vectors_.size
+
+    def _scores(self, Q: Vectors) -> Vectors:
+        similarities = l2_normalize(Q) @ self.reference_vectors_.T
+        best: Vectors = np.maximum.reduceat(similarities, self.starts_, axis=1)
+        return best
+
+    def _layers(self) -> int:
+        return 1 + -(-len(self.reference_vectors_) // len(self.place_ids_))

@@ -1,0 +1,66 @@
+"""Single reference: one traversal alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from displace.arrays import Indices, Vectors, l2_normalize
+from displace.errors import InputError
+from displace.fusion.base import VectorFusion
+from displace.references import slot_of_each
+
+MAX_QUERIES = 500
+"""Queries of a traversal that take part in choosing the best one."""
+
+
+class Single(VectorFusion):
+    """Plain retrieval from one traversal.
+
+    Only places of that traversal can be found. Where it has several images of a place, the first is used.
+
+    Parameters
+    ----------
+    traversal : optional
+        The traversal to use. By default the one from which the others' places are found most often.
+
+    Attributes
+    ----------
+    traversal_ : object
+        The traversal used.
+    traversal_recalls_ : dict
+        For each traversal that was compared, the share (%) of the other traversals' references whose place it finds.
+    """
+
+    title = "Single"
+
+    def __init__(self, traversal: Any = None) -> None:
+        self.traversal = traversal
+
+    def _fit(self, X: Vectors, index: Indices, traversals: NDArray[Any] | None) -> None:
+        labels = slot_of_each(index, None) if traversals is None else traversals
+        names = np.unique(labels)
+        self.traversal_recalls_: dict[Any, float] = {}
+        if self.traversal is not None:
+            if self.traversal not in names.tolist():
+                raise InputError(f"traversal={self.traversal!r} is none of {', '.join(map(str, names))}")
+            self.traversal_ = self.traversal
+        elif len(names) == 1:
+            self.traversal_ = names[0]
+        else:
+            self.traversal_recalls_ = {name: _recall(X, index, labels, name) for name in names.tolist()}
+            self.traversal_ = max(self.traversal_recalls_, key=lambda name: self.traversal_recalls_[name])
+        places, first = np.unique(index[labels == self.traversal_], return_index=True)
+        self.place_ids_ = self.place_ids_[places]
+        self.place_vectors_ = l2_normalize(X[labels == self.traversal_][first])
+
+
+def _recall(X: Vectors, index: Indices, labels: NDArray[Any], name: Any) -> float:
+    """R@1 (%) of a sample of the other traversals' references in traversal `name`; absent places are misses."""
+    own, others = np.flatnonzero(labels == name), np.flatnonzero(labels != name)
+    sample = others[np.lexsort((index[others], labels[others]))]
+    sample = sample[np.linspace(0, len(sample) - 1, min(len(sample), MAX_QUERIES)).astype(np.intp)]
+    scores = l2_normalize(X[sample]) @ l2_normalize(X[own]).T
+    return 100 * float(np.mean(index[own][scores.argmax(axis=1)] == index[sample]))

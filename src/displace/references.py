@@ -1,0 +1,162 @@
+"""References: descriptors with the place and the traversal that each belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from displace.arrays import Indices, Vectors, as_labels, as_vectors
+from displace.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class ReferenceSet:
+    """Reference descriptors as one flat table; a place may be missing from any traversal.
+
+    Parameters
+    ----------
+    vectors : array of shape (m, D)
+        Descriptors, used as given (not normalised).
+    places : array of shape (m,)
+        Place id of each vector: integers or strings.
+    traversals : array of shape (m,), optional
+        Traversal of each vector. Without it the j-th reference of a place belongs to traversal j.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> refs = ReferenceSet(np.eye(4), places=[0, 1, 0, 1], traversals=["sun", "sun", "rain", "rain"])
+    >>> refs
+    ReferenceSet(4 references of 2 places in 2 traversals, D=4)
+    >>> refs.without("rain").places
+    array([0, 1])
+    """
+
+    vectors: Vectors
+    places: NDArray[Any]
+    traversals: NDArray[Any]
+
+    def __init__(self, vectors: ArrayLike, places: ArrayLike, traversals: ArrayLike | None = None) -> None:
+        vectors = as_vectors(vectors)
+        places = as_labels(places, len(vectors), "places")
+        if traversals is None:
+            traversals = occurrence(np.unique(places, return_inverse=True)[1])
+        object.__setattr__(self, "vectors", vectors)
+        object.__setattr__(self, "places", places)
+        object.__setattr__(self, "traversals", as_labels(traversals, len(vectors), "traversals"))
+
+    @classmethod
+    def from_traversals(
+        cls, traversals: Mapping[str, ArrayLike], places: Sequence[Any] | None = None
+    ) -> ReferenceSet:
+        """Join traversals whose row i is place i.
+
+        Parameters
+        ----------
+        traversals : mapping of name to array of shape (N, D)
+            One array for each traversal, all of one shape.
+        places : sequence of N ids, optional
+            Place ids; by default 0 … N−1.
+        """
+        if not traversals:
+            raise InputError("traversals is empty: give at least one traversal")
+        arrays = {name: np.asarray(array) for name, array in traversals.items()}
+        shapes = {name: array.shape for name, array in arrays.items()}
+        if len(set(shapes.values())) > 1:
+            raise InputError(
+                f"traversals must have one shape, row i being place i; got {shapes}. "
+                "Where places are missing, use ReferenceSet(vectors, places, traversals)"
+            )
+        n = len(next(iter(arrays.values())))
+        ids = np.arange(n) if places is None else as_labels(np.asarray(places), n, "places")
+        return cls(
+            np.concatenate(list(arrays.values())),
+            np.tile(ids, len(arrays)),
+            np.repeat(np.array(list(arrays)), n),
+        )
+
+    @cached_property
+    def place_ids(self) -> NDArray[Any]:
+        """Sorted ids of the places."""
+        return np.unique(self.places)
+
+    @cached_property
+    def traversal_ids(self) -> NDArray[Any]:
+        """Sorted names of the traversals."""
+        return np.unique(self.traversals)
+
+    def select(self, keep: NDArray[np.bool_] | Indices) -> ReferenceSet:
+        """Return the references at `keep`, a mask or indices."""
+        return ReferenceSet(self.vectors[keep], self.places[keep], self.traversals[keep])
+
+    def only(self, *traversals: Any) -> ReferenceSet:
+        """Return the references of the named traversals."""
+        return self.select(self._in(traversals))
+
+    def without(self, *traversals: Any) -> ReferenceSet:
+        """Return the references of all other traversals."""
+        return self.select(~self._in(traversals))
+
+    def _in(self, traversals: tuple[Any, ...]) -> NDArray[np.bool_]:
+        known = self.traversal_ids.tolist()
+        for name in traversals:
+            if name not in known:
+                raise InputError(f"no traversal {name!r}; there are {', '.join(map(str, known))}")
+        return np.isin(self.traversals, np.array(traversals))
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    def __repr__(self) -> str:
+        return (
+            f"ReferenceSet({len(self)} references of {len(self.place_ids)} places "
+            f"in {len(self.traversal_ids)} traversals, D={self.vectors.shape[1]})"
+        )
+
+
+def occurrence(groups: Indices) -> Indices:
+    """How many times each entry's value has occurred before it.
+
+    >>> occurrence(np.array([7, 7, 3, 7]))
+    array([0, 1, 0, 2])
+    """
+    order = np.argsort(groups, kind="stable")
+    sorted_groups = groups[order]
+    starts = np.flatnonzero(np.r_[True, sorted_groups[1:] != sorted_groups[:-1]])
+    lengths = np.diff(np.r_[starts, len(groups)])
+    counts = np.empty(len(groups), np.intp)
+    counts[order] = np.arange(len(groups)) - np.repeat(starts, lengths)
+    return counts
+
+
+def slot_of_each(place_index: Indices, traversals: NDArray[Any] | None) -> Indices:
+    """Number the slots so that each holds a place at most once.
+
+    A slot is a traversal; a second image of one place in one traversal opens a further slot. Without traversals
+    the j-th reference of a place is in slot j.
+
+    Parameters
+    ----------
+    place_index : array of shape (m,)
+        Index of each reference's place.
+    traversals : array of shape (m,) or None
+
+    Returns
+    -------
+    array of shape (m,)
+        Slot numbers 0 … K−1; slots of one traversal are neighbours.
+    """
+    if len(place_index) == 0:
+        return np.empty(0, np.intp)
+    if traversals is None:
+        return occurrence(place_index)
+    traversal_index = np.unique(traversals, return_inverse=True)[1]
+    repeat = occurrence(place_index + traversal_index * (place_index.max() + 1))
+    pairs = np.stack([traversal_index, repeat], axis=1)
+    slots: Indices = np.unique(pairs, axis=0, return_inverse=True)[1].ravel()
+    return slots
