@@ -1,0 +1,152 @@
+"""DescriptorStore: rows, references, queries, other labels."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from tiny import TinyModel, expected, make_route
+
+from displace.descriptors import DescriptorStore, is_store
+from displace.errors import InputError, StoreError, UnknownNameError
+from displace.extraction import extract
+from displace.manifest import Manifest
+from displace.store_writing import relabel
+
+
+@pytest.fixture
+def route(tmp_path):
+    return make_route(tmp_path / "route")
+
+
+@pytest.fixture
+def store(tmp_path, route):
+    return extract(route, TinyModel(), tmp_path / "route.desc").store
+
+
+def test_rows_are_the_manifests(store, route):
+    assert store.images == route.images
+    assert store.places.tolist() == route.places.tolist()
+    assert store.traversals.tolist() == route.traversals.tolist()
+    assert (len(store), store.dim, store.missing) == (12, 12, [])
+    np.testing.assert_allclose(store.vectors(), expected(route), atol=1e-7)
+
+
+def test_vectors_of_some_rows(store):
+    whole = store.vectors()
+    np.testing.assert_array_equal(store.vectors(slice(3, 7)), whole[3:7])
+    np.testing.assert_array_equal(store.vectors([5, 0]), whole[[5, 0]])
+    np.testing.assert_array_equal(store.vectors(store.places == "002"), whole[store.places == "002"])
+    assert store.vectors(dtype=np.float64).dtype == np.float64
+
+
+def test_references_leave_out_blank_places_and_excluded_traversals(store, route):
+    places = route.places.copy()
+    places[[1, 8]] = ""
+    relabelled = store.with_manifest(Manifest(route.images, places, route.traversals, route.root))
+    refs = relabelled.references()
+    assert len(refs) == 10
+    np.testing.assert_array_equal(refs.vectors, np.delete(store.vectors(), [1, 8], axis=0))
+    assert set(relabelled.references(exclude=["night"]).traversals) == {"sun"}
+    assert set(relabelled.references(traversals=["night"]).traversals) == {"night"}
+    queries = relabelled.queries("night")
+    assert queries.places.tolist() == ["000", "001", "", "003", "004", "005"]
+    assert queries.manifest.images == route.images[6:]
+    np.testing.assert_array_equal(queries.vectors, store.vectors()[6:])
+
+
+def test_unknown_and_empty_choices_say_what_there_is(store):
+    with pytest.raises(UnknownNameError, match="unknown traversal 'nigth'; did you mean 'night'"):
+        store.queries("nigth")
+    with pytest.raises(InputError, match="no image with a place .* it has the traversals sun, night"):
+        store.references(exclude=["sun", "night"])
+
+
+def test_positions_and_blank_numbers_survive(tmp_path, route):
+    easting = np.arange(12.0)
+    easting[4] = np.nan
+    labelled = Manifest(
+        route.images, route.places, route.traversals, route.root, easting=easting, northing=easting
+    )
+    store = extract(labelled, TinyModel(), tmp_path / "geo.desc").store
+    np.testing.assert_array_equal(store.manifest.easting, easting)
+    assert "NaN" not in (tmp_path / "geo.desc" / "index.json").read_text()
+
+
+def test_relabel_changes_the_columns_on_disk_without_the_images(tmp_path, store, route):
+    vectors = store.vectors()
+    shutil.rmtree(route.root / "sun")
+    other = tmp_path / "elsewhere" / "new.csv"
+    Manifest(route.images[::-1], ["x"] * 12, route.traversals[::-1], route.root).write(other)
+    relabel(store.folder, Manifest.read(other))
+    again = DescriptorStore(store.folder)
+    assert set(again.places) == {"x"}
+    np.testing.assert_array_equal(again.vectors(), vectors[::-1])
+    with pytest.raises(
+        StoreError, match=r"1 of the manifest's 1 images are not in the store, first new\.png"
+    ):
+        relabel(store.folder, Manifest(["new.png"], ["0"], ["sun"], route.root))
+
+
+def test_a_store_moved_with_its_images_still_finds_them(tmp_path, store, route):
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    shutil.move(store.folder, moved / "route.desc")
+    shutil.move(route.root, moved / "route")
+    assert all(path.is_file() for path in DescriptorStore(moved / "route.desc").manifest.paths())
+
+
+def test_opening_reads_no_vectors(store, monkeypatch):
+    loads = []
+    monkeypatch.setattr(
+        "displace.shards.np.load", lambda *a, real=np.load, **k: loads.append(k) or real(*a, **k)
+    )
+    DescriptorStore(store.folder)
+    assert loads == [{"mmap_mode": "r", "allow_pickle": False}]
+
+
+def test_what_is_not_a_store_is_refused(tmp_path, store):
+    assert is_store(store.folder)
+    assert not is_store(tmp_path)
+    with pytest.raises(StoreError, match="does not exist; make one with: displace extract"):
+        DescriptorStore(tmp_path / "nothing")
+    with pytest.raises(StoreError, match="is not a descriptor store"):
+        DescriptorStore(tmp_path)
+    with pytest.raises(StoreError, match="is not a descriptor store"):
+        DescriptorStore(tmp_path / "route" / "route.csv")
+
+
+def test_a_newer_format_names_both_versions(store):
+    index = store.folder / "index.json"
+    index.write_text(json.dumps(json.loads(index.read_text()) | {"format": 9}))
+    with pytest.raises(StoreError, match="has format 9, this version of displace reads up to 1"):
+        DescriptorStore(store.folder)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        '{"format": "x"}',
+        '{"format": 1}',
+        '{"format": 1, "columns": {"image": ["a"]}}',
+        "\x00\xff",
+    ],
+)
+def test_a_damaged_index_is_one_clear_error(store, text):
+    (store.folder / "index.json").write_text(text)
+    with pytest.raises(StoreError, match=r"index\.json cannot be read"):
+        DescriptorStore(store.folder)
+
+
+def test_columns_of_unequal_length_are_damage(store):
+    index = store.folder / "index.json"
+    record = json.loads(index.read_text())
+    record["hashes"].pop()
+    index.write_text(json.dumps(record))
+    with pytest.raises(StoreError, match="11 hashes for 12 images"):
+        DescriptorStore(store.folder)
