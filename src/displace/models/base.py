@@ -2,35 +2,162 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from displace.errors import InputError, UnknownNameError
+from displace.models._frame import Crop, Frame
+from displace.models._weights import Progress, Weights, cached_path
+from displace.registry import missing_extra, unknown
+
 Image = NDArray[np.uint8]
+Size = int | tuple[int, int] | str
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One of the published configurations of a model."""
+
+    dim: int
+    weights: Weights | None = None
+    backbone: str = ""
 
 
 class DescriptorModel(ABC):
-    """Turns images into descriptors: `prepare` one image at a time, `describe` a batch of equal shape."""
+    """Turns images into descriptors: `prepare` one image at a time, `describe` a batch of equal shape.
+
+    Making a model is cheap: weights are read, or downloaded, when `load`, `fingerprint` or `describe` is
+    called first. A subclass defines the class attributes, `prepare`, `describe` and `settings`.
+
+    Parameters
+    ----------
+    variant : str, optional
+        One of `variants`; `default_variant` if not given.
+    weights : path-like, optional
+        Weights file to use instead of the published one.
+    device : str
+        "auto" (CUDA where present, else the processor), "cpu", "cuda", "cuda:1" …
+    image_size : int, (height, width) or str, optional
+        Size the images get; what it may be depends on the model.
+    crop : (top, right, bottom, left) or str, optional
+        What to cut off at each side, in pixels, or as a fraction where below 1.
+    mask : path-like, optional
+        Image whose dark pixels are left out.
+    """
 
     name: ClassVar[str]
     licence: ClassVar[str]
+    """Licence of the authors' own code."""
+    weights_licence: ClassVar[str] = "no weights"
     paper: ClassVar[str]
+    extra: ClassVar[str | None] = None
+    """Extra of this package that installs what the model needs."""
+    packages: ClassVar[Mapping[str, str]] = {}
+    """What that extra brings: import names, each with the name to install."""
+    variants: ClassVar[Mapping[str, Variant]] = {}
+    """Published configurations by name; empty where there is only one."""
+    default_variant: ClassVar[str] = ""
+    revision: ClassVar[int] = 1
+    """Raised whenever a change to the code changes the descriptors."""
     prepare_is_heavy: ClassVar[bool] = False
     """Whether `prepare` does most of the work in Python, so that it gains from several processes."""
 
     dim: int
+    variant: str = ""
+    weights: Weights | None = None
+
+    def __init__(
+        self,
+        variant: str | None = None,
+        weights: str | os.PathLike[str] | None = None,
+        device: str = "auto",
+        image_size: Size | None = None,
+        crop: Crop | None = None,
+        mask: str | os.PathLike[str] | None = None,
+    ) -> None:
+        for module, package in self.packages.items():
+            if importlib.util.find_spec(module) is None:
+                raise missing_extra(package, self.extra or package)
+        self._choose_variant(variant)
+        self.weights_file = None if weights is None else Path(weights)
+        self.device = device
+        self.image_size = image_size
+        self.frame = Frame.read(crop, mask)
+
+    @property
+    def full_name(self) -> str:
+        """Name with the variant, such as "cosplace:resnet50-512"."""
+        return f"{self.name}:{self.variant}" if self.variant else self.name
 
     @abstractmethod
     def prepare(self, image: Image) -> NDArray[np.float32]:
-        """Pre-process one decoded RGB image (H, W, 3) into what `describe` takes."""
+        """Pre-process one decoded RGB image (H, W, 3) into what `describe` takes; begins with `framed`.
+
+        Needs no weights and may run in several threads at once.
+        """
+
+    def framed(self, image: Image) -> Image:
+        """Check one decoded RGB image (H, W, 3), and leave out what `crop` and `mask` say."""
+        image = np.asarray(image)
+        if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or image.size == 0:
+            raise InputError(f"image must be RGB, uint8 (H, W, 3); got {image.dtype} of shape {image.shape}")
+        return self.frame.apply(image)
 
     @abstractmethod
     def describe(self, batch: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Describe prepared images of one shape, (b, ...) to unit vectors (b, dim)."""
+        """Describe prepared images of one shape, (b, ...) to float32 unit vectors (b, dim)."""
 
-    @abstractmethod
-    def fingerprint(self) -> Mapping[str, Any]:
-        """What makes two descriptors comparable: model, variant, weights' SHA-256, preprocessing, version."""
+    def load(self, progress: Progress | None = None) -> None:  # noqa: B027 - there may be nothing to load
+        """Find, or download, check and read the weights now instead of at first use.
+
+        Parameters
+        ----------
+        progress : callable, optional
+            Takes the bytes downloaded so far and the bytes in all (None where the server does not say).
+        """
+
+    @classmethod
+    def weights_path(cls, weights: Weights) -> Path | None:
+        """Where published weights are, or would be kept; None where they cannot be."""
+        return cached_path(cls.name, weights)
+
+    def settings(self) -> Mapping[str, Any]:
+        """Describe the pre-processing, as JSON-able values."""
+        return {}
+
+    def weights_sha256(self) -> str | None:
+        """SHA-256 of the weights file in use; None for a model without weights."""
+        return None
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What makes two descriptors comparable, as JSON-able values: equal fingerprints, equal descriptors."""
+        return {
+            "model": self.name,
+            "variant": self.variant,
+            "dim": self.dim,
+            "revision": self.revision,
+            "weights_sha256": self.weights_sha256(),
+            "preprocessing": dict(self.settings()),
+            **self.frame.record(),
+        }
+
+    def _choose_variant(self, variant: str | None) -> None:
+        """Set what depends on the variant, or say which ones there are."""
+        if not self.variants:
+            if variant:
+                raise UnknownNameError(f"model '{self.name}' has no variants; got '{self.name}:{variant}'")
+            return
+        name = variant or self.default_variant
+        if name not in self.variants:
+            raise UnknownNameError(unknown(f"variant of {self.name}", name, self.variants))
+        self.variant = name
+        self.dim = self.variants[name].dim
+        self.weights = self.variants[name].weights

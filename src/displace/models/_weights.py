@@ -1,0 +1,155 @@
+"""Weights files: where they are published, where they are kept, and that they stay the same."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import logging
+import os
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from displace.errors import WeightsError
+from displace.storage import atomic_write
+
+Progress = Callable[[int, int | None], None]
+"""Called with the bytes downloaded so far and, where known, the bytes in all."""
+
+logger = logging.getLogger(__name__)
+
+CHUNK = 1 << 20
+TIMEOUT = 30.0
+"""Seconds without a byte after which a server counts as gone."""
+STALE = 24 * 3600
+"""Seconds after which a temporary file is what a killed download left behind."""
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A published weights file.
+
+    Parameters
+    ----------
+    file : str
+        Its name.
+    address : str
+        Where it is published.
+    direct : bool
+        Whether `address` is the file itself, not a page from which a person gets it.
+    sha256 : str, optional
+        Where published: the digest, or its beginning.
+    """
+
+    file: str
+    address: str
+    direct: bool = True
+    sha256: str | None = None
+
+
+def cache_folder() -> Path:
+    """Folder for downloads: ``$DISPLACE_CACHE``, or the one the system has for such files."""
+    if chosen := os.environ.get("DISPLACE_CACHE"):
+        return Path(chosen)
+    if sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    elif sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "displace"
+
+
+def cached_path(model: str, weights: Weights) -> Path:
+    """Where the weights of `model` are kept, whether they are there or not."""
+    return cache_folder() / "weights" / model / weights.file
+
+
+def fetch(path: Path, model: str, weights: Weights, progress: Progress | None = None) -> None:
+    """Download the weights of `model` to `path`, unless they are there."""
+    if path.is_file():
+        return
+    if not weights.direct:
+        raise WeightsError(
+            f"the weights of {model} ({weights.file}) are not here, and their address is a page, not a file: "
+            f"get them from {weights.address} and pass weights=FILE (--weights FILE), or put them at {path}"
+        )
+    logger.info("downloading %s to %s", weights.address, path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_stale(path)
+        with atomic_write(path) as file:
+            _download(weights.address, file, progress)
+    except (OSError, http.client.HTTPException, WeightsError) as error:
+        raise WeightsError(
+            f"could not download the weights of {model} from {weights.address} to {path}: {error}; "
+            "get the file by other means and pass weights=FILE (--weights FILE)"
+        ) from error
+
+
+def checked_sha256(path: Path, published: str | None = None) -> str:
+    """SHA-256 of a file, compared with the published one and, in the cache, with that of its first use.
+
+    The digest of the first use stands beside the file, in the format of ``sha256sum``.
+    """
+    digest = sha256_of(path)
+    if published and not digest.startswith(published):
+        raise WeightsError(
+            f"{path} has SHA-256 {digest}, published is {published}: the file is damaged or another one; "
+            "delete it and get it again"
+        )
+    if not path.is_relative_to(cache_folder()):
+        return digest
+    beside = path.with_name(path.name + ".sha256")
+    if not beside.exists():
+        with atomic_write(beside, "w") as file:
+            file.write(f"{digest}  {path.name}\n")
+        return digest
+    recorded = beside.read_text("utf-8").partition(" ")[0].strip()
+    if digest != recorded:
+        raise WeightsError(
+            f"{path} has SHA-256 {digest}, but {recorded} was recorded at its first use: the file has changed; "
+            f"delete it and {beside.name} to start anew"
+        )
+    return digest
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a file."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise WeightsError(f"cannot read the weights file {path}: {error.strerror or error}") from error
+
+
+def _download(address: str, file: IO[Any], progress: Progress | None) -> None:
+    """Copy `address` into `file`; a short answer or a web page is an error."""
+    request = urllib.request.Request(address, headers={"User-Agent": "displace"})
+    with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
+        length = answer.headers.get("Content-Length")
+        total = int(length) if length else None
+        done = 0
+        while chunk := answer.read(CHUNK):
+            if done == 0 and chunk.lstrip()[:1] == b"<":
+                raise WeightsError("the server answered with a web page")
+            file.write(chunk)
+            done += len(chunk)
+            if progress is not None:
+                progress(done, total)
+    if total is not None and done != total:
+        raise WeightsError(f"the connection ended after {done} of {total} bytes")
+    if done == 0:
+        raise WeightsError("the server sent nothing")
+
+
+def _remove_stale(path: Path) -> None:
+    """Delete what downloads that were killed long ago left beside `path`."""
+    for leftover in path.parent.glob(f".{path.name}.*.tmp"):
+        if time.time() - leftover.stat().st_mtime > STALE:
+            leftover.unlink(missing_ok=True)

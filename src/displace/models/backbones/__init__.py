@@ -1,0 +1,1 @@
+"""Convolutional networks and vision transformers in plain PyTorch, with the official parameter names."""

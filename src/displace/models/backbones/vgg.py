@@ -1,0 +1,30 @@
+"""VGG-16 feature maps up to the last convolution."""
+
+from __future__ import annotations
+
+from torch import nn
+
+WIDTHS = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))
+"""Channels of the convolutions of each stage; a pooling stands between two stages."""
+
+SMALLEST_SIDE = 16
+"""Four poolings halve the image; a smaller one would vanish."""
+
+
+def vgg16() -> tuple[nn.Sequential, int]:
+    """Build VGG-16 without what follows conv5_3: no last ReLU, no last pooling, no classifier.
+
+    Returns
+    -------
+    network : nn.Sequential
+        Children numbered as in the original's ``features``, 0 to 28; (b, 3, H, W) to (b, 512, H/16, W/16).
+    channels : int
+    """
+    layers: list[nn.Module] = []
+    channels = 3
+    for stage in WIDTHS:
+        for width in stage:
+            layers += [nn.Conv2d(channels, width, 3, padding=1), nn.ReLU()]
+            channels = width
+        layers.append(nn.MaxPool2d(2))
+    return nn.Sequential(*layers[:-2]), channels
