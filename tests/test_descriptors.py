@@ -60,7 +60,7 @@ def test_references_leave_out_blank_places_and_excluded_traversals(store, route)
 def test_unknown_and_empty_choices_say_what_there_is(store):
     with pytest.raises(UnknownNameError, match="unknown traversal 'nigth'; did you mean 'night'"):
         store.queries("nigth")
-    with pytest.raises(InputError, match="no image with a place .* it has the traversals sun, night"):
+    with pytest.raises(InputError, match=r"no image with a place .* it has the traversals sun, night"):
         store.references(exclude=["sun", "night"])
 
 

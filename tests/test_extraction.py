@@ -184,7 +184,7 @@ def test_a_repaired_image_is_described_by_the_next_run(route, folder, damaged):
 
 def test_no_readable_image_at_all_is_an_error_with_a_hint(route, folder):
     shutil.rmtree(route.root)
-    with pytest.raises(ImageError, match="none of the 12 images .* relative to its own folder"):
+    with pytest.raises(ImageError, match=r"none of the 12 images .* relative to its own folder"):
         extract(route, TinyModel(), folder)
 
 
@@ -248,9 +248,10 @@ def test_a_full_disk_leaves_a_store_that_opens_and_goes_on(route, folder, monkey
         return real(*args)
 
     monkeypatch.setattr(extraction, "SHARD_BYTES", 1)
-    with monkeypatch.context() as patch, pytest.raises(StoreError, match="No space left on device"):
+    with monkeypatch.context() as patch:
         patch.setattr("displace.storage.os.replace", replace)
-        extract(route, TinyModel(), folder, batch_size=4)
+        with pytest.raises(StoreError, match="No space left on device"):
+            extract(route, TinyModel(), folder, batch_size=4)
     assert not list(folder.rglob("*.tmp"))
     n_safe = len(DescriptorStore(folder)) if written else 0
     assert n_safe == max(0, (written - 2) // 2) * 4
@@ -277,7 +278,7 @@ def test_output_that_cannot_be_written_is_explained(tmp_path, route):
     (tmp_path / "file").write_text("x")
     with pytest.raises(StoreError, match="is a file; a store is a folder: choose another name with -o"):
         extract(route, TinyModel(), tmp_path / "file")
-    with pytest.raises(StoreError, match="cannot write to .*Not a directory"):
+    with pytest.raises(StoreError, match=r"cannot write to .*Not a directory"):
         extract(route, TinyModel(), tmp_path / "file" / "route.desc")
     with pytest.raises(StoreError, match=r"holds other files \(night, …\) and is no descriptor store"):
         extract(route, TinyModel(), route.root, overwrite=True)

@@ -108,7 +108,7 @@ def test_a_worker_that_dies_is_explained(tmp_path, monkeypatch):
     monkeypatch.setattr(preparation, "WORTH_PROCESSES", 1)
     route = make_route(tmp_path, n_places=3)
     with (
-        pytest.raises(DisplaceError, match="worker process ended unexpectedly.*__main__.*--threads 1"),
+        pytest.raises(DisplaceError, match=r"worker process ended unexpectedly.*__main__.*--threads 1"),
         preparing(DyingModel(), enumerate(route.paths()), 6, workers=2, ahead=4) as answers,
     ):
         list(answers)

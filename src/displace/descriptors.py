@@ -76,19 +76,17 @@ class DescriptorStore:
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         folder = Path(folder)
-        self._attach(folder, StoreIndex.read(folder))
+        index = StoreIndex.read(folder)
+        self._attach(folder, index, Shards(folder / "shards", index.owner, index.dim, index.dtype))
 
-    def _attach(self, folder: Path, index: StoreIndex) -> None:
-        """Put `index` and the shards of `folder` together."""
-        self.folder, self.index, self.skipped = folder, index, index.skipped
+    def _attach(self, folder: Path, index: StoreIndex, shards: Shards) -> None:
+        """Put an index and the shards of its model together."""
+        self.folder, self.index, self.shards, self.skipped = folder, index, shards, index.skipped
         self.model, self.dim, self.dtype = index.model, index.dim, np.dtype(index.dtype)
-        self.shards = Shards(folder / "shards", index.owner, index.dim, index.dtype)
-        rows = [row for row, content in enumerate(index.hashes) if content in self.shards]
-        self._contents = [content for content in index.hashes if content in self.shards]
-        self.missing = [
-            index.manifest.images[row] for row in sorted(set(range(len(index.hashes))) - set(rows))
-        ]
-        self.manifest = index.manifest.select(np.array(rows, dtype=np.intp))
+        described = np.fromiter((content in shards for content in index.hashes), bool, len(index.hashes))
+        self.manifest = index.manifest.select(described)
+        self.missing = [index.manifest.images[row] for row in np.flatnonzero(~described)]
+        self._contents = [content for content in index.hashes if content and content in shards]
 
     def __len__(self) -> int:
         return len(self._contents)
@@ -163,8 +161,12 @@ class DescriptorStore:
         Each of its images must be in the store, at the same path or under the same name. The files stay as
         they are; `store_writing.relabel` changes them.
         """
+        return self.with_index(self.index.relabelled(manifest))
+
+    def with_index(self, index: StoreIndex) -> DescriptorStore:
+        """Return the same descriptors under another index, without reading anything."""
         other = object.__new__(DescriptorStore)
-        other._attach(self.folder, self.index.relabelled(manifest))
+        other._attach(self.folder, index, self.shards)
         return other
 
     def _of(self, traversals: Iterable[str]) -> NDArray[np.bool_]:

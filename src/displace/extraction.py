@@ -119,11 +119,12 @@ def extract(
         for name, content in zip(manifest.images, hashes, strict=True):
             if content in failures:
                 skipped[name] = failures[content]
-        replace(index, skipped=skipped).write(folder)
-    store = DescriptorStore(folder)
+        index = replace(index, skipped=skipped)
+        index.write(folder)
+    store = before.with_index(index)
     _check_outcome(store, strict)
     n_unlisted = len({*before.index.manifest.images} - {*manifest.images})
-    return Extraction(store, len(before.shards) - n_before, n_reused, n_unlisted, time.perf_counter() - start)
+    return Extraction(store, len(store.shards) - n_before, n_reused, n_unlisted, time.perf_counter() - start)
 
 
 def _hash_all(manifest: Manifest, workers: int, report: Progress) -> tuple[list[str | None], dict[str, str]]:

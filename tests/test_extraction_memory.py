@@ -1,0 +1,62 @@
+"""Memory stays flat over a hundred thousand images."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny import TinyModel
+
+from displace import extraction, preparation
+from displace.extraction import extract
+from displace.manifest import Manifest
+
+N_IMAGES = 100_000
+IMAGE_BYTES = 32 * 32 * 3 * 4  # of a prepared image: all of them would be 1.2 GB
+
+
+def read_made_up(path: Path) -> np.ndarray:
+    """Image number n, as if decoded from a file."""
+    return np.full((32, 32, 3), int(path.name) % 251, np.uint8)
+
+
+def peak_megabytes() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+class PixelModel(TinyModel):
+    """Cheap for the machine: the first pixels of each image."""
+
+    def describe(self, batch):
+        return batch[:, :2, :2].reshape(len(batch), -1)
+
+
+def measure(folder: Path) -> None:
+    """Describe a few images, then many more, and print by how many megabytes the peak rose."""
+    extraction.content_hash = lambda path: f"{int(path.name):064x}"
+    preparation.read_image = read_made_up
+    names = [str(n) for n in range(N_IMAGES)]
+    manifest = Manifest(names, ["p"] * N_IMAGES, ["t"] * N_IMAGES, folder)
+    extract(manifest.select(np.arange(2000)), PixelModel(), folder / "few.desc", workers=2)
+    before = peak_megabytes()
+    store = extract(manifest, PixelModel(), folder / "many.desc", workers=2).store
+    growth = peak_megabytes() - before
+    assert len(store) == N_IMAGES
+    print(growth)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="resource usage is read the POSIX way")
+def test_memory_is_flat_on_100_000_images(tmp_path):
+    run = subprocess.run(
+        [sys.executable, __file__, str(tmp_path)], capture_output=True, text=True, check=True, timeout=120
+    )
+    # Names and hashes take some 600 bytes an image; the images themselves would take 20 times as much.
+    assert float(run.stdout) < 80
+
+
+if __name__ == "__main__":
+    measure(Path(sys.argv[1]))
