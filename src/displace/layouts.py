@@ -1,0 +1,233 @@
+"""Layouts: the ways in which people keep several recordings of one route in folders.
+
+=============  ==============================================================================================
+``utm``        file names ``@east@north@zone@letter@latitude@longitude@panorama@tile@heading@…@.jpg``
+``positions``  each traversal has a CSV file of positions (`displace.position_files`)
+``landmarks``  one folder for each place, alone or below one folder for each traversal
+``names``      one folder for each traversal, the same file name being the same place
+``order``      one folder for each traversal, the i-th image being the i-th place
+=============  ==============================================================================================
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from pathlib import Path
+
+import numpy as np
+
+from displace.errors import ManifestError, UnknownNameError
+from displace.geo import Positions
+from displace.manifest import Manifest
+from displace.place_assignment import (
+    CHOSEN,
+    OFF_ROUTE,
+    KnownPlaces,
+    Rule,
+    choose_anchor,
+    match_places,
+    metres_together,
+    space_places,
+)
+from displace.recordings import Recording
+from displace.registry import unknown
+from displace.utm_names import is_utm_name, panoramas
+
+_MANY_FOLDERS = 20
+
+
+@dataclass(frozen=True)
+class Route:
+    """Recordings of one route, and how places are to be made of them."""
+
+    recordings: Sequence[Recording]
+    root: Path
+    rule: Rule
+    anchor: str | None = None
+    keep_off_route: bool = True
+
+    def manifest(self, places: Iterable[Sequence[str]], frames: Iterable[Iterable[float]] = ()) -> Manifest:
+        """Put a table together from each recording's places and, where given, frame numbers."""
+        recordings = self.recordings
+        numbers = _number_columns(recordings)
+        if frames:
+            numbers["frame"] = np.fromiter((f for part in frames for f in part), np.float64)
+        return Manifest(
+            images=[_relative(image, self.root) for r in recordings for image in r.images],
+            places=[place for part in places for place in part],
+            traversals=[r.name for r in recordings for _ in r.images],
+            root=self.root,
+            **numbers,
+        )
+
+
+def detect(recordings: Sequence[Recording]) -> str:
+    """Tell the layout of some recordings: the first that fits of the six below.
+
+    1. every name has the form ``@east@north@…``: "utm";
+    2. every recording has positions: "positions";
+    3. more than 20 folders with images, and more folders than images in the largest: "landmarks";
+    4. at least half of the images share their name with an image of another recording, or there is only
+       one recording: "names";
+    5. every recording has the same number of images: "order";
+    6. the images of every recording are in sub-folders: "landmarks".
+    """
+    folders = Counter(image.parent for r in recordings for image in r.images)
+    names = Counter(name for r in recordings for name in set(r.names))
+    n_shared = sum(names[name] > 1 for r in recordings for name in r.names)
+    nested = all("/" in name for r in recordings for name in r.names)
+    fits = {
+        "utm": all(is_utm_name(image.name) for r in recordings for image in r.images),
+        "positions": all(r.positions is not None for r in recordings),
+        "landmarks": len(folders) > max(_MANY_FOLDERS, *folders.values()),
+        "names": 2 * n_shared >= sum(map(len, recordings)) or (len(recordings) == 1 and not nested),
+        "order": len(recordings) > 1 and len({len(r) for r in recordings}) == 1,
+    }
+    found = next((layout for layout, fit in fits.items() if fit), "landmarks" if nested else None)
+    if found:
+        return found
+    counts = ", ".join(f"{r.name} {len(r)}" for r in recordings)
+    raise ManifestError(
+        "cannot tell which images show the same place: the traversals have neither equal file names, nor "
+        f"equal numbers of images ({counts}), nor files of positions. Put a TRAVERSAL.csv (timestamp or image, "
+        "easting, northing or latitude, longitude) beside each folder, or say layout='order' or 'landmarks'"
+    )
+
+
+def by_names(route: Route) -> Manifest:
+    """Equal names are one place."""
+    # Taking the i-th name of every recording in turn keeps route order where some lack some places.
+    merged = (name for names in zip_longest(*(r.names for r in route.recordings)) for name in names if name)
+    number = {name: i for i, name in enumerate(dict.fromkeys(merged))}
+    names = [r.names for r in route.recordings]
+    return route.manifest(names, [[number[name] for name in part] for part in names])
+
+
+def by_order(route: Route) -> Manifest:
+    """The i-th image of each traversal is place i."""
+    ids = numbered(max(map(len, route.recordings)))
+    lengths = [len(r) for r in route.recordings]
+    return route.manifest([ids[:n] for n in lengths], [range(n) for n in lengths])
+
+
+def by_landmarks(route: Route) -> Manifest:
+    """The folder is the place; without a folder for each traversal the traversal is "reference"."""
+    if any("/" in name for r in route.recordings for name in r.names):
+        return route.manifest([[name.split("/", 1)[0] for name in r.names] for r in route.recordings])
+    places = [[r.name] * len(r) for r in route.recordings]
+    one = replace(route, recordings=[replace(r, name="reference") for r in route.recordings])
+    return one.manifest(places)
+
+
+def by_positions(route: Route) -> Manifest:
+    """One place every `spacing` metres along the anchor; the nearest image of each other traversal."""
+    tracks = [track_of(r) for r in route.recordings]
+    points = metres_together(tracks)
+    names = [r.name for r in route.recordings]
+    if route.anchor is None:
+        anchor = choose_anchor(tracks, points, route.rule)
+    elif route.anchor in names:
+        anchor = names.index(route.anchor)
+    else:
+        raise UnknownNameError(unknown("traversal", route.anchor, names))
+    places = space_places(points[anchor], tracks[anchor].heading, route.rule)
+    return assign_by_position(route, KnownPlaces(numbered(len(places)), tracks[anchor].take(places)))
+
+
+def by_utm(route: Route) -> Manifest:
+    """Several traversals are assigned by position; of a database alone each panorama is a place.
+
+    Recordings whose name begins with "quer" are queries: their place stays blank, their position is kept.
+    """
+    if any("/" in name for r in route.recordings for name in r.names):
+        raise ManifestError(
+            f"{route.root} has @-names in several levels of folders; give the folder with database and queries"
+        )
+    queries = [r for r in route.recordings if r.name.lower().startswith("quer")]
+    references = [r for r in route.recordings if r not in queries]
+    if len(references) > 1:
+        known = by_positions(replace(route, recordings=references))
+    else:
+        known = replace(route, recordings=references).manifest([panoramas(r.images) for r in references])
+    return joined([known, replace(route, recordings=queries).manifest([[""] * len(r) for r in queries])])
+
+
+LAYOUTS: dict[str, Callable[[Route], Manifest]] = {
+    "utm": by_utm,
+    "positions": by_positions,
+    "landmarks": by_landmarks,
+    "names": by_names,
+    "order": by_order,
+}
+
+
+def assign_by_position(route: Route, known: KnownPlaces) -> Manifest:
+    """Give each known place the nearest image of each recording, as `match_places` does."""
+    if known.positions is None:
+        raise ManifestError("the known places have no positions")
+    tracks = [track_of(r) for r in route.recordings]
+    places, *points = metres_together([known.positions, *tracks])
+    kept, labels, frames = [], [], []
+    for recording, track, own in zip(route.recordings, tracks, points, strict=True):
+        place, state = match_places(places, known.positions.heading, own, track.heading, route.rule)
+        rows = np.flatnonzero((state == CHOSEN) | ((state == OFF_ROUTE) & route.keep_off_route))
+        kept.append(recording.take(rows))
+        labels.append([known.ids[p] if p >= 0 else "" for p in place[rows]])
+        frames.append(np.where(place[rows] >= 0, place[rows], np.nan))
+    return replace(route, recordings=kept).manifest(labels, frames)
+
+
+def track_of(recording: Recording) -> Positions:
+    """Positions of a recording, which must have some."""
+    if recording.positions is None:
+        raise ManifestError(
+            f"traversal {recording.name!r} has no positions: put {recording.name}.csv (timestamp or image, "
+            "easting, northing or latitude, longitude) beside its folder"
+        )
+    return recording.positions
+
+
+def joined(manifests: Sequence[Manifest]) -> Manifest:
+    """Rows of several manifests with one root, one after the other."""
+    names = dict.fromkeys(name for m in manifests for name in m.numbers)
+    numbers = {
+        n: np.concatenate([m.numbers.get(n, np.full(len(m), np.nan)) for m in manifests]) for n in names
+    }
+    return Manifest(
+        images=[image for m in manifests for image in m.images],
+        places=[place for m in manifests for place in m.places.tolist()],
+        traversals=[name for m in manifests for name in m.traversals.tolist()],
+        root=manifests[0].root,
+        **numbers,
+    )
+
+
+def numbered(n: int) -> list[str]:
+    """Place ids that sort in route order: 0000, 0001, …."""
+    width = max(4, len(str(n - 1)))
+    return [f"{i:0{width}d}" for i in range(n)]
+
+
+def _number_columns(
+    recordings: Sequence[Recording],
+) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]]:
+    """Positions, headings and times of all recordings under the manifest's column names, NaN where unknown."""
+    parts = []
+    for r in recordings:
+        columns = {} if r.positions is None else r.positions.columns()
+        parts.append(columns if r.times is None else {**columns, "timestamp": r.times})
+    names = dict.fromkeys(name for part in parts for name in part)
+    return {
+        name: np.concatenate(
+            [part.get(name, np.full(len(r), np.nan)) for r, part in zip(recordings, parts, strict=True)]
+        )
+        for name in names
+    }
+
+
+def _relative(image: Path, root: Path) -> str:
+    return Path(os.path.relpath(image, root)).as_posix()

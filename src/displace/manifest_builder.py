@@ -1,0 +1,143 @@
+"""From folders to a manifest: find the recordings, tell their layout, assign places."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from displace.errors import ManifestError, UnknownNameError
+from displace.layouts import LAYOUTS, Route, assign_by_position, detect
+from displace.manifest import Manifest
+from displace.place_assignment import KnownPlaces, Rule
+from displace.recordings import PathLike, Recording, find_recordings
+from displace.registry import unknown
+from displace.utm_names import is_utm_name, utm_positions
+
+
+def build_manifest(
+    source: PathLike | Mapping[str, PathLike],
+    layout: str = "auto",
+    *,
+    against: Manifest | KnownPlaces | None = None,
+    anchor: str | None = None,
+    spacing: float = 5.0,
+    radius: float = 10.0,
+    max_heading: float = 45.0,
+    max_gap: float = 2.0,
+    keep_off_route: bool = True,
+) -> Manifest:
+    """Make a manifest from folders of images.
+
+    Parameters
+    ----------
+    source : path-like or mapping of str to path-like
+        A folder with one sub-folder for each traversal (or place), or each traversal's folder by name.
+    layout : {"auto", "utm", "positions", "landmarks", "names", "order"}
+        How places are told (`displace.layouts`); "auto" finds out, see `displace.layouts.detect`.
+    against : Manifest or KnownPlaces, optional
+        Places that exist already, to which `source` is assigned: by position where both have positions, by
+        equal names where at least half of the names are known, by order where the numbers are equal; `layout`
+        "positions", "names" or "order" forces one of the three.
+    anchor : str, optional
+        Traversal along which places are made, for positions; by default the one whose places the traversals
+        together show most often.
+    spacing, radius, max_heading : float
+        Metres between places; metres within which an image shows a place; degrees that its heading may differ.
+    max_gap : float
+        Seconds between an image and the nearest recorded position for the image to have one.
+    keep_off_route : bool
+        Keep images off the route, farther than both `radius` and `spacing` from every place or without a
+        position, with a blank place. (Images between places, and those near a place to which another image of
+        the traversal is nearer, are always left out.)
+
+    Returns
+    -------
+    Manifest
+        Its `summary()` says how many of the places each traversal shows.
+
+    Examples
+    --------
+    >>> build_manifest("route").write("route.csv")                                      # doctest: +SKIP
+    >>> build_manifest({"snow": "2027-01-04"}, against=Manifest.read("route.csv"))      # doctest: +SKIP
+    """
+    if layout != "auto" and layout not in LAYOUTS:
+        raise UnknownNameError(unknown("layout", layout, ["auto", *LAYOUTS]))
+    rule = Rule(spacing, radius, max_heading)
+    recordings = [_with_name_positions(r) for r in find_recordings(source, max_gap)]
+    route = Route(recordings, _root(source), rule, anchor, keep_off_route)
+    if against is not None:
+        known = KnownPlaces.of(against) if isinstance(against, Manifest) else against
+        return assign(route, known, layout)
+    chosen = detect(recordings) if layout == "auto" else layout
+    if anchor is not None and chosen not in ("positions", "utm"):
+        raise ManifestError(f"anchor={anchor!r} is for positions; {route.root} has layout {chosen!r}")
+    return LAYOUTS[chosen](route)
+
+
+def assign(route: Route, known: KnownPlaces, how: str = "auto") -> Manifest:
+    """Assign recordings to known places.
+
+    Parameters
+    ----------
+    route : Route
+        The new recordings.
+    known : KnownPlaces
+        What they are assigned to.
+    how : {"auto", "positions", "names", "order"}
+        See `build_manifest`.
+    """
+    if how != "auto" and how not in _ASSIGNMENTS:
+        raise UnknownNameError(unknown("way to assign to known places", how, ["auto", *_ASSIGNMENTS]))
+    names = [name for r in route.recordings for name in _last_parts(r)]
+    n_known = sum(bool(known.names.get(name)) for name in names)
+    fits = {
+        "positions": known.positions is not None and all(r.positions is not None for r in route.recordings),
+        "names": 2 * n_known >= len(names),
+        "order": all(len(r) == len(known.ids) for r in route.recordings),
+    }
+    chosen = how if how != "auto" else next((way for way, fit in fits.items() if fit), None)
+    if chosen is None:
+        counts = ", ".join(f"{r.name} {len(r)}" for r in route.recordings)
+        raise ManifestError(
+            f"cannot assign to the {len(known.ids)} known places: positions are missing on one side, "
+            f"{n_known} of {len(names)} names are known, and the numbers of images differ ({counts})"
+        )
+    return _ASSIGNMENTS[chosen](route, known)
+
+
+def _by_names(route: Route, known: KnownPlaces) -> Manifest:
+    places = [[known.names.get(name, "") for name in _last_parts(r)] for r in route.recordings]
+    return route.manifest(places)
+
+
+def _by_order(route: Route, known: KnownPlaces) -> Manifest:
+    for r in route.recordings:
+        if len(r) != len(known.ids):
+            raise ManifestError(
+                f"traversal {r.name!r} has {len(r)} images for {len(known.ids)} known places; "
+                "by order they must be as many"
+            )
+    return route.manifest([known.ids for _ in route.recordings], [range(len(r)) for r in route.recordings])
+
+
+_ASSIGNMENTS = {"positions": assign_by_position, "names": _by_names, "order": _by_order}
+
+
+def _with_name_positions(recording: Recording) -> Recording:
+    """Take positions from names of the form ``@east@north@…`` where there is no file of positions."""
+    if recording.positions is None and all(is_utm_name(image.name) for image in recording.images):
+        return replace(recording, positions=utm_positions(recording.images))
+    return recording
+
+
+def _last_parts(recording: Recording) -> list[str]:
+    return [name.rsplit("/", 1)[-1] for name in recording.names]
+
+
+def _root(source: PathLike | Mapping[str, PathLike]) -> Path:
+    """Folder that the manifest's paths start from until it is written elsewhere."""
+    if not isinstance(source, Mapping):
+        return Path(source)
+    return Path(os.path.commonpath([Path(folder).resolve() for folder in source.values()]))

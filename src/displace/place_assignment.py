@@ -1,0 +1,183 @@
+"""Who is which place: by position along an anchor traversal, or against places that exist already."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import KDTree
+
+from displace.errors import InputError, ManifestError
+from displace.geo import Positions, heading_difference
+from displace.manifest import Manifest
+
+Numbers = NDArray[np.float64]
+Rows = NDArray[np.intp]
+
+CHOSEN, NEAR, OFF_ROUTE = 1, 0, -1
+"""State of an image: it stands for a place; it lies near one that has a nearer image; it is near none."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """When an image shows a place.
+
+    Attributes
+    ----------
+    spacing : float
+        Metres between places along the anchor traversal.
+    radius : float
+        An image farther than this many metres from a place does not show it.
+    max_heading : float
+        Nor does one whose heading differs by more degrees, where both headings are known.
+    """
+
+    spacing: float = 5.0
+    radius: float = 10.0
+    max_heading: float = 45.0
+
+    def __post_init__(self) -> None:
+        for name in ("spacing", "radius", "max_heading"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"{name}={getattr(self, name)} must be positive")
+
+
+@dataclass(frozen=True, eq=False)
+class KnownPlaces:
+    """Places that exist already, for a new recording to be assigned to.
+
+    Attributes
+    ----------
+    ids : list of str
+        The places, in route order.
+    positions : Positions or None
+        One for each place.
+    names : mapping of str to str
+        Image name without folder and ending, and the place it shows.
+    """
+
+    ids: list[str]
+    positions: Positions | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> KnownPlaces:
+        """Take the places of a manifest; a place's position is the mean of its images'."""
+        ids = manifest.place_ids()
+        row_of = {place: row for row, place in enumerate(ids)}
+        rows = np.array([row_of.get(place, -1) for place in manifest.places.tolist()])
+        names: dict[str, str] = {}
+        for image, place in zip(manifest.images, manifest.places.tolist(), strict=True):
+            stem = image.rsplit("/", 1)[-1].rsplit(".", 1)[0]
+            # A name that shows two places says nothing about either.
+            names[stem] = place if names.get(stem, place) == place else ""
+        geo = manifest.geo
+        return cls(ids, None if geo is None else _mean_positions(geo, rows, len(ids)), names)
+
+
+def metres_together(tracks: Sequence[Positions]) -> list[Numbers]:
+    """Positions of several tracks in metres in one frame."""
+    if len({track.degrees for track in tracks}) > 1:
+        raise ManifestError(
+            "some positions are latitude and longitude, others easting and northing; convert one of the two"
+        )
+    known = np.concatenate([track.points[track.known] for track in tracks])
+    if not len(known):
+        raise ManifestError("no image has a position")
+    origin = (float(known[:, 0].mean()), float(known[:, 1].mean()))
+    return [track.metres(origin) for track in tracks]
+
+
+def space_places(points: Numbers, heading: Numbers | None, rule: Rule) -> Rows:
+    """Rows of a track that become places: each at least `spacing` from every earlier one.
+
+    Comparing with every earlier place, not only the last, keeps a standing car or a second lap from
+    making the same place twice; where headings are known, the opposite direction is another place.
+    """
+    cells: dict[tuple[int, int], list[int]] = defaultdict(list)
+    chosen: list[int] = []
+    for row in np.flatnonzero(np.isfinite(points).all(axis=1)).tolist():
+        i, j = (int(v) for v in np.floor(points[row] / rule.spacing))
+        near = [k for a in (i - 1, i, i + 1) for b in (j - 1, j, j + 1) for k in cells.get((a, b), ())]
+        apart = np.hypot(*(points[near] - points[row]).T) >= rule.spacing
+        if heading is not None:
+            apart |= heading_difference(heading[near], heading[row]) > rule.max_heading
+        if apart.all():
+            chosen.append(row)
+            cells[i, j].append(row)
+    return np.array(chosen, np.intp)
+
+
+def match_places(
+    places: Numbers,
+    places_heading: Numbers | None,
+    points: Numbers,
+    heading: Numbers | None,
+    rule: Rule,
+) -> tuple[Rows, Rows]:
+    """Give each place its nearest image of one traversal, and each image at most one place.
+
+    The closest pair is settled first, then the next, as long as both are free.
+
+    Returns
+    -------
+    place, state : (m,) arrays
+        Row of the place that each image stands for (−1 for none), and CHOSEN, NEAR or OFF_ROUTE: farther than
+        both `radius` and `spacing` from every place, or in no such place's direction.
+    """
+    place, state = np.full(len(points), -1, np.intp), np.full(len(points), OFF_ROUTE, np.intp)
+    known = np.flatnonzero(np.isfinite(points).all(axis=1))
+    usable = np.flatnonzero(np.isfinite(places).all(axis=1))
+    if not len(known) or not len(usable):
+        return place, state
+    tree, images = KDTree(places[usable]), KDTree(points[known])
+    pairs = tree.sparse_distance_matrix(images, max(rule.radius, rule.spacing), output_type="ndarray")
+    rows, columns = usable[pairs["i"]], known[pairs["j"]]
+    if heading is not None and places_heading is not None:
+        # An unknown heading (NaN) compares false and so does not stand in the way.
+        agree = ~(heading_difference(places_heading[rows], heading[columns]) > rule.max_heading)
+        rows, columns, pairs = rows[agree], columns[agree], pairs[agree]
+    state[columns] = NEAR
+    taken = np.zeros(len(places), bool)
+    for pair in np.lexsort((columns, rows, pairs["v"])):
+        row, column = rows[pair], columns[pair]
+        if pairs["v"][pair] > rule.radius:
+            break
+        if not taken[row] and state[column] != CHOSEN:
+            taken[row], place[column], state[column] = True, row, CHOSEN
+    return place, state
+
+
+def choose_anchor(tracks: Sequence[Positions], points: Sequence[Numbers], rule: Rule) -> int:
+    """Find the traversal whose places the traversals together show most often."""
+    trees = [KDTree(p[np.isfinite(p).all(axis=1)]) if np.isfinite(p).any() else None for p in points]
+    seen = []
+    for track, own in zip(tracks, points, strict=True):
+        places = own[space_places(own, track.heading, rule)]
+        total = 0
+        for tree in trees:
+            if tree is not None and len(places):
+                total += int(np.isfinite(tree.query(places, distance_upper_bound=rule.radius)[0]).sum())
+        seen.append(total)
+    return int(np.argmax(seen))
+
+
+def _mean_positions(geo: Positions, rows: Rows, n: int) -> Positions:
+    """Mean position and heading of each place; `rows` says which place each position belongs to."""
+    used = (rows >= 0) & geo.known
+    points, headings = np.full((n, 2), np.nan), None
+    counts = np.bincount(rows[used], minlength=n)
+    some = counts > 0
+    for axis in range(2):
+        sums = np.bincount(rows[used], weights=geo.points[used, axis], minlength=n)
+        points[some, axis] = sums[some] / counts[some]
+    if geo.heading is not None:
+        with_heading = used & np.isfinite(geo.heading)
+        angle = np.radians(geo.heading[with_heading])
+        east = np.bincount(rows[with_heading], weights=np.sin(angle), minlength=n)
+        north = np.bincount(rows[with_heading], weights=np.cos(angle), minlength=n)
+        headings = np.where(np.hypot(east, north) > 1e-9, np.degrees(np.arctan2(east, north)) % 360, np.nan)
+    return Positions(points, geo.degrees, headings)

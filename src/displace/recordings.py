@@ -1,0 +1,135 @@
+"""Recordings: each traversal's images on disk, with positions and times where they are known."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from displace.errors import ManifestError
+from displace.geo import Positions
+from displace.images import find_images, natural_key
+from displace.position_files import PositionFile, read_position_file
+
+PathLike = str | os.PathLike[str]
+FRAMES = "frames.csv"
+"""File beside frames taken from a video or bag: image, timestamp, and positions where the bag has them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """The images of one traversal in natural order.
+
+    Attributes
+    ----------
+    name : str
+        The traversal.
+    images : list of Path
+        Where the images are.
+    names : list of str
+        Their paths below the deepest folder that holds them all, without endings: what "equal names" compares.
+    positions : Positions or None
+        One for each image.
+    times : (m,) array or None
+        Seconds.
+    """
+
+    name: str
+    images: list[Path]
+    names: list[str]
+    positions: Positions | None = None
+    times: NDArray[np.float64] | None = None
+
+    def __len__(self) -> int:
+        """Return the number of images."""
+        return len(self.images)
+
+    def take(self, rows: NDArray[np.intp]) -> Recording:
+        """Return some of the images."""
+        return Recording(
+            self.name,
+            [self.images[row] for row in rows],
+            [self.names[row] for row in rows],
+            None if self.positions is None else self.positions.take(rows),
+            None if self.times is None else self.times[rows],
+        )
+
+
+def find_recordings(source: PathLike | Mapping[str, PathLike], max_gap: float = 2.0) -> list[Recording]:
+    """Find the traversals in `source`.
+
+    Parameters
+    ----------
+    source : path-like or mapping of str to path-like
+        A folder with one sub-folder for each traversal, or one folder of images, or the folder of each
+        traversal under its name.
+    max_gap : float
+        Seconds between an image and the nearest position for the image to have one.
+    """
+    if not isinstance(source, Mapping):
+        source = _traversal_folders(Path(source))
+    recordings = [read_recording(name, Path(folder), max_gap) for name, folder in source.items()]
+    if empty := [r.name for r in recordings if not len(r)]:
+        raise ManifestError(f"no images in traversal {', '.join(empty)}")
+    return recordings
+
+
+def read_recording(name: str, folder: Path, max_gap: float = 2.0) -> Recording:
+    """Read one traversal: images at any depth below `folder`, and the positions beside them."""
+    images = find_images(folder, recursive=True)
+    if not images:
+        return Recording(name, [], [])
+    common = Path(os.path.commonpath([image.parent for image in images]))
+    names = [image.relative_to(common).with_suffix("").as_posix() for image in images]
+    files = [read_position_file(path) for path in _csv_files(folder, common)]
+    times = _times(files, images)
+    with_positions = [file for file in files if file.positions is not None]
+    if len(with_positions) > 1:
+        listed = ", ".join(str(file.path) for file in with_positions)
+        raise ManifestError(f"traversal {name!r} has several files of positions, keep one of them: {listed}")
+    file_names = [image.name for image in images]
+    positions = with_positions[0].for_images(file_names, times, max_gap) if with_positions else None
+    return Recording(name, images, names, positions, times)
+
+
+def _traversal_folders(source: Path) -> dict[str, Path]:
+    """Sub-folders that hold images, or the folder itself where there are none."""
+    if not source.is_dir():
+        raise ManifestError(f"no folder at {source}")
+    while True:
+        children = [Path(e.path) for e in os.scandir(source) if e.is_dir() and not e.name.startswith(".")]
+        with_images = [child for child in children if find_images(child, recursive=True)]
+        loose = find_images(source)
+        if loose and with_images:
+            names = ", ".join(sorted(child.name for child in with_images))
+            raise ManifestError(
+                f"{source} has images of its own ({loose[0].name}, …) beside folders of images ({names}); "
+                "move them into a folder, or name the folders to use"
+            )
+        if loose:
+            return {source.resolve().name: source}
+        if not with_images:
+            raise ManifestError(f"no images in {source} or in its sub-folders")
+        if len(with_images) > 1 or find_images(with_images[0]):
+            return {child.name: child for child in sorted(with_images, key=lambda c: natural_key(c.name))}
+        source = with_images[0]  # a single folder of folders, such as images/: look inside
+
+
+def _csv_files(folder: Path, images_folder: Path) -> list[Path]:
+    """CSV files that belong to a traversal: ``TRAVERSAL.csv`` beside its folder, and those inside."""
+    beside = folder.with_name(folder.name + ".csv")
+    inside = {path for place in (folder, images_folder) for path in place.glob("*.csv")}
+    return [*([beside] if beside.is_file() else []), *sorted(inside)]
+
+
+def _times(files: list[PositionFile], images: list[Path]) -> NDArray[np.float64] | None:
+    """Times of the images from the file that names them."""
+    for file in files:
+        if file.images is not None and file.times is not None:
+            time_of = dict(zip(file.images, file.times, strict=True))
+            return np.array([time_of.get(image.name, np.nan) for image in images])
+    return None

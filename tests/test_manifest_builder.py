@@ -1,0 +1,422 @@
+"""Manifests from folders: every layout, detection, and assignment to known places."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from displace.errors import InputError, ManifestError, UnknownNameError
+from displace.geo import Positions
+from displace.layouts import detect
+from displace.manifest import Manifest
+from displace.manifest_builder import build_manifest
+from displace.place_assignment import KnownPlaces
+from displace.recordings import find_recordings
+
+
+def touch(folder: Path, names: Iterable[str]) -> Path:
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"")
+    return folder
+
+
+def grid(manifest: Manifest) -> dict[tuple[str, str], str]:
+    """(place, traversal) → image; fails where one pair has two images."""
+    keys = list(zip(manifest.places.tolist(), manifest.traversals.tolist(), strict=True))
+    named = [key for key in keys if key[0]]
+    assert len(set(named)) == len(named)
+    return {key: image for key, image in zip(keys, manifest.images, strict=True) if key[0]}
+
+
+def positions_csv(
+    path: Path, times: np.ndarray, points: np.ndarray, heading: np.ndarray | None = None
+) -> None:
+    names = "timestamp,easting,northing" + (",heading" if heading is not None else "")
+    table = np.column_stack([times, points, *([heading] if heading is not None else [])])
+    rows = [",".join(repr(float(v)) for v in row) for row in table]
+    path.write_text("\n".join([names, *rows]) + "\n")
+
+
+def test_equal_names(tmp_path):
+    touch(tmp_path, ["sun/9.jpg", "sun/10.jpg", "sun/11.jpg", "night/9.PNG", "night/11.jpg"])
+    assert detect(find_recordings(tmp_path)) == "names"
+    manifest = build_manifest(tmp_path)
+    assert grid(manifest) == {
+        ("9", "sun"): "sun/9.jpg",
+        ("10", "sun"): "sun/10.jpg",
+        ("11", "sun"): "sun/11.jpg",
+        ("9", "night"): "night/9.PNG",
+        ("11", "night"): "night/11.jpg",
+    }
+    frame = dict(zip(manifest.places.tolist(), manifest.frame.tolist(), strict=True))
+    assert sorted(frame, key=frame.get) in (["9", "10", "11"], ["9", "11", "10"])
+    assert all(path.is_file() for path in manifest.paths())
+
+
+def test_equal_order_sorts_naturally(tmp_path):
+    touch(tmp_path, [f"a/x{i}.jpg" for i in (2, 10, 1)] + [f"b/{i}.png" for i in (100, 20, 3)])
+    assert detect(find_recordings(tmp_path)) == "order"
+    manifest = build_manifest(tmp_path)
+    assert manifest.images == ["a/x1.jpg", "a/x2.jpg", "a/x10.jpg", "b/3.png", "b/20.png", "b/100.png"]
+    assert manifest.places.tolist() == ["0000", "0001", "0002"] * 2
+    assert manifest.frame.tolist() == [0, 1, 2] * 2
+
+
+def test_unequal_numbers_cannot_be_told_but_can_be_forced(tmp_path):
+    touch(tmp_path, ["a/1.jpg", "a/2.jpg", "b/7.jpg"])
+    with pytest.raises(ManifestError, match=r"a 2, b 1.*TRAVERSAL\.csv"):
+        build_manifest(tmp_path)
+    assert build_manifest(tmp_path, layout="order").places.tolist() == ["0000", "0001", "0000"]
+
+
+def test_landmarks_without_traversals(tmp_path):
+    touch(tmp_path, [f"castle{i}/{i}_{j}.jpg" for i in range(25) for j in range(3)])
+    assert detect(find_recordings(tmp_path)) == "landmarks"
+    manifest = build_manifest(tmp_path)
+    assert set(manifest.traversals.tolist()) == {"reference"}
+    assert manifest.places.tolist()[:4] == ["castle0"] * 3 + ["castle1"]
+    assert len(manifest.summary().duplicates) == 25
+
+
+def test_landmarks_below_traversals(tmp_path):
+    touch(
+        tmp_path,
+        ["train/tower/a.jpg", "train/tower/b.jpg", "train/gate/c.jpg", "val/gate/d.jpg", "val/tower/e.jpg"],
+    )
+    assert detect(find_recordings(tmp_path)) == "landmarks"
+    manifest = build_manifest(tmp_path)
+    assert manifest.traversals.tolist() == ["train"] * 3 + ["val"] * 2
+    assert sorted(manifest.places.tolist()) == ["gate", "gate", "tower", "tower", "tower"]
+    assert manifest.summary().duplicates == {("tower", "train"): 2}
+
+
+def test_many_folders_with_equal_names_are_landmarks(tmp_path):
+    touch(tmp_path, [f"{i}/{j}.jpg" for i in range(30) for j in range(4)])
+    assert detect(find_recordings(tmp_path)) == "landmarks"
+
+
+def test_one_folder_of_images_is_one_traversal(tmp_path):
+    touch(tmp_path / "walk", ["1.jpg", "2.jpg"])
+    manifest = build_manifest(tmp_path / "walk")
+    assert manifest.traversals.tolist() == ["walk", "walk"]
+    assert manifest.images == ["1.jpg", "2.jpg"]
+
+
+def test_images_deep_below_a_traversal(tmp_path):
+    touch(tmp_path, [f"{t}/stereo/left/{i}.png" for t in "ab" for i in range(3)])
+    assert grid(build_manifest(tmp_path))["1", "b"] == "b/stereo/left/1.png"
+
+
+def test_single_outer_folder_is_entered(tmp_path):
+    touch(tmp_path, [f"images/{t}/{i}.jpg" for t in "ab" for i in range(2)])
+    manifest = build_manifest(tmp_path)
+    assert manifest.traversal_names() == ["a", "b"]
+    assert manifest.images[0] == "images/a/0.jpg"
+
+
+def test_mapping_names_the_traversals(tmp_path):
+    touch(tmp_path, ["2027-01-04/1.jpg", "old/run/1.jpg"])
+    manifest = build_manifest({"snow": tmp_path / "2027-01-04", "sun": tmp_path / "old" / "run"})
+    assert manifest.traversals.tolist() == ["snow", "sun"]
+    assert all(path.is_file() for path in manifest.paths())
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [([], "no images in"), (["loose.jpg", "a/1.jpg"], "loose.jpg"), (["a/readme.txt"], "no images in")],
+)
+def test_folders_that_cannot_be_used(tmp_path, names, message):
+    touch(tmp_path, names)
+    with pytest.raises(ManifestError, match=message):
+        build_manifest(tmp_path)
+
+
+def test_no_folder(tmp_path):
+    with pytest.raises(ManifestError, match="no folder at"):
+        build_manifest(tmp_path / "absent")
+
+
+def test_unknown_layout(tmp_path):
+    with pytest.raises(UnknownNameError, match="did you mean 'order'"):
+        build_manifest(tmp_path, layout="ordre")
+
+
+# --- positions -------------------------------------------------------------------------------------------
+
+
+def drive(folder: Path, name: str, x: np.ndarray, y: float = 0.0, rate: float = 2.0, **options) -> np.ndarray:
+    """A recording along x at 1 frame per 0.1 s whose GPS runs at another rate; returns the images' x."""
+    times = 1_400_000_000 + np.arange(len(x)) * 0.1
+    touch(folder, [f"{name}/{round(t * 1e6)}.jpg" for t in times])
+    clock = np.arange(times[0] - 0.3, times[-1] + 0.4, 1 / rate)
+    gps_x = np.interp(clock, times, x, left=None, right=None)
+    positions_csv(folder / f"{name}.csv", clock, np.column_stack([gps_x, np.full_like(gps_x, y)]), **options)
+    return x
+
+
+def test_positions_that_do_not_line_up(tmp_path):
+    slow = drive(tmp_path, "slow", np.linspace(0, 100, 401), rate=10)
+    fast = drive(tmp_path, "fast", np.linspace(-30, 75, 106), y=2.0, rate=10)
+    assert detect(find_recordings(tmp_path)) == "positions"
+    manifest = build_manifest(tmp_path, anchor="slow", spacing=10, radius=4)
+    cells = grid(manifest)
+    x_of = {}
+    for name, x in (("slow", slow), ("fast", fast)):
+        files = sorted((tmp_path / name).iterdir(), key=lambda p: int(p.stem))
+        x_of |= {f"{name}/{path.name}": value for path, value in zip(files, x, strict=True)}
+    anchor = {place: x_of[image] for (place, traversal), image in cells.items() if traversal == "slow"}
+    assert np.diff(sorted(anchor.values())) == pytest.approx(10, abs=0.3)
+    assert len(anchor) in (10, 11)
+    for place, x in anchor.items():
+        image = cells.get((place, "fast"))
+        nearest = np.abs(fast - x).min()
+        if nearest < 3:
+            assert abs(x_of[image] - x) == pytest.approx(nearest, abs=0.6)
+        else:
+            assert image is None
+    off_route = [x_of[i] for i, p in zip(manifest.images, manifest.places, strict=True) if not p]
+    assert off_route
+    assert max(off_route) < -9
+    coverage = {t.name: t.coverage for t in manifest.summary().traversals}
+    assert coverage["slow"] == 1
+    assert 0.6 < coverage["fast"] < 0.9
+    without = build_manifest(tmp_path, anchor="slow", spacing=10, radius=4, keep_off_route=False)
+    assert "" not in without.places
+    assert grid(without) == cells
+
+
+def test_anchor_is_the_traversal_with_the_best_coverage(tmp_path):
+    drive(tmp_path, "short", np.linspace(40, 60, 50))
+    drive(tmp_path, "whole", np.linspace(0, 100, 200))
+    drive(tmp_path, "elsewhere", np.linspace(5000, 5050, 100))
+    cover = {t.name: t.coverage for t in build_manifest(tmp_path, radius=5).summary().traversals}
+    assert cover["whole"] == 1
+    assert cover["elsewhere"] == 0
+
+
+def test_unknown_anchor(tmp_path):
+    drive(tmp_path, "sun", np.linspace(0, 10, 20))
+    with pytest.raises(UnknownNameError, match="did you mean 'sun'"):
+        build_manifest(tmp_path, anchor="sum")
+
+
+def test_anchor_without_positions(tmp_path):
+    touch(tmp_path, ["a/1.jpg", "b/1.jpg"])
+    with pytest.raises(ManifestError, match="anchor='a' is for positions"):
+        build_manifest(tmp_path, anchor="a")
+
+
+def test_heading_tells_directions_apart(tmp_path):
+    """There and back on one road: 11 positions, 22 places when headings are known."""
+    x = np.concatenate([np.arange(0, 101, 1.0), np.arange(100, -1, -1.0)])
+    heading = np.where(np.arange(len(x)) < 101, 90.0, 270.0)
+    for name in "ab":
+        touch(tmp_path, [f"{name}/{i:03d}.jpg" for i in range(len(x))])
+        rows = [f"{i:03d}.jpg,{v},0,{h}" for i, (v, h) in enumerate(zip(x, heading, strict=True))]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["image,x,y,heading", *rows]))
+    manifest = build_manifest(tmp_path, spacing=10, radius=4)
+    assert len(manifest.place_ids()) == 22
+    for (place, traversal), image in grid(manifest).items():
+        twin = grid(manifest)[place, "b" if traversal == "a" else "a"]
+        assert heading[int(Path(image).stem)] == heading[int(Path(twin).stem)]
+    for name in "ab":
+        text = (tmp_path / f"{name}.csv").read_text()
+        (tmp_path / f"{name}.csv").write_text(text.replace("heading", "ignored"))
+    assert len(build_manifest(tmp_path, spacing=10, radius=4).place_ids()) == 11
+
+
+def test_standing_still_makes_no_places(tmp_path):
+    x = np.concatenate([np.linspace(0, 20, 21), np.full(300, 20.0), np.linspace(20, 40, 21)])
+    x += np.random.default_rng(0).normal(0, 0.2, len(x))
+    drive(tmp_path, "a", x, rate=10)
+    assert 7 <= len(build_manifest(tmp_path, spacing=5).place_ids()) <= 9
+
+
+def test_degrees_in_a_file_inside_the_folder(tmp_path):
+    for name, shift in (("a", 0.0), ("b", 0.00002)):
+        touch(tmp_path, [f"{name}/{i}.jpg" for i in range(5)])
+        rows = [f"{i}.jpg,{51.75 + i * 0.0001},{-1.25 + shift}" for i in range(5)]
+        (tmp_path / name / "gps.csv").write_text("\n".join(["filename,lat,lon", *rows]))
+    manifest = build_manifest(tmp_path, spacing=8, radius=5)  # 11.1 m apart, 1.4 m beside
+    assert len(grid(manifest)) == 10
+    assert all(Path(image).stem == str(int(place)) for (place, _), image in grid(manifest).items())
+    assert manifest.latitude is not None
+
+
+def test_images_the_file_does_not_name_have_no_place(tmp_path):
+    touch(tmp_path, ["a/0.jpg", "a/1.jpg"])
+    (tmp_path / "a.csv").write_text("image,easting,northing\n0.jpg,1,1\n")
+    manifest = build_manifest({"a": tmp_path / "a"})
+    assert manifest.places.tolist() == ["0000", ""]
+    assert np.isnan(manifest.easting[1])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("timestamp,easting,northing\n5,1,1\n", "no image has a position.*1400000000"),
+        ("timestamp,easting,northing\nx,1,1\n6,?,1\n", "2 problems"),
+        ("image,easting,northing\nother.jpg,1,1\n", "names none of the images"),
+        ("easting,northing\n1,1\n", "needs a column 'image' or 'timestamp'"),
+    ],
+)
+def test_bad_position_files(tmp_path, content, message):
+    touch(tmp_path, ["a/1400000000.jpg", "a/1400000001.jpg"])
+    (tmp_path / "a.csv").write_text(content)
+    with pytest.raises(ManifestError, match=message):
+        build_manifest({"a": tmp_path / "a"})
+
+
+def test_time_stamps_need_times_in_the_names(tmp_path):
+    touch(tmp_path, ["a/first.jpg", "a/second.jpg"])
+    (tmp_path / "a.csv").write_text("timestamp,easting,northing\n5,1,1\n")
+    with pytest.raises(ManifestError, match=r"frames\.csv"):
+        build_manifest({"a": tmp_path / "a"})
+    (tmp_path / "a" / "frames.csv").write_text("image,timestamp\nfirst.jpg,5\nsecond.jpg,6\n")
+    manifest = build_manifest({"a": tmp_path / "a"}, max_gap=0.5)
+    assert manifest.places.tolist() == ["0000", ""]
+    assert manifest.timestamp.tolist() == [5, 6]
+
+
+def test_two_files_of_positions(tmp_path):
+    touch(tmp_path, ["a/0.jpg"])
+    for name in ("a.csv", "a/gps.csv"):
+        (tmp_path / name).write_text("image,x,y\n0.jpg,1,1\n")
+    with pytest.raises(ManifestError, match=r"several files.*gps\.csv"):
+        build_manifest({"a": tmp_path / "a"})
+
+
+def test_forced_positions_without_any(tmp_path):
+    touch(tmp_path, ["a/0.jpg", "b/0.jpg"])
+    with pytest.raises(ManifestError, match=r"'a' has no positions: put a\.csv"):
+        build_manifest(tmp_path, layout="positions")
+
+
+@pytest.mark.parametrize("option", ["spacing", "radius", "max_heading"])
+def test_options_must_be_positive(tmp_path, option):
+    touch(tmp_path, ["a/0.jpg"])
+    with pytest.raises(InputError, match=f"{option}=0 must be positive"):
+        build_manifest(tmp_path, **{option: 0})
+
+
+# --- @ names ---------------------------------------------------------------------------------------------
+
+
+def utm(east: float, north: float, panorama: str = "", heading: str = "", note: str = "") -> str:
+    return f"@{east:.2f}@{north:.2f}@17@T@40.4@-80.0@{panorama}@@{heading}@@@@@{note}@.jpg"
+
+
+def test_database_and_queries(tmp_path):
+    names = [f"database/{utm(100 * i, 5, f'p{i}', note=f'v{j}')}" for i in range(3) for j in range(2)]
+    touch(tmp_path, [*names, f"queries/{utm(101, 6)}"])
+    assert detect(find_recordings(tmp_path)) == "utm"
+    manifest = build_manifest(tmp_path)
+    places = dict(zip(manifest.images, manifest.places.tolist(), strict=True))
+    assert [places[name] for name in names] == ["p0", "p0", "p1", "p1", "p2", "p2"]
+    query = manifest.select_traversals(["queries"])
+    assert query.places.tolist() == [""]
+    np.testing.assert_array_equal(query.positions(), [[101, 6]])
+
+
+def test_database_without_panoramas_groups_by_position(tmp_path):
+    touch(
+        tmp_path,
+        [f"database/{utm(1, 1, note='a')}", f"database/{utm(1, 1, note='b')}", f"database/{utm(9, 1)}"],
+    )
+    assert sorted(build_manifest(tmp_path).places.tolist()) == ["0000", "0000", "0001"]
+
+
+def test_at_names_in_several_traversals_use_positions(tmp_path):
+    touch(
+        tmp_path, [f"{t}/{utm(x + 0.3, 0, heading='090')}" for t in ("sun", "rain") for x in range(0, 60, 6)]
+    )
+    manifest = build_manifest(tmp_path)
+    assert len(manifest.place_ids()) == 10
+    assert len(grid(manifest)) == 20
+    assert set(manifest.heading.tolist()) == {90.0}
+
+
+def test_bad_at_names(tmp_path):
+    touch(tmp_path, ["database/@x@y@.jpg", "database/@1@z@.jpg"])
+    with pytest.raises(ManifestError, match="2 names do not have the form"):
+        build_manifest(tmp_path)
+
+
+def test_at_names_one_level_too_high(tmp_path):
+    touch(
+        tmp_path,
+        [f"{split}/{part}/{utm(1, 1)}" for split in ("train", "test") for part in ("database", "queries")],
+    )
+    with pytest.raises(ManifestError, match="give the folder with database and queries"):
+        build_manifest(tmp_path)
+
+
+# --- against ---------------------------------------------------------------------------------------------
+
+
+def test_against_by_position(tmp_path):
+    drive(tmp_path / "old", "sun", np.linspace(0, 100, 101), rate=10)
+    known = build_manifest(tmp_path / "old", spacing=10)
+    drive(tmp_path / "new", "snow", np.linspace(50, 150, 201), y=1.0, rate=10)
+    new = build_manifest({"snow": tmp_path / "new" / "snow"}, against=known, radius=3, spacing=10)
+    x_of_place = dict(zip(known.places.tolist(), known.easting.tolist(), strict=True))
+    cells = grid(new)
+    assert len(cells) >= 5
+    for row, place in enumerate(new.places.tolist()):
+        if place:
+            assert abs(new.easting[row] - x_of_place[place]) < 0.6
+        else:
+            assert new.easting[row] > 100
+
+
+def test_against_by_names_and_order(tmp_path):
+    touch(tmp_path, ["sun/a.jpg", "sun/b.jpg", "rain/a.png", "rain/b.png", "new/b.png", "new/zzz.png"])
+    known = build_manifest({t: tmp_path / t for t in ("sun", "rain")})
+    assert build_manifest(tmp_path / "new", against=known).places.tolist() == ["b", ""]
+    assert build_manifest(tmp_path / "new", "order", against=known).places.tolist() == ["a", "b"]
+
+
+def test_against_an_object_with_places(tmp_path):
+    touch(tmp_path, ["new/0.jpg", "new/1.jpg"])
+    (tmp_path / "new.csv").write_text("image,lat,lon\n0.jpg,50,8\n1.jpg,50.001,8\n")
+    known = KnownPlaces(["home", "work"], Positions(np.array([[50.001, 8], [50, 8]]), degrees=True))
+    assert build_manifest(tmp_path / "new", against=known).places.tolist() == ["work", "home"]
+
+
+def test_against_metres_with_degrees(tmp_path):
+    touch(tmp_path, ["new/0.jpg"])
+    (tmp_path / "new.csv").write_text("image,lat,lon\n0.jpg,50,8\n")
+    known = KnownPlaces(["home"], Positions(np.array([[600000.0, 5000000.0]])))
+    with pytest.raises(ManifestError, match="convert one of the two"):
+        build_manifest(tmp_path / "new", against=known)
+
+
+def test_against_something_unrelated(tmp_path):
+    touch(tmp_path, ["new/x.jpg", "new/y.jpg"])
+    known = KnownPlaces(["1", "2", "3"])
+    with pytest.raises(ManifestError, match="0 of 2 names are known"):
+        build_manifest(tmp_path / "new", against=known)
+    with pytest.raises(ManifestError, match="2 images for 3 known places"):
+        build_manifest(tmp_path / "new", "order", against=known)
+    with pytest.raises(UnknownNameError, match="landmarks"):
+        build_manifest(tmp_path / "new", "landmarks", against=known)
+
+
+def test_a_name_of_two_places_says_nothing():
+    known = KnownPlaces.of(Manifest(["a/1.jpg", "b/1.jpg", "b/2.jpg"], ["p", "q", "q"], ["s", "s", "s"]))
+    assert not known.names["1"]
+    assert known.names["2"] == "q"
+
+
+def test_real_traversals(shared):
+    folder = shared / "data" / "sped400"
+    manifest = build_manifest(folder)
+    summary = manifest.summary()
+    assert (summary.images, summary.places, len(summary.traversals)) == (1600, 400, 4)
+    assert all(t.coverage == 1 for t in summary.traversals)
+    assert summary.ok
