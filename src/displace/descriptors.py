@@ -55,6 +55,8 @@ class DescriptorStore:
     ----------
     manifest : Manifest
         The described images with places, traversals and positions.
+    contents : list of str
+        Content hash of each described image.
     missing : list of str
         Images listed without a descriptor: skipped, or not reached yet.
     skipped : dict of str to str
@@ -86,10 +88,10 @@ class DescriptorStore:
         described = np.fromiter((content in shards for content in index.hashes), bool, len(index.hashes))
         self.manifest = index.manifest.select(described)
         self.missing = [index.manifest.images[row] for row in np.flatnonzero(~described)]
-        self._contents = [content for content in index.hashes if content and content in shards]
+        self.contents = [content for content in index.hashes if content and content in shards]
 
     def __len__(self) -> int:
-        return len(self._contents)
+        return len(self.contents)
 
     def __repr__(self) -> str:
         return (
@@ -127,7 +129,7 @@ class DescriptorStore:
             Of the result, whatever the store holds.
         """
         wanted = np.arange(len(self))[slice(None) if rows is None else rows]
-        return self.shards.gather([self._contents[row] for row in wanted], dtype)
+        return self.shards.gather([self.contents[row] for row in wanted], dtype)
 
     def references(
         self, traversals: Iterable[str] | None = None, exclude: Iterable[str] = ()

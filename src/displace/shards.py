@@ -66,7 +66,12 @@ class Shards:
     @property
     def nbytes(self) -> int:
         """Bytes of all vectors, whether still in use or not."""
-        return self._starts[-1] * self.dim * self.dtype.itemsize
+        return self.n_rows * self.dim * self.dtype.itemsize
+
+    @property
+    def n_rows(self) -> int:
+        """How many vectors the files hold."""
+        return self._starts[-1]
 
     @property
     def n_files(self) -> int:
