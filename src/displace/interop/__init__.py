@@ -1,0 +1,1 @@
+"""Exchange with other programs, one file each."""

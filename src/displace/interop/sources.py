@@ -1,0 +1,104 @@
+"""Sources of images: folders as they are, videos and bags turned into folders of frames first."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from displace.errors import ManifestError
+from displace.images import natural_key
+from displace.interop.rosbag import extract_bag, is_bag
+from displace.storage import atomic_write
+from displace.video import extract_frames, is_video
+
+Progress = Callable[[str, int, int], None]
+
+
+def unpack(
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    frames: str | os.PathLike[str],
+    *,
+    every: int | str = 1,
+    topic: str | None = None,
+    positions_topic: str | None = None,
+    max_gap: float = 2.0,
+    allow_truncated: bool = False,
+    progress: Progress | None = None,
+) -> Path | dict[str, Path]:
+    """Make folders of images out of whatever a route was recorded as, for `build_manifest`.
+
+    Parameters
+    ----------
+    source : path-like or sequence of path-like
+        A folder with a sub-folder, video or bag for each traversal; one video or bag; or several of these,
+        each being a traversal named after its file. A file of positions beside a video (``sun.mp4``,
+        ``sun.csv`` with seconds from the video's start) comes along.
+    frames : path-like
+        Folder for the frames, one sub-folder for each traversal; for ``route.csv`` by custom ``route.frames``.
+    every, topic, positions_topic, max_gap, allow_truncated
+        See `displace.video.extract_frames` and `displace.interop.rosbag.extract_bag`.
+    progress : callable, optional
+        Called with (traversal, frames read, frames in all).
+
+    Returns
+    -------
+    Path or dict of str to Path
+        The source itself where it has no videos or bags, otherwise each traversal's folder.
+    """
+    parts = _parts(source)
+    if parts is None:
+        return Path(source)  # type: ignore[arg-type]
+    videos: dict[str, Any] = {"every": every, "allow_truncated": allow_truncated}
+    bags: dict[str, Any] = {
+        "every": every,
+        "topic": topic,
+        "positions_topic": positions_topic,
+        "max_gap": max_gap,
+    }
+    folders: dict[str, Path] = {}
+    for part in parts:
+        name = part.name if part.is_dir() else part.stem
+        if name in folders:
+            raise ManifestError(f"two sources are named {name!r}; rename one of them")
+        report = partial(progress, name) if progress else None
+        if is_bag(part):
+            folders[name] = extract_bag(part, Path(frames) / name, progress=report, **bags)
+        elif is_video(part):
+            folders[name] = extract_frames(part, Path(frames) / name, progress=report, **videos)
+            _bring_positions(part, folders[name])
+        else:
+            folders[name] = part
+    return folders
+
+
+def _parts(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[Path] | None:
+    """One path for each traversal, or None for a plain folder of images."""
+    if not isinstance(source, (str, os.PathLike)):
+        parts = [Path(part) for part in source]
+    else:
+        path = Path(source)
+        if not path.exists():
+            raise ManifestError(f"nothing at {path}")
+        if is_bag(path) or not path.is_dir():
+            parts = [path]
+        else:
+            children = sorted(path.iterdir(), key=lambda child: natural_key(child.name))
+            if not any(is_bag(child) or is_video(child) for child in children):
+                return None
+            parts = [
+                c for c in children if is_bag(c) or is_video(c) or (c.is_dir() and not c.name.startswith("."))
+            ]
+    if wrong := [part for part in parts if not (part.is_dir() or is_bag(part) or is_video(part))]:
+        raise ManifestError(f"{wrong[0]} is neither a folder of images nor a video or bag")
+    return parts
+
+
+def _bring_positions(video: Path, folder: Path) -> None:
+    """Copy the file of positions beside a video into its folder of frames."""
+    beside = video.with_suffix(".csv")
+    if beside.is_file():
+        with atomic_write(folder / "positions.csv") as file:
+            file.write(beside.read_bytes())

@@ -1,0 +1,174 @@
+"""Frames of videos that the tests write themselves."""
+
+from __future__ import annotations
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from displace.errors import ImageError, InputError
+from displace.frames import Sampler
+from displace.images import find_images, read_image
+from displace.manifest_builder import build_manifest
+from displace.video import extract_frames, is_video
+
+
+def video(
+    path: Path, n: int = 50, rate: float = 25, codec: str = "MJPG", size: tuple[int, int] = (64, 48)
+) -> Path:
+    writer = cv2.VideoWriter(str(path), cv2.VideoWriter_fourcc(*codec), rate, size)
+    assert writer.isOpened()
+    for i in range(n):
+        writer.write(np.full((size[1], size[0], 3), (i * 4) % 256, np.uint8))
+    writer.release()
+    return path
+
+
+def table(folder: Path) -> list[dict[str, str]]:
+    with (folder / "frames.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize(("suffix", "codec"), [("avi", "MJPG"), ("mp4", "mp4v"), ("mkv", "mp4v")])
+def test_every_fifth_frame(tmp_path, suffix, codec):
+    folder = extract_frames(video(tmp_path / f"a.{suffix}", codec=codec), tmp_path / "f", every=5)
+    assert [p.name for p in find_images(folder)] == [f"{i:06d}.jpg" for i in range(0, 50, 5)]
+    for row in table(folder):
+        number = int(row["image"][:6])
+        assert float(row["timestamp"]) == pytest.approx(number / 25, abs=1e-3)
+        assert read_image(folder / row["image"]).mean() == pytest.approx(number * 4, abs=6)
+
+
+def test_every_half_second(tmp_path):
+    folder = extract_frames(video(tmp_path / "a.avi", n=60, rate=24), tmp_path / "f", every="0.5s")
+    assert [int(p.stem) for p in find_images(folder)] == [0, 12, 24, 36, 48]
+
+
+@pytest.mark.parametrize("every", [0, -1, "0s", "fast", "", "1.5"])
+def test_bad_every(every):
+    with pytest.raises(InputError, match="every="):
+        Sampler(every)
+
+
+def test_seconds_that_frames_do_not_fall_on():
+    sampler = Sampler("0.4s")
+    kept = [i for i in range(100) if sampler.wants(i, i * 0.3)]
+    assert np.diff(kept).min() == 1
+    assert len(kept) == pytest.approx(100 * 0.3 / 0.4, abs=1)
+
+
+def test_jpeg_quality(tmp_path):
+    path = tmp_path / "noise.avi"
+    writer = cv2.VideoWriter(str(path), cv2.VideoWriter_fourcc(*"FFV1"), 5, (64, 48))
+    pixels = np.random.default_rng(0).integers(0, 256, (48, 64, 3), dtype=np.uint8)
+    writer.write(pixels)
+    writer.release()
+    (frame,) = find_images(extract_frames(path, tmp_path / "f"))
+    capture = cv2.VideoCapture(str(path))
+    expected = cv2.imencode(".jpg", capture.read()[1], [cv2.IMWRITE_JPEG_QUALITY, 95])[1].tobytes()
+    assert frame.read_bytes() == expected
+
+
+def test_resumes_and_keeps_what_is_there(tmp_path):
+    source = video(tmp_path / "a.avi", n=20)
+    folder = extract_frames(source, tmp_path / "f")
+    (folder / "frames.csv").unlink()
+    (folder / "000007.jpg").unlink()
+    (folder / "000003.jpg").write_bytes(b"kept")
+    extract_frames(source, folder)
+    assert len(find_images(folder)) == 20
+    assert (folder / "000003.jpg").read_bytes() == b"kept"
+    (folder / "000003.jpg").unlink()
+    extract_frames(source, folder)
+    assert not (folder / "000003.jpg").exists(), "a finished folder is not worked on again"
+
+
+def test_other_settings_or_another_video_start_afresh(tmp_path):
+    folder = extract_frames(video(tmp_path / "a.avi", n=20), tmp_path / "f")
+    extract_frames(tmp_path / "a.avi", folder, every=10)
+    assert [p.name for p in find_images(folder)] == ["000000.jpg", "000010.jpg"]
+    extract_frames(video(tmp_path / "b.avi", n=5), folder, every=10)
+    assert [p.name for p in find_images(folder)] == ["000000.jpg"]
+
+
+def test_folder_with_other_files_is_left_alone(tmp_path):
+    (tmp_path / "f").mkdir()
+    (tmp_path / "f" / "000001.jpg").write_bytes(b"mine")
+    with pytest.raises(ImageError, match=r"not frames of a\.avi"):
+        extract_frames(video(tmp_path / "a.avi", n=5), tmp_path / "f")
+    assert (tmp_path / "f" / "000001.jpg").read_bytes() == b"mine"
+
+
+def test_killed_and_resumed(tmp_path):
+    source = video(tmp_path / "a.avi", n=200, size=(320, 240))
+    whole = extract_frames(source, tmp_path / "whole")
+    code = (
+        f"from displace.video import extract_frames; extract_frames({str(source)!r}, {str(tmp_path / 'f')!r})"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code])
+    deadline = time.monotonic() + 30
+    while len(list((tmp_path / "f").glob("0*.jpg"))) < 20 and time.monotonic() < deadline:
+        time.sleep(0.005)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not (tmp_path / "f" / "frames.csv").exists()
+    extract_frames(source, tmp_path / "f")
+    for frame in find_images(whole):
+        assert (tmp_path / "f" / frame.name).read_bytes() == frame.read_bytes()
+    assert table(tmp_path / "f") == table(whole)
+
+
+@pytest.mark.parametrize(("suffix", "codec"), [("avi", "MJPG"), ("mkv", "mp4v"), ("mp4", "mp4v")])
+def test_truncated(tmp_path, suffix, codec):
+    source = video(tmp_path / f"cut.{suffix}", codec=codec)
+    source.write_bytes(source.read_bytes()[: source.stat().st_size // 2])
+    with pytest.raises(ImageError, match=rf"cut\.{suffix}.*truncated or damaged"):
+        extract_frames(source, tmp_path / "f")
+    assert not (tmp_path / "f" / "frames.csv").exists()
+
+
+def test_truncated_on_request(tmp_path):
+    source = video(tmp_path / "cut.mkv", codec="mp4v")
+    source.write_bytes(source.read_bytes()[: source.stat().st_size // 2])
+    folder = extract_frames(source, tmp_path / "f", allow_truncated=True)
+    assert 0 < len(find_images(folder)) < 50
+
+
+@pytest.mark.parametrize("content", [b"", b"no video at all"])
+def test_not_a_video(tmp_path, content):
+    (tmp_path / "x.mp4").write_bytes(content)
+    with pytest.raises(ImageError, match=r"x\.mp4"):
+        extract_frames(tmp_path / "x.mp4", tmp_path / "f")
+
+
+def test_missing_video_and_unwritable_folder(tmp_path):
+    with pytest.raises(ImageError, match="no video at"):
+        extract_frames(tmp_path / "absent.mp4", tmp_path / "f")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ImageError, match="cannot write frames"):
+        extract_frames(video(tmp_path / "a.avi", n=2), tmp_path / "file" / "f")
+
+
+def test_progress(tmp_path):
+    calls: list[tuple[int, int]] = []
+    extract_frames(video(tmp_path / "a.avi", n=4), tmp_path / "f", progress=lambda *args: calls.append(args))
+    assert calls == [(1, 4), (2, 4), (3, 4), (4, 4)]
+
+
+def test_is_video():
+    assert is_video("A.MP4")
+    assert not is_video("a.jpg")
+    assert not is_video(".a.mp4")
+
+
+def test_times_reach_the_manifest(tmp_path):
+    extract_frames(video(tmp_path / "a.avi", n=10), tmp_path / "f" / "a", every=5)
+    assert build_manifest(tmp_path / "f").timestamp.tolist() == pytest.approx([0, 0.2])
