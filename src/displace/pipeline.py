@@ -3,24 +3,111 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
+from inspect import getdoc
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
 from threadpoolctl import threadpool_limits
 
+from displace.datasets import DATASETS
+from displace.demo import run as run_demo
 from displace.descriptors import DescriptorStore, is_store
 from displace.errors import InputError, ManifestError
 from displace.extraction import Extraction, Progress
 from displace.extraction import extract as extract_images
+from displace.fusion import FUSIONS
+from displace.interop.sources import unpack
 from displace.manifest import Manifest
-from displace.manifest_summary import Traversal
-from displace.models import get_model
+from displace.manifest_builder import build_manifest
+from displace.manifest_summary import Summary, Traversal
+from displace.models import ModelRow, get_model, list_models
+from displace.registry import Registry
 from displace.store_writing import relabel as relabel_store
 
 PathLike = str | os.PathLike[str]
+
+
+def manifest(
+    sources: Sequence[PathLike],
+    output: PathLike,
+    *,
+    layout: str = "auto",
+    against: PathLike | None = None,
+    anchor: str | None = None,
+    spacing: float = 5.0,
+    radius: float = 10.0,
+    max_heading: float = 45.0,
+    max_gap: float = 2.0,
+    keep_off_route: bool = True,
+    every: str = "1",
+    topic: str | None = None,
+    positions_topic: str | None = None,
+    allow_truncated: bool = False,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> Summary:
+    """Write the manifest of recordings: which image shows which place in which traversal.
+
+    Parameters
+    ----------
+    sources : sequence of path-like
+        One folder with a sub-folder, video or bag for each traversal; or each traversal's folder, video or bag.
+    output : path-like
+        CSV file to write; frames of videos and bags go into a folder beside it (``route.frames``).
+    against : path-like, optional
+        Manifest file with the places to which the sources are assigned.
+    layout, anchor, spacing, radius, max_heading, max_gap, keep_off_route
+        See `displace.manifest_builder.build_manifest`.
+    every, topic, positions_topic, allow_truncated
+        See `displace.interop.sources.unpack`.
+    overwrite : bool
+        Replace `output` where it exists.
+    progress : callable, optional
+        Called with the traversal, frames done and frames in all while frames are taken out of videos and bags.
+
+    Returns
+    -------
+    Summary
+        Places, traversals and coverage.
+    """
+    output = Path(output)
+    if output.exists() and not overwrite:
+        raise ManifestError(f"{output} exists; choose another name with -o, or replace it with --overwrite")
+    known = None if against is None else read_manifest(against)
+    folders = unpack(
+        sources[0] if len(sources) == 1 else sources,
+        output.with_suffix(".frames"),
+        every=every,
+        topic=topic,
+        positions_topic=positions_topic,
+        max_gap=max_gap,
+        allow_truncated=allow_truncated,
+        progress=progress,
+    )
+    built = build_manifest(
+        folders,
+        layout,
+        against=known,
+        anchor=anchor,
+        spacing=spacing,
+        radius=radius,
+        max_heading=max_heading,
+        max_gap=max_gap,
+        keep_off_route=keep_off_route,
+    )
+    built.write(output)
+    return built.summary()
+
+
+def check(manifest: PathLike, *, progress: Progress | None = None) -> Summary:
+    """Count a manifest file and decode each of its images."""
+    report = partial(progress, "decoding") if progress else None
+    return read_manifest(manifest).summary(check_images=True, progress=report)
 
 
 def extract(
@@ -142,3 +229,37 @@ def inspect(store: PathLike) -> StoreSummary:
         n_unused=opened.shards.n_rows - len(set(opened.contents)),
         damaged=opened.shards.damaged,
     )
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One name that can be used, and what it stands for."""
+
+    name: str
+    about: str
+
+
+def models() -> list[ModelRow]:
+    """List every descriptor model and variant, and whether it can be used on this machine."""
+    return list_models()
+
+
+def datasets() -> list[Entry]:
+    """List the data sets whose layouts are known."""
+    return _entries(DATASETS)
+
+
+def fusions() -> list[Entry]:
+    """List the ways to fuse references."""
+    return _entries(FUSIONS)
+
+
+def demo(console: Console) -> None:
+    """Fit every fusion on a generated route and print how they compare."""
+    run_demo(console)
+
+
+def _entries(registry: Registry[Any]) -> list[Entry]:
+    """Each name with the first line of its class's documentation."""
+    found = ((name, getdoc(registry.get(name)) or "") for name in registry.names())
+    return [Entry(name, text.partition("\n")[0]) for name, text in found]
