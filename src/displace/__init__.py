@@ -7,6 +7,7 @@ from displace._version import __version__
 from displace.fusion import get_fusion
 from displace.fusion.displace import DisPlace
 from displace.matches import Matches
+from displace.metrics import recall_at
 from displace.references import ReferenceSet
 
-__all__ = ["DisPlace", "Matches", "ReferenceSet", "__version__", "get_fusion"]
+__all__ = ["DisPlace", "Matches", "ReferenceSet", "__version__", "get_fusion", "recall_at"]

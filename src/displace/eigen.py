@@ -97,7 +97,7 @@ def solve(
     Raises
     ------
     LinAlgError
-        When S_W + ρI is not positive definite, even in float64.
+        When S_W + ρI is not positive definite to the precision of the statistics.
     """
     n_places, dim = scatter.means.shape
     if route in ("auto", "qr"):  # after thin_basis, the rest of "qr" is the automatic choice
@@ -116,7 +116,7 @@ def solve(
             L, scatter.between_rows().astype(L.dtype, copy=False), kept
         )
     eigenvalues = _clip_rounding(eigenvalues[:rank].astype(np.float64), scatter.within.dtype)
-    return Solution(projection.astype(scatter.means.dtype, copy=False), eigenvalues)
+    return Solution(projection, eigenvalues)
 
 
 def thin_basis(vectors: Vectors) -> tuple[Vectors, Vectors]:
@@ -135,19 +135,18 @@ def one_thread_if(small: bool) -> AbstractContextManager[object]:
 
 
 def _cholesky(scatter: Scatter, ridge: float) -> Vectors:
-    """L with LLᵀ = S_W + ρI, in the statistics' precision or, where that fails, in float64."""
-    scale = 1 / scatter.n_references
-    for dtype in dict.fromkeys([scatter.within.dtype, np.dtype(np.float64)]):
-        S_W = np.multiply(scatter.within, scale, dtype=dtype, order="F")
-        S_W.flat[:: len(S_W) + 1] += ridge
-        (potrf,) = get_lapack_funcs(("potrf",), (S_W,))
-        L, info = potrf(S_W, lower=1, clean=0, overwrite_a=1)
-        pivots = np.diagonal(L)
-        # A pivot of the size of rounding is as good as zero: its eigenvector would be noise.
-        if info == 0 and (pivots.min() / pivots.max()) ** 2 > len(L) * np.finfo(dtype).eps:
-            factor: Vectors = L
-            return factor
-    raise LinAlgError("S_W is not positive definite")
+    """L with LLᵀ = S_W + ρI, where it is well enough conditioned for the statistics' precision."""
+    S_W = np.multiply(scatter.within, 1 / scatter.n_references, dtype=scatter.within.dtype, order="F")
+    S_W.flat[:: len(S_W) + 1] += ridge
+    (potrf,) = get_lapack_funcs(("potrf",), (S_W,))
+    L: Vectors
+    L, info = potrf(S_W, lower=1, clean=0, overwrite_a=1)
+    pivots = np.diagonal(L)
+    # A pivot of the size of rounding is as good as zero: its eigenvector would be noise.
+    rounding = 4 * np.sqrt(len(L)) * np.finfo(L.dtype).eps
+    if info != 0 or (pivots.min() / pivots.max()) ** 2 <= rounding:
+        raise LinAlgError(f"S_W is not positive definite in {L.dtype}")
+    return L
 
 
 def _gram(L: Vectors, B: Vectors, kept: ChooseN) -> tuple[Vectors, Vectors]:
@@ -219,7 +218,7 @@ def _tridiagonal(C: Vectors, kept: ChooseN) -> tuple[Vectors, Vectors]:
     return values, vectors
 
 
-def _clip_rounding(eigenvalues: Vectors, dtype: np.dtype[np.floating]) -> Vectors:  # type: ignore[type-arg]
+def _clip_rounding(eigenvalues: Vectors, dtype: np.dtype[np.floating]) -> Vectors:
     """Set to zero what is zero but for rounding, so that neither it nor its vector counts."""
     if len(eigenvalues) == 0:
         return eigenvalues

@@ -160,3 +160,17 @@ def slot_of_each(place_index: Indices, traversals: NDArray[Any] | None) -> Indic
     pairs = np.stack([traversal_index, repeat], axis=1)
     slots: Indices = np.unique(pairs, axis=0, return_inverse=True)[1].ravel()
     return slots
+
+
+def sum_by(vectors: Vectors, index: Indices, n: int) -> Vectors:
+    """Sum the vectors of each group, shape (n, D), in rounds in which each group occurs once.
+
+    >>> sum_by(np.array([[1.0], [2.0], [4.0]]), np.array([0, 1, 0]), 2)
+    array([[5.],
+           [2.]])
+    """
+    sums = np.zeros((n, vectors.shape[1]), vectors.dtype)
+    turn = occurrence(index)
+    for rows in (np.flatnonzero(turn == t) for t in range(turn.max() + 1)):
+        sums[index[rows]] += vectors[rows]
+    return sums

@@ -32,7 +32,7 @@ MAX_FOLDS = 5
 MAX_QUERIES = 500
 """Queries of one fold; they are spread evenly over its places."""
 MAX_OPERATIONS = 5e11
-"""Largest cross-validation that is run by default, in floating-point operations."""
+"""Largest cross-validation that is run, in floating-point operations: seconds to half a minute on one core."""
 COMMON_MEAN_LIMIT = 0.45
 
 
@@ -112,33 +112,41 @@ def common_mean_share(scatter: Scatter) -> float:
 def decide(problem: Problem, ridge: float | str, center: bool | str) -> Settings:
     """Decide what is "auto" in `ridge` and `center`; what is given is taken."""
     auto = [name for name, value in (("ridge", ridge), ("center", center)) if isinstance(value, str)]
-    by_rule = rule_ridge(problem.sampling_ratio)
-    share = common_mean_share(problem.scatter)
     if not auto:
         return Settings(float(ridge), bool(center), "as given", {})
+    by_rule = rule_ridge(problem.sampling_ratio)
     folds = usable_folds(problem)
-    if len(folds) >= 3 and affordable(problem, len(folds)):
-        ridges = sorted({by_rule, *(e for e in RIDGES if e >= by_rule / 10)})
-        ridges = ridges if "ridge" in auto else [float(ridge)]
-        centers = [False, True] if "center" in auto else [bool(center)]
-        recalls = cross_validate(problem, folds, ridges, centers)
-        if recalls:
-            best = max(
-                recalls, key=lambda s: (recalls[s], -abs(np.log(s[0] / by_rule)) if s[0] else 0, not s[1])
-            )
-            reason = f"{' and '.join(auto)} by leave-one-traversal-out over {len(folds)} traversals"
-            return Settings(*best, f"{reason} (R@1 {recalls[best]:.1f})", recalls)
-    why = f"{len(folds)} usable traversals" if len(folds) < 3 else "too large to cross-validate"
-    parts = {
-        "ridge": f"ridge by rule from γ = {problem.sampling_ratio:.3g}",
-        "center": f"center by rule from a common mean of {share:.2f} (limit {COMMON_MEAN_LIMIT})",
-    }
-    return Settings(
-        by_rule if "ridge" in auto else float(ridge),
-        share > COMMON_MEAN_LIMIT if "center" in auto else bool(center),
-        f"{' and '.join(parts[name] for name in auto)}: {why}",
-        {},
-    )
+    if len(folds) < 3:
+        n = len(np.unique(problem.traversals))
+        why = f"{n} traversals" if n < 3 else f"only {len(folds)} of {n} traversals can be left out"
+        return _decide_by_rule(problem, ridge, center, f"{why}, and cross-validation needs 3")
+    if not affordable(problem, len(folds)):
+        return _decide_by_rule(problem, ridge, center, "too large to cross-validate")
+    ridges = [by_rule, *(e for e in RIDGES if e >= by_rule / 10)] if "ridge" in auto else [float(ridge)]
+    centers = [False, True] if "center" in auto else [bool(center)]
+    recalls = cross_validate(problem, folds, ridges, centers)
+    if not recalls:
+        return _decide_by_rule(problem, ridge, center, "no fold could be solved")
+
+    def merit(setting: tuple[float, bool]) -> tuple[float, float, bool]:
+        distance = abs(np.log(setting[0] / by_rule)) if setting[0] > 0 else 0.0
+        return recalls[setting], -distance, not setting[1]  # among equals: nearest to the rule, not centred
+
+    best = max(recalls, key=merit)
+    reason = f"{' and '.join(auto)} by leave-one-traversal-out over {len(folds)} traversals"
+    return Settings(*best, f"{reason} (R@1 {recalls[best]:.1f})", recalls)
+
+
+def _decide_by_rule(problem: Problem, ridge: float | str, center: bool | str, why: str) -> Settings:
+    share = common_mean_share(problem.scatter)
+    parts = []
+    if isinstance(ridge, str):
+        parts.append(f"ridge by rule from γ = {problem.sampling_ratio:.3g}")
+        ridge = rule_ridge(problem.sampling_ratio)
+    if isinstance(center, str):
+        parts.append(f"center by rule from a common mean of {share:.2f} (limit {COMMON_MEAN_LIMIT})")
+        center = share > COMMON_MEAN_LIMIT
+    return Settings(ridge, center, f"{' and '.join(parts)}: {why}", {})
 
 
 def usable_folds(problem: Problem) -> list[NDArray[np.bool_]]:

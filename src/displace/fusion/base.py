@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from displace.arrays import Indices, Vectors, as_labels, check_finite, l2_normalize, ranked
@@ -49,7 +49,7 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """
         vectors, places = validate_data(self, X, y, dtype=list(FLOATS), ensure_all_finite=False)
         check_finite(vectors, "X")
-        check_classification_targets(places)
+        _check_ids(places)
         labels = None if traversals is None else as_labels(traversals, len(vectors), "traversals")
         self.place_ids_, index = np.unique(places, return_inverse=True)
         self._fit(vectors, index, labels)
@@ -68,10 +68,7 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         queries = self._check_queries(Q)
         if k < 1:
             raise InputError(f"k={k} must be at least 1")
-        self._prepare(queries)
-        columns, scores = ranked(
-            len(queries), len(self.place_ids_), k, lambda rows: self._scores(queries[rows]), self._layers()
-        )
+        columns, scores = ranked(len(queries), len(self.place_ids_), k, self._scorer(queries), self._layers())
         return Matches(self.place_ids_[columns], scores)
 
     def predict(self, Q: ArrayLike) -> NDArray[Any]:
@@ -102,12 +99,22 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     def _scores(self, Q: Vectors) -> Vectors:
         """Scores of checked queries against every place, shape (b, N); higher is better."""
 
-    def _prepare(self, Q: Vectors) -> None:
-        """Look at all queries of a call before they are ranked in blocks."""
+    def _scorer(self, Q: Vectors) -> Callable[[slice], Vectors]:
+        """Return what scores a slice of the queries; a fusion that must see all of them first looks here."""
+        return lambda rows: self._scores(Q[rows])
 
     def _layers(self) -> int:
         """Count the (b, N) arrays that `_scores` holds at one time."""
         return 1
+
+
+def _check_ids(places: NDArray[Any]) -> None:
+    """Refuse numbers that cannot be names of places."""
+    if places.dtype.kind == "f" and np.any(places != np.floor(places)):
+        raise InputError(
+            "Unknown label type: continuous. Place ids must be integers or strings; "
+            f"got {places[places != np.floor(places)][0]}"
+        )
 
 
 class VectorFusion(TransformerMixin, Fusion):  # type: ignore[misc]

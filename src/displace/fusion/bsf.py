@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.arrays import Vectors
+from displace.arrays import Indices, Vectors
 from displace.errors import InputError
 from displace.fusion.base import ScoreFusion
 
@@ -40,13 +42,14 @@ class Bsf(ScoreFusion):
         self.likelihood = likelihood
         self.scale = scale
 
-    def _prepare(self, Q: Vectors) -> None:  # noqa: ARG002
+    def _fit(self, X: Vectors, index: Indices, traversals: NDArray[Any] | None) -> None:
         if self.likelihood not in LIKELIHOODS:
             raise InputError(f"likelihood={self.likelihood!r} must be one of {', '.join(LIKELIHOODS)}")
         if not self.selection >= 0:
             raise InputError(f"selection={self.selection} must be at least 0")
         if not self.scale > 0:
             raise InputError(f"scale={self.scale} must be above 0")
+        super()._fit(X, index, traversals)
 
     def _fuse(self, similarities: Vectors) -> Vectors:
         distances = np.subtract(1, similarities, out=similarities).clip(min=0)

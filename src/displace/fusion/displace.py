@@ -12,10 +12,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from displace import tuning
 from displace.arrays import Indices, Vectors, l2_normalize
-from displace.eigen import ROUTES, solve, thin_basis
+from displace.eigen import ROUTES, Solution, solve, thin_basis
 from displace.errors import ConditioningWarning, InputError, SingularScatterError
 from displace.fusion.base import VectorFusion
-from displace.references import slot_of_each
+from displace.references import slot_of_each, sum_by
 from displace.scatter import Scatter
 
 WARN_ABOVE = 0.2
@@ -108,51 +108,54 @@ class DisPlace(VectorFusion):
 
     def _fit(self, X: Vectors, index: Indices, traversals: NDArray[Any] | None) -> None:
         self._check_parameters(len(self.place_ids_), X.shape[1])
-        slots = slot_of_each(index, None) if traversals is None else traversals
-        basis = self._basis(X)
-        coordinates = X if basis is None else basis[1]
-        scatter = Scatter.of(coordinates, index)
-        problem = tuning.Problem(coordinates, index, slots, scatter, X.shape[1], self.tau, self.n_components)
+        basis, coordinates, scatter = self._statistics(X, index)
+        problem = tuning.Problem(
+            coordinates,
+            index,
+            slot_of_each(index, None) if traversals is None else traversals,
+            scatter,
+            X.shape[1],
+            self.tau,
+            self.n_components,
+        )
         self.sampling_ratio_ = problem.sampling_ratio
-        useless = self._why_no_projection(scatter)
+        useless = _why_no_projection(scatter)
         if useless:
-            self._retrieve_plainly(X, scatter, basis, useless)
+            self._retrieve_plainly(X, index, useless)
             return
         self.settings_ = tuning.decide(problem, self.ridge, self.center)
         self.ridge_, self.center_ = self.settings_.ridge, self.settings_.center
         self._check_conditioning(scatter, X.shape[1])
-        solution = self._solve(scatter, X.shape[1])
-        self._keep(solution.projection, solution.eigenvalues, scatter, basis)
-
-    def _basis(self, X: Vectors) -> tuple[Vectors, Vectors] | None:
-        """Basis of the references' span and coordinates in it, where there are fewer references than dimensions."""
-        return thin_basis(X) if self.solver in ("auto", "qr") and len(X) < X.shape[1] else None
-
-    def _solve(self, scatter: Scatter, dim: int) -> Any:
-        ridge = self.ridge_ * scatter.within_trace() / dim
         try:
-            return solve(scatter, ridge, self.tau, self.n_components, self.solver)
-        except LinAlgError:
-            raise self._singular(scatter, dim) from None
+            solution = self._solve(scatter, X.shape[1])
+        except LinAlgError:  # too ill-conditioned for float32: once more in float64
+            basis, _, scatter = self._statistics(X.astype(np.float64), index)
+            try:
+                solution = self._solve(scatter, X.shape[1])
+            except LinAlgError:
+                raise self._singular(scatter, X.shape[1]) from None
+        self._keep(solution, scatter, basis, X.dtype)
 
-    def _keep(
-        self,
-        projection: Vectors,
-        eigenvalues: Vectors,
-        scatter: Scatter,
-        basis: tuple[Vectors, Vectors] | None,
-    ) -> None:
+    def _statistics(self, X: Vectors, index: Indices) -> tuple[Vectors | None, Vectors, Scatter]:
+        """Basis of the references' span where it is smaller than the space, coordinates in it, and their scatter."""
+        basis, coordinates = None, X
+        if self.solver in ("auto", "qr") and len(X) < X.shape[1]:
+            basis, coordinates = thin_basis(X)
+        return basis, coordinates, Scatter.of(coordinates, index)
+
+    def _solve(self, scatter: Scatter, dim: int) -> Solution:
+        ridge = self.ridge_ * scatter.within_trace() / dim
+        return solve(scatter, ridge, self.tau, self.n_components, self.solver)
+
+    def _keep(self, solution: Solution, scatter: Scatter, basis: Vectors | None, dtype: Any) -> None:
         """Store the result, brought back from the references' span where it was computed there."""
-        mean = (
-            scatter.mean.astype(projection.dtype)
-            if self.center_
-            else np.zeros(len(projection), projection.dtype)
-        )
-        self.place_vectors_ = l2_normalize((scatter.means - mean) @ projection)
-        self.projection_ = projection if basis is None else basis[0] @ projection
-        self.mean_ = mean if basis is None else basis[0] @ mean
-        self.eigenvalues_ = eigenvalues
-        self.n_components_ = self.projection_.shape[1]
+        P = solution.projection
+        mean = scatter.mean.astype(P.dtype) * self.center_
+        self.place_vectors_ = l2_normalize((scatter.means - mean) @ P).astype(dtype, copy=False)
+        self.projection_ = (P if basis is None else basis @ P).astype(dtype, copy=False)
+        self.mean_ = (mean if basis is None else basis @ mean).astype(dtype, copy=False)
+        self.eigenvalues_ = solution.eigenvalues
+        self.n_components_ = P.shape[1]
 
     def _check_parameters(self, n_places: int, dim: int) -> None:
         if self.solver not in ROUTES:
@@ -172,21 +175,7 @@ class DisPlace(VectorFusion):
                 f"(places − 1, or the descriptors' dimension); got {n_places} places of {dim} dimensions"
             )
 
-    def _why_no_projection(self, scatter: Scatter) -> str:
-        """Say why the references carry nothing to discriminate by; empty where they do."""
-        if len(scatter.counts) == 1:
-            return "there is one place only"
-        if scatter.freedom == 0:
-            return "no place has more than one reference"
-        if scatter.within_trace() == 0:
-            return "the references of each place are all equal"
-        if not np.any(scatter.means != scatter.means[0]):
-            return "all places have the same mean"
-        return ""
-
-    def _retrieve_plainly(
-        self, X: Vectors, scatter: Scatter, basis: tuple[Vectors, Vectors] | None, why: str
-    ) -> None:
+    def _retrieve_plainly(self, X: Vectors, index: Indices, why: str) -> None:
         """Fall back to plain retrieval: P = I, nothing subtracted."""
         warnings.warn(
             f"DisPlace falls back to plain retrieval (the normalised sum of references): {why}. "
@@ -196,9 +185,8 @@ class DisPlace(VectorFusion):
         )
         self.settings_ = tuning.Settings(0.0, False, f"plain retrieval, because {why}", {})
         self.ridge_, self.center_ = 0.0, False
-        means = scatter.means if basis is None else scatter.means @ basis[0].T
+        self.place_vectors_ = l2_normalize(sum_by(X, index, len(self.place_ids_)))
         self.projection_ = np.eye(X.shape[1], dtype=X.dtype)
-        self.place_vectors_ = l2_normalize(means)
         self.mean_ = np.zeros(X.shape[1], X.dtype)
         self.eigenvalues_ = np.empty(0)
         self.n_components_ = X.shape[1]
@@ -224,3 +212,16 @@ class DisPlace(VectorFusion):
             f"dimensions (γ = D/Σ(K_p − 1) = {self.sampling_ratio_:.2f}), and ridge={self.ridge_:g} cannot mend it. "
             'Use ridge="auto", add traversals, or project to fewer dimensions first'
         )
+
+
+def _why_no_projection(scatter: Scatter) -> str:
+    """Say why the references carry nothing to discriminate by; empty where they do."""
+    if len(scatter.counts) == 1:
+        return "there is one place only"
+    if scatter.freedom == 0:
+        return "no place has more than one reference"
+    if scatter.within_trace() == 0:
+        return "the references of each place are all equal"
+    if not np.any(scatter.means != scatter.means[0]):
+        return "all places have the same mean"
+    return ""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from displace.arrays import Indices, Vectors, l2_normalize
 from displace.fusion.base import VectorFusion
-from displace.references import occurrence
+from displace.references import sum_by
 
 
 class Hops(VectorFusion):
@@ -32,17 +31,3 @@ class Hops(VectorFusion):
 
     def _fit(self, X: Vectors, index: Indices, traversals: NDArray[Any] | None) -> None:  # noqa: ARG002
         self.place_vectors_ = l2_normalize(sum_by(X, index, len(self.place_ids_)))
-
-
-def sum_by(vectors: Vectors, index: Indices, n: int) -> Vectors:
-    """Sum the vectors of each group, shape (n, D), in rounds in which each group occurs once.
-
-    >>> sum_by(np.array([[1.0], [2.0], [4.0]]), np.array([0, 1, 0]), 2)
-    array([[5.],
-           [2.]])
-    """
-    sums = np.zeros((n, vectors.shape[1]), vectors.dtype)
-    turn = occurrence(index)
-    for rows in (np.flatnonzero(turn == t) for t in range(turn.max() + 1)):
-        sums[index[rows]] += vectors[rows]
-    return sums

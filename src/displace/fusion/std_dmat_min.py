@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Callable
+from typing import Any
 
-from displace.arrays import Vectors, blocks
+import numpy as np
+from numpy.typing import NDArray
+
+from displace.arrays import Indices, Vectors, blocks
 from displace.errors import InputError
 from displace.fusion.base import ScoreFusion
 
@@ -28,17 +32,21 @@ class StdDMatMin(ScoreFusion):
     def __init__(self, axis: str = "query") -> None:
         self.axis = axis
 
-    def _prepare(self, Q: Vectors) -> None:
+    def _fit(self, X: Vectors, index: Indices, traversals: NDArray[Any] | None) -> None:
         if self.axis not in AXES:
             raise InputError(f"axis={self.axis!r} must be one of {', '.join(AXES)}")
-        if self.axis == "traversal":
-            self._moments = self._moments_over(Q)
+        super()._fit(X, index, traversals)
+
+    def _scorer(self, Q: Vectors) -> Callable[[slice], Vectors]:
+        if self.axis == "query":
+            return super()._scorer(Q)
+        moments = self._moments_over(Q)
+        return lambda rows: self._best(self._similarities(Q[rows]), *moments)
 
     def _fuse(self, similarities: Vectors) -> Vectors:
-        if self.axis == "traversal":
-            mean, deviation = self._moments
-        else:
-            mean, deviation = self._moments_of_each(similarities)
+        return self._best(similarities, *self._moments_of_each(similarities))
+
+    def _best(self, similarities: Vectors, mean: Vectors, deviation: Vectors) -> Vectors:
         # Standardising a distance 1 − s negates the standardised similarity s.
         similarities -= mean
         similarities /= deviation

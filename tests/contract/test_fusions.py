@@ -1,0 +1,95 @@
+"""What every fusion in the registry must do, whoever adds it."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import check_estimator
+
+from displace import Matches, get_fusion
+from displace.fusion import FUSIONS
+from displace.synthetic import make_route
+
+TWO_PLACES = "two places always standardise to ±1, so a query near either is a tie or a coin toss"
+TRANSDUCTIVE = "standardises over the queries of the call: a query's result depends on the others"
+EXPECTED_FAILURES = {
+    "StdDMatMin(axis='query')": {"check_classifiers_train": TWO_PLACES},
+    "StdDMatMin(axis='traversal')": {"check_methods_subset_invariance": TRANSDUCTIVE},
+}
+
+
+def variants():
+    """Every fusion with its defaults, and the settings that change how it works."""
+    for name in FUSIONS.names():
+        yield FUSIONS.get(name)()
+    yield get_fusion("std_dmat_min")(axis="traversal")
+    yield get_fusion("bsf")(likelihood="gaussian")
+    yield get_fusion("displace")(ridge=0.5, center=True)
+
+
+def key(estimator):
+    name = type(estimator).__name__
+    return f"{name}(axis={estimator.axis!r})" if name == "StdDMatMin" else name
+
+
+@pytest.mark.parametrize("estimator", list(variants()), ids=str)
+def test_scikit_learn_accepts_it(estimator):
+    expected = EXPECTED_FAILURES.get(key(estimator), {})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the checks feed degenerate data on purpose
+        results = check_estimator(estimator, expected_failed_checks=expected, on_skip=None, on_fail=None)
+    failed = {r["check_name"]: str(r["exception"]) for r in results if r["status"] == "failed"}
+    assert failed == {}
+    failed_as_expected = {r["check_name"] for r in results if r["status"] == "xfail"}
+    assert failed_as_expected == set(expected)
+    assert sum(r["status"] == "passed" for r in results) > 40
+
+
+@pytest.fixture(scope="module")
+def route():
+    return make_route(n_places=30, n_traversals=4, dim=16, drop=0.2, seed=2)
+
+
+@pytest.mark.parametrize("name", FUSIONS.names())
+class TestFusion:
+    def fitted(self, name, route):
+        refs = route.references
+        return get_fusion(name)().fit(refs.vectors, refs.places, refs.traversals)
+
+    def test_ranks_are_sorted_complete_and_without_repeats(self, name, route):
+        fusion = self.fitted(name, route)
+        matches = fusion.rank(route.queries, k=30)
+        assert isinstance(matches, Matches)
+        assert matches.places.shape == (30, len(fusion.place_ids_))
+        assert all(len(set(row)) == len(row) for row in matches.places.tolist())
+        assert np.all(matches.scores[:, :-1] >= matches.scores[:, 1:])
+
+    def test_predict_is_the_first_of_rank(self, name, route):
+        fusion = self.fitted(name, route)
+        np.testing.assert_array_equal(fusion.predict(route.queries), fusion.rank(route.queries).places[:, 0])
+
+    def test_blocks_of_queries_do_not_change_the_result(self, name, route, monkeypatch):
+        fusion = self.fitted(name, route)
+        whole = fusion.rank(route.queries, k=3)
+        monkeypatch.setattr(
+            "displace.arrays.blocks", lambda n, row_bytes: (slice(i, min(n, i + 7)) for i in range(0, n, 7))
+        )
+        parts = fusion.rank(route.queries, k=3)
+        np.testing.assert_array_equal(parts.places, whole.places)
+        np.testing.assert_allclose(parts.scores, whole.scores, atol=1e-5)
+
+    def test_finds_places_better_than_chance(self, name, route):
+        assert np.mean(self.fitted(name, route).predict(route.queries) == route.truth) > 3 / 30
+
+    def test_accounts_for_storage(self, name, route):
+        fusion = self.fitted(name, route)
+        assert 4 * len(fusion.place_ids_) <= fusion.nbytes_ <= 2 * 4 * route.references.vectors.size
+
+    def test_clones_and_has_a_title_and_level(self, name, route):
+        fusion = self.fitted(name, route)
+        assert clone(fusion).get_params() == fusion.get_params()
+        assert fusion.level in ("descriptor", "score")
+        assert fusion.title

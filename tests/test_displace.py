@@ -1,0 +1,337 @@
+"""DisPlace against the paper's equations, its identities, and degenerate input."""
+
+from __future__ import annotations
+
+import warnings
+
+import naive
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.exceptions import NotFittedError
+
+import displace
+from displace import DisPlace, get_fusion
+from displace.arrays import l2_normalize
+from displace.errors import ConditioningWarning, InputError, SingularScatterError
+from displace.synthetic import make_route
+
+PAPER = {"ridge": 0.0, "center": False}
+
+
+def fit(fusion, references):
+    return fusion.fit(references.vectors, references.places, references.traversals)
+
+
+def all_scores(fusion, Q):
+    """Scores (q, N) in the order of place_ids_."""
+    matches = fusion.rank(Q, k=len(fusion.place_ids_))
+    order = np.argsort(matches.places, axis=1)
+    return np.take_along_axis(matches.scores, order, axis=1)
+
+
+@pytest.mark.parametrize("solver", ["auto", "gram", "direct", "staged", "qr"])
+@pytest.mark.parametrize(
+    ("sizes", "settings"),
+    [
+        (
+            {"n_places": 300, "n_traversals": 4, "dim": 40},
+            {},
+        ),  # more places than dimensions, as RobotCar at 512
+        ({"n_places": 60, "n_traversals": 24, "dim": 90}, {}),  # fewer, as Pittsburgh
+        ({"n_places": 300, "n_traversals": 4, "dim": 40, "drop": 0.3}, {}),  # ragged
+        ({"n_places": 40, "n_traversals": 3, "dim": 150}, {"ridge": 0.5}),  # fewer references than dimensions
+        ({"n_places": 300, "n_traversals": 4, "dim": 40}, {"ridge": 0.1, "center": True}),
+    ],
+    ids=["wide", "tall", "ragged", "few", "ridged and centred"],
+)
+def test_every_route_agrees_with_the_papers_equations(solver, sizes, settings):
+    route = make_route(**sizes, seed=3)
+    refs, Q = route.references, route.queries
+    options = {**PAPER, **settings}
+    fusion = fit(DisPlace(solver=solver, **options), refs)
+    expected, n, share = naive.displace(refs.vectors, refs.places, Q, **options)
+    if fusion.n_components_ != n:
+        assert abs(fusion.n_components_ - n) == 1
+        assert abs(share[min(n, fusion.n_components_) - 1] - 0.95) < 1e-5
+    scores = all_scores(fusion, Q)
+    assert np.abs(scores - expected).max() <= 1e-3
+    assert np.mean(scores.argmax(axis=1) == expected.argmax(axis=1)) >= 0.999
+
+
+def test_ill_conditioned_float32_references_are_solved_in_float64():
+    route = make_route(n_places=300, n_traversals=4, dim=12, seed=3)
+    scales = np.geomspace(1, 1e5, 12).astype(np.float32)  # S_W has a condition of 1e10
+    refs, Q = route.references, route.queries * scales
+    fusion = DisPlace(**PAPER).fit(refs.vectors * scales, refs.places, refs.traversals)
+    expected, n, _ = naive.displace(refs.vectors * scales, refs.places, Q, **PAPER)
+    assert fusion.n_components_ == n
+    assert fusion.projection_.dtype == np.float32
+    assert np.abs(all_scores(fusion, Q) - expected).max() <= 1e-3
+
+
+def test_the_scaling_of_the_eigenvectors_is_part_of_the_method():
+    route = make_route(n_places=200, dim=64, seed=1)
+    fusion = fit(DisPlace(**PAPER), route.references)
+    S_W, _, _ = naive.scatter_matrices(route.references.vectors, route.references.places)
+    P = fusion.projection_.astype(np.float64)
+    np.testing.assert_allclose(P.T @ S_W @ P, np.eye(fusion.n_components_), atol=1e-4)
+    unit = P / np.linalg.norm(P, axis=0)
+    sums = np.array([route.references.vectors[route.references.places == p].sum(axis=0) for p in range(200)])
+    other = l2_normalize(route.queries @ unit) @ l2_normalize(sums @ unit).T
+    assert np.mean(other.argmax(axis=1) == fusion.predict(route.queries)) < 0.999
+
+
+def test_the_identity_as_projection_is_hops():
+    route = make_route(n_places=80, dim=32)
+    fusion = fit(DisPlace(**PAPER), route.references)
+    fusion.projection_ = np.eye(32, dtype=np.float32)
+    sums = [route.references.vectors[route.references.places == p].sum(axis=0) for p in range(80)]
+    fusion.place_vectors_ = l2_normalize(np.array(sums) @ fusion.projection_)
+    hops = fit(get_fusion("hops")(), route.references)
+    np.testing.assert_allclose(all_scores(fusion, route.queries), all_scores(hops, route.queries), atol=1e-6)
+
+
+def test_tau_one_with_full_rank_is_within_place_whitening():
+    route = make_route(n_places=100, n_traversals=3, dim=16)
+    refs = route.references
+    fusion = fit(DisPlace(tau=1.0, **PAPER), refs)
+    assert fusion.n_components_ == 16
+    S_W, _, _ = naive.scatter_matrices(refs.vectors, refs.places)
+    values, vectors = np.linalg.eigh(S_W)
+    whitening = vectors / np.sqrt(values) @ vectors.T
+    means = np.array([refs.vectors[refs.places == p].mean(axis=0) for p in range(100)])
+    expected = l2_normalize(route.queries @ whitening) @ l2_normalize(means @ whitening).T
+    np.testing.assert_allclose(all_scores(fusion, route.queries), expected, atol=1e-4)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 1000))
+def test_labelled_references_may_come_in_any_order(seed):
+    route = make_route(n_places=80, n_traversals=3, dim=12, drop=0.2, seed=seed)
+    refs = route.references
+    shuffled = refs.select(np.random.default_rng(seed).permutation(len(refs)))
+    for options in ({}, PAPER):
+        a, b = (fit(DisPlace(**options), r) for r in (refs, shuffled))
+        assert (a.ridge_, a.center_, a.n_components_) == (b.ridge_, b.center_, b.n_components_)
+        np.testing.assert_allclose(all_scores(a, route.queries), all_scores(b, route.queries), atol=2e-3)
+
+
+def test_a_translation_is_absorbed_by_centring():
+    route = make_route(n_places=80, dim=24)
+    refs = route.references
+    plain = fit(DisPlace(ridge=0.1, center=True), refs)
+    moved = DisPlace(ridge=0.1, center=True).fit(refs.vectors + 0.5, refs.places, refs.traversals)
+    np.testing.assert_allclose(
+        all_scores(plain, route.queries), all_scores(moved, route.queries + 0.5), atol=1e-3
+    )
+
+
+def test_learned_attributes():
+    route = make_route(n_places=30, n_traversals=4, dim=20)
+    fusion = fit(DisPlace(ridge=0.1, center=True), route.references)
+    n = fusion.n_components_
+    assert fusion.projection_.shape == (20, n)
+    assert fusion.place_vectors_.shape == (30, n)
+    assert fusion.transform(route.queries).shape == (30, n)
+    np.testing.assert_allclose(np.linalg.norm(fusion.transform(route.queries), axis=1), 1, atol=1e-6)
+    np.testing.assert_allclose(fusion.mean_, route.references.vectors.mean(axis=0), atol=1e-6)
+    assert np.all(np.diff(fusion.eigenvalues_) <= 0)
+    assert fusion.sampling_ratio_ == pytest.approx(20 / 90)
+    assert (fusion.ridge_, fusion.center_) == (0.1, True)
+    assert "as given" in fusion.explain()
+
+
+def test_storage_is_the_papers():
+    """Section on complexity: N=3876, K=5, D=512, n=259, MiB of float32 with the projection."""
+    rng = np.random.default_rng(0)
+    refs = displace.ReferenceSet(
+        rng.normal(size=(3876 * 5, 512)).astype(np.float32),
+        np.tile(np.arange(3876), 5),
+        np.repeat(np.arange(5), 3876),
+    )
+    mebibytes = {
+        "displace": fit(DisPlace(n_components=259, **PAPER), refs).nbytes_ / 2**20,
+        "hops": fit(get_fusion("hops")(), refs).nbytes_ / 2**20,
+        "pooling": fit(get_fusion("pooling")(), refs).nbytes_ / 2**20,
+        "dmat_avg": fit(get_fusion("dmat_avg")(), refs).nbytes_ / 2**20,
+    }
+    assert {name: round(value, 2) for name, value in mebibytes.items()} == {
+        "displace": 4.34,
+        "hops": 7.57,
+        "pooling": 37.85,
+        "dmat_avg": 37.85,
+    }
+
+
+class TestDegenerateInput:
+    def refs(self, **options):
+        return make_route(n_places=20, n_traversals=3, dim=10, similarity=0.0, noise=0.2, **options)
+
+    def test_one_traversal_is_plain_retrieval_with_a_warning(self):
+        X = np.random.default_rng(0).normal(size=(6, 4))
+        with pytest.warns(ConditioningWarning, match="no place has more than one reference"):
+            fusion = DisPlace().fit(X, np.arange(6))
+        np.testing.assert_array_equal(fusion.predict(3 * X), np.arange(6))
+        np.testing.assert_allclose(
+            all_scores(fusion, X), all_scores(get_fusion("hops")().fit(X, np.arange(6)), X)
+        )
+        assert "plain retrieval" in fusion.explain()
+
+    def test_one_place_is_always_the_answer(self):
+        with pytest.warns(ConditioningWarning, match="one place only"):
+            fusion = DisPlace().fit(np.random.default_rng(0).normal(size=(3, 5)), ["home"] * 3)
+        assert fusion.predict(np.ones((2, 5))).tolist() == ["home", "home"]
+
+    def test_duplicate_references_only(self):
+        X = np.random.default_rng(0).normal(size=(6, 4))
+        with pytest.warns(ConditioningWarning, match="are all equal"):
+            fusion = DisPlace().fit(np.concatenate([X, X]), np.tile(np.arange(6), 2))
+        np.testing.assert_array_equal(fusion.predict(X), np.arange(6))
+
+    def test_some_duplicate_references(self):
+        route = self.refs()
+        refs = route.references
+        X = np.concatenate([refs.vectors, refs.vectors[:20]])
+        fusion = DisPlace().fit(X, np.concatenate([refs.places, refs.places[:20]]))
+        assert np.mean(fusion.predict(route.queries) == route.truth) > 0.5
+
+    def test_places_that_are_all_alike(self):
+        X = np.tile([[1.0, 0.0], [0.0, 1.0]], (3, 1))
+        with pytest.warns(ConditioningWarning, match="same mean"):
+            fusion = DisPlace().fit(X, [0, 0, 1, 1, 2, 2])
+        assert fusion.predict([[1.0, 0.0]]).tolist() == [0]
+
+    @pytest.mark.parametrize("name", displace.fusion.FUSIONS.names())
+    def test_zero_vectors_have_a_defined_score(self, name):
+        route = self.refs()
+        X = route.references.vectors.copy()
+        X[[0, 20]] = 0
+        fusion = get_fusion(name)().fit(X, route.references.places, route.references.traversals)
+        queries = np.concatenate([route.queries, np.zeros((1, 10), np.float32)])
+        assert not np.isnan(fusion.rank(queries, k=3).scores).any()
+
+    @pytest.mark.parametrize("bad", [np.nan, np.inf])
+    @pytest.mark.parametrize("name", displace.fusion.FUSIONS.names())
+    def test_nan_and_infinity_are_errors_that_name_the_row(self, name, bad):
+        route = self.refs()
+        X = route.references.vectors.copy()
+        X[7, 2] = bad
+        with pytest.raises(InputError, match="X contain NaN or infinity, first in row 7"):
+            get_fusion(name)().fit(X, route.references.places)
+        fusion = fit(get_fusion(name)(), route.references)
+        with pytest.raises(InputError, match="Q contain NaN or infinity, first in row 7"):
+            fusion.rank(X[:20])
+
+    def test_constant_dimensions(self):
+        route = self.refs()
+        X = np.hstack([route.references.vectors, np.ones((60, 2), np.float32)])
+        Q = np.hstack([route.queries, np.ones((20, 2), np.float32)])
+        fusion = DisPlace().fit(X, route.references.places, route.references.traversals)
+        assert np.mean(fusion.predict(Q) == route.truth) > 0.5
+        with pytest.raises(SingularScatterError), warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConditioningWarning)
+            DisPlace(**PAPER).fit(X, route.references.places)
+
+    @pytest.mark.parametrize("name", displace.fusion.FUSIONS.names())
+    def test_kinds_of_array(self, name, tmp_path):
+        route = self.refs()
+        X = np.round(route.references.vectors * 1000)  # integers, exact in all of these
+        y, traversals = route.references.places, route.references.traversals
+        mapped = np.lib.format.open_memmap(tmp_path / "x.npy", "w+", np.float32, X.shape)
+        mapped[:] = X
+        queries = np.round(route.queries * 1000)
+        expected = get_fusion(name)().fit(X, y, traversals).predict(queries)
+        for other in (
+            X.astype(np.float16),
+            X.astype(np.float64),
+            X.astype(np.int16),
+            np.asfortranarray(X),
+            np.load(tmp_path / "x.npy", mmap_mode="r"),
+            X.tolist(),
+        ):
+            fusion = get_fusion(name)().fit(other, y, traversals)
+            np.testing.assert_array_equal(fusion.predict(queries), expected)
+
+    @pytest.mark.parametrize("name", displace.fusion.FUSIONS.names())
+    def test_string_place_ids(self, name):
+        route = self.refs()
+        ids = np.array([f"place {p:02d}" for p in range(20)])
+        numbers = fit(get_fusion(name)(), route.references).predict(route.queries)
+        strings = get_fusion(name)().fit(
+            route.references.vectors, ids[route.references.places], route.references.traversals
+        )
+        np.testing.assert_array_equal(strings.predict(route.queries), ids[numbers])
+
+    def test_float64_stays_float64(self):
+        route = self.refs()
+        fusion = DisPlace().fit(route.references.vectors.astype(np.float64), route.references.places)
+        assert fusion.transform(route.queries.astype(np.float64)).dtype == np.float64
+        assert fit(DisPlace(), route.references).projection_.dtype == np.float32
+
+    def test_wrong_shapes(self):
+        route = self.refs()
+        fusion = fit(DisPlace(), route.references)
+        with pytest.raises(ValueError, match="10 features"):
+            fusion.predict(np.ones((2, 9)))
+        with pytest.raises(ValueError, match="Expected 2D array"):
+            fusion.predict(np.ones(10))
+        with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+            DisPlace().fit(np.ones((3, 2)), [0, 1])
+        with pytest.raises(InputError, match=r"traversals must have shape \(3,\)"):
+            DisPlace().fit(np.ones((3, 2)), [0, 1, 0], traversals=["sun"])
+        with pytest.raises(NotFittedError):
+            DisPlace().predict(np.ones((2, 9)))
+        with pytest.raises(InputError, match="k=0 must be at least 1"):
+            fusion.rank(route.queries, k=0)
+
+    def test_more_components_than_places(self):
+        with pytest.raises(
+            InputError, match=r"n_components=600 must be at least 1 and at most 10 .*20 places"
+        ):
+            fit(DisPlace(n_components=600), self.refs().references)
+        few = make_route(n_places=8, n_traversals=3, dim=10).references
+        with pytest.raises(InputError, match=r"n_components=9 must be at least 1 and at most 7 \(places − 1"):
+            fit(DisPlace(n_components=9), few)
+
+    def test_more_neighbours_than_places(self):
+        route = self.refs()
+        assert fit(DisPlace(), route.references).rank(route.queries, k=100).places.shape == (20, 20)
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"tau": 0}, "tau=0 must be above 0 and at most 1"),
+            ({"tau": 1.5}, "tau=1.5 must be"),
+            ({"ridge": -1.0}, "ridge=-1.0 must be 'auto' or at least 0"),
+            ({"ridge": "none"}, "ridge='none' must be 'auto'"),
+            ({"center": "yes"}, "center='yes' must be"),
+            ({"solver": "svd"}, "solver='svd' must be one of auto, gram, direct, staged, qr"),
+        ],
+    )
+    def test_parameters_out_of_range(self, options, message):
+        with pytest.raises(InputError, match=message):
+            fit(DisPlace(**options), self.refs().references)
+
+
+class TestPaperSetting:
+    def test_too_few_references_raise_and_say_the_way_out(self):
+        refs = make_route(n_places=20, n_traversals=3, dim=64).references
+        with pytest.raises(
+            SingularScatterError, match=r"60 references of 20 places give 40 deviations in 64"
+        ) as e:
+            fit(DisPlace(**PAPER), refs)
+        assert "1.60" in str(e.value)
+        assert 'ridge="auto"' in str(e.value)
+
+    def test_poor_sampling_is_warned_about(self):
+        refs = make_route(n_places=50, n_traversals=3, dim=30).references  # γ = 0.3
+        with pytest.warns(ConditioningWarning, match=r"γ = 0.30: 150 references of 50 places"):
+            fit(DisPlace(**PAPER), refs)
+
+    def test_good_sampling_is_not(self):
+        refs = make_route(n_places=100, n_traversals=3, dim=30).references  # γ = 0.15
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            fit(DisPlace(**PAPER), refs)

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import naive
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.linalg import LinAlgError, eigh
+
+from displace import eigen
+from displace.scatter import Scatter
+
+ROUTES = ["gram", "direct", "staged"]
+
+
+def references(n_places=60, n_traversals=5, dim=24, seed=0, dtype=np.float64):
+    rng = np.random.default_rng(seed)
+    own = rng.normal(size=(n_places, dim)) * np.linspace(3, 0.3, dim)
+    noise = rng.normal(size=(n_traversals, n_places, dim)) * np.linspace(0.5, 1.5, dim)
+    return (own + noise).reshape(-1, dim).astype(dtype), np.tile(np.arange(n_places), n_traversals)
+
+
+def exact(X, y, ridge=0.0):
+    """Generalized eigenvalues (descending, N − 1 of them) and vectors by LAPACK in float64."""
+    S_W, S_B, _ = naive.scatter_matrices(X, y)
+    values, vectors = eigh(S_B, S_W + ridge * np.eye(len(S_W)))
+    rank = min(len(S_W), len(np.unique(y)) - 1)
+    return values[::-1][:rank], vectors[:, ::-1], S_W
+
+
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n_places", [15, 60])  # fewer and more places than dimensions
+@pytest.mark.parametrize("ridge", [0.0, 0.3])
+def test_every_route_solves_the_problem(route, dtype, n_places, ridge):
+    X, y = references(n_places, dtype=dtype)
+    solution = eigen.solve(Scatter.of(X, y), ridge, tau=0.9, route=route)
+    values, vectors, S_W = exact(X, y, ridge)
+    tolerance = 2e-5 if dtype == np.float32 else 1e-10
+    P = solution.projection.astype(np.float64)
+    n = P.shape[1]
+    assert P.shape == (24, eigen.choose_n(values, 0.9))
+    np.testing.assert_allclose(solution.eigenvalues, values, atol=tolerance * values[0])
+    # The scaling vᵀ(S_W + ρI)v = 1 is part of the method …
+    np.testing.assert_allclose(P.T @ (S_W + ridge * np.eye(24)) @ P, np.eye(n), atol=10 * tolerance)
+    # … and so the span is all that matters: PPᵀ is the same.
+    expected = vectors[:, :n] @ vectors[:, :n].T
+    np.testing.assert_allclose(P @ P.T, expected, atol=20 * tolerance * np.abs(expected).max())
+
+
+def test_a_large_problem_takes_the_staged_route_inside_gram(monkeypatch):
+    monkeypatch.setattr(eigen, "SMALL", 10)
+    X, y = references(40, dim=60)
+    staged = eigen.solve(Scatter.of(X, y), 0.1, route="gram")
+    monkeypatch.setattr(eigen, "SMALL", 1024)
+    plain = eigen.solve(Scatter.of(X, y), 0.1, route="gram")
+    np.testing.assert_allclose(staged.eigenvalues, plain.eigenvalues, atol=1e-9)
+    np.testing.assert_allclose(
+        staged.projection @ staged.projection.T, plain.projection @ plain.projection.T, atol=1e-8
+    )
+
+
+def test_the_tridiagonal_solver_has_a_fallback(monkeypatch):
+    X, y = references()
+    expected = eigen.solve(Scatter.of(X, y), 0.1, route="direct")
+    original, drivers = eigen.eigh_tridiagonal, []
+
+    def failing(*args, lapack_driver, **options):
+        drivers.append(lapack_driver)
+        if lapack_driver == "stemr":
+            raise LinAlgError("stemr failed")
+        return original(*args, lapack_driver=lapack_driver, **options)
+
+    monkeypatch.setattr(eigen, "eigh_tridiagonal", failing)
+    solution = eigen.solve(Scatter.of(X, y), 0.1, route="staged")
+    assert drivers == ["sterf", "stemr", "stebz"]
+    np.testing.assert_allclose(
+        solution.projection @ solution.projection.T, expected.projection @ expected.projection.T, atol=1e-8
+    )
+
+
+def test_a_singular_scatter_is_an_error():
+    X, y = references(dim=6)
+    X[:, 2] = 1.0  # constant: no variation within places
+    with pytest.raises(LinAlgError, match="not positive definite"):
+        eigen.solve(Scatter.of(X, y), 0.0)
+
+
+def test_thin_basis_has_the_same_solution():
+    X, y = references(n_places=10, n_traversals=3, dim=70)
+    Q, coordinates = eigen.thin_basis(X)
+    np.testing.assert_allclose(coordinates @ Q.T, X, atol=1e-12)
+    inside = eigen.solve(Scatter.of(coordinates, y), 0.2)
+    outside = eigen.solve(Scatter.of(X, y), 0.2)
+    P = Q @ inside.projection
+    np.testing.assert_allclose(inside.eigenvalues, outside.eigenvalues, atol=1e-9)
+    np.testing.assert_allclose(P @ P.T, outside.projection @ outside.projection.T, atol=1e-9)
+
+
+def test_routes_by_size():
+    assert eigen.pick_route(n_places=417, dim=4096) == "gram"
+    assert eigen.pick_route(n_places=3876, dim=512) == "direct"
+    assert eigen.pick_route(n_places=27592, dim=4096) == "staged"
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=40), st.floats(0.01, 1))
+def test_choose_n_is_the_fewest_that_reach_tau(values, tau):
+    values = np.sort(np.array(values))[::-1]
+    n = eigen.choose_n(values, tau)
+    total = values.sum()
+    if total == 0:
+        assert n == 0
+    elif tau == 1:
+        assert n == np.count_nonzero(values)
+    else:
+        assert values[:n].sum() >= tau * total * (1 - 1e-9)
+        assert values[: n - 1].sum() < tau * total
+
+
+def test_n_components_never_exceeds_the_rank():
+    X, y = references(n_places=20, dim=24)
+    X = np.concatenate([X, X + 0.1])  # places 20 … 39 repeat places 0 … 19, moved by a constant
+    y = np.concatenate([y, y + 20])
+    values, _, _ = exact(X, y, 0.1)
+    assert eigen.solve(Scatter.of(X, y), 0.1, n_components=24).projection.shape[1] == np.sum(values > 1e-9)

@@ -1,0 +1,247 @@
+"""The baselines against loops over the definition, with missing references, and their identities."""
+
+from __future__ import annotations
+
+import naive
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from displace import ReferenceSet, get_fusion
+from displace.arrays import l2_normalize
+from displace.errors import InputError
+from displace.fusion.dmat_med import sort_layers
+from displace.synthetic import make_route
+
+
+def fit(name, references, **options):
+    return get_fusion(name)(**options).fit(references.vectors, references.places, references.traversals)
+
+
+def all_scores(fusion, Q):
+    """Scores (q, N) in the order of place_ids_."""
+    matches = fusion.rank(Q, k=len(fusion.place_ids_))
+    order = np.argsort(matches.places, axis=1)
+    return np.take_along_axis(matches.scores, order, axis=1)
+
+
+@pytest.fixture(params=[0.0, 0.4], ids=["complete", "ragged"])
+def route(request):
+    return make_route(n_places=25, n_traversals=5, dim=12, drop=request.param, seed=5)
+
+
+def fused_distances(route, fuse):
+    """Apply `fuse` to each query's {traversal: {place: distance}}, giving {place: distance}; as scores (q, N)."""
+    refs = route.references
+    rows = []
+    for q in route.queries:
+        fused = fuse(naive.distances(refs.vectors, refs.places, refs.traversals, q))
+        rows.append([fused[p] for p in refs.place_ids])
+    return np.array(rows)
+
+
+def over_traversals(reduce):
+    def fuse(distances):
+        places = {p for row in distances.values() for p in row}
+        return {p: reduce([row[p] for row in distances.values() if p in row]) for p in places}
+
+    return fuse
+
+
+@pytest.mark.parametrize(
+    ("name", "reduce"),
+    [("dmat_avg", np.mean), ("dmat_min", np.min), ("dmat_med", np.median), ("pooling", np.min)],
+)
+def test_distance_matrices_are_fused_as_defined(route, name, reduce):
+    expected = 1 - fused_distances(route, over_traversals(reduce))
+    np.testing.assert_allclose(all_scores(fit(name, route.references), route.queries), expected, atol=1e-6)
+
+
+def test_std_dmat_min_standardises_each_query(route):
+    def fuse(distances):
+        scaled = {}
+        for t, row in distances.items():
+            values = np.array(list(row.values()))
+            deviation = values.std() or 1.0
+            scaled[t] = {p: (d - values.mean()) / deviation for p, d in row.items()}
+        return over_traversals(np.min)(scaled)
+
+    expected = -fused_distances(route, fuse)
+    scores = all_scores(fit("std_dmat_min", route.references), route.queries)
+    np.testing.assert_allclose(scores, expected, atol=2e-4)
+
+
+def test_std_dmat_min_standardises_each_traversal_over_all_queries(route):
+    refs = route.references
+    tables = [naive.distances(refs.vectors, refs.places, refs.traversals, q) for q in route.queries]
+    moments = {}
+    for t in refs.traversal_ids:
+        values = np.array([d for table in tables for d in table[t].values()])
+        moments[t] = values.mean(), values.std()
+
+    def fuse(distances):
+        scaled = {
+            t: {p: (d - moments[t][0]) / moments[t][1] for p, d in row.items()}
+            for t, row in distances.items()
+        }
+        return over_traversals(np.min)(scaled)
+
+    expected = -fused_distances(route, fuse)
+    scores = all_scores(fit("std_dmat_min", refs, axis="traversal"), route.queries)
+    np.testing.assert_allclose(scores, expected, atol=2e-4)
+
+
+def test_std_dmat_min_of_one_place_in_a_traversal_is_defined():
+    refs = ReferenceSet(np.eye(3), ["a", "b", "a"], ["sun", "sun", "rain"])
+    assert np.isfinite(all_scores(fit("std_dmat_min", refs), np.eye(3))).all()
+
+
+def test_bsf_keeps_the_traversals_near_the_best_and_takes_the_mean(route):
+    def fuse(distances):
+        nearest = {t: min(row.values()) for t, row in distances.items()}
+        kept = [t for t in distances if nearest[t] <= 1.2 * min(nearest.values())]
+        places = {p for row in distances.values() for p in row}
+        used = {p: [distances[t][p] for t in kept if p in distances[t]] for p in places}
+        return {p: np.mean(values) / 0.1 if values else np.inf for p, values in used.items()}
+
+    energies = fused_distances(route, fuse)
+    posterior = np.exp(-energies) / np.exp(-energies).sum(axis=1, keepdims=True)
+    scores = all_scores(fit("bsf", route.references, selection=0.2, scale=0.1), route.queries)
+    np.testing.assert_allclose(np.exp(scores), posterior, atol=1e-5)
+
+
+def test_bsf_limits(route):
+    """No tolerance: the best traversal alone, whose best place is dMat Min's. Any: all of them, as dMat Avg."""
+    tight = fit("bsf", route.references, selection=0.0).predict(route.queries)
+    np.testing.assert_array_equal(tight, fit("dmat_min", route.references).predict(route.queries))
+    loose = fit("bsf", route.references, selection=1e9).rank(route.queries, k=25).places
+    np.testing.assert_array_equal(loose, fit("dmat_avg", route.references).rank(route.queries, k=25).places)
+
+
+def test_bsf_finds_an_exact_copy_of_a_reference(route):
+    """A distance of 0, or of rounding below it, must not empty the selection."""
+    refs = route.references
+    fusion = fit("bsf", refs, selection=0.0)
+    np.testing.assert_array_equal(fusion.predict(refs.vectors), refs.places)
+
+
+def test_pooling_ranks_as_dmat_min(route):
+    ranks = [fit(name, route.references).rank(route.queries, k=25).places for name in ("pooling", "dmat_min")]
+    np.testing.assert_array_equal(*ranks)
+
+
+def test_dmat_avg_is_the_product_with_the_mean_of_unit_references(route):
+    refs = route.references
+    scaled = ReferenceSet(3 * refs.vectors, refs.places, refs.traversals)
+    means = np.array([l2_normalize(scaled.vectors[refs.places == p]).mean(axis=0) for p in refs.place_ids])
+    expected = l2_normalize(route.queries) @ means.T
+    np.testing.assert_allclose(all_scores(fit("dmat_avg", scaled), route.queries), expected, atol=1e-6)
+
+
+def test_hops_is_the_normalised_sum_as_given(route):
+    refs = route.references
+    scaled = ReferenceSet(refs.vectors * np.linspace(1, 3, len(refs))[:, None], refs.places, refs.traversals)
+    sums = np.array([scaled.vectors[refs.places == p].sum(axis=0) for p in refs.place_ids])
+    expected = l2_normalize(route.queries) @ l2_normalize(sums).T
+    np.testing.assert_allclose(all_scores(fit("hops", scaled), route.queries), expected, atol=1e-6)
+
+
+NAMES = ["displace", "hops", "pooling", "dmat_avg", "dmat_min", "dmat_med", "std_dmat_min", "bsf", "single"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 1000))
+def test_order_of_labelled_references_never_matters(name, seed):
+    route = make_route(n_places=60, n_traversals=4, dim=10, drop=0.3, seed=seed)
+    order = np.random.default_rng(seed).permutation(len(route.references))
+    a, b = fit(name, route.references), fit(name, route.references.select(order))
+    np.testing.assert_array_equal(a.place_ids_, b.place_ids_)
+    np.testing.assert_allclose(all_scores(a, route.queries), all_scores(b, route.queries), atol=2e-3)
+
+
+@pytest.mark.parametrize("name", ["hops", "pooling", "dmat_avg", "dmat_min", "dmat_med", "bsf"])
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 1000))
+def test_a_place_that_is_missing_everywhere_but_once_is_as_good_as_that_reference(name, seed):
+    """Ragged against padded: a place with one reference scores as if every traversal had that same reference."""
+    route = make_route(n_places=12, n_traversals=3, dim=8, seed=seed)
+    refs = route.references
+    ragged = refs.select((refs.places != 4) | (refs.traversals == "t1"))
+    padded_vectors = refs.vectors.copy()
+    padded_vectors[refs.places == 4] = refs.vectors[(refs.places == 4) & (refs.traversals == "t1")]
+    padded = ReferenceSet(padded_vectors, refs.places, refs.traversals)
+    options = {"selection": 1e9} if name == "bsf" else {}
+    a = all_scores(fit(name, ragged, **options), route.queries)
+    b = all_scores(fit(name, padded, **options), route.queries)
+    np.testing.assert_allclose(a, b, atol=1e-4 if name == "bsf" else 1e-6)
+
+
+def test_two_images_of_one_place_in_one_traversal_count_both():
+    refs = ReferenceSet(np.eye(3), ["a", "a", "b"], ["sun", "sun", "sun"])
+    query = l2_normalize(np.array([[0.0, 1.0, 0.9]]))
+    assert fit("dmat_min", refs).predict(query).tolist() == ["a"]
+    np.testing.assert_allclose(all_scores(fit("dmat_avg", refs), query)[0, 0], query[0, :2].mean())
+
+
+class TestSingle:
+    def test_uses_the_traversal_given_and_only_its_places(self):
+        refs = ReferenceSet(np.eye(4), ["a", "b", "a", "c"], ["sun", "sun", "rain", "rain"])
+        fusion = fit("single", refs, traversal="rain")
+        assert fusion.place_ids_.tolist() == ["a", "c"]
+        assert fusion.predict(np.eye(4)[2:]).tolist() == ["a", "c"]
+
+    def test_chooses_the_traversal_from_which_the_others_are_found(self):
+        rng = np.random.default_rng(0)
+        own = rng.normal(size=(60, 12))
+        noisy = {"fog": 3.0, "sun": 0.3, "rain": 0.9}
+        refs = ReferenceSet.from_traversals(
+            {name: own + noise * rng.normal(size=own.shape) for name, noise in noisy.items()}
+        )
+        fusion = fit("single", refs)
+        recalls = {}
+        for name in noisy:  # by hand: the other traversals' references against this one
+            X, others = refs.only(name).vectors, refs.without(name)
+            found = (l2_normalize(others.vectors) @ l2_normalize(X).T).argmax(axis=1)
+            recalls[name] = 100 * np.mean(found == others.places)
+        assert fusion.traversal_recalls_ == pytest.approx(recalls)
+        assert fusion.traversal_ == max(recalls, key=recalls.get) == "sun"
+
+    def test_unknown_traversal(self):
+        refs = ReferenceSet(np.eye(2), ["a", "b"], ["sun", "sun"])
+        with pytest.raises(InputError, match="traversal='snow' is none of sun"):
+            fit("single", refs, traversal="snow")
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("bsf", {"likelihood": "cauchy"}, "likelihood='cauchy' must be one of exponential, gaussian"),
+        ("bsf", {"selection": -1}, "selection=-1 must be at least 0"),
+        ("bsf", {"scale": 0}, "scale=0 must be above 0"),
+        ("std_dmat_min", {"axis": "place"}, "axis='place' must be one of query, traversal"),
+    ],
+)
+def test_parameters_out_of_range(name, options, message):
+    refs = make_route(n_places=5, dim=4).references
+    with pytest.raises(InputError, match=message):
+        fit(name, refs, **options)
+
+
+@pytest.mark.parametrize("n_layers", [1, 2, 3, 8, 30])
+def test_sorting_network(n_layers):
+    layers = np.random.default_rng(0).integers(0, 5, (4, n_layers, 7)).astype(np.float32)
+    layers[0, 0, 0] = np.inf
+    np.testing.assert_array_equal(sort_layers(layers.copy()), np.sort(layers, axis=1))
+
+
+def test_gaussian_likelihood_ranks_by_mean_squared_distance(route):
+    def fuse(distances):
+        return over_traversals(lambda values: np.mean(np.square(values)))(distances)
+
+    expected = fused_distances(route, fuse)
+    ranks = (
+        fit("bsf", route.references, selection=1e9, likelihood="gaussian").rank(route.queries, k=25).places
+    )
+    np.testing.assert_array_equal(ranks[:, 0], expected.argmin(axis=1))

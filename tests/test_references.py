@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from displace import ReferenceSet
+from displace.errors import InputError
+from displace.references import occurrence, slot_of_each
+
+
+def test_traversals_by_name():
+    refs = ReferenceSet.from_traversals(
+        {"sun": np.eye(3), "rain": 2 * np.eye(3)}, places=["gate", "tower", "bridge"]
+    )
+    assert refs.place_ids.tolist() == ["bridge", "gate", "tower"]
+    assert refs.traversal_ids.tolist() == ["rain", "sun"]
+    np.testing.assert_array_equal(refs.only("rain").vectors, 2 * np.eye(3))
+    np.testing.assert_array_equal(refs.without("rain").vectors, np.eye(3))
+    assert len(refs) == 6
+
+
+def test_without_traversals_the_jth_reference_is_in_traversal_j():
+    refs = ReferenceSet(np.ones((5, 2)), ["a", "b", "a", "a", "b"])
+    assert refs.traversals.tolist() == [0, 0, 1, 2, 1]
+
+
+@given(st.lists(st.integers(0, 4), max_size=30))
+def test_occurrence_counts_what_came_before(values):
+    expected = [values[:i].count(v) for i, v in enumerate(values)]
+    assert occurrence(np.array(values, np.intp)).tolist() == expected
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from("abc")), min_size=1, max_size=30))
+def test_a_slot_holds_a_place_once_and_belongs_to_one_traversal(pairs):
+    places, traversals = np.array([p for p, _ in pairs]), np.array([t for _, t in pairs])
+    slots = slot_of_each(places, traversals)
+    assert len(set(zip(slots.tolist(), places.tolist(), strict=True))) == len(pairs)
+    assert all(len(set(traversals[slots == s])) == 1 for s in range(slots.max() + 1))
+    # A second image of one place in one traversal opens a slot; nothing else does.
+    expected = sum(max(pairs.count((p, t)) for p in range(5)) for t in set(traversals.tolist()))
+    assert slots.max() + 1 == expected
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ReferenceSet(np.ones((2, 3)), [0]), r"places must have shape \(2,\)"),
+        (lambda: ReferenceSet(np.ones((2, 3)), [0, 1], ["sun"]), r"traversals must have shape \(2,\)"),
+        (lambda: ReferenceSet.from_traversals({}), "at least one traversal"),
+        (lambda: ReferenceSet.from_traversals({"a": np.eye(2), "b": np.ones((3, 2))}), "must have one shape"),
+        (lambda: ReferenceSet(np.eye(2), [0, 1], ["a", "b"]).only("c"), "no traversal 'c'; there are a, b"),
+    ],
+)
+def test_bad_references_are_named(make, message):
+    with pytest.raises(InputError, match=message):
+        make()

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from naive import scatter_matrices
+
+from displace.errors import InputError
+from displace.scatter import Scatter
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def references(seed, m=40, n=9, dim=5, dtype=np.float64):
+    rng = np.random.default_rng(seed)
+    return rng.normal(3, 1, (m, dim)).astype(dtype), rng.integers(0, n, m)
+
+
+def full(within):
+    return np.tril(within) + np.tril(within, -1).T
+
+
+def assert_same(a: Scatter, b: Scatter, rtol=1e-10):
+    np.testing.assert_array_equal(a.place_ids, b.place_ids)
+    np.testing.assert_array_equal(a.counts, b.counts)
+    np.testing.assert_allclose(a.means, b.means, rtol=rtol)
+    scale = max(np.abs(b.within).max(), 1e-30)
+    np.testing.assert_allclose(full(a.within), full(b.within), atol=rtol * scale, rtol=0)
+
+
+@given(seeds)
+def test_against_the_batch_formula(seed):
+    X, y = references(seed)
+    scatter = Scatter.of(X, y)
+    S_W, S_B, centre = scatter_matrices(X, y)
+    np.testing.assert_allclose(full(scatter.within) / len(X), S_W, atol=1e-12)
+    B = scatter.between_rows()
+    np.testing.assert_allclose(B.T @ B, S_B, atol=1e-12)
+    np.testing.assert_allclose(scatter.mean, centre)
+    assert scatter.within_trace() == pytest.approx(np.trace(S_W))
+    assert scatter.sampling_ratio == pytest.approx(5 / (len(X) - len(np.unique(y))))
+
+
+@given(seeds, st.integers(0, 40))
+def test_adding_in_two_steps_equals_the_batch(seed, cut):
+    X, y = references(seed)
+    assert_same(Scatter.of(X[:cut], y[:cut]).add(X[cut:], y[cut:]), Scatter.of(X, y))
+
+
+@given(seeds, st.integers(1, 40))
+def test_removing_undoes_adding(seed, cut):
+    X, y = references(seed)
+    assert_same(Scatter.of(X, y).remove(X[cut:], y[cut:]), Scatter.of(X[:cut], y[:cut]), rtol=1e-9)
+
+
+@given(seeds, st.integers(0, 40))
+def test_merging_equals_the_batch_for_shared_and_for_disjoint_places(seed, cut):
+    X, y = references(seed)
+    assert_same(Scatter.of(X[:cut], y[:cut]).merge(Scatter.of(X[cut:], y[cut:])), Scatter.of(X, y))
+    low = y < 4
+    assert_same(Scatter.of(X[low], y[low]).merge(Scatter.of(X[~low], y[~low])), Scatter.of(X, y))
+
+
+@given(seeds)
+def test_order_of_references_does_not_matter(seed):
+    X, y = references(seed)
+    order = np.random.default_rng(seed).permutation(len(X))
+    assert_same(Scatter.of(X[order], y[order]), Scatter.of(X, y))
+
+
+@settings(max_examples=20)
+@given(seeds)
+def test_float32_is_as_accurate_as_its_input(seed):
+    X, y = references(seed, m=400, n=100, dim=20, dtype=np.float32)
+    single, double = Scatter.of(X, y), Scatter.of(X.astype(np.float64), y)
+    assert single.within.dtype == np.float32
+    assert_same(single, double, rtol=2e-6)
+
+
+def test_string_places_and_a_copy_that_stays():
+    scatter = Scatter.of(np.eye(3), np.array(["b", "a", "b"]))
+    copy = scatter.copy()
+    scatter.add(np.eye(3), np.array(["c", "a", "zebra"]))
+    assert copy.place_ids.tolist() == ["a", "b"]
+    assert scatter.place_ids.tolist() == ["a", "b", "c", "zebra"]
+    assert scatter.counts.tolist() == [2, 2, 1, 1]
+
+
+def test_updates_stay_in_place_and_blocks_do_not_matter(monkeypatch):
+    X, y = references(1)
+    whole = Scatter.of(X, y)
+    monkeypatch.setattr(
+        "displace.scatter.blocks", lambda n, row_bytes: (slice(i, i + 2) for i in range(0, n, 2))
+    )
+    pieces = Scatter.empty(5, np.float64)
+    memory = pieces.within
+    pieces.add(X, y)
+    assert np.shares_memory(memory, pieces.within)
+    assert_same(pieces, whole)
+
+
+def test_one_reference_a_place_has_no_within_scatter():
+    scatter = Scatter.of(np.eye(3), np.arange(3))
+    assert scatter.freedom == 0
+    assert scatter.sampling_ratio == float("inf")
+    assert not scatter.within.any()
+
+
+@pytest.mark.parametrize(
+    ("places", "message"),
+    [
+        (["z", "z"], r"places that are not there: \['z'\]"),
+        (["b", "b"], "cannot remove 2 references of place .*b.*: it has 1"),
+    ],
+)
+def test_removing_what_is_not_there_is_an_error_and_changes_nothing(places, message):
+    scatter = Scatter.of(np.eye(2), np.array(["a", "b"]))
+    before = scatter.copy()
+    with pytest.raises(InputError, match=message):
+        scatter.remove(np.eye(2), np.array(places))
+    assert_same(scatter, before)
+
+
+def test_wrong_dimensions_are_named():
+    with pytest.raises(InputError, match=r"must have shape \(1, 2\)"):
+        Scatter.of(np.eye(2), np.arange(2)).add(np.ones((1, 3)), np.array([0]))
+    with pytest.raises(InputError, match="D=3 into statistics of D=2"):
+        Scatter.of(np.eye(2), np.arange(2)).merge(Scatter.of(np.eye(3), np.arange(3)))

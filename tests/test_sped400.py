@@ -1,0 +1,71 @@
+"""Real descriptors of 400 places: what DisPlace must reach where HOPS and pooling are known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from displace import DisPlace, ReferenceSet, get_fusion, recall_at
+from displace.compression import random_projection
+
+
+@pytest.fixture(scope="module")
+def sped400(shared):
+    path = shared / "data" / "sped400_efficientnet_lite0.npz"
+    if not path.is_file():
+        pytest.skip(f"no {path.name} in the shared data")
+    with np.load(path) as arrays:
+        return {name: arrays[name].astype(np.float32) for name in arrays}
+
+
+def recall(fusion, arrays):
+    refs = ReferenceSet.from_traversals({name: arrays[name] for name in ("ref1", "ref2", "ref3")})
+    fusion.fit(refs.vectors, refs.places, refs.traversals)
+    return recall_at(fusion.rank(arrays["query"], k=1), np.arange(400))[1]
+
+
+@pytest.mark.parametrize(
+    ("fusion", "known"),
+    [
+        (get_fusion("hops")(), 77.5),
+        (get_fusion("pooling")(), 75.0),
+        (get_fusion("dmat_min")(), 75.0),
+        (DisPlace(ridge=1e-6, center=False), 90.5),
+        (DisPlace(ridge=1.0, center=False), 90.25),
+        (DisPlace(ridge=1.0, center=True), 90.75),
+    ],
+    ids=["hops", "pooling", "dmat_min", "displace 1e-6", "displace 1", "displace 1 centred"],
+)
+def test_known_recalls(sped400, fusion, known):
+    assert recall(fusion, sped400) == pytest.approx(known, abs=0.25)  # one query
+
+
+def test_the_default_is_well_above_the_baselines(sped400):
+    assert recall(DisPlace(), sped400) >= 90.0
+
+
+def test_the_default_survives_the_worst_sampling_ratio(sped400):
+    """Projected to D=792, γ ≈ 1: there a vanishing ridge ruins the projection."""
+    recalls: dict[str, list[float]] = {"default": [], "vanishing": [], "hops": []}
+    for seed in range(5):
+        R = random_projection(1792, 792, seed)
+        projected = {name: array @ R for name, array in sped400.items()}
+        default = DisPlace()
+        recalls["default"].append(recall(default, projected))
+        assert default.sampling_ratio_ == pytest.approx(0.99)
+        recalls["vanishing"].append(recall(DisPlace(ridge=1e-6, center=False), projected))
+        recalls["hops"].append(recall(get_fusion("hops")(), projected))
+    means = {name: np.mean(values) for name, values in recalls.items()}
+    assert means["default"] >= 86
+    assert means["vanishing"] < 50
+    assert 70 < means["hops"] < 80
+
+
+@pytest.mark.parametrize("dim", [64, 256, 792, 1792])
+def test_cross_validated_default_is_never_a_point_below_hops_or_pooling(sped400, dim):
+    R = random_projection(1792, dim, 7) if dim < 1792 else np.eye(1792, dtype=np.float32)
+    projected = {name: array @ R for name, array in sped400.items()}
+    baseline = max(recall(get_fusion(name)(), projected) for name in ("hops", "pooling"))
+    fusion = DisPlace()
+    assert recall(fusion, projected) >= baseline - 1
+    assert "leave-one-traversal-out" in fusion.explain()

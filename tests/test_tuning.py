@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from displace import DisPlace, ReferenceSet, tuning
+from displace.scatter import Scatter
+from displace.synthetic import make_route
+
+
+def fit(fusion, references):
+    return fusion.fit(references.vectors, references.places, references.traversals)
+
+
+def problem(references, tau=0.95):
+    index = np.unique(references.places, return_inverse=True)[1]
+    return tuning.Problem(
+        references.vectors,
+        index,
+        references.traversals,
+        Scatter.of(references.vectors, index),
+        references.vectors.shape[1],
+        tau,
+        None,
+    )
+
+
+def test_the_rule_vanishes_with_good_sampling_and_is_bounded():
+    assert tuning.rule_ridge(0.033) == pytest.approx(0.033**3, rel=2e-3)
+    assert tuning.rule_ridge(1.0) == 0.5
+    assert tuning.rule_ridge(13.0) == tuning.rule_ridge(float("inf")) == 3.0
+    ratios = np.geomspace(1e-3, 1e3, 100)
+    assert np.all(np.diff([tuning.rule_ridge(r) for r in ratios]) >= 0)
+
+
+def test_common_mean_share_is_the_squared_norm_of_the_mean_of_unit_vectors():
+    refs = make_route(n_places=30, dim=8).references
+    assert tuning.common_mean_share(Scatter.of(refs.vectors, refs.places)) == pytest.approx(
+        float(np.sum(refs.vectors.mean(axis=0) ** 2)), rel=1e-5
+    )
+
+
+def test_two_traversals_are_decided_by_rule():
+    refs = make_route(n_places=60, n_traversals=2, dim=24).references
+    fusion = fit(DisPlace(), refs)
+    assert fusion.ridge_ == tuning.rule_ridge(24 / 60)
+    assert "ridge by rule from γ = 0.4" in fusion.explain()
+    assert "center by rule from a common mean of" in fusion.explain()
+    assert "2 traversals" in fusion.explain()
+
+
+def test_a_large_common_mean_is_centred_by_rule():
+    refs = make_route(n_places=60, n_traversals=2, dim=24).references
+    shifted = ReferenceSet(refs.vectors + 1.0, refs.places, refs.traversals)
+    assert not fit(DisPlace(), refs).center_
+    assert fit(DisPlace(), shifted).center_
+
+
+def test_cross_validation_equals_refits_from_scratch():
+    """Folds by removal give what fitting without the traversal and querying with it gives."""
+    refs = make_route(n_places=80, n_traversals=3, dim=24, drop=0.1).references
+    recalls = tuning.cross_validate(
+        problem(refs), tuning.usable_folds(problem(refs)), ridges=[0.1, 1.0], centers=[False, True]
+    )
+    for (ridge, center), recall in recalls.items():
+        folds = []
+        for name in refs.traversal_ids:
+            rest, queries = refs.without(name), refs.only(name)
+            queries = queries.select(np.isin(queries.places, rest.place_ids))
+            fusion = fit(DisPlace(ridge=ridge, center=center), rest)
+            folds.append(100 * np.mean(fusion.predict(queries.vectors) == queries.places))
+        assert recall == pytest.approx(np.mean(folds), abs=0.5)  # one query in 80, of three folds: 0.4
+
+
+def test_the_best_of_cross_validation_is_taken_and_recorded():
+    refs = make_route(n_places=80, n_traversals=4, dim=60).references
+    fusion = fit(DisPlace(), refs)
+    recalls = fusion.settings_.recalls
+    assert recalls[fusion.ridge_, fusion.center_] == max(recalls.values())
+    assert "leave-one-traversal-out over 4 traversals" in fusion.explain()
+    assert min(ridge for ridge, _ in recalls) >= tuning.rule_ridge(fusion.sampling_ratio_) / 10
+
+
+def test_what_is_given_is_not_decided():
+    refs = make_route(n_places=80, n_traversals=3, dim=24).references
+    assert fit(DisPlace(ridge=0.7), refs).ridge_ == 0.7
+    assert fit(DisPlace(center=True), refs).center_
+    assert {center for _, center in fit(DisPlace(center=True), refs).settings_.recalls} == {True}
+    assert {ridge for ridge, _ in fit(DisPlace(ridge=0.7), refs).settings_.recalls} == {0.7}
+
+
+def test_affordability_is_a_rule_on_sizes():
+    def sized(n_places, dim):
+        scatter = Scatter(
+            np.arange(n_places),
+            np.full(n_places, 5),
+            np.broadcast_to(np.float32(0), (n_places, dim)),
+            np.empty(0),
+        )
+        return tuning.Problem(np.empty(0), np.empty(0), np.empty(0), scatter, dim, 0.95, None)
+
+    assert tuning.affordable(sized(3876, 512), 5)  # RobotCar, CosPlace
+    assert tuning.affordable(sized(400, 1200), 3)  # sped400 in the span of its references
+    assert not tuning.affordable(sized(27592, 512), 3)  # Nordland, CosPlace
+    assert not tuning.affordable(sized(3876, 4096), 5)
+    assert not tuning.affordable(sized(3876, 8448), 5)
+
+
+def test_too_large_for_cross_validation_says_so(monkeypatch):
+    monkeypatch.setattr(tuning, "MAX_OPERATIONS", 1.0)
+    fusion = fit(DisPlace(), make_route(n_places=40, n_traversals=3, dim=12).references)
+    assert "too large to cross-validate" in fusion.explain()
+
+
+def test_folds_that_cannot_be_solved_leave_it_to_the_rule():
+    refs = make_route(n_places=20, n_traversals=3, dim=30).references  # γ = 0.75, of a fold 1.5
+    with pytest.warns(match="γ = 0.75"):
+        fusion = fit(DisPlace(ridge=0.0), refs)
+    assert "no fold could be solved" in fusion.explain()
+
+
+def test_many_traversals_are_thinned_to_five_folds():
+    refs = make_route(n_places=30, n_traversals=12, dim=10).references
+    assert len(tuning.usable_folds(problem(refs))) == 5
+
+
+def test_traversals_whose_places_are_nowhere_else_are_no_folds():
+    refs = make_route(n_places=20, n_traversals=3, dim=10).references
+    odd = ReferenceSet(refs.vectors[:20], refs.places[:20] + 100, ["elsewhere"] * 20)
+    both = ReferenceSet(
+        np.concatenate([refs.vectors, odd.vectors]),
+        np.concatenate([refs.places, odd.places]),
+        np.concatenate([refs.traversals, odd.traversals]),
+    )
+    assert len(tuning.usable_folds(problem(both))) == 3
+
+
+def test_equal_data_give_equal_settings():
+    refs = make_route(n_places=80, n_traversals=4, dim=60).references
+    a, b = fit(DisPlace(), refs), fit(DisPlace(), refs)
+    assert a.explain() == b.explain()
+    np.testing.assert_array_equal(a.projection_, b.projection_)
