@@ -15,13 +15,13 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
 
 from displace.errors import ManifestError, UnknownNameError
 from displace.geo import Positions
+from displace.images import natural_key
 from displace.manifest import Manifest
 from displace.place_assignment import (
     CHOSEN,
@@ -100,9 +100,8 @@ def detect(recordings: Sequence[Recording]) -> str:
 
 def by_names(route: Route) -> Manifest:
     """Equal names are one place."""
-    # Taking the i-th name of every recording in turn keeps route order where some lack some places.
-    merged = (name for names in zip_longest(*(r.names for r in route.recordings)) for name in names if name)
-    number = {name: i for i, name in enumerate(dict.fromkeys(merged))}
+    merged = sorted({name for r in route.recordings for name in r.names}, key=natural_key)
+    number = {name: i for i, name in enumerate(merged)}
     names = [r.names for r in route.recordings]
     return route.manifest(names, [[number[name] for name in part] for part in names])
 
