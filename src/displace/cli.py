@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
+from rich.console import RenderableType
 
 from displace import __version__, console, pipeline
 from displace.console import err, out
+from displace.datasets.base import Check
+from displace.manifest_summary import Summary
 
 app = typer.Typer(
     cls=console.Verbs,
@@ -35,7 +37,7 @@ class What(StrEnum):
     fusions = "fusions"
 
 
-LISTINGS: dict[What, tuple[Callable[[], Sequence[Any]], Callable[[Any], Table]]] = {
+LISTINGS: dict[What, tuple[Callable[[], Sequence[Any]], Callable[[Any], RenderableType]]] = {
     What.models: (pipeline.models, console.models_table),
     What.datasets: (pipeline.datasets, console.entries_table),
     What.fusions: (pipeline.fusions, console.entries_table),
@@ -50,21 +52,20 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def displace(
-    version: Annotated[  # noqa: ARG001 - handled by its callback
+    version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    r"""Visual place recognition from several recordings of one route.
+    """Visual place recognition from several recordings of one route.
 
     [bold]From images to descriptors[/]
 
-    \b
     displace manifest ROUTE -o route.csv           who is which place
     displace extract route.csv -o route.desc       images to descriptors
     displace inspect route.desc                    what is in there
 
-    Exit codes: 0 done; 1 images skipped under --strict, or problems found by --check; 2 bad input;
-    130 interrupted.
+    Exit codes: 0 done; 1 images skipped under --strict, or problems found by
+    --check; 2 bad input; 130 interrupted.
     """
 
 
@@ -73,7 +74,7 @@ def manifest(
     sources: Annotated[
         list[Path],
         typer.Argument(
-            metavar="SOURCE...",
+            metavar="SOURCE",
             help="A folder with one sub-folder, video or bag for each traversal; or each traversal's folder, "
             "video or bag. With --check: a manifest.",
         ),
@@ -88,6 +89,9 @@ def manifest(
     layout: Annotated[
         str, typer.Option(help="How places are told: auto, utm, positions, landmarks, names or order.")
     ] = "auto",
+    dataset: Annotated[
+        str | None, typer.Option(help="SOURCE is this data set (see: displace list datasets).")
+    ] = None,
     against: Annotated[
         Path | None, typer.Option(help="Manifest with known places, to which SOURCE is assigned.")
     ] = None,
@@ -101,9 +105,12 @@ def manifest(
     max_gap: Annotated[
         float, typer.Option(help="Seconds between an image and the nearest recorded position.")
     ] = 2.0,
-    keep_off_route: Annotated[
-        bool, typer.Option(help="Keep images near no place, with a blank place.")
-    ] = True,
+    drop_off_route: Annotated[
+        bool,
+        typer.Option(
+            "--drop-off-route", help="Leave out images near no place, else kept with a blank place."
+        ),
+    ] = False,
     every: Annotated[
         str, typer.Option(help="Video, bag: take every n-th frame (5), or one each so many seconds (0.5s).")
     ] = "1",
@@ -121,27 +128,33 @@ def manifest(
         bool, typer.Option("--overwrite", help="Replace the CSV file where it exists.")
     ] = False,
 ) -> None:
-    r"""Make the table that says which image shows which place in which traversal.
+    """Make the table that says which image shows which place in which traversal.
 
-    ROUTE may hold folders with equal file names, folders in equal order, names of the form
-    @easting@northing@…@.jpg, folders with a CSV file of positions each, or a folder per place; which it is,
-    is found out, or said with --layout.
+    ROUTE may hold a folder for each traversal, with equal file names, in equal
+    order, with a CSV file of positions each or with file names of the form
+    @easting@northing@…@.jpg; or a folder for each place. Which it is, is found
+    out, or said with --layout.
 
     [bold]Examples[/]
 
-    \b
     displace manifest ROUTE -o route.csv
     displace manifest ROUTE -o route.csv --spacing 2 --radius 5
     displace manifest sun.mp4 night.mp4 -o route.csv --every 0.5s
     displace manifest drive.bag -o route.csv --topic /camera/image_raw
     displace manifest 2027-01-04 -o snow.csv --against route.csv
+    displace manifest NORDLAND -o nordland.csv --dataset nordland
     displace manifest route.csv --check
     """
+    output = output or Path(f"{sources[0].resolve().stem}.csv")
+    summary: Check | Summary
     with console.bars(err) as bars:
-        if check:
+        if dataset:
+            summary = pipeline.dataset_manifest(
+                dataset, _only(sources), None if check else output, overwrite=overwrite
+            )
+        elif check:
             summary = pipeline.check(_only(sources), progress=bars.stage)
         else:
-            output = output or Path(f"{sources[0].resolve().stem}.csv")
             summary = pipeline.manifest(
                 sources,
                 output,
@@ -152,7 +165,7 @@ def manifest(
                 radius=radius,
                 max_heading=max_heading,
                 max_gap=max_gap,
-                keep_off_route=keep_off_route,
+                drop_off_route=drop_off_route,
                 every=every,
                 topic=topic,
                 positions_topic=positions_topic,
@@ -215,14 +228,14 @@ def extract(
         ),
     ] = None,
 ) -> None:
-    r"""Describe the images of a manifest and keep the descriptors in a store.
+    """Describe the images of a manifest and keep the descriptors in a store.
 
-    Stopped or killed at any moment, it goes on where it stopped when it is run again. Images are known by
-    their content: renamed or reordered ones are not described again, changed ones are.
+    Stopped or killed at any moment, it goes on where it stopped when it is run
+    again. Images are known by their content: renamed or reordered ones are not
+    described again, changed ones are.
 
     [bold]Examples[/]
 
-    \b
     displace extract route.csv
     displace extract route.csv --model megaloc -o route.desc
     displace extract route.csv --model mixvpr --weights mixvpr.ckpt --device cuda
@@ -259,11 +272,10 @@ def inspect(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="A folder made by displace extract.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with every skipped image.")] = False,
 ) -> None:
-    r"""Say what a descriptor store holds, without reading a vector.
+    """Say what a descriptor store holds, without reading a vector.
 
     [bold]Examples[/]
 
-    \b
     displace inspect route.desc
     displace inspect route.desc --json
     """
@@ -279,11 +291,10 @@ def list_(
     what: Annotated[What, typer.Argument(help="What to list.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    r"""List the models, data sets or fusions that there are.
+    """List the models, data sets or fusions that there are.
 
     [bold]Examples[/]
 
-    \b
     displace list models
     displace list datasets
     displace list fusions --json
@@ -298,20 +309,19 @@ def list_(
 
 @app.command()
 def demo() -> None:
-    r"""Fit every fusion on a generated route and compare them.
+    """Fit every fusion on a generated route and compare them.
 
     [bold]Example[/]
 
-    \b
     displace demo
     """
     pipeline.demo(out)
 
 
 def _only(paths: list[Path]) -> Path:
-    """Return the one path that --check takes."""
+    """Return the one path that --check and --dataset take."""
     if len(paths) > 1:
-        raise typer.BadParameter(f"--check takes one manifest; got {len(paths)} paths")
+        raise typer.BadParameter(f"--check and --dataset take one SOURCE; got {len(paths)}")
     return paths[0]
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.filesize import decimal
 from rich.progress import (
     BarColumn,
@@ -30,8 +31,10 @@ from displace.errors import DisplaceError
 from displace.extraction import Extraction, SkippedImagesError
 from displace.manifest_summary import Traversal
 from displace.models import ModelRow
-from displace.pipeline import Entry, StoreSummary
+from displace.pipeline import Entry
+from displace.store_summary import StoreSummary
 
+SECONDS_BETWEEN_LINES = 30.0
 SHOWN = 10
 """Skipped images that are listed by name; the store has all of them."""
 
@@ -66,38 +69,53 @@ class Rate(ProgressColumn):
         return Text(f"{task.speed:,.1f}/s" if task.speed else "", style="progress.data.speed")
 
 
-@dataclass
 class Bars:
-    """Progress bars that appear as the stages of a run begin; `stage` and `download` are the callbacks."""
+    """Progress of a run's stages, each shown from its beginning; `stage` and `download` are the callbacks.
 
-    progress: Progress
-    tasks: dict[str, TaskID] = field(default_factory=dict)
+    On a terminal these are bars with count, rate and time left; in a log file a line now and then.
+    """
+
+    def __init__(self, console: Console) -> None:
+        columns = (MofNCompleteColumn(), Rate(), TimeElapsedColumn(), TimeRemainingColumn())
+        self.progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=None),
+            *columns,
+            console=console,
+            expand=True,
+            speed_estimate_period=60,
+            disable=not console.is_terminal,
+        )
+        self.console = console
+        self.tasks: dict[str, TaskID] = {}
+        self.line_due = 0.0
 
     def stage(self, name: str, done: int, total: int) -> None:
-        """Show that `done` of `total` images of a stage are done."""
-        if name not in self.tasks and total:
-            self.tasks[name] = self.progress.add_task(name, total=total)
-        if name in self.tasks:
-            self.progress.update(self.tasks[name], completed=done, total=total or None)
+        """Show that `done` of `total` images of a stage are done; 0 in all is a total not known."""
+        if name not in self.tasks:
+            # Started with the first stage, so that an error before it stands alone.
+            self.progress.start()
+            self.tasks[name] = self.progress.add_task(name, total=total or None)
+        self.progress.update(self.tasks[name], completed=done)
+        last = done == total
+        if self.progress.disable and (last or time.monotonic() >= self.line_due):
+            self.line_due = time.monotonic() + SECONDS_BETWEEN_LINES
+            self.console.print(f"{name} {done:,} of {total or '?':,}", highlight=False)
 
     def download(self, done: int, total: int | None) -> None:
         """Show how much of the weights is there, in megabytes."""
-        self.stage("weights, MB", done // 10**6, (total or done) // 10**6)
+        self.stage("weights, MB", done // 10**6, (total or 0) // 10**6)
 
 
 @contextmanager
 def bars(console: Console) -> Iterator[Bars]:
-    """Progress bars with count, rate and time left."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=None),
-        MofNCompleteColumn(),
-        Rate(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, expand=True, speed_estimate_period=60) as progress:
-        yield Bars(progress)
+    """Progress bars, which are closed in the end."""
+    shown = Bars(console)
+    try:
+        yield shown
+    finally:
+        if shown.tasks:
+            shown.progress.stop()
 
 
 def show_extraction(console: Console, done: Extraction) -> None:
@@ -138,7 +156,7 @@ def show_store(console: Console, summary: StoreSummary) -> None:
         "model": f"{name}:{variant}" if variant else name,
         "descriptors": f"{summary.n_described:,} of {summary.n_listed:,} images, {summary.dim} × {summary.dtype}",
         "places": f"{summary.n_places:,}",
-        "size": f"{decimal(summary.n_bytes)} in {summary.n_shards} shards",
+        "size": f"{decimal(summary.n_bytes)} in {summary.n_shards} shard{'s' * (summary.n_shards != 1)}",
     }
     if summary.n_pending:
         facts["pending"] = f"{summary.n_pending:,} images not described yet: run displace extract again"
@@ -170,31 +188,38 @@ def traversals_table(traversals: list[Traversal]) -> Table:
     return table
 
 
-def models_table(rows: Sequence[ModelRow]) -> Table:
-    """Every model and variant; the variant that the name alone stands for is bold."""
-    table = Table("model (bold: default variant)", "dim", "code / weights licence", "weights", "paper")
-    for row in rows:
-        licence = row.licence if row.weights_address is None else f"{row.licence} / {row.weights_licence}"
-        name = Text(row.name, style="bold" if row.is_default else "")
-        table.add_row(
-            name, str(row.dim), Text(licence), _weights_state(row), Text(row.paper, overflow="fold")
-        )
-    return table
+def models_table(rows: Sequence[ModelRow]) -> Group:
+    """Every model with its licences and paper, and its variants; the bold one is what the name stands for."""
+    parts: list[RenderableType] = []
+    for family, variants in groupby(rows, key=lambda row: row.name.partition(":")[0]):
+        listed = list(variants)
+        model = listed[0]
+        parts.append(Text.assemble((family, "bold cyan"), "  ", model.paper))
+        parts.append(Text(f"  code: {model.licence}; weights: {model.weights_licence}", style="dim"))
+        grid = Table.grid(padding=(0, 2))
+        for row in listed:
+            name = Text("  " + row.name, style="bold" if row.is_default else "", no_wrap=True)
+            grid.add_row(name, Text(f"{row.dim}-D"), _weights_state(row))
+        parts += [grid, Text()]
+    return Group(*parts)
 
 
 def _weights_state(row: ModelRow) -> Text:
     if not row.installed:
-        return Text(f"pip install 'displace[{row.extra}]'", style="yellow")
+        return Text(f"needs pip install 'displace[{row.extra}]'", style="yellow")
     if row.weights_address is None:
-        return Text("none needed", style="green")
-    return Text("here", style="green") if row.weights_here else Text("not here yet")
+        return Text("no weights needed", style="green")
+    return (
+        Text("weights here", style="green") if row.weights_here else Text("weights not here yet", style="dim")
+    )
 
 
 def entries_table(rows: Sequence[Entry]) -> Table:
     """Names with one line about each."""
     grid = Table.grid(padding=(0, 2))
     for row in rows:
-        grid.add_row(Text(row.name, style="bold"), Text(row.about))
+        about = Text.assemble(row.about, *[("\n" + line, "dim") for line in (row.paper, row.obtain) if line])
+        grid.add_row(Text(row.name, style="bold"), about)
     return grid
 
 

@@ -108,6 +108,8 @@ def extract(
     _positive(batch_size, "batch_size")
     if dtype not in (None, *DTYPES):
         raise InputError(f"dtype={dtype!r} must be one of {', '.join(DTYPES)}")
+    if not len(manifest):
+        raise InputError("the manifest lists no images; there is nothing to describe")
     report = progress or (lambda *_: None)
     with opened_for_writing(folder, model.fingerprint(), model.dim, dtype, overwrite) as before:
         n_before = len(before.shards)

@@ -15,6 +15,7 @@ from rich.console import Console
 from threadpoolctl import threadpool_limits
 
 from displace.datasets import DATASETS
+from displace.datasets.base import Check
 from displace.demo import run as run_demo
 from displace.descriptors import DescriptorStore, is_store
 from displace.errors import InputError, ManifestError
@@ -24,9 +25,10 @@ from displace.fusion import FUSIONS
 from displace.interop.sources import unpack
 from displace.manifest import Manifest
 from displace.manifest_builder import build_manifest
-from displace.manifest_summary import Summary, Traversal
+from displace.manifest_summary import Summary
 from displace.models import ModelRow, get_model, list_models
 from displace.registry import Registry
+from displace.store_summary import StoreSummary, summarize_store
 from displace.store_writing import relabel as relabel_store
 
 PathLike = str | os.PathLike[str]
@@ -43,7 +45,7 @@ def manifest(
     radius: float = 10.0,
     max_heading: float = 45.0,
     max_gap: float = 2.0,
-    keep_off_route: bool = True,
+    drop_off_route: bool = False,
     every: str = "1",
     topic: str | None = None,
     positions_topic: str | None = None,
@@ -61,8 +63,10 @@ def manifest(
         CSV file to write; frames of videos and bags go into a folder beside it (``route.frames``).
     against : path-like, optional
         Manifest file with the places to which the sources are assigned.
-    layout, anchor, spacing, radius, max_heading, max_gap, keep_off_route
+    layout, anchor, spacing, radius, max_heading, max_gap
         See `displace.manifest_builder.build_manifest`.
+    drop_off_route : bool
+        Leave out images that are near no place, which otherwise are kept with a blank place.
     every, topic, positions_topic, allow_truncated
         See `displace.interop.sources.unpack`.
     overwrite : bool
@@ -76,8 +80,7 @@ def manifest(
         Places, traversals and coverage.
     """
     output = Path(output)
-    if output.exists() and not overwrite:
-        raise ManifestError(f"{output} exists; choose another name with -o, or replace it with --overwrite")
+    _check_new(output, overwrite)
     known = None if against is None else read_manifest(against)
     folders = unpack(
         sources[0] if len(sources) == 1 else sources,
@@ -98,10 +101,33 @@ def manifest(
         radius=radius,
         max_heading=max_heading,
         max_gap=max_gap,
-        keep_off_route=keep_off_route,
+        keep_off_route=not drop_off_route,
     )
     built.write(output)
     return built.summary()
+
+
+def dataset_manifest(
+    dataset: str, folder: PathLike, output: PathLike | None, *, overwrite: bool = False
+) -> Check:
+    """Write the manifest of a known data set, and compare what is on disk with the published counts.
+
+    Parameters
+    ----------
+    dataset : str
+        See `datasets`.
+    folder : path-like
+        Where the data set is.
+    output : path-like, optional
+        CSV file to write; without it only the counts are compared.
+    overwrite : bool
+        Replace `output` where it exists.
+    """
+    known = DATASETS.get(dataset)()
+    if output is not None:
+        _check_new(Path(output), overwrite)
+        known.manifest(folder).write(output)
+    return known.check(folder)
 
 
 def check(manifest: PathLike, *, progress: Progress | None = None) -> Summary:
@@ -171,6 +197,12 @@ def relabel(store: PathLike, manifest: PathLike) -> DescriptorStore:
     return relabel_store(store, read_manifest(manifest))
 
 
+def _check_new(output: Path, overwrite: bool) -> None:
+    """Refuse to replace a manifest, which may have been edited by hand, unless asked to."""
+    if output.exists() and not overwrite:
+        raise ManifestError(f"{output} exists; choose another name with -o, or replace it with --overwrite")
+
+
 def read_manifest(path: PathLike) -> Manifest:
     """Read a manifest file, with a hint where a folder is given instead."""
     if Path(path).is_dir():
@@ -181,54 +213,9 @@ def read_manifest(path: PathLike) -> Manifest:
     return Manifest.read(path)
 
 
-@dataclass(frozen=True)
-class StoreSummary:
-    """What `inspect` tells of a descriptor store."""
-
-    folder: str
-    model: dict[str, Any]
-    """Fingerprint of the model."""
-    dim: int
-    dtype: str
-    n_listed: int
-    """Images in its manifest."""
-    n_described: int
-    n_places: int
-    traversals: list[Traversal]
-    """Described images of each traversal."""
-    skipped: dict[str, str]
-    """Images that could not be read, and why."""
-    n_pending: int
-    """Images that a run has not reached yet."""
-    n_shards: int
-    n_bytes: int
-    """Bytes of all vectors."""
-    n_unused: int
-    """Vectors of contents that the manifest lists no more."""
-    damaged: list[str]
-    """Shards that cannot be used; their images will be described again."""
-
-
 def inspect(store: PathLike) -> StoreSummary:
     """Say what a descriptor store holds, without reading a vector."""
-    opened = DescriptorStore(store)
-    counted = opened.manifest.summary()
-    return StoreSummary(
-        folder=str(store),
-        model=opened.model,
-        dim=opened.dim,
-        dtype=str(opened.dtype),
-        n_listed=len(opened.index.manifest),
-        n_described=len(opened),
-        n_places=counted.places,
-        traversals=counted.traversals,
-        skipped=opened.skipped,
-        n_pending=len(set(opened.missing) - set(opened.skipped)),
-        n_shards=opened.shards.n_files,
-        n_bytes=opened.shards.nbytes,
-        n_unused=opened.shards.n_rows - len(set(opened.contents)),
-        damaged=opened.shards.damaged,
-    )
+    return summarize_store(DescriptorStore(store))
 
 
 @dataclass(frozen=True)
@@ -237,6 +224,9 @@ class Entry:
 
     name: str
     about: str
+    paper: str = ""
+    obtain: str = ""
+    """How to get it, where it is not part of the package."""
 
 
 def models() -> list[ModelRow]:
@@ -261,5 +251,13 @@ def demo(console: Console) -> None:
 
 def _entries(registry: Registry[Any]) -> list[Entry]:
     """Each name with the first line of its class's documentation."""
-    found = ((name, getdoc(registry.get(name)) or "") for name in registry.names())
-    return [Entry(name, text.partition("\n")[0]) for name, text in found]
+    found = ((name, registry.get(name)) for name in registry.names())
+    return [
+        Entry(
+            name,
+            (getdoc(entry) or "").partition("\n")[0],
+            getattr(entry, "paper", ""),
+            getattr(entry, "obtain", ""),
+        )
+        for name, entry in found
+    ]

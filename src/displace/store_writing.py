@@ -85,9 +85,14 @@ def _check_same(folder: Path, stored: StoreIndex, asked: StoreIndex, dtype: str 
     ]
     if differences:
         raise StoreError(
-            f"{folder} holds descriptors of {old.get('model')}; those of {new.get('model')} as asked for "
+            f"{folder} holds descriptors of {_name(old)}; those of {_name(new)} as asked for "
             f"cannot be compared with them. {way_out} In the store / asked for:\n  "
             + "\n  ".join(differences)
         )
     if dtype and dtype != stored.dtype:
         raise StoreError(f"{folder} holds {stored.dtype} and dtype={dtype} is asked for. {way_out}")
+
+
+def _name(model: Mapping[str, Any]) -> str:
+    """Name of a model with its variant, from its fingerprint."""
+    return ":".join(filter(None, (model.get("model"), model.get("variant"))))

@@ -1,0 +1,58 @@
+"""What a descriptor store holds, counted without reading a vector."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from displace.descriptors import DescriptorStore
+from displace.manifest_summary import Traversal
+
+
+@dataclass(frozen=True)
+class StoreSummary:
+    """Counts of a descriptor store."""
+
+    folder: str
+    model: dict[str, Any]
+    """Fingerprint of the model."""
+    dim: int
+    dtype: str
+    n_listed: int
+    """Images in its manifest."""
+    n_described: int
+    n_places: int
+    traversals: list[Traversal]
+    """Described images of each traversal."""
+    skipped: dict[str, str]
+    """Images that could not be read, and why."""
+    n_pending: int
+    """Images that a run has not reached yet."""
+    n_shards: int
+    n_bytes: int
+    """Bytes of all vectors."""
+    n_unused: int
+    """Vectors of contents that the manifest lists no more."""
+    damaged: list[str]
+    """Shards that cannot be used; their images will be described again."""
+
+
+def summarize_store(store: DescriptorStore) -> StoreSummary:
+    """Count images, places, traversals and bytes of a store."""
+    counted = store.manifest.summary()
+    return StoreSummary(
+        folder=str(store.folder),
+        model=store.model,
+        dim=store.dim,
+        dtype=str(store.dtype),
+        n_listed=len(store.index.manifest),
+        n_described=len(store),
+        n_places=counted.places,
+        traversals=counted.traversals,
+        skipped=store.skipped,
+        n_pending=len(set(store.missing) - set(store.skipped)),
+        n_shards=store.shards.n_files,
+        n_bytes=store.shards.nbytes,
+        n_unused=store.shards.n_rows - len(set(store.contents)),
+        damaged=store.shards.damaged,
+    )
