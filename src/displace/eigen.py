@@ -112,9 +112,7 @@ def solve(
 
     with one_thread_if(dim <= SMALL):
         L = _cholesky(scatter, ridge)
-        eigenvalues, projection = _WHITENED[route](
-            L, scatter.between_rows().astype(L.dtype, copy=False), kept
-        )
+        eigenvalues, projection = _REDUCED[route](L, scatter, kept)
     eigenvalues = _clip_rounding(eigenvalues[:rank].astype(np.float64), scatter.within.dtype)
     return Solution(projection, eigenvalues)
 
@@ -149,36 +147,37 @@ def _cholesky(scatter: Scatter, ridge: float) -> Vectors:
     return L
 
 
-def _gram(L: Vectors, B: Vectors, kept: ChooseN) -> tuple[Vectors, Vectors]:
+def _gram(L: Vectors, scatter: Scatter, kept: ChooseN) -> tuple[Vectors, Vectors]:
     """Through the N×N Gram matrix of the whitened place means: G = AᵀA, A = L⁻¹Bᵀ, v = L⁻ᵀA u/√λ."""
     trsm, syrk, gemm = get_blas_funcs(("trsm", "syrk", "gemm"), (L,))
-    A = trsm(1, L, B.T, lower=1)
+    A = trsm(1, L, scatter.between_rows().T, lower=1, overwrite_b=1)
     G = syrk(1, A, trans=1, lower=1)
     eigenvalues, U = _symmetric(G, kept)
     V = gemm(1, A, U / np.sqrt(eigenvalues[: U.shape[1]]).astype(U.dtype))
     return eigenvalues, trsm(1, L, V, lower=1, trans_a=1, overwrite_b=1)
 
 
+def _direct(L: Vectors, scatter: Scatter, kept: ChooseN) -> tuple[Vectors, Vectors]:
+    """Through the D×D matrix C = L⁻¹S_B L⁻ᵀ, v = L⁻ᵀu, with all of its eigenvectors."""
+    return _full(L, scatter, kept, _plain)
+
+
+def _staged(L: Vectors, scatter: Scatter, kept: ChooseN) -> tuple[Vectors, Vectors]:
+    """Through the same matrix, with only the eigenvectors that are kept."""
+    return _full(L, scatter, kept, _tridiagonal)
+
+
 def _full(
-    L: Vectors, B: Vectors, kept: ChooseN, symmetric: Callable[..., tuple[Vectors, Vectors]]
+    L: Vectors, scatter: Scatter, kept: ChooseN, symmetric: Callable[..., tuple[Vectors, Vectors]]
 ) -> tuple[Vectors, Vectors]:
-    """Through the D×D matrix C = L⁻¹S_B L⁻ᵀ, v = L⁻ᵀu."""
-    trsm, syrk = get_blas_funcs(("trsm", "syrk"), (L,))
+    (trsm,) = get_blas_funcs(("trsm",), (L,))
     (sygst,) = get_lapack_funcs(("sygst",), (L,))
-    C, _ = sygst(syrk(1, B.T, lower=1), L, lower=1, overwrite_a=1)
+    C, _ = sygst(scatter.between(), L, lower=1, overwrite_a=1)
     eigenvalues, U = symmetric(C, kept)
     return eigenvalues, trsm(1, L, U, lower=1, trans_a=1, overwrite_b=1)
 
 
-def _direct(L: Vectors, B: Vectors, kept: ChooseN) -> tuple[Vectors, Vectors]:
-    return _full(L, B, kept, _plain)
-
-
-def _staged(L: Vectors, B: Vectors, kept: ChooseN) -> tuple[Vectors, Vectors]:
-    return _full(L, B, kept, _tridiagonal)
-
-
-_WHITENED = {"gram": _gram, "direct": _direct, "staged": _staged}
+_REDUCED = {"gram": _gram, "direct": _direct, "staged": _staged}
 
 
 def _symmetric(C: Vectors, kept: ChooseN) -> tuple[Vectors, Vectors]:

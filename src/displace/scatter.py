@@ -90,9 +90,19 @@ class Scatter:
         """tr(S_W)."""
         return float(np.trace(self.within, dtype=np.float64)) / max(1, self.n_references)
 
-    def between_rows(self) -> Vectors:
-        """Return rows B of shape (N, D) with S_B = BᵀB."""
-        return ((self.means - self.mean) / np.sqrt(len(self.means))).astype(self.means.dtype)
+    def between_rows(self, rows: slice = slice(None)) -> Vectors:
+        """Return the rows of B, shape (N, D), with S_B = BᵀB; all of them or a slice."""
+        B: Vectors = self.means[rows] - self.mean.astype(self.means.dtype)
+        B /= np.sqrt(len(self.means)).astype(B.dtype)
+        return B
+
+    def between(self) -> Vectors:
+        """Return S_B, its lower triangle, without holding B."""
+        S_B = np.zeros_like(self.within)
+        (syrk,) = get_blas_funcs(("syrk",), (S_B,))
+        for rows in blocks(len(self.means), row_bytes=self.means.itemsize * self.means.shape[1]):
+            S_B = syrk(1, self.between_rows(rows).T, beta=1, c=S_B, lower=1, overwrite_c=1)
+        return S_B
 
     def add(self, vectors: Vectors, places: NDArray[Any]) -> Scatter:
         """Take references in, of known or new places; returns self."""

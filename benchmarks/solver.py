@@ -1,0 +1,90 @@
+"""The eigenproblem: this package's routes against scipy.linalg.eigh(S_B, S_W) in float64 and float32.
+
+CPU time with one BLAS thread, medians of interleaved repeats (once above D = 4096); extra peak memory in units of
+D²·8 bytes. Ours forms S_B from the place means, scipy is handed it. Examples::
+
+    python -m benchmarks solver --dim 512 4096
+    python -m benchmarks solver --dim 8448 --sizes robotcar
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+from scipy.linalg import eigh
+
+from benchmarks._measure import Cost, header, measure, row
+from benchmarks._sizes import SIZES, statistics
+from displace.eigen import Solution, pick_route, solve
+from displace.scatter import Scatter
+from displace.tuning import rule_ridge
+
+
+def main(argv: list[str]) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks solver", description=__doc__)
+    parser.add_argument("--dim", type=int, nargs="+", default=[512, 4096, 8448])
+    parser.add_argument("--sizes", nargs="+", default=list(SIZES), choices=SIZES)
+    parser.add_argument("--repeats", type=int, default=3, help="repeats up to D = 4096; once above")
+    options = parser.parse_args(argv)
+    header(
+        "D", "size", "route", "n", "CPU s", "memory, D²·8 B",
+        "scipy f64 s", "ratio", "memory", "scipy f32 s", "ratio", "same top-1",
+    )  # fmt: skip
+    for dim in options.dim:
+        compare(dim, options.sizes, options.repeats if dim <= 4096 else 1)
+
+
+def compare(dim: int, sizes: list[str], repeats: int) -> None:
+    """Print a row for each size at one D."""
+    for name in sizes:
+        scatter = statistics(SIZES[name], dim)
+        ridge = rule_ridge(scatter.sampling_ratio) * scatter.within_trace() / dim
+        ours, double, single = Cost(), Cost(), Cost()
+        for _ in range(repeats):
+            solution = measure(lambda s=scatter, r=ridge: solve(s, r), ours)
+            S_B, S_W = matrices(scatter, ridge)
+            P = measure(lambda b=S_B, w=S_W: peer(b, w), double)
+            agreement = same_top_1(scatter, solution, P)
+            S_B, S_W = S_B.astype(np.float32), S_W.astype(np.float32)
+            measure(lambda b=S_B, w=S_W: peer(b, w), single)
+            del S_B, S_W, P
+        unit = dim**2 * 8
+        row(
+            dim, name, pick_route(*scatter.means.shape), solution.projection.shape[1],
+            f"{ours.median:.2f}", f"{ours.extra_bytes / unit:.2f}",
+            f"{double.median:.1f}", f"**{double.median / ours.median:.1f}×**", f"{double.extra_bytes / unit:.2f}",
+            f"{single.median:.1f}", f"{single.median / ours.median:.1f}×",
+            f"{agreement:.2f} %",
+        )  # fmt: skip
+
+
+def matrices(scatter: Scatter, ridge: float) -> tuple[np.ndarray, np.ndarray]:
+    """S_B and the ridged S_W in float64, for scipy."""
+    B = scatter.between_rows().astype(np.float64)
+    S_W = scatter.within.astype(np.float64) / scatter.n_references
+    S_W = np.tril(S_W) + np.tril(S_W, -1).T
+    S_W.flat[:: len(S_W) + 1] += ridge
+    return B.T @ B, S_W
+
+
+def peer(S_B: np.ndarray, S_W: np.ndarray) -> np.ndarray:
+    """All generalized eigenvectors, as the paper's text has it; those that reach 0.95."""
+    values, vectors = eigh(S_B, S_W, check_finite=False)
+    share = np.cumsum(values[::-1].clip(min=0))
+    n = int(np.searchsorted(share, 0.95 * share[-1])) + 1
+    return vectors[:, ::-1][:, :n]
+
+
+def same_top_1(scatter: Scatter, solution: Solution, P: np.ndarray) -> float:
+    """Share (%) of 1,000 perturbed place means that both projections match to the same place."""
+    rng = np.random.default_rng(1)
+    rows = rng.choice(len(scatter.means), min(1000, len(scatter.means)), replace=False)
+    noise = rng.standard_normal((len(rows), P.shape[0]), np.float32) * scatter.means.std() * np.float32(1.5)
+    queries = scatter.means[rows] + noise
+    best = []
+    for projection in (solution.projection, P.astype(np.float32)):
+        places, q = scatter.means @ projection, queries @ projection
+        places /= np.linalg.norm(places, axis=1, keepdims=True)
+        best.append((q @ places.T).argmax(axis=1))
+    return 100 * float(np.mean(best[0] == best[1]))
