@@ -1,0 +1,111 @@
+"""From light to picture: rain and snow in the air, drops on the glass, exposure, blur and noise."""
+
+from __future__ import annotations
+
+import math
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from displace.datasets._town_looks import Look
+from displace.datasets._town_random import noise_crop, stream
+
+Linear = NDArray[np.float32]
+
+
+def develop(light: Linear, look: Look, seed: int, place: int) -> NDArray[np.uint8]:
+    """Take the picture: bytes (height, width, 3) from linear light."""
+    rng = stream(seed, "lens", place, look.name)
+    light = _bloom(light, look)
+    if look.flakes:
+        light = _flakes(light, rng, look)
+    if look.rain:
+        light = _streaks(light, rng, look)
+        light = _drops(light, rng, look)
+    light = _shake(light, rng, look.blur)
+    gain = look.exposure * 2 ** float(np.clip(rng.normal(0, 0.22), -0.5, 0.5))
+    tint = np.array(look.tint, np.float32) * (1 + rng.normal(0, 0.015, 3)).astype(np.float32)
+    picture = 1 - cv2.exp(np.maximum(light, 0) * (-1.35 * np.float32(gain) * tint))
+    picture = np.sqrt(picture)
+    # Noise grows in the dark parts, where the sensor's gain shows.
+    rows, columns = picture.shape[:2]
+    grain = cv2.merge([noise_crop(name, (rows, columns), rng, 2) for name in ("red", "green", "blue")])
+    picture += grain * (look.noise * (1.25 - picture))
+    return np.clip(picture * 255 + 0.5, 0, 255).astype(np.uint8)
+
+
+def _bloom(light: Linear, look: Look) -> Linear:
+    """Halo around what is much brighter than its surroundings."""
+    threshold = 0.55 if look.lamplight > 0.4 else 1.6
+    bright = np.maximum(light - threshold, 0)
+    small = cv2.resize(bright, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA)
+    halo = 0.5 * cv2.GaussianBlur(small, (0, 0), 1.6) + 0.35 * cv2.GaussianBlur(small, (0, 0), 7)
+    height, width = light.shape[:2]
+    return light + cv2.resize(halo, (width, height), interpolation=cv2.INTER_LINEAR)
+
+
+def _flakes(light: Linear, rng: np.random.Generator, look: Look) -> Linear:
+    """Snowflakes, many small ones and a few near the lens."""
+    height, width = light.shape[:2]
+    layer = np.zeros((height, width), np.float32)
+    for count, low, high, strength in ((260, 0.4, 1.0, 0.75), (30, 1.2, 2.6, 0.55), (5, 4.0, 8.0, 0.35)):
+        spots = np.zeros((height, width), np.float32)
+        n = int(count * look.flakes * height * width / 76800)
+        places = rng.uniform(0, (width, height), (n, 2))
+        sizes = rng.uniform(low, high, n) * width / 320
+        for (x, y), radius in zip(places, sizes, strict=True):
+            cv2.circle(spots, (int(x * 16), int(y * 16)), int(radius * 16), strength, cv2.FILLED, cv2.LINE_AA, 4)
+        layer = np.maximum(layer, cv2.GaussianBlur(spots, (0, 0), max(0.5, low * 0.6)))
+    white = np.float32(max(look.horizon) * 1.15)
+    return light + (white - light) * layer[..., None]
+
+
+def _streaks(light: Linear, rng: np.random.Generator, look: Look) -> Linear:
+    """Falling rain, blurred to short lines."""
+    height, width = light.shape[:2]
+    layer = np.zeros((height, width), np.uint8)
+    slant = float(rng.normal(0, 0.12))
+    n = int(220 * look.rain * height * width / 76800)
+    starts = rng.uniform((-20, -30), (width + 20, height), (n, 2))
+    lengths = rng.uniform(6, 24, n) * height / 240
+    for (x, y), length, tone in zip(starts, lengths, rng.uniform(50, 160, n), strict=True):
+        end = (int((x + slant * length) * 16), int((y + length) * 16))
+        cv2.line(layer, (int(x * 16), int(y * 16)), end, float(tone), 1, cv2.LINE_AA, 4)
+    amount = cv2.blur(layer, (1, 5)).astype(np.float32)[..., None] / 255
+    return light + (np.float32(max(look.horizon)) - light) * (0.55 * amount)
+
+
+def _drops(light: Linear, rng: np.random.Generator, look: Look) -> Linear:
+    """Drops on the glass: each shows the scene small, upside down and blurred."""
+    height, width = light.shape[:2]
+    x, y = np.meshgrid(np.arange(width, dtype=np.float32), np.arange(height, dtype=np.float32))
+    soft = np.zeros((height, width), np.float32)
+    for _ in range(int(rng.integers(10, 34) * look.rain)):
+        cx, cy = rng.uniform(0, width), rng.uniform(0, height)
+        radius = float(rng.gamma(2.2, 1.7) + 1.5) * width / 320
+        left, right = max(0, int(cx - radius)), min(width, int(cx + radius) + 2)
+        top, bottom = max(0, int(cy - 1.2 * radius)), min(height, int(cy + 1.2 * radius) + 2)
+        area = np.s_[top:bottom, left:right]
+        dx, dy = x[area] - np.float32(cx), y[area] - np.float32(cy)
+        inside = np.clip(1.3 - np.sqrt(dx**2 + (dy / 1.15) ** 2) / radius, 0, 0.3) / 0.3
+        x[area] -= dx * inside * 5
+        y[area] -= dy * inside * 5
+        soft[area] = np.maximum(soft[area], inside)
+    bent = cv2.remap(cv2.blur(light, (5, 5)), x, y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT_101)
+    return light + (bent - light) * soft[..., None]
+
+
+def _shake(light: Linear, rng: np.random.Generator, blur: float) -> Linear:
+    """Blur along the way the camera moved while the shutter was open."""
+    length = blur * float(rng.uniform(0.3, 1.3)) * light.shape[1] / 320
+    angle = float(rng.normal(0, 0.5))
+    if length < 0.7:
+        return light
+    size = 2 * math.ceil(length / 2) + 1
+    kernel = np.zeros((size, size), np.float32)
+    middle = (size - 1) / 2
+    steps = np.linspace(-length / 2, length / 2, 4 * size)
+    for step in steps:
+        kernel[round(middle + step * math.sin(angle)), round(middle + step * math.cos(angle))] += 1
+    return cv2.filter2D(light, -1, kernel / kernel.sum(), borderType=cv2.BORDER_REPLICATE)
