@@ -107,6 +107,17 @@ def test_one_folder_of_images_is_one_traversal(tmp_path):
     assert manifest.images == ["1.jpg", "2.jpg"]
 
 
+@pytest.mark.parametrize("source", [".", "walk", "./walk/../walk"])
+def test_relative_sources(tmp_path, monkeypatch, source):
+    touch(tmp_path / "walk", ["b2.jpg", "b10.jpg"])
+    monkeypatch.chdir(tmp_path / "walk" if source == "." else tmp_path)
+    manifest = build_manifest(source)
+    assert manifest.images == ["b2.jpg", "b10.jpg"]
+    assert manifest.places.tolist() == ["b2", "b10"]
+    assert set(manifest.traversals.tolist()) == {"walk"}
+    assert all(path.is_file() for path in manifest.paths())
+
+
 def test_images_deep_below_a_traversal(tmp_path):
     touch(tmp_path, [f"{t}/stereo/left/{i}.png" for t in "ab" for i in range(3)])
     assert grid(build_manifest(tmp_path))["1", "b"] == "b/stereo/left/1.png"

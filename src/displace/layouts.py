@@ -53,11 +53,13 @@ class Route:
     def manifest(self, places: Iterable[Sequence[str]], frames: Iterable[Iterable[float]] = ()) -> Manifest:
         """Put a table together from each recording's places and, where given, frame numbers."""
         recordings = self.recordings
+        images = [image for r in recordings for image in r.images]
+        start = {parent: os.path.relpath(parent, self.root) for parent in {image.parent for image in images}}
         numbers = _number_columns(recordings)
         if frames:
             numbers["frame"] = np.fromiter((f for part in frames for f in part), np.float64)
         return Manifest(
-            images=[_relative(image, self.root) for r in recordings for image in r.images],
+            images=[_posix(start[image.parent], image.name) for image in images],
             places=[place for part in places for place in part],
             traversals=[r.name for r in recordings for _ in r.images],
             root=self.root,
@@ -228,5 +230,5 @@ def _number_columns(
     }
 
 
-def _relative(image: Path, root: Path) -> str:
-    return Path(os.path.relpath(image, root)).as_posix()
+def _posix(folder: str, name: str) -> str:
+    return name if folder == "." else f"{folder.replace(os.sep, '/')}/{name}"

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from displace.errors import ManifestError
 from displace.geo import Positions
-from displace.images import find_images, natural_key
+from displace.images import find_images, has_images, natural_key
 from displace.position_files import PositionFile, read_position_file
 
 PathLike = str | os.PathLike[str]
@@ -83,8 +83,9 @@ def read_recording(name: str, folder: Path, max_gap: float = 2.0) -> Recording:
     images = find_images(folder, recursive=True)
     if not images:
         return Recording(name, [], [])
-    common = Path(os.path.commonpath([image.parent for image in images]))
-    names = [image.relative_to(common).with_suffix("").as_posix() for image in images]
+    common = Path(os.path.commonpath({image.parent for image in images}))
+    start = len(str(common)) + 1 if common != Path() else 0
+    names = [str(image)[start:].rpartition(".")[0].replace(os.sep, "/") for image in images]
     files = [read_position_file(path) for path in _csv_files(folder, common)]
     times = _times(files, images)
     with_positions = [file for file in files if file.positions is not None]
@@ -102,7 +103,7 @@ def _traversal_folders(source: Path) -> dict[str, Path]:
         raise ManifestError(f"no folder at {source}")
     while True:
         children = [Path(e.path) for e in os.scandir(source) if e.is_dir() and not e.name.startswith(".")]
-        with_images = [child for child in children if find_images(child, recursive=True)]
+        with_images = [child for child in children if has_images(child)]
         loose = find_images(source)
         if loose and with_images:
             names = ", ".join(sorted(child.name for child in with_images))

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from displace.datasets.base import Dataset, first_folder
-from displace.images import find_images
+from displace.images import has_images
 from displace.layouts import Route, by_names
 from displace.manifest import Manifest
 from displace.place_assignment import Rule
@@ -69,7 +69,7 @@ def _season_folders(root: Path) -> dict[str, Path]:
         folders = {}
         for path in sorted(parent.iterdir()):
             match = _SEASON.match(path.name) if path.is_dir() else None
-            if match and find_images(path, recursive=True):
+            if match and has_images(path):
                 folders[match.group(1).lower().replace("autumn", "fall")] = path
         if folders:
             return folders

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from displace.datasets.base import Dataset, first_folder
-from displace.images import find_images, natural_key
+from displace.images import has_images, natural_key
 from displace.layouts import Route, by_order, by_positions
 from displace.manifest import Manifest
 from displace.place_assignment import Rule
@@ -77,7 +77,7 @@ def _recording(folder: Path) -> Recording:
     """Read one traversal: stereo/left where there is one, otherwise all images below the folder."""
     deeper = [path for path in folder.iterdir() if path.is_dir()]
     images = first_folder([folder / "stereo/left", *(path / "stereo/left" for path in deeper)]) or folder
-    if not find_images(images, recursive=True):
+    if not has_images(images):
         return Recording(folder.name, [], [])
     recording = read_recording(condition(folder.name), images)
     logs = [
