@@ -92,6 +92,8 @@ class Bars:
 
     def stage(self, name: str, done: int, total: int) -> None:
         """Show that `done` of `total` images of a stage are done; 0 in all is a total not known."""
+        if not done and not total:
+            return
         if name not in self.tasks:
             # Started with the first stage, so that an error before it stands alone.
             self.progress.start()
@@ -100,7 +102,9 @@ class Bars:
         last = done == total
         if self.progress.disable and (last or time.monotonic() >= self.line_due):
             self.line_due = time.monotonic() + SECONDS_BETWEEN_LINES
-            self.console.print(f"{name} {done:,} of {total or '?':,}", highlight=False)
+            self.console.print(
+                f"{name} {done:,} of {total:,}" if total else f"{name} {done:,}", highlight=False
+            )
 
     def download(self, done: int, total: int | None) -> None:
         """Show how much of the weights is there, in megabytes."""

@@ -1,0 +1,205 @@
+"""The command line: defaults, messages, exit codes."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from tiny import make_route
+from typer.testing import CliRunner
+
+from displace import __version__, cli, console, pipeline
+
+VERBS = {"manifest": pipeline.manifest, "extract": pipeline.extract}
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Run the command in an empty folder; wide, so that messages are not broken."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("TERM", "dumb")
+    for name in ("out", "err"):
+        shown = console.Console(stderr=name == "err", width=200)
+        monkeypatch.setattr(console, name, shown)
+        monkeypatch.setattr(cli, name, shown)
+    return lambda *args: CliRunner().invoke(cli.app, [str(arg) for arg in args])
+
+
+@pytest.fixture
+def route(tmp_path):
+    return make_route(tmp_path / "route", n_places=4, shape=(60, 80))
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_defaults_are_those_of_the_pipeline(verb):
+    shown = inspect.signature(getattr(cli, verb)).parameters
+    behind = inspect.signature(VERBS[verb]).parameters
+    options = {
+        n: p for n, p in behind.items() if p.kind is p.KEYWORD_ONLY and n not in ("progress", "download")
+    }
+    assert {name: shown[name].default for name in options} == {name: p.default for name, p in options.items()}
+
+
+def test_from_folders_to_a_store(run, route):
+    made = run("manifest", route.root, "-o", "made.csv")
+    assert made.exit_code == 0
+    assert "8 images, 4 places, 2 traversals" in made.stdout
+    done = run("extract", "made.csv", "-o", "made.desc")
+    assert done.exit_code == 0
+    assert "8 images described, 0 reused, 0 skipped" in done.stdout
+    assert "made.desc: 8 × 3168 float32" in done.stdout
+    again = run("extract", "made.csv", "-o", "made.desc")
+    assert "0 images described, 8 reused" in again.stdout
+    shown = run("inspect", "made.desc")
+    assert shown.exit_code == 0
+    assert all(
+        text in shown.stdout for text in ("hog", "8 of 8 images", "101.4 kB in 1 shard", "night", "100.0%")
+    )
+
+
+def test_inspect_as_json_is_what_the_pipeline_says(run, route):
+    run("extract", route.root / "route.csv", "-o", "d")
+    record = json.loads(run("inspect", "d", "--json").stdout)
+    assert (record["n_described"], record["model"]["model"], record["skipped"]) == (8, "hog", {})
+
+
+def test_skipped_images_are_named_and_strict_exits_with_1(run, route):
+    (route.root / route.images[2]).write_bytes(b"")
+    loose = run("extract", route.root / "route.csv", "-o", "d")
+    assert loose.exit_code == 0
+    assert "7 images described, 0 reused, 1 skipped" in loose.stdout
+    assert "002.png" in loose.stdout
+    strict = run("extract", route.root / "route.csv", "-o", "d", "--strict")
+    assert strict.exit_code == 1
+    assert "error: 1 of 8 images skipped" in strict.stderr
+    assert "002.png" in strict.stderr
+    assert "skipped      1 images" in run("inspect", "d").stdout
+
+
+def test_many_skipped_images_are_cut_short(run, tmp_path):
+    route = make_route(tmp_path / "r", n_places=15, traversals=("a",), shape=(60, 80))
+    for name in route.images[:13]:
+        (route.root / name).write_bytes(b"")
+    shown = run("extract", route.root / "route.csv", "-o", "d").stdout
+    assert shown.count("skipped: ") == console.SHOWN
+    assert "and 3 more" in shown
+
+
+def test_relabel_with_manifest(run, route):
+    run("extract", route.root / "route.csv", "-o", "d")
+    text = (route.root / "route.csv").read_text().replace(",sun", ",midday")
+    (route.root / "new.csv").write_text(text)
+    done = run("extract", "d", "--manifest", route.root / "new.csv")
+    assert done.exit_code == 0
+    assert "midday" in done.stdout
+
+
+def test_check_counts_and_exits_with_1_on_problems(run, route):
+    good = run("manifest", route.root / "route.csv", "--check")
+    assert good.exit_code == 0
+    assert "every image can be read" in good.stdout
+    (route.root / route.images[0]).write_bytes(b"")
+    (route.root / route.images[1]).unlink()
+    bad = run("manifest", route.root / "route.csv", "--check")
+    assert bad.exit_code == 1
+    assert "1 files missing" in bad.stdout
+    assert "1 images unreadable" in bad.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("extract", "none.csv"), "error: cannot read manifest none.csv: No such file"),
+        (("extract", "route"), "error: route is a folder, a manifest is a CSV file"),
+        (("extract", "route/route.csv", "--model", "hgo"), "did you mean 'hog'?"),
+        (
+            ("extract", "route/route.csv", "--dtype", "int8"),
+            "error: dtype='int8' must be one of float32, float16",
+        ),
+        (("extract", "route/route.csv", "--threads", "0"), "error: threads=0 must be at least 1"),
+        (
+            ("extract", "route/route.csv", "-o", "route/route.csv/x"),
+            "error: cannot write to route/route.csv/x",
+        ),
+        (("inspect", "route"), "error: route is not a descriptor store"),
+        (("manifest", "nothing", "-o", "x.csv"), "error: nothing at nothing"),
+        (("manifest", "route", "-o", "route/route.csv"), "error: route/route.csv exists"),
+        (("manifest", "route", "-o", "x.csv", "--layout", "name"), "did you mean 'names'?"),
+        (("manifest", "route", "--check"), "error: route is a folder"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_bad_input_is_one_message_and_exit_code_2(run, route, arguments, message):
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("verb", ["manifest", "extract", "inspect", "list", "demo"])
+def test_help_has_examples_and_fits_80_columns(run, monkeypatch, verb):
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = run(verb, "--help").stdout
+    assert f"displace {verb}" in shown.partition("Example")[2]
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_listings(run):
+    assert "hog  3168-D  no weights needed" in run("list", "models").stdout
+    assert "nordland" in run("list", "datasets").stdout
+    assert {row["name"] for row in json.loads(run("list", "fusions", "--json").stdout)} >= {
+        "displace",
+        "hops",
+    }
+    assert run("list", "things").exit_code == 2
+
+
+def test_version_and_demo(run, monkeypatch):
+    assert run("--version").stdout.strip() == __version__
+    monkeypatch.setattr(pipeline, "run_demo", lambda shown: shown.print("the demonstration"))
+    assert "the demonstration" in run("demo").stdout
+
+
+def test_progress_in_a_log_file_is_a_line_now_and_then(run, route, monkeypatch):
+    shown = run("extract", route.root / "route.csv", "-o", "d").stderr
+    assert "describing 8 of 8" in shown
+    assert shown.count("reading") == 2  # the first and the last
+
+
+def test_progress_on_a_terminal_has_rate_and_time_left():
+    terminal = console.Console(force_terminal=True, width=100, file=io.StringIO())
+    with console.bars(terminal) as bars:
+        for done in range(101):
+            bars.stage("describing", done, 200)
+            time.sleep(0.001)
+    shown = terminal.file.getvalue()
+    assert "100/200" in shown
+    assert "/s" in shown
+    assert "0:00:0" in shown
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are sent the POSIX way")
+def test_ctrl_c_says_that_nothing_is_lost_and_the_next_run_goes_on(tmp_path):
+    route = make_route(tmp_path / "route", n_places=100, shape=(240, 320))
+    command = [sys.executable, "-m", "displace", "extract", "route/route.csv", "-o", "d", "--threads", "1"]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    with process:
+        for line in process.stderr:
+            if line.startswith("describing"):
+                break
+        process.send_signal(signal.SIGINT)
+        rest = process.stderr.read()
+    assert process.returncode == 130
+    assert "nothing lost, run the same command again to resume" in rest
+    assert "Traceback" not in rest
+    done = pipeline.extract(route.root / "route.csv", tmp_path / "d")
+    assert len(done.store) == 200
+    assert np.isfinite(done.store.vectors()).all()
