@@ -122,7 +122,7 @@ def _traversal_folders(source: Path) -> dict[str, Path]:
 
 def _csv_files(folder: Path, images_folder: Path) -> list[Path]:
     """CSV files that belong to a traversal: ``TRAVERSAL.csv`` beside its folder, and those inside."""
-    beside = folder.with_name(folder.name + ".csv")
+    beside = Path(f"{folder.resolve()}.csv")
     inside = {path for place in (folder, images_folder) for path in place.glob("*.csv")}
     return [*([beside] if beside.is_file() else []), *sorted(inside)]
 
