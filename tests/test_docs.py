@@ -1,0 +1,37 @@
+"""Python in the documentation runs, and gives what it says."""
+
+from __future__ import annotations
+
+import doctest
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from displace.fusion.base import Fusion
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_sessions_in_the_documentation(page):
+    """Blocks with >>> give what they print."""
+    assert doctest.testfile(str(page), module_relative=False, encoding="utf-8").failed == 0
+
+
+def test_links_between_pages_lead_somewhere():
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")):
+            if "://" not in target:
+                assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_fusion_of_the_walk_through_works():
+    code = re.search(r"```python\n(.*?)```", (ROOT / "docs" / "add_a_fusion.md").read_text("utf-8"), re.DOTALL)
+    namespace: dict = {}
+    exec(code.group(1), namespace)
+    assert issubclass(namespace["Loudest"], Fusion)
+    fusion = namespace["Loudest"]().fit([[3.0, 0.0], [0.0, 1.0], [0.0, 2.0], [1.0, 0.0]], ["a", "a", "b", "b"])
+    np.testing.assert_array_equal(fusion.predict([[1.0, 0.1], [0.1, 1.0]]), ["a", "b"])
