@@ -48,6 +48,7 @@ def get_model(
 
     Examples
     --------
+    >>> import numpy as np
     >>> model = get_model("hog", crop=(0, 0, 0.1, 0))
     >>> image = np.random.default_rng(0).integers(0, 256, (240, 320, 3), np.uint8)
     >>> model.describe(model.prepare(image)[None]).shape

@@ -131,7 +131,12 @@ def sha256_of(path: Path) -> str:
 def _download(address: str, file: IO[Any], progress: Progress | None) -> None:
     """Copy `address` into `file`; a short answer or a web page is an error."""
     request = urllib.request.Request(address, headers={"User-Agent": "displace"})
-    with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
+    try:
+        opened = urllib.request.urlopen(request, timeout=TIMEOUT)
+    except urllib.error.HTTPError as error:
+        error.close()  # it is an open connection, too
+        raise WeightsError(f"the server answered {error.code} {error.reason}") from error
+    with opened as answer:
         length = answer.headers.get("Content-Length")
         total = int(length) if length else None
         done = 0
