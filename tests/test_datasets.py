@@ -411,3 +411,29 @@ def test_whole_size_counts_are_accepted(tmp_path):
     assert all(number == expected for _, _, number, expected in found.rows)
     assert len(found.rows) == 8
     assert len(found.missing) == 4 * 27592
+
+
+# --- documentation ---------------------------------------------------------------------------------------
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+
+
+def test_documented_example_of_a_new_dataset(tmp_path):
+    code = re.search(r"```python\n(.*?)```", (DOCS / "add_a_dataset.md").read_text(), re.DOTALL).group(1)
+    space: dict[str, object] = {"__name__": "example"}
+    exec(code, space)
+    touch(tmp_path, [f"{t}/{i}.jpg" for t in ("day1", "day2", "night") for i in range(200)])
+    assert space["Campus"]().check(tmp_path).ok
+    (tmp_path / "night" / "7.jpg").unlink()
+    assert "expected 200 places" in str(space["Campus"]().check(tmp_path))
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_documented_protocols(name):
+    rows = [line for line in (DOCS / "datasets.md").read_text().splitlines() if line.startswith("|")]
+    for protocol in dataset(name).protocols:
+        (row,) = [line for line in rows if f"`{protocol.name}`" in line]
+        if protocol is dataset(name).protocols[0] and protocol.expected is not None:
+            assert str(
+                [protocol.expected.places, protocol.expected.references, protocol.expected.queries]
+            ) == str([int(cell.replace(",", "")) for cell in row.split("|")[-4:-1]])

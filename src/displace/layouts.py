@@ -96,7 +96,7 @@ def detect(recordings: Sequence[Recording]) -> str:
     raise ManifestError(
         "cannot tell which images show the same place: the traversals have neither equal file names, nor "
         f"equal numbers of images ({counts}), nor files of positions. Put a TRAVERSAL.csv (timestamp or image, "
-        "easting, northing or latitude, longitude) beside each folder, or say layout='order' or 'landmarks'"
+        "easting, northing or latitude, longitude) beside each folder, or choose the layout 'order' or 'landmarks'"
     )
 
 

@@ -86,7 +86,10 @@ class Dataset(ABC):
 
     def check(self, root: PathLike) -> Check:
         """Compare what is on disk with the published counts."""
-        manifest = self.manifest(root)
+        return self.check_manifest(self.manifest(root))
+
+    def check_manifest(self, manifest: Manifest) -> Check:
+        """Compare a manifest of this data set with the published counts, and look for missing files."""
         names = manifest.traversal_names()
         rows = [
             (protocol.name, query, protocol.count(manifest, query), protocol.expected)
