@@ -132,6 +132,12 @@ def test_exif_orientation_is_applied_once(tmp_path, suffix, orientation, upright
     np.testing.assert_array_equal(read_image(path), upright(picture()))
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_damaged_exif_does_not_lose_the_picture(tmp_path):
+    path = save(tmp_path / "a.jpg", picture(), exif=b"Exif\x00\x00MM\x00*\xff\xff\xff\xff")
+    assert read_image(path).shape == (6, 8, 3)
+
+
 def test_one_pixel(tmp_path):
     read = read_image(save(tmp_path / "a.png", np.array([[[1, 2, 3]]], np.uint8)))
     np.testing.assert_array_equal(read, [[[1, 2, 3]]])

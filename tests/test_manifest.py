@@ -95,6 +95,22 @@ def test_wrong_columns(tmp_path, header, message):
     assert any(message in problem for problem in problems(tmp_path, header, "a,b,c"))
 
 
+def test_columns_without_a_name_are_ignored(tmp_path):
+    path = written(tmp_path, HEAD + ",,note,note,", "a.jpg,0,sun,,x,y,")
+    assert Manifest.read(path).images == ["a.jpg"]
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_read_or_refused(tmp_path_factory, content):
+    path = tmp_path_factory.mktemp("fuzz") / "route.csv"
+    path.write_bytes(b"image,place,traversal,frame\n" + content)
+    try:
+        manifest = Manifest.read(path)
+    except ManifestError:
+        return
+    assert len(manifest) == len(set(manifest.images))
+
+
 def test_missing_columns_are_all_named(tmp_path):
     assert len(problems(tmp_path, "a,b,c", "1,2,3")) == 3
 
@@ -176,6 +192,7 @@ def test_select():
     assert night.images == ["b", "c"]
     assert night.frame.tolist() == [6, 7]
     assert manifest.select([2, 0]).images == ["c", "a"]
+    assert len(manifest.select([])) == 0
     assert manifest.place_ids() == ["0", "1"]
     assert manifest.traversal_names() == ["s", "n"]
 

@@ -274,6 +274,7 @@ def test_images_the_file_does_not_name_have_no_place(tmp_path):
         ("timestamp,easting,northing\nx,1,1\n6,?,1\n", "2 problems"),
         ("image,easting,northing\nother.jpg,1,1\n", "names none of the images"),
         ("easting,northing\n1,1\n", "needs a column 'image' or 'timestamp'"),
+        ("timestamp,easting,northing\n,1,1\n", "no row with both"),
     ],
 )
 def test_bad_position_files(tmp_path, content, message):

@@ -315,6 +315,10 @@ def test_route_of_bags_videos_and_folders(tmp_path):
         "ride": tmp_path / "route.frames" / "ride",
         "walk": route / "walk",
     }
+    (route / "notes").mkdir()
+    (route / "old.frames" / "sun").mkdir(parents=True)
+    Image.new("RGB", (4, 4)).save(route / "old.frames" / "sun" / "1.png")
+    assert unpack(route, tmp_path / "route.frames") == folders, "again, beside other things"
     manifest = build_manifest(folders, spacing=10, radius=3, max_gap=5)
     manifest.write(tmp_path / "route.csv")
     summary = manifest.summary(check_images=True)

@@ -146,7 +146,10 @@ def _open(path: PathLike) -> Image.Image:
 def _upright(image: Image.Image) -> Image.Image:
     """Decode, then apply the EXIF orientation (Pillow has done so already while decoding TIFF)."""
     image.load()
-    orientation = image.getexif().get(_ORIENTATION, 1)
+    try:
+        orientation = image.getexif().get(_ORIENTATION, 1)
+    except Exception:  # damaged EXIF data raise nearly every type, and are no reason to lose the picture
+        orientation = 1
     return image.transpose(_UPRIGHT[orientation]) if orientation in _UPRIGHT else image
 
 

@@ -131,7 +131,8 @@ class Manifest:
 
     def select(self, rows: ArrayLike) -> Manifest:
         """Return the rows of a mask or of an array of row numbers."""
-        index = np.arange(len(self))[np.asarray(rows)]
+        chosen = np.asarray(rows)
+        index = np.arange(len(self))[chosen if chosen.dtype == bool else chosen.astype(np.intp)]
         numbers: dict[str, Any] = {name: values[index] for name, values in self.numbers.items()}
         images = [self.images[i] for i in index]
         return Manifest(images, self.places[index], self.traversals[index], self.root, **numbers)

@@ -99,9 +99,8 @@ def _header_problems(header: list[str]) -> list[str]:
 
 def _rows(reader: Iterator[list[str]], header: list[str]) -> tuple[Texts, list[int], list[Problem]]:
     """Sort cells into columns; rows of the wrong length are problems, empty lines are skipped."""
-    columns: Texts = {name: [] for name in header}
-    lists = list(columns.values())
-    appends = [column.append for column in lists]
+    columns: Texts = {name: [] for name in (*REQUIRED, *NUMBERS) if name in header}
+    cells = [(header.index(name), column.append) for name, column in columns.items()]
     lines: list[int] = []
     problems: list[Problem] = []
     for row in reader:
@@ -111,8 +110,8 @@ def _rows(reader: Iterator[list[str]], header: list[str]) -> tuple[Texts, list[i
                 problems.append((line, f"{len(row)} values, but the first line names {len(header)} columns"))
             continue
         lines.append(line)
-        for append, cell in zip(appends, row, strict=True):
-            append(cell.strip())
+        for at, append in cells:
+            append(row[at].strip())
     return columns, lines, problems
 
 

@@ -12,7 +12,7 @@ from displace.errors import ImageError
 from displace.images import read_image
 from displace.manifest import Manifest
 
-_SHOWN = 5
+_SHOWN, _LISTED = 5, 50
 _BATCH = 256
 
 
@@ -70,7 +70,9 @@ class Summary:
         )
         if self.unreadable:
             lines.append(f"{len(self.unreadable):,} images unreadable:")
-            lines += [f"  {reason}" for reason in self.unreadable.values()]
+            lines += [f"  {reason}" for reason in list(self.unreadable.values())[:_LISTED]]
+            if len(self.unreadable) > _LISTED:
+                lines.append(f"  … and {len(self.unreadable) - _LISTED:,} more")
         elif self.checked:
             lines.append("every image can be read")
         return "\n".join(lines)

@@ -53,9 +53,9 @@ class PositionFile:
             Seconds; an image farther than that from every fix has no position.
         """
         if self.positions is None:
-            raise ManifestError(f"{self.path} has no columns easting, northing or latitude, longitude")
+            raise ManifestError(f"{self.path} has no row with easting and northing or latitude and longitude")
         if self.images is not None:
-            return self._by_name(names)
+            return _by_name(self.path, self.images, self.positions, names)
         if self.times is None:
             raise ManifestError(f"{self.path} needs a column 'image' or 'timestamp'")
         clock = times_in_names(names) if times is None else times
@@ -64,27 +64,14 @@ class PositionFile:
                 f"{self.path} has time stamps, but the images' names (such as {names[0]!r}) are none; "
                 "name the images in a column 'image', or put a frames.csv (image,timestamp) beside them"
             )
+        if not (self.positions.known & np.isfinite(self.times)).any():
+            raise ManifestError(f"{self.path} has no row with both a time stamp and a position")
         found = at_times(self.positions, self.times, clock, max_gap)
         if not found.known.any():
             raise ManifestError(
                 f"no image has a position in {self.path}: images are from {_span(clock)}, "
                 f"positions from {_span(self.times)} (seconds)"
             )
-        return found
-
-    def _by_name(self, names: Sequence[str]) -> Positions:
-        assert self.images is not None
-        assert self.positions is not None
-        row_of = {_stem(image): row for row, image in enumerate(self.images)}
-        rows = np.array([row_of.get(_stem(name), -1) for name in names])
-        if (rows < 0).all():
-            raise ManifestError(
-                f"{self.path} names none of the images; it has {self.images[0]!r}, not {names[0]!r}"
-            )
-        found = self.positions.take(rows)
-        found.points[rows < 0] = np.nan
-        if found.heading is not None:
-            found.heading[rows < 0] = np.nan
         return found
 
 
@@ -114,6 +101,19 @@ def read_position_file(path: str | os.PathLike[str]) -> PositionFile:
         images = [row[column].strip() if column < len(row) else "" for _, row in lines_rows]
     times = as_seconds(columns["timestamp"]) if "timestamp" in columns else None
     return PositionFile(path, images, times, Positions.of(columns))
+
+
+def _by_name(path: Path, images: list[str], positions: Positions, names: Sequence[str]) -> Positions:
+    """Positions of the images called `names`; NaN for those that the file does not name."""
+    row_of = {_stem(image): row for row, image in enumerate(images)}
+    rows = np.array([row_of.get(_stem(name), -1) for name in names])
+    if (rows < 0).all():
+        raise ManifestError(f"{path} names none of the images; it has {images[0]!r}, not {names[0]!r}")
+    found = positions.take(rows)
+    found.points[rows < 0] = np.nan
+    if found.heading is not None:
+        found.heading[rows < 0] = np.nan
+    return found
 
 
 def times_in_names(names: Sequence[str]) -> Numbers | None:

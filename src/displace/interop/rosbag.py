@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.errors import ImageError
+from displace.errors import DisplaceError, ImageError
 from displace.frames import FramesFolder, Sampler
 from displace.geo import Positions, at_times
 from displace.interop.ros_images import encode
@@ -110,9 +110,9 @@ def _opened(bag: Path) -> Iterator[Any]:
         # Bags of ROS 2 before Iron carry no message definitions; those used here have not changed since.
         with AnyReader([bag], default_typestore=get_typestore(Stores.ROS2_HUMBLE)) as reader:
             yield reader
-    except (ImageError, OSError):
+    except DisplaceError:
         raise
-    except Exception as error:  # rosbags raises struct, sqlite and its own errors on damaged bags
+    except Exception as error:  # rosbags raises system, struct, sqlite and its own errors on damaged bags
         raise ImageError(f"cannot read bag {bag}: {error or type(error).__name__}") from error
 
 

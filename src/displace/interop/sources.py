@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from displace.errors import ManifestError
-from displace.images import natural_key
+from displace.images import has_images, natural_key
 from displace.interop.rosbag import extract_bag, is_bag
 from displace.storage import atomic_write
 from displace.video import extract_frames, is_video
@@ -85,15 +85,19 @@ def _parts(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) ->
         if is_bag(path) or not path.is_dir():
             parts = [path]
         else:
-            children = sorted(path.iterdir(), key=lambda child: natural_key(child.name))
+            # What an earlier run has unpacked is no recording of its own.
+            children = [child for child in path.iterdir() if child.suffix != ".frames"]
+            children.sort(key=lambda child: natural_key(child.name))
             if not any(is_bag(child) or is_video(child) for child in children):
                 return None
-            parts = [
-                c for c in children if is_bag(c) or is_video(c) or (c.is_dir() and not c.name.startswith("."))
-            ]
+            parts = [child for child in children if is_bag(child) or is_video(child) or _is_recording(child)]
     if wrong := [part for part in parts if not (part.is_dir() or is_bag(part) or is_video(part))]:
         raise ManifestError(f"{wrong[0]} is neither a folder of images nor a video or bag")
     return parts
+
+
+def _is_recording(path: Path) -> bool:
+    return path.is_dir() and not path.name.startswith(".") and has_images(path)
 
 
 def _bring_positions(video: Path, folder: Path) -> None:
