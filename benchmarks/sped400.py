@@ -1,4 +1,4 @@
-"""Recall@1 on real descriptors (sped400), as they are and projected to γ ≈ 1. Needs the shared data (DISPLACE_SHARED)."""
+"""Recall@1 on real descriptors (sped400), as they are and projected to γ ≈ 1; needs the shared data."""
 
 from __future__ import annotations
 
