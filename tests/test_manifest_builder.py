@@ -10,7 +10,7 @@ import pytest
 
 from displace.errors import InputError, ManifestError, UnknownNameError
 from displace.geo import Positions
-from displace.layouts import detect
+from displace.layout_detection import detect
 from displace.manifest import Manifest
 from displace.manifest_builder import build_manifest
 from displace.place_assignment import KnownPlaces
@@ -65,6 +65,15 @@ def test_equal_order_sorts_naturally(tmp_path):
     assert manifest.images == ["a/x1.jpg", "a/x2.jpg", "a/x10.jpg", "b/3.png", "b/20.png", "b/100.png"]
     assert manifest.places.tolist() == ["0000", "0001", "0002"] * 2
     assert manifest.frame.tolist() == [0, 1, 2] * 2
+
+
+def test_counted_frames_of_unequal_drives_are_not_equal_names(tmp_path):
+    touch(tmp_path, [f"{t}/frame_{i:04d}.jpg" for t, n in (("sun", 40), ("rain", 55)) for i in range(n)])
+    with pytest.raises(ManifestError, match=r"only count the frames of each traversal \(rain 55, sun 40\)"):
+        build_manifest(tmp_path)
+    assert len(build_manifest(tmp_path, layout="names").place_ids()) == 55
+    (tmp_path / "rain" / "frame_0020.jpg").unlink()  # a gap: the names mean something
+    assert detect(find_recordings(tmp_path)) == "names"
 
 
 def test_unequal_numbers_cannot_be_told_but_can_be_forced(tmp_path):

@@ -14,7 +14,7 @@ import cv2
 import numpy as np
 import pytest
 
-from displace.errors import ImageError, InputError
+from displace.errors import ImageError, InputError, ManifestError
 from displace.frames import Sampler
 from displace.images import find_images, read_image
 from displace.manifest_builder import build_manifest
@@ -172,3 +172,11 @@ def test_is_video():
 def test_times_reach_the_manifest(tmp_path):
     extract_frames(video(tmp_path / "a.avi", n=10), tmp_path / "f" / "a", every=5)
     assert build_manifest(tmp_path / "f").timestamp.tolist() == pytest.approx([0, 0.2])
+
+
+def test_two_videos_do_not_line_up_by_frame_number(tmp_path):
+    for name in "ab":
+        extract_frames(video(tmp_path / f"{name}.avi", n=10), tmp_path / "f" / name)
+    with pytest.raises(ManifestError, match="only count the frames"):
+        build_manifest(tmp_path / "f")
+    assert len(build_manifest(tmp_path / "f", layout="names").place_ids()) == 10

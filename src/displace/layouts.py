@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,9 +34,7 @@ from displace.place_assignment import (
 )
 from displace.recordings import Recording
 from displace.registry import unknown
-from displace.utm_names import is_utm_name, panoramas
-
-_MANY_FOLDERS = 20
+from displace.utm_names import panoramas
 
 
 @dataclass(frozen=True)
@@ -65,39 +62,6 @@ class Route:
             root=self.root,
             **numbers,
         )
-
-
-def detect(recordings: Sequence[Recording]) -> str:
-    """Tell the layout of some recordings: the first that fits of the six below.
-
-    1. every name has the form ``@east@north@…``: "utm";
-    2. every recording has positions: "positions";
-    3. more than 20 folders with images, and more folders than images in the largest: "landmarks";
-    4. at least half of the images share their name with an image of another recording, or there is only
-       one recording: "names";
-    5. every recording has the same number of images: "order";
-    6. the images of every recording are in sub-folders: "landmarks".
-    """
-    folders = Counter(image.parent for r in recordings for image in r.images)
-    names = Counter(name for r in recordings for name in set(r.names))
-    n_shared = sum(names[name] > 1 for r in recordings for name in r.names)
-    nested = all("/" in name for r in recordings for name in r.names)
-    fits = {
-        "utm": all(is_utm_name(image.name) for r in recordings for image in r.images),
-        "positions": all(r.positions is not None for r in recordings),
-        "landmarks": len(folders) > max(_MANY_FOLDERS, *folders.values()),
-        "names": 2 * n_shared >= sum(map(len, recordings)) or (len(recordings) == 1 and not nested),
-        "order": len(recordings) > 1 and len({len(r) for r in recordings}) == 1,
-    }
-    found = next((layout for layout, fit in fits.items() if fit), "landmarks" if nested else None)
-    if found:
-        return found
-    counts = ", ".join(f"{r.name} {len(r)}" for r in recordings)
-    raise ManifestError(
-        "cannot tell which images show the same place: the traversals have neither equal file names, nor "
-        f"equal numbers of images ({counts}), nor files of positions. Put a TRAVERSAL.csv (timestamp or image, "
-        "easting, northing or latitude, longitude) beside each folder, or choose the layout 'order' or 'landmarks'"
-    )
 
 
 def by_names(route: Route) -> Manifest:

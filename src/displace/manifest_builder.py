@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from displace.errors import ManifestError, UnknownNameError
-from displace.layouts import LAYOUTS, Route, assign_by_position, detect
+from displace.layout_detection import detect
+from displace.layouts import LAYOUTS, Route, assign_by_position
 from displace.manifest import Manifest
 from displace.place_assignment import KnownPlaces, Rule
 from displace.recordings import PathLike, Recording, find_recordings
@@ -35,7 +36,7 @@ def build_manifest(
     source : path-like or mapping of str to path-like
         A folder with one sub-folder for each traversal (or place), or each traversal's folder by name.
     layout : {"auto", "utm", "positions", "landmarks", "names", "order"}
-        How places are told (`displace.layouts`); "auto" finds out, see `displace.layouts.detect`.
+        How places are told (`displace.layouts`); "auto" finds out, see `displace.layout_detection.detect`.
     against : Manifest or KnownPlaces, optional
         Places that exist already, to which `source` is assigned: by position where both have positions, by
         equal names where at least half of the names are known, by order where the numbers are equal; `layout`

@@ -1,0 +1,80 @@
+"""Which of the layouts some folders have."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from displace.errors import ManifestError
+from displace.recordings import Recording
+from displace.utm_names import is_utm_name
+
+_MANY_FOLDERS = 20
+_LONG = 10
+_LAST_DIGITS = re.compile(r"\d{1,18}$")
+
+
+def detect(recordings: Sequence[Recording]) -> str:
+    """Tell the layout of some recordings: the first that fits of the six below.
+
+    1. every name has the form ``@east@north@…``: "utm";
+    2. every recording has positions: "positions";
+    3. more than 20 folders with images, and more folders than images in the largest: "landmarks";
+    4. at least half of the images share their name with an image of another recording, or there is only
+       one recording: "names";
+    5. every recording has the same number of images: "order";
+    6. the images of every recording are in sub-folders: "landmarks".
+
+    4 and 5 never fit frames that were merely counted: the n-th frame of two drives is not one place.
+    """
+    folders = Counter(image.parent for r in recordings for image in r.images)
+    names = Counter(name for r in recordings for name in set(r.names))
+    n_shared = sum(names[name] > 1 for r in recordings for name in r.names)
+    nested = all("/" in name for r in recordings for name in r.names)
+    alone, counted = len(recordings) == 1 and not nested, _merely_counted(recordings)
+    fits = {
+        "utm": all(is_utm_name(image.name) for r in recordings for image in r.images),
+        "positions": all(r.positions is not None for r in recordings),
+        "landmarks": len(folders) > max(_MANY_FOLDERS, *folders.values()),
+        "names": alone or (2 * n_shared >= sum(map(len, recordings)) and not counted),
+        "order": len(recordings) > 1 and len({len(r) for r in recordings}) == 1 and not counted,
+    }
+    found = next((layout for layout, fit in fits.items() if fit), "landmarks" if nested else None)
+    if found:
+        return found
+    numbers = ", ".join(f"{r.name} {len(r)}" for r in recordings)
+    why = (
+        f"their names only count the frames of each traversal ({numbers})"
+        if counted
+        else f"the traversals have neither equal file names nor equal numbers of images ({numbers})"
+    )
+    raise ManifestError(
+        f"cannot tell which images show the same place: {why}, and there are no files of positions. Put a "
+        "TRAVERSAL.csv (timestamp or image, easting, northing or latitude, longitude) beside each, or choose the "
+        "layout: 'names' (equal names are one place), 'order' (equal numbers are) or 'landmarks' (folders are)"
+    )
+
+
+def _merely_counted(recordings: Sequence[Recording]) -> bool:
+    """Whether names say no more than "the n-th frame" of each recording.
+
+    So it is with frames out of videos and bags (they have times), and with long gapless sequences of different
+    length. Where names do mean places, a traversal that lacks some has gaps.
+    """
+    if len(recordings) == 1:
+        return False
+    if any(r.times is not None for r in recordings):
+        return True
+    lengths = [len(r) for r in recordings]
+    if len(set(lengths)) == 1 or min(lengths) < _LONG:
+        return False
+    steps: set[int] = set()
+    for r in recordings:
+        numbers = [int(match.group()) for match in map(_LAST_DIGITS.search, r.names) if match]
+        if len(numbers) < len(r):
+            return False
+        steps.update(np.diff(numbers).tolist())
+    return len(steps) == 1
