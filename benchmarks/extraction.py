@@ -2,7 +2,8 @@
 
 For a network: wall time of `extract` (hash, read, prepare, describe, write) against `describe` on images that are
 prepared already; the overhead is what all the rest costs. For `hog`, whose work is done in worker processes: rate
-of `extract` against reading and describing one image after the other in this process.
+of `extract` against reading and describing one image after the other in this process. "Once running" leaves out
+the first batch, and with it the start of the worker processes (a second or two, once in a run).
 """
 
 from __future__ import annotations
@@ -38,7 +39,16 @@ def main(argv: list[str]) -> None:
     options = parser.parse_args(argv)
     print(f"{n_cores()} cores; medians of {options.rounds} interleaved rounds; images 320×240 JPEG\n")
     with tempfile.TemporaryDirectory() as folder:
-        header("model", "images", "alone, img/s", "extraction, img/s", "ratio", "target")
+        header(
+            "model",
+            "images",
+            "alone, img/s",
+            "extraction, img/s",
+            "once running, img/s",
+            "ratio",
+            "ratio once running",
+            "target",
+        )
         network = get_model(options.network)
         network.load()
         route = make_images(Path(folder) / "network", options.network_images)
@@ -51,22 +61,36 @@ def main(argv: list[str]) -> None:
 
 def report(model: DescriptorModel, route: Manifest, alone: Callable[[], object], rounds: int) -> None:
     """Time the model alone and the extraction in turn, and print a row."""
-    seconds: dict[str, list[float]] = {"alone": [], "extraction": []}
+    times: dict[str, list[float]] = {"alone": [], "extraction": [], "running": []}
     for number in range(rounds):
-        store = route.root / f"{number}.desc"
-        runs = {
-            "alone": alone,
-            "extraction": lambda store=store: extract(route, model, store, batch_size=BATCH),
-        }
         # The order changes from round to round, so that a drift of the machine hits both alike.
-        for name in sorted(runs, reverse=bool(number % 2)):
+        for name in ("alone", "extraction")[:: -1 if number % 2 else 1]:
             start = time.perf_counter()
-            runs[name]()
-            seconds[name].append(time.perf_counter() - start)
-    ratio = statistics.median(a / e for a, e in zip(seconds["alone"], seconds["extraction"], strict=True))
-    rates = [f"{len(route) / statistics.median(times):,.1f}" for times in seconds.values()]
+            if name == "alone":
+                alone()
+            else:
+                times["running"].append(extract_once(model, route, route.root / f"{number}.desc"))
+            times[name].append((time.perf_counter() - start) / len(route))
+    ratios = [
+        statistics.median(a / b for a, b in zip(times["alone"], times[name], strict=True))
+        for name in ("extraction", "running")
+    ]
+    rates = [f"{1 / statistics.median(values):,.1f}" for values in times.values()]
     target = "≥ 1.7" if model.prepare_is_heavy else "≥ 0.87 (overhead ≤ 15 %)"
-    row(model.full_name, len(route), *rates, f"{ratio:.2f}", target)
+    row(model.full_name, len(route), *rates, *(f"{ratio:.2f}" for ratio in ratios), target)
+
+
+def extract_once(model: DescriptorModel, route: Manifest, store: Path) -> float:
+    """Extract into a new store; return the seconds an image takes once the first batch is through."""
+    marks: list[tuple[float, int]] = []
+
+    def mark(stage: str, done: int, _total: int) -> None:
+        if stage == "describing" and done:
+            marks.append((time.perf_counter(), done))
+
+    extract(route, model, store, batch_size=BATCH, progress=mark)
+    (first, n_first), (last, n_last) = marks[0], marks[-1]
+    return (last - first) / (n_last - n_first)
 
 
 def prepared(model: DescriptorModel, route: Manifest) -> list[np.ndarray]:

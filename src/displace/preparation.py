@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
@@ -32,6 +34,9 @@ Prepared = NDArray[np.float32]
 
 WORTH_PROCESSES = 256
 """Images from which starting worker processes (about a second) pays off."""
+
+CHUNK = 8
+"""Images that a worker process takes at a time: each exchange with it costs as much as a tenth of an image."""
 
 _of_process: list[DescriptorModel] = []
 """In a worker process: its model."""
@@ -71,6 +76,17 @@ def in_order(
             yield done, future.result()
     for done, future in waiting:
         yield done, future.result()
+
+
+def in_chunks(items: Iterable[tuple[Key, Item]], size: int) -> Iterator[tuple[list[Key], list[Item]]]:
+    """Cut pairs into lists of `size` keys and `size` items; the last may be shorter.
+
+    >>> list(in_chunks([("a", 1), ("b", 2), ("c", 3)], 2))
+    [(['a', 'b'], [1, 2]), (['c'], [3])]
+    """
+    rest = iter(items)
+    while chunk := list(islice(rest, size)):
+        yield [key for key, _ in chunk], [item for _, item in chunk]
 
 
 def in_batches(prepared: Iterable[tuple[Key, Prepared]], size: int) -> Iterator[tuple[list[Key], Prepared]]:
@@ -116,19 +132,20 @@ def preparing(
         Prepared images that may wait for the consumer.
     """
     pool: Executor
+    answers: Iterator[tuple[Key, Prepared | Failure]]
     if model.prepare_is_heavy and workers > 1 and n_files >= WORTH_PROCESSES:
         # "spawn": a fork would copy locks that threads hold, and keep the store's lock beyond our death.
         context = multiprocessing.get_context("spawn")
         pool = ProcessPoolExecutor(workers, context, initializer=_start_process, initargs=(model,))
-        function = _prepare_in_process
+        chunks = in_order(
+            pool, _prepare_in_process, in_chunks(files, CHUNK), ahead=max(2 * workers, ahead // CHUNK)
+        )
+        answers = (pair for keys, chunk in chunks for pair in zip(keys, chunk, strict=True))
     else:
         pool = ThreadPoolExecutor(workers, thread_name_prefix="displace-prepare")
-
-        def function(path: Path) -> Prepared | Failure:
-            return attempt(lambda p: model.prepare(read_image(p)), path)
-
+        answers = in_order(pool, partial(_prepare, model), files, ahead)
     try:
-        yield in_order(pool, function, files, ahead)
+        yield answers
     except BrokenProcessPool as error:
         raise DisplaceError(
             "a worker process ended unexpectedly. If a script of yours calls displace at its top level, put "
@@ -138,8 +155,12 @@ def preparing(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _prepare_in_process(path: Path) -> Prepared | Failure:
-    return attempt(lambda p: _of_process[0].prepare(read_image(p)), path)
+def _prepare(model: DescriptorModel, path: Path) -> Prepared | Failure:
+    return attempt(lambda p: model.prepare(read_image(p)), path)
+
+
+def _prepare_in_process(paths: list[Path]) -> list[Prepared | Failure]:
+    return [_prepare(_of_process[0], path) for path in paths]
 
 
 def _start_process(model: DescriptorModel) -> None:
