@@ -243,6 +243,32 @@ def test_fingerprint_changes_with_the_image_size(tmp_path: Path) -> None:
     assert same == found[0]
 
 
+@torch_only
+def test_fingerprints_stay_as_stores_know_them(tmp_path: Path) -> None:
+    # Stores of earlier versions hold these: a change makes users extract everything again.
+    weights = tmp_path / "w.pth"
+    weights.write_bytes(b"")
+    assert get_model("megaloc", weights=weights, crop=(1, 0, 0.5, 0)).fingerprint() == {
+        "model": "megaloc",
+        "variant": "8448",
+        "dim": 8448,
+        "revision": 1,
+        "weights_sha256": "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+        "preprocessing": {"kind": "TensorResize", "size": [322, 322], "multiple": 14},
+        "crop": [1.0, 0.0, 0.5, 0.0],
+        "mask_sha256": None,
+    }
+    kinds = {
+        ("cosplace", None): {"kind": "TensorResize", "size": None, "multiple": 1},
+        ("netvlad", 512): {"kind": "Denormalized", "size": 512, "multiple": 1},
+        ("netvlad", "hloc"): {"kind": "AreaLimit", "longest": 1024},
+        ("mixvpr", "pil-bicubic"): {"kind": "PillowResize", "size": [320, 320], "filter": "BICUBIC"},
+        ("hog", None): {"size": [108, 144], "orientations": 9, "cell": 12, "block": 2},
+    }
+    for (name, size), settings in kinds.items():
+        assert get_model(name, image_size=size).settings() == settings
+
+
 def test_unknown_names() -> None:
     with pytest.raises(UnknownNameError, match="did you mean 'cosplace'"):
         get_model("cosplaces")

@@ -247,7 +247,18 @@ def test_truncated_and_absent_files(checkpoint: Path, tmp_path: Path) -> None:
     path = tmp_path / "w.pth"
     path.write_bytes(checkpoint.read_bytes()[:100_000])
     assert "cut short or of another kind" in refused("cosplace:resnet18-64", path)
-    assert "No such file" in refused("cosplace:resnet18-64", tmp_path / "none.pth")
+    message = refused("cosplace:resnet18-64", tmp_path / "none.pth")
+    assert "is not there; expected the weights of cosplace:resnet18-64" in message
+
+
+def test_cached_file_that_is_no_weights_can_be_replaced(checkpoint: Path, cache: Path) -> None:
+    path = cache / "weights" / "cosplace" / checkpoint.name
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"\x00" * 100)
+    with pytest.raises(WeightsError, match="delete it and get it again"):
+        get_model("cosplace:resnet18-64").load()
+    path.write_bytes(checkpoint.read_bytes())
+    get_model("cosplace:resnet18-64").load()
 
 
 def test_code_in_a_checkpoint_does_not_run(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def read_state(path: Path, expected: str) -> State:
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise WeightsError(
             f"{path} cannot be read as a weights file ({reason[0]}); expected {expected}; "
-            "it is cut short or of another kind: get it again"
+            "it is cut short or of another kind: delete it and get it again"
         ) from error
     if isinstance(loaded, Mapping) and isinstance(loaded.get("state_dict"), Mapping):
         loaded = loaded["state_dict"]

@@ -120,7 +120,11 @@ class TorchModel(DescriptorModel):
             device = self._choose_device()
             with torch.device("meta"):  # no memory, no random numbers for tensors about to be replaced
                 network = self.build()
-            self.read(path, network)
+            try:
+                self.read(path, network)
+            except WeightsError:
+                _weights.forget_digest(path)
+                raise
             self._network = network.eval().requires_grad_(False).to(device)
 
     def settings(self) -> Mapping[str, Any]:
@@ -144,6 +148,8 @@ class TorchModel(DescriptorModel):
                 raise WeightsError(
                     f"{self.full_name} has no published weights; pass weights=FILE (--weights FILE)"
                 )
+            if not path.is_file():
+                raise WeightsError(f"weights file {path} is not there; expected {self.expected}")
             self._located = path, _weights.checked_sha256(path, published)
         return self._located
 

