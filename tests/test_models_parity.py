@@ -172,13 +172,14 @@ def described_all(
     """Describe every image in every variant, as golden names them.
 
     EigenPlaces repeats configurations of CosPlace: where network and weights are equal to those of the
-    configuration before, only the last image is described again.
+    configuration before, only the last image is described again, in the default variant.
     """
     made = zlib.crc32(repr(crcs).encode())
     found, given = {}, {}
     for (variant, name), image in images.items():
         key = (str(model.network), str(made), variant, name)
-        repeated = None if name == IMAGES[-1] else _given.get(key)
+        shown = variants[variant] is None and name == IMAGES[-1]
+        repeated = None if shown else _given.get(key)
         batch = get_model(model.full_name, image_size=variants[variant]).prepare(image)[None]
         given[key] = repeated or described(model, batch)
         found |= {f"{variant}/{name}/{part}": value for part, value in given[key].items()}
