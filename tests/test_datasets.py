@@ -14,6 +14,7 @@ from scipy.io import savemat
 from displace.datasets import DATASETS
 from displace.datasets.base import Check, Dataset
 from displace.errors import DatasetError, DisplaceError, UnknownNameError
+from displace.manifest import Manifest
 from displace.metrics import recall_at
 from displace.protocols import Counts, Protocol, Tolerance
 
@@ -37,35 +38,9 @@ def counts(found: Check) -> dict[str, Counts]:
 
 
 @pytest.mark.parametrize("name", OWN)
-class TestEveryDataset:
-    def test_is_registered_and_described(self, name):
-        found = dataset(name)
-        assert name in DATASETS.names()
-        assert found.name == name
-        assert found.title
-        assert found.obtain
-        assert found.protocols
-        assert len({p.name for p in found.protocols}) == len(found.protocols)
-
-    def test_missing_folder_says_how_to_get_it(self, name, tmp_path):
-        with pytest.raises(DatasetError, match=re.escape(dataset(name).obtain)):
-            dataset(name).manifest(tmp_path / "absent")
-
-    def test_empty_folder(self, name, tmp_path):
-        with pytest.raises(DisplaceError, match=tmp_path.name):
-            dataset(name).manifest(tmp_path)
-
-    def test_own_manifest_wins(self, name, tmp_path):
-        touch(tmp_path, ["x/1.jpg"])
-        (tmp_path / "manifest.csv").write_text("image,place,traversal\nx/1.jpg,here,night\n")
-        manifest = dataset(name).manifest(tmp_path)
-        assert (manifest.places.tolist(), manifest.traversals.tolist()) == (["here"], ["night"])
-
-    def test_unknown_protocol(self, name):
-        first = dataset(name).protocol().name
-        with pytest.raises(UnknownNameError, match=f"did you mean '{first}'"):
-            dataset(name).protocol(first + "x")
-        assert dataset(name).protocol(first) is dataset(name).protocols[0]
+def test_missing_folder_says_how_to_get_it(name, tmp_path):
+    with pytest.raises(DatasetError, match=re.escape(dataset(name).obtain)):
+        dataset(name).manifest(tmp_path / "absent")
 
 
 def test_published_counts():
@@ -168,7 +143,8 @@ def test_robotcar_in_equal_order(tmp_path):
     assert not found.absent
 
 
-def test_robotcar_as_downloaded(tmp_path):
+@pytest.mark.parametrize("where", ["{date}/gps/ins.csv", "rtk/{date}/rtk.csv"])
+def test_robotcar_as_downloaded(tmp_path, where):
     """Two traversals at other speeds; images in µs, the INS at its own rate."""
     head = "timestamp,ins_status,latitude,longitude,altitude,northing,easting,down,utm_zone,roll,pitch,yaw"
     for date, speed in (("2015-08-12-15-04-18", 5.0), ("2015-10-29-12-18-17", 8.0)):
@@ -179,8 +155,8 @@ def test_robotcar_as_downloaded(tmp_path):
             f"{start + i * 20000},OK,51.7,-1.2,110,5735000,{620000 + speed * i * 0.02},-110,30U,0,0,1.5"
             for i in range(500)
         ]
-        log = tmp_path / date / "gps" / "ins.csv"
-        log.parent.mkdir()
+        log = tmp_path / where.format(date=date)
+        log.parent.mkdir(parents=True)
         log.write_text("\n".join([head, *rows]))
     (
         tmp_path / "2015-08-12-15-04-18" / "stereo" / "left" / f"{1439388258_000000 + 160 * 62500}.png"
@@ -388,6 +364,12 @@ def test_check_compares_every_count():
     assert not Check("x", [("p", "q", right, right)], ["night"], []).ok
     assert not Check("x", [("p", "q", right, right)], [], ["a.jpg"]).ok
     assert not Check("x", [], [], []).ok
+
+
+def test_references_need_a_place():
+    manifest = Manifest("abc", ["0", "", "0"], ["sun", "sun", "night"])
+    references, queries = Protocol("all", Tolerance("exact")).split(manifest, "night")
+    assert (references.images, queries.images) == (["a"], ["c"])
 
 
 def test_protocol_needs_its_columns(tmp_path):

@@ -85,6 +85,7 @@ def _recording(folder: Path) -> Recording:
         for path in (folder, *deeper)
         for log in ("gps/rtk.csv", "rtk.csv", "gps/ins.csv", "ins.csv")
     ]
+    logs.insert(0, folder.parent / "rtk" / folder.name / "rtk.csv")  # where the RTK archive unpacks
     log = next((path for path in logs if path.is_file()), None)
     if recording.positions is None and log is not None:
         names = [image.name for image in recording.images]
