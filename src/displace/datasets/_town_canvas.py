@@ -55,6 +55,13 @@ class Canvas:
         centre = tuple(int(v) for v in self._grid([(x, y)])[0])
         cv2.circle(self.pixels, centre, max(8, round(radius * self.scale * 16)), _ink(colour, glow), cv2.FILLED, cv2.LINE_8, 4)
 
+    def discs(self, centres: NDArray[np.float64], radii: NDArray[np.float64], colours: NDArray[np.float64]) -> None:
+        """Fill many circles, (n, 2), (n,) and (n, 3), one over the other."""
+        sizes = np.maximum(8, np.round(radii * self.scale * 16)).astype(int).tolist()
+        inks = np.column_stack([colours, np.full(len(colours), MATT)]).tolist()
+        for centre, size, ink in zip(self._grid(centres).tolist(), sizes, inks, strict=True):
+            cv2.circle(self.pixels, centre, size, ink, cv2.FILLED, cv2.LINE_8, 4)
+
     def hole(self, points: Sequence[tuple[float, float]]) -> None:
         """Cut a polygon out."""
         cv2.fillPoly(self.pixels, [self._grid(points)], (0, 0, 0, 0), cv2.LINE_8, 4)
@@ -63,7 +70,7 @@ class Canvas:
         """Multiply the colours by `factor`, one for each pixel."""
         self.pixels = toned(self.pixels, factor)
 
-    def _grid(self, points: Sequence[tuple[float, float]]) -> NDArray[np.int32]:
+    def _grid(self, points: Sequence[tuple[float, float]] | NDArray[np.float64]) -> NDArray[np.int32]:
         """Metres to pixels with four fractional bits."""
         array = np.asarray(points, np.float64) * self.scale
         array[:, 1] = self.pixels.shape[0] - array[:, 1]

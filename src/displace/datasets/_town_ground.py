@@ -105,25 +105,20 @@ def _tile(tile: NDArray[np.float32], view: View, per_metre: float) -> NDArray[np
     return cv2.warpAffine(tile, inverse, (columns, rows), flags=flags, borderMode=cv2.BORDER_REPLICATE)
 
 
-def _centre_line(plans: Sequence[StreetPlan]) -> list[list[Point]]:
-    """Middle of each street, as pairs of points."""
-    return [[plan.street.start, plan.street.point(plan.street.length, 0)] for plan in plans]
+def _centre_line(plans: Sequence[StreetPlan]) -> list[tuple[StreetPlan, list[Point]]]:
+    """Each street with the two ends of its middle line."""
+    return [(plan, [plan.street.start, plan.street.point(plan.street.length, 0)]) for plan in plans]
 
 
 def _roads(texture: Texture, view: View, plans: Sequence[StreetPlan]) -> None:
     """Pavements first, then kerbs, then carriageways, so that junctions stay open."""
-    lines = _centre_line(plans)
-
-    def stroke(points: ArrayLike, width: float, colour: Colour) -> None:
-        thickness = max(1, round(width * view.scale))
-        cv2.polylines(texture, [view.pixels(points)], False, (*colour, MATT), thickness, cv2.LINE_8, 4)
-
-    for extra, colour in ((None, _PAVING), (0.35, _KERB), (0.0, _ASPHALT)):
-        for plan, line in zip(plans, lines, strict=True):
-            district = plan.street.district
-            stroke(line, 2 * district.edge if extra is None else district.road + extra, colour)
-            for start, end, width in plan.side_roads:
-                stroke([start, end], width + 3.0 if extra is None else width + extra, colour)
+    ways = [(line, plan.street.district.road, plan.street.district.pavement) for plan, line in _centre_line(plans)]
+    ways += [([start, end], width, 1.5) for plan in plans for start, end, width in plan.side_roads]
+    lines = view.pixels([line for line, _, _ in ways])
+    for pavement, kerb, colour in ((2.0, 0.0, _PAVING), (0.0, 0.35, _KERB), (0.0, 0.0, _ASPHALT)):
+        for line, (_, road, beside) in zip(lines, ways, strict=True):
+            thickness = max(1, round((road + pavement * beside + kerb) * view.scale))
+            cv2.polylines(texture, [line], False, (*colour, MATT), thickness, cv2.LINE_8, 4)
 
 
 @lru_cache(maxsize=64)
@@ -167,7 +162,7 @@ def _snow(texture: Texture, view: View, plans: Sequence[StreetPlan], tone: NDArr
     """White over everything, with wheel tracks and a trodden path."""
     bare = texture[:, :, :3].astype(np.float32)
     cover = np.full(view.shape, 0.96, np.float32)
-    for plan, line in zip(plans, _centre_line(plans), strict=True):
+    for plan, line in _centre_line(plans):
         road, (rx, ry) = plan.street.district.road, plan.street.right
         cv2.polylines(cover, [view.pixels(line)], False, 0.8, max(1, round(road * view.scale)), cv2.LINE_8, 4)
         for lateral in (-0.36 * road, -0.16 * road, 0.16 * road, 0.36 * road):
@@ -188,11 +183,13 @@ def shadow_map(
     its shadow.
     """
     heights = np.zeros(view.shape, np.float32)
-    for outline, height in sorted(footprints, key=lambda item: item[1]):
-        cv2.fillConvexPoly(heights, view.pixels(outline), height, cv2.LINE_8, 4)
+    tops = [height for _, height in footprints]
+    outlines = view.pixels([outline for outline, _ in footprints])
+    for i in np.argsort(tops, kind="stable"):
+        cv2.fillConvexPoly(heights, outlines[i], tops[i], cv2.LINE_8, 4)
     crowns = np.zeros(view.shape, np.float32)
-    for at, height, radius in trees:
-        centre = tuple(int(v) for v in view.pixels([at])[0])
+    centres = view.pixels([at for at, _, _ in trees]).tolist() if trees else []
+    for centre, (_, height, radius) in zip(centres, trees, strict=True):
         cv2.circle(crowns, centre, round(radius * view.scale * 16), height * 0.8, cv2.FILLED, cv2.LINE_8, 4)
     # Light falls through leaves here and there.
     crowns[_tile(noise("dapple", 8), view, 6) > 0.9] = 0

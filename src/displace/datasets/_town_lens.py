@@ -15,9 +15,9 @@ Linear = NDArray[np.float32]
 
 
 def develop(light: Linear, look: Look, seed: int, place: int) -> NDArray[np.uint8]:
-    """Take the picture: bytes (height, width, 3) from linear light."""
+    """Take the picture: bytes (height, width, 3) from linear light (3, height, width)."""
     rng = stream(seed, "lens", place, look.name)
-    light = _bloom(light, look)
+    light = _bloom(cv2.merge(light), look)
     if look.flakes:
         light = _flakes(light, rng, look)
     if look.rain:
@@ -26,21 +26,33 @@ def develop(light: Linear, look: Look, seed: int, place: int) -> NDArray[np.uint
     light = _shake(light, rng, look.blur)
     gain = look.exposure * 2 ** float(np.clip(rng.normal(0, 0.22), -0.5, 0.5))
     tint = np.array(look.tint, np.float32) * (1 + rng.normal(0, 0.015, 3)).astype(np.float32)
-    picture = 1 - cv2.exp(np.maximum(light, 0) * (-1.35 * np.float32(gain) * tint))
-    picture = np.sqrt(picture)
+    channels = [
+        _expose(plane, 1.35 * gain * float(tone), look.noise * noise_crop(name, plane.shape, rng, 2))
+        for plane, tone, name in zip(cv2.split(light), tint, ("red", "green", "blue"), strict=True)
+    ]
+    picture: NDArray[np.uint8] = cv2.merge(channels)
+    return picture
+
+
+def _expose(plane: Linear, gain: float, grain: Linear) -> NDArray[np.uint8]:
+    """Film curve, gamma and noise of one colour."""
+    value = np.sqrt(1 - np.exp(np.maximum(plane, 0) * np.float32(-gain)))
     # Noise grows in the dark parts, where the sensor's gain shows.
-    rows, columns = picture.shape[:2]
-    grain = cv2.merge([noise_crop(name, (rows, columns), rng, 2) for name in ("red", "green", "blue")])
-    picture += grain * (look.noise * (1.25 - picture))
-    return np.clip(picture * 255 + 0.5, 0, 255).astype(np.uint8)
+    value += grain * (1.25 - value)
+    return cv2.convertScaleAbs(np.maximum(value, 0), alpha=255)
+
+
+def _over(light: Linear, tone: float, amount: Linear) -> Linear:
+    """Light with a grey tone over it, by `amount`, (height, width)."""
+    return light + (np.float32(tone) - light) * cv2.merge([amount, amount, amount])
 
 
 def _bloom(light: Linear, look: Look) -> Linear:
     """Halo around what is much brighter than its surroundings."""
     threshold = 0.55 if look.lamplight > 0.4 else 1.6
     bright = np.maximum(light - threshold, 0)
-    small = cv2.resize(bright, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA)
-    halo = 0.5 * cv2.GaussianBlur(small, (0, 0), 1.6) + 0.35 * cv2.GaussianBlur(small, (0, 0), 7)
+    small = cv2.resize(bright, None, fx=0.25, fy=0.25, interpolation=cv2.INTER_AREA)
+    halo = 0.5 * cv2.GaussianBlur(small, (0, 0), 0.8) + 0.35 * cv2.GaussianBlur(small, (0, 0), 3.5)
     height, width = light.shape[:2]
     return light + cv2.resize(halo, (width, height), interpolation=cv2.INTER_LINEAR)
 
@@ -57,8 +69,7 @@ def _flakes(light: Linear, rng: np.random.Generator, look: Look) -> Linear:
         for (x, y), radius in zip(places, sizes, strict=True):
             cv2.circle(spots, (int(x * 16), int(y * 16)), int(radius * 16), strength, cv2.FILLED, cv2.LINE_AA, 4)
         layer = np.maximum(layer, cv2.GaussianBlur(spots, (0, 0), max(0.5, low * 0.6)))
-    white = np.float32(max(look.horizon) * 1.15)
-    return light + (white - light) * layer[..., None]
+    return _over(light, max(look.horizon) * 1.15, layer)
 
 
 def _streaks(light: Linear, rng: np.random.Generator, look: Look) -> Linear:
@@ -72,8 +83,7 @@ def _streaks(light: Linear, rng: np.random.Generator, look: Look) -> Linear:
     for (x, y), length, tone in zip(starts, lengths, rng.uniform(50, 160, n), strict=True):
         end = (int((x + slant * length) * 16), int((y + length) * 16))
         cv2.line(layer, (int(x * 16), int(y * 16)), end, float(tone), 1, cv2.LINE_AA, 4)
-    amount = cv2.blur(layer, (1, 5)).astype(np.float32)[..., None] / 255
-    return light + (np.float32(max(look.horizon)) - light) * (0.55 * amount)
+    return _over(light, max(look.horizon), cv2.blur(layer, (1, 5)) * np.float32(0.55 / 255))
 
 
 def _drops(light: Linear, rng: np.random.Generator, look: Look) -> Linear:
@@ -93,7 +103,7 @@ def _drops(light: Linear, rng: np.random.Generator, look: Look) -> Linear:
         y[area] -= dy * inside * 5
         soft[area] = np.maximum(soft[area], inside)
     bent = cv2.remap(cv2.blur(light, (5, 5)), x, y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT_101)
-    return light + (bent - light) * soft[..., None]
+    return light + (bent - light) * cv2.merge([soft, soft, soft])
 
 
 def _shake(light: Linear, rng: np.random.Generator, blur: float) -> Linear:

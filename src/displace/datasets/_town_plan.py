@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,6 +87,7 @@ class Building:
         """Height of the roof above the walls."""
         return {"eaves": 0.32 * self.depth, "gable": 0.45 * self.width, "mansard": 2.8, "flat": 0.0}[self.style.roof]
 
+    @cached_property
     def footprint(self) -> NDArray[np.float64]:
         """Corners, (4, 2)."""
         p, a, n = (np.array(v) for v in (self.corner, self.along, self.inward))

@@ -50,12 +50,12 @@ def tree(variant: int, leaves: str) -> Texture:
 
 def _leaves(canvas: Canvas, rng: np.random.Generator, boughs: NDArray[np.float64], foliage: Foliage) -> None:
     """Clumps of leaves, back to front: the first are in the shade, the last catch the light of the sky."""
+    n = foliage.leaves
+    points = boughs[rng.integers(len(boughs), size=n)] + rng.normal(0, (0.5, 0.45), (n, 2))
     low, high = boughs[:, 1].min(), boughs[:, 1].max()
-    for i in range(foliage.leaves):
-        x, y = boughs[int(rng.integers(len(boughs)))] + rng.normal(0, (0.5, 0.45))
-        light = 0.42 + 0.4 * i / foliage.leaves + 0.35 * (y - low) / (high - low) + rng.uniform(-0.12, 0.12)
-        colour = shade(foliage.colours[int(rng.integers(len(foliage.colours)))], light)
-        canvas.disc(x, y, float(rng.uniform(0.08, 0.3)), colour)
+    light = 0.42 + 0.4 * np.arange(n) / max(1, n) + 0.35 * (points[:, 1] - low) / (high - low) + rng.uniform(-0.12, 0.12, n)
+    colours = np.array(foliage.colours)[rng.integers(len(foliage.colours), size=n)] * light[:, None]
+    canvas.discs(points, rng.uniform(0.08, 0.3, n), colours.clip(0, 255))
 
 
 def _branch(

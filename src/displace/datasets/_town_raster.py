@@ -20,9 +20,9 @@ Texture = NDArray[np.uint8]
 Vector = tuple[float, float, float]
 
 HOLE, MATT = 64, 128
-SUPERSAMPLE = 2
+SUPERSAMPLE = 1.5
 _NEAR, _FAR = 0.25, 130.0
-_LEAST_PIXELS = 12
+_LEAST_PIXELS = 16
 
 
 Paint = tuple[Callable[..., Texture], tuple[Hashable, ...]]
@@ -52,13 +52,15 @@ class Camera:
     centre: NDArray[np.float64]
     to_pixels: NDArray[np.float64]
     size: tuple[int, int]
+    """Of the picture; what is drawn before it is averaged is `drawn` pixels wide and high."""
+    drawn: tuple[int, int]
 
     @classmethod
     def place(
         cls, centre: Vector, yaw: float, pitch: float, roll: float, field_of_view: float, size: tuple[int, int]
     ) -> Camera:
         """Set up a camera; angles in radians, `size` = (width, height) of the picture."""
-        width, height = size[0] * SUPERSAMPLE, size[1] * SUPERSAMPLE
+        width, height = (round(n * SUPERSAMPLE) for n in size)
         forward = np.array(
             [math.sin(yaw) * math.cos(pitch), math.cos(yaw) * math.cos(pitch), math.sin(pitch)]
         )
@@ -68,16 +70,15 @@ class Camera:
         down = math.sin(roll) * level - math.cos(roll) * up
         focal = 0.5 * width / math.tan(field_of_view / 2)
         intrinsic = np.array([[focal, 0, width / 2 - 0.5], [0, focal, height / 2 - 0.5], [0, 0, 1.0]])
-        return cls(np.array(centre), intrinsic @ np.stack([right, down, forward]), (width, height))
+        return cls(np.array(centre), intrinsic @ np.stack([right, down, forward]), size, (width, height))
 
     def rays(self) -> NDArray[np.float32]:
-        """Direction through every final pixel, (height, width, 3), of length 1 along the optical axis."""
+        """Direction through every pixel of the picture, (3, height, width), of length 1 along the optical axis."""
         inverse = np.linalg.inv(self.to_pixels)
-        half = (SUPERSAMPLE - 1) / 2
-        x = np.arange(self.size[0] // SUPERSAMPLE) * SUPERSAMPLE + half
-        y = np.arange(self.size[1] // SUPERSAMPLE) * SUPERSAMPLE + half
-        columns, rows = inverse[:, 0] * x[:, None], inverse[:, 1] * y[:, None]
-        return (rows[:, None] + columns[None] + inverse[:, 2]).astype(np.float32)
+        x, y = ((np.arange(n) + 0.5) * drawn / n - 0.5 for n, drawn in zip(self.size, self.drawn, strict=True))
+        columns = (inverse[:, :1] * x + inverse[:, 2:]).astype(np.float32)
+        rows = (inverse[:, 1:2] * y).astype(np.float32)
+        return rows[:, :, None] + columns[:, None, :]
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,8 @@ class GBuffer:
     """What the camera sees before it is lit, at the size of the picture.
 
     `colour` and `glow` are averaged over the supersamples; `depth` (infinite for the sky), outward `normal` and `kind` (0
-    for the sky) are taken from one of them.
+    for the sky) are taken from one of them. Channels come first, (3, height, width): arithmetic on whole planes is several
+    times faster than on triples.
     """
 
     colour: NDArray[np.uint8]
@@ -97,7 +99,7 @@ class GBuffer:
 
 def rasterize(camera: Camera, quads: Sequence[Quad]) -> GBuffer:
     """Draw all quads, nearest in front."""
-    width, height = camera.size
+    width, height = camera.drawn
     colour = np.zeros((height, width, 4), np.uint8)
     packed = colour.view(np.uint32)[..., 0]
     inverse_depth = np.full((height, width), 1 / _FAR, np.float32)
@@ -110,49 +112,62 @@ def rasterize(camera: Camera, quads: Sequence[Quad]) -> GBuffer:
         behind = inverse_depth[area]
         if behind.min() >= sheet.nearest:
             continue
-        texture = _texture(quads[i], sheet.extent)
-        rows, columns = texture.shape[:2]
-        # Texel centres sit half a texel inside of the quad's edges.
-        texels = np.array([[1 / columns, 0, 0.5 / columns], [0, 1 / rows, 0.5 / rows], [0, 0, 1]])
-        shift = np.array([[1, 0, -left], [0, 1, -top], [0, 0, 1.0]])
-        matrix = shift @ sheet.homography @ texels
-        patch = cv2.warpPerspective(texture, matrix, (right - left, bottom - top), flags=cv2.INTER_LINEAR)
-        a, b, c = sheet.plane.astype(np.float32)
+        a, b, c = sheet.plane
         near = a * x[:, left:right] + (b * y[top:bottom] + c)
-        mask = (near > behind) & (patch[:, :, 3] >= HOLE)
-        np.copyto(behind, near, where=mask)
-        np.copyto(index[area], np.int16(i + 1), where=mask)
+        seen = (near > behind) & sheet.inside()
+        if np.count_nonzero(seen) < _LEAST_PIXELS:
+            continue
+        # What is left of the box: much of it is hidden as a rule.
+        dx, dy, wide, tall = cv2.boundingRect(seen.view(np.uint8))
+        part = np.s_[dy : dy + tall, dx : dx + wide]
+        drawn = _warp(_texture(quads[i], sheet.extent), sheet.homography, (left + dx, top + dy), (wide, tall))
+        seen = seen[part] & (drawn[:, :, 3] >= HOLE)
+        np.copyto(behind[part], near[part], where=seen)
+        np.copyto(index[area][part], np.int16(i + 1), where=seen)
         # Four bytes copied as one number: several times faster than by channel.
-        np.copyto(packed[area], patch.view(np.uint32)[..., 0], where=mask)
+        np.copyto(packed[area][part], drawn.view(np.uint32)[..., 0], where=seen)
     kinds = np.array([0, *(q.kind for q in quads)], np.int8)
-    return _resolve(colour, inverse_depth, index, kinds, normals)
-
-
-def _resolve(
-    colour: Texture,
-    inverse_depth: NDArray[np.float32],
-    index: NDArray[np.int16],
-    kinds: NDArray[np.int8],
-    normals: NDArray[np.float32],
-) -> GBuffer:
-    """Average the supersamples and look up what belongs to the quads."""
-    height, width = index.shape
-    small = cv2.resize(colour, (width // SUPERSAMPLE, height // SUPERSAMPLE), interpolation=cv2.INTER_AREA)
-    number = index[::SUPERSAMPLE, ::SUPERSAMPLE]
-    depth = 1 / inverse_depth[::SUPERSAMPLE, ::SUPERSAMPLE]
-    depth[number == 0] = np.inf
+    small = cv2.resize(colour, camera.size, interpolation=cv2.INTER_AREA)
+    number, depth = (cv2.resize(layer, camera.size, interpolation=cv2.INTER_NEAREST) for layer in (index, inverse_depth))
+    depth = np.where(number > 0, 1 / depth, np.float32(np.inf))
     glow = np.maximum(small[:, :, 3].astype(np.float32) - MATT, 0) / (255 - MATT)
-    return GBuffer(small[:, :, :3], glow, depth, normals[number], kinds[number])
+    planes = np.ascontiguousarray(small[:, :, :3].transpose(2, 0, 1))
+    return GBuffer(planes, glow, depth, np.take(normals.T, number, axis=1), kinds[number])
+
+
+def _warp(
+    texture: Texture, homography: NDArray[np.float64], corner: tuple[int, int], size: tuple[int, int]
+) -> Texture:
+    """Texture as it appears in the box of pixels at `corner` (left, top)."""
+    rows, columns = texture.shape[:2]
+    # Texel centres sit half a texel inside of the quad's edges.
+    texels = np.array([[1 / columns, 0, 0.5 / columns], [0, 1 / rows, 0.5 / rows], [0, 0, 1]])
+    matrix = homography @ texels
+    matrix[0] -= corner[0] * matrix[2]
+    matrix[1] -= corner[1] * matrix[2]
+    return cv2.warpPerspective(texture, matrix, size, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
 
 
 class Sheet(NamedTuple):
-    """Quad on the picture: its box of pixels, size, homography, inverse depth per pixel (a·x + b·y + c) and the greatest."""
+    """Quad on the picture.
+
+    Its box of pixels, corners, size, homography, inverse depth per pixel (a·x + b·y + c) and the greatest of these.
+    """
 
     box: list[int]
+    corners: NDArray[np.float64]
     extent: NDArray[np.float64]
     homography: NDArray[np.float64]
-    plane: NDArray[np.float64]
+    plane: NDArray[np.float32]
     nearest: float
+
+    def inside(self) -> NDArray[np.bool_]:
+        """Pixels of the box that the quad covers."""
+        left, top, right, bottom = self.box
+        covered = np.zeros((bottom - top, right - left), np.uint8)
+        corners = np.round((self.corners - (left, top)) * 16).astype(np.int32)
+        cv2.fillConvexPoly(covered, corners, 1, cv2.LINE_8, 4)
+        return covered.view(np.bool_)
 
 
 _CORNERS = np.array([[0, 0, 1.0], [1, 0, 1], [1, 1, 1], [0, 1, 1]])
@@ -176,34 +191,35 @@ def project(
     shown &= (depths.max(axis=1) > _NEAR) & (depths.min(axis=1) < _FAR)
     order = np.argsort(depths.min(axis=1), kind="stable")
     chosen = order[shown[order]]
-    planes = normals[chosen] @ np.linalg.inv(camera.to_pixels) / offsets[chosen, None]
+    planes = (normals[chosen] @ np.linalg.inv(camera.to_pixels) / offsets[chosen, None]).astype(np.float32)
     lengths = np.maximum(np.linalg.norm(normals, axis=1, keepdims=True), 1e-9)
     outward = np.vstack([[0, 0, 1.0], -normals / lengths]).astype(np.float32)
-    boxes, extents = _footprints(points[chosen], camera.size)
+    corners, extents = _outlines(points[chosen])
+    low, high = np.floor(corners.min(axis=1)), np.ceil(corners.max(axis=1)) + 1
+    boxes = np.hstack([low.clip(0, camera.drawn), high.clip(0, camera.drawn)]).astype(np.int64)
     nearest = 1 / np.maximum(depths[chosen].min(axis=1), _NEAR)
     large = (boxes[:, 2:] - boxes[:, :2]).clip(0).prod(axis=1) > _LEAST_PIXELS
     sheets = (
-        (int(i), Sheet(boxes[k].tolist(), extents[k], homographies[i], planes[k], float(nearest[k])))
-        for k, i in enumerate(chosen)
-        if large[k]
+        (i, Sheet(box, corners[k], extents[k], homographies[i], planes[k], nearest[k]))
+        for k, i, box in zip(np.flatnonzero(large).tolist(), chosen[large].tolist(), boxes[large].tolist(), strict=True)
     )
     return outward, sheets
 
 
-def _footprints(points: NDArray[np.float64], size: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Boxes of pixels (n, 4: left, top, right, bottom) that quads can touch, and their sizes (n, 2) on the picture."""
-    whole = (points[:, :, 2] >= _NEAR).all(axis=1)
+def _outlines(points: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Outlines (n, 5, 2) of quads in pixels, cut off at the near plane, and their sizes (n, 2) on the picture."""
     with np.errstate(divide="ignore", invalid="ignore"):
         pixels = points[:, :, :2] / points[:, :, 2:]
-    low, high = pixels.min(axis=1), pixels.max(axis=1)
     edges = np.linalg.norm(np.roll(pixels, -1, axis=1) - pixels, axis=2)
     extents = np.maximum(edges[:, :2], edges[:, 2:])
-    for i in np.flatnonzero(~whole):
+    # Cutting gives three to five corners; the last is repeated.
+    outlines = pixels[:, [0, 1, 2, 3, 3]]
+    for i in np.flatnonzero((points[:, :, 2] < _NEAR).any(axis=1)):
         clipped = _clip(points[i])
-        low[i], high[i] = (pick(clipped[:, :2] / clipped[:, 2:], axis=0) for pick in (np.min, np.max))
+        corners = clipped[:, :2] / clipped[:, 2:]
+        outlines[i] = corners[np.minimum(np.arange(5), len(corners) - 1)]
         extents[i] = math.inf
-    boxes = np.hstack([np.floor(low).clip(0, size), (np.ceil(high) + 1).clip(0, size)])
-    return boxes.astype(np.int64), extents
+    return outlines, extents
 
 
 def _clip(points: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -225,7 +241,9 @@ def _texture(quad: Quad, extent: NDArray[np.float64]) -> Texture:
         return painter(*arguments)
     texture = _level(quad.paint, 0, 0)
     rows, columns = texture.shape[:2]
-    across, down = (max(0, round(math.log2(n / min(max(2, e), n)))) for n, e in zip((columns, rows), extent, strict=True))
+    wide, tall = extent.tolist()
+    across = round(math.log2(columns / max(2.0, wide))) if wide < columns else 0
+    down = round(math.log2(rows / max(2.0, tall))) if tall < rows else 0
     return _level(quad.paint, across, down)
 
 

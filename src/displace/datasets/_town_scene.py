@@ -76,8 +76,8 @@ def compose(seed: int, place: int, look: Look) -> Scene:
     quads: list[Quad] = []
     vehicles: list[tuple[str, Point, float]] = []
     for view in (
-        View((at.easting, at.northing), at.heading, 0.5, 22.0, 17.5, 16.0),
-        View((at.easting, at.northing), at.heading, 21.9, 125.0, 48.0, 4.0),
+        View((at.easting, at.northing), at.heading, 0.5, 22.0, 16.5, 14.0),
+        View((at.easting, at.northing), at.heading, 21.9, 110.0, 40.0, 4.0),
     ):
         quads.append(view.quad((ground, (view, seed, at.street, look))))
     for street_plan in plans:

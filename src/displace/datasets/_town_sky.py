@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 
 import cv2
@@ -15,23 +16,34 @@ from displace.datasets._town_random import TILE, noise, stream
 _BINS = 2048
 
 
+def planes(values: Sequence[float], factor: float = 1.0) -> NDArray[np.float32]:
+    """Three numbers, times `factor`, in a shape (3, 1, 1) that goes with planes (3, height, width)."""
+    return (np.array(values) * factor).astype(np.float32)[:, None, None]
+
+
+def dot(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Inner product of vectors given as planes."""
+    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
+
+
 def sky(rays: NDArray[np.float32], look: Look, seed: int, place: int) -> NDArray[np.float32]:
-    """Linear colours of the sky along each ray, (height, width, 3), with the skyline before it."""
+    """Linear colours of the sky along each ray, (3, height, width), with the skyline before it."""
     # The tangent of the elevation stands for the angle; on the horizon, where it matters, they are the same.
-    rise = rays[..., 2] / np.sqrt(rays[..., 0] ** 2 + rays[..., 1] ** 2)
-    azimuth = np.arctan2(rays[-1, :, 0], rays[-1, :, 1])
-    height = np.sqrt(np.clip(rise / 1.4, 0, 1))[..., None]
-    zenith, horizon = (np.array(c, np.float32) for c in (look.zenith, look.horizon))
-    colours = horizon + (zenith - horizon) * height
-    colours = _glow(colours, rays, look)
-    colours = _clouds(colours, rays, rise, look, seed, place)
+    rise = rays[2] / np.sqrt(rays[0] ** 2 + rays[1] ** 2)
+    azimuth = np.arctan2(rays[0, -1], rays[1, -1])
+    zenith, horizon = planes(look.zenith), planes(look.horizon)
+    # All but the skyline is soft, so half the size will do.
+    half, half_rise = rays[:, ::2, ::2], rise[::2, ::2]
+    air = horizon + (zenith - horizon) * np.sqrt(np.clip(half_rise / 1.4, 0, 1))
+    air = _clouds(_glow(air, half, look), half, half_rise, look, seed, place)
+    colours = np.array([cv2.resize(plane, rise.shape[::-1], interpolation=cv2.INTER_LINEAR) for plane in air])
     column = np.mod(azimuth / (2 * math.pi) * _BINS, _BINS).astype(np.intp)
     for layer, (tone, reach) in enumerate(((0.55, 0.75), (0.32, 0.5))):
         outline = skyline(seed, layer)[column][None]
         # A hard edge of about one pixel, softened by hand as the sky is not supersampled.
-        cover = np.clip((outline - rise) * 250 + 0.5, 0, 1)[..., None]
-        town = horizon * reach + np.array(look.skylight, np.float32) * (tone * 0.25)
-        colours = colours + (town - colours) * cover
+        cover = np.clip((outline - rise) * 250 + 0.5, 0, 1)
+        town = horizon * np.float32(reach) + planes(look.skylight, tone * 0.25)
+        colours += (town - colours) * cover
     return colours
 
 
@@ -43,10 +55,9 @@ def _glow(colours: NDArray[np.float32], rays: NDArray[np.float32], look: Look) -
     azimuth, elevation = (math.radians(v) for v in look.sun)
     flat = math.cos(elevation)
     sun = np.array([math.sin(azimuth) * flat, math.cos(azimuth) * flat, math.sin(elevation)], np.float32)
-    near = np.clip((rays @ sun) / np.sqrt((rays * rays).sum(axis=-1)), 0, 1)
-    wide, aureole, disc = (cv2.pow(near, power)[..., None] for power in (12, 160, 3000))
-    glare = strength * (0.35 * wide + 0.8 * aureole + 3 * disc)
-    return colours + glare * np.array(look.sunlight, np.float32) / strength
+    near = np.clip(dot(sun, rays) / np.sqrt(dot(rays, rays)), 0, 1)
+    wide, aureole, disc = (cv2.pow(near, power) for power in (12, 160, 3000))
+    return colours + (0.35 * wide + 0.8 * aureole + 3 * disc) * planes(look.sunlight)
 
 
 def _clouds(
@@ -55,15 +66,15 @@ def _clouds(
     """Clouds on a flat ceiling, drifting from place to place."""
     rng = stream(seed, "clouds", look.name)
     start, wind = rng.uniform(0, TILE, 2), rng.uniform(-1.5, 1.5, 2)
-    ceiling = 70 / (np.maximum(rays[..., 2], 0) + np.float32(0.12))
+    ceiling = 70 / (np.maximum(rays[2], 0) + np.float32(0.12))
     offset = start + wind * place
-    x = np.mod(rays[..., 0] * ceiling + offset[0], TILE).astype(np.float32)
-    y = np.mod(rays[..., 1] * ceiling + offset[1], TILE).astype(np.float32)
+    x = np.mod(rays[0] * ceiling + offset[0], TILE).astype(np.float32)
+    y = np.mod(rays[1] * ceiling + offset[1], TILE).astype(np.float32)
     pattern = cv2.remap(noise("clouds", 128), x, y, cv2.INTER_LINEAR)
     amount = np.clip((pattern + 3.2 * look.clouds - 1.6) * 0.8, 0, 1) * np.clip(rise * 8, 0, 1)
-    light = np.array(look.skylight, np.float32) * 0.85 + np.array(look.sunlight, np.float32) * 0.22
-    body = light * (0.92 - 0.16 * pattern[..., None] * look.clouds)
-    return colours + (body - colours) * (0.85 * amount)[..., None]
+    light = planes(look.skylight, 0.85) + planes(look.sunlight, 0.22)
+    body = light * (0.92 - 0.16 * look.clouds * pattern)
+    return colours + (body - colours) * (0.85 * amount)
 
 
 @lru_cache(maxsize=8)
