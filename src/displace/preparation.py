@@ -22,6 +22,7 @@ from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from displace.errors import DisplaceError
 from displace.images import read_image
@@ -32,8 +33,8 @@ Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 Prepared = NDArray[np.float32]
 
-WORTH_PROCESSES = 256
-"""Images from which starting worker processes (about a second) pays off."""
+WORTH_PROCESSES = 1000
+"""Images from which starting worker processes pays off: they import this package first, a second or two."""
 
 CHUNK = 8
 """Images that a worker process takes at a time: each exchange with it costs as much as a tenth of an image."""
@@ -165,6 +166,11 @@ def _prepare_in_process(paths: list[Path]) -> list[Prepared | Failure]:
 
 def _start_process(model: DescriptorModel) -> None:
     """Set up a worker process: its model, Ctrl-C left to the parent, and an end when the parent is killed."""
+    import cv2
+
+    # There is a process for each core: threads of theirs would only wait for each other.
+    cv2.setNumThreads(1)
+    threadpool_limits(1)
     _of_process[:] = [model]
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
