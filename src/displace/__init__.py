@@ -8,6 +8,7 @@ from displace.fusion import get_fusion
 from displace.fusion.displace import DisPlace
 from displace.matches import Matches
 from displace.metrics import recall_at
+from displace.place_map import PlaceMap, build
 from displace.references import ReferenceSet
 
-__all__ = ["DisPlace", "Matches", "ReferenceSet", "__version__", "get_fusion", "recall_at"]
+__all__ = ["DisPlace", "Matches", "PlaceMap", "ReferenceSet", "__version__", "build", "get_fusion", "recall_at"]

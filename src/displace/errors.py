@@ -11,7 +11,9 @@
     ├── ImageError                         an image, video or bag that cannot be read
     ├── DatasetError                       a data set's folder that is not laid out as expected
     ├── WeightsError                       model weights that are absent, corrupt or of another model
-    └── StoreError                         a descriptor store that cannot be opened or written
+    ├── StoreError                         a descriptor store that cannot be opened or written
+    ├── FormatError                        a map file that is damaged, foreign or of a later version
+    └── ModelMismatchError                 queries of another model or preprocessing than the map's
 
     DisplaceWarning (UserWarning)
     └── ConditioningWarning                the references are too few for the settings asked for
@@ -68,6 +70,14 @@ class WeightsError(DisplaceError):
 
 class StoreError(DisplaceError):
     """A descriptor store that cannot be opened or written."""
+
+
+class FormatError(DisplaceError):
+    """A map file that is damaged, foreign or of a later version."""
+
+
+class ModelMismatchError(DisplaceError):
+    """Queries made by another model, or prepared in another way, than the map's references."""
 
 
 class DisplaceWarning(UserWarning):

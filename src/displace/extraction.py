@@ -211,6 +211,49 @@ class ShardBuffer:
             self.flush()
 
 
+def describe(
+    model: DescriptorModel,
+    paths: Sequence[str | os.PathLike[str]],
+    *,
+    workers: int | None = None,
+    batch_size: int = 16,
+    progress: Progress | None = None,
+) -> Vectors:
+    """Describe image files without keeping anything: (q, dim), in the order of `paths`.
+
+    The first image that cannot be read, or has no finite descriptor, raises `ImageError`.
+
+    Parameters
+    ----------
+    model : DescriptorModel
+        From `displace.get_model`.
+    paths : sequence of path-like
+    workers, batch_size, progress
+        As in `extract`.
+    """
+    workers = _positive(n_cores() if workers is None else workers, "workers")
+    files = ((row, Path(path)) for row, path in enumerate(paths))
+    vectors = np.empty((len(paths), model.dim), np.float32)
+
+    def readable(answers: Iterable[tuple[int, Prepared | Failure]]) -> Iterator[tuple[int, Prepared]]:
+        for row, answer in answers:
+            if isinstance(answer, Failure):
+                raise ImageError(str(answer))
+            yield row, answer
+
+    done = 0
+    with preparing(model, files, len(paths), workers, batch_size + 2 * workers) as answers:
+        for rows, batch in in_batches(readable(answers), batch_size):
+            vectors[rows] = _described(model, batch)
+            done += len(rows)
+            if progress:
+                progress("describing", done, len(paths))
+    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    if len(bad):
+        raise ImageError(f"{paths[bad[0]]}: {NOT_FINITE}")
+    return vectors
+
+
 def _described(model: DescriptorModel, batch: Prepared) -> Vectors:
     vectors = np.asarray(model.describe(batch))
     if vectors.shape != (len(batch), model.dim):

@@ -8,6 +8,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from displace.arrays import Vectors
+from displace.geo import Positions
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,11 +23,14 @@ class Matches:
         Higher is better; comparable within one query, and between queries of one fusion.
     confidence : array of shape (q,), optional
         Probability that the first place is correct, where the source is calibrated.
+    positions : Positions, optional
+        Where the first place is, one row for each query, where the source knows.
     """
 
     places: NDArray[Any]
     scores: Vectors
     confidence: Vectors | None = None
+    positions: Positions | None = None
 
     def __len__(self) -> int:
         return len(self.places)

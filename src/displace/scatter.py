@@ -43,25 +43,35 @@ class Scatter:
     within: Vectors
 
     @classmethod
-    def empty(cls, dim: int, dtype: Any = np.float32, ids: Any = np.int64) -> Scatter:
-        """Return the statistics of no references."""
+    def empty(
+        cls, dim: int, dtype: Any = np.float32, ids: Any = np.int64, *, means_only: bool = False
+    ) -> Scatter:
+        """Return the statistics of no references; with `means_only`, W stays empty and is never updated."""
+        size = 0 if means_only else dim
         return cls(
             np.empty(0, ids),
             np.empty(0, np.intp),
             np.empty((0, dim), dtype),
-            np.zeros((dim, dim), dtype, order="F"),
+            np.zeros((size, size), dtype, order="F"),
         )
 
     @classmethod
-    def of(cls, vectors: Vectors, places: NDArray[Any]) -> Scatter:
+    def of(cls, vectors: Vectors, places: NDArray[Any], *, means_only: bool = False) -> Scatter:
         """Return the statistics of references, float32 unless the vectors are float64."""
         dtype = np.float64 if vectors.dtype == np.float64 else np.float32
-        return cls.empty(vectors.shape[1], dtype, places.dtype).add(vectors, places)
+        scatter = cls.empty(vectors.shape[1], dtype, places.dtype, means_only=means_only)
+        return scatter.add(vectors, places)
 
     def copy(self) -> Scatter:
         """Return a copy whose changes leave this one alone."""
         return Scatter(
             self.place_ids.copy(), self.counts.copy(), self.means.copy(), self.within.copy(order="F")
+        )
+
+    def astype(self, dtype: Any) -> Scatter:
+        """Return a copy in another precision."""
+        return Scatter(
+            self.place_ids, self.counts.copy(), self.means.astype(dtype), self.within.astype(dtype, order="F")
         )
 
     @property
@@ -165,7 +175,7 @@ class Scatter:
     def _update(self, deviation: Vectors, weight: Vectors, sign: int = 1) -> None:
         """W += sign · Σ weight · deviation deviationᵀ, in place."""
         used = weight > 0
-        if not used.any():
+        if not used.any() or self.within.size == 0:
             return
         rows = deviation if used.all() else deviation[used]
         rows = np.ascontiguousarray(rows * np.sqrt(weight[used])[:, None], dtype=self.within.dtype)

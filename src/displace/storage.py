@@ -24,18 +24,28 @@ def atomic_write(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[
     mode : {"wb", "w"}
         Bytes or UTF-8 text.
     """
+    with replacing(path) as temporary, temporary.open(mode, encoding=None if "b" in mode else "utf-8") as file:
+        yield file
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give the name of a temporary file beside `path` to write; on success it becomes `path`, durably.
+
+    For libraries that write to a name; `atomic_write` opens the file itself.
+    """
     path = Path(path)
-    encoding = None if "b" in mode else "utf-8"
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
     try:
-        with os.fdopen(handle, mode, encoding=encoding) as file:
-            yield file
-            file.flush()
+        yield temporary
+        with temporary.open("rb") as file:
             os.fsync(file.fileno())
         _copy_mode(path, name)
-        Path(name).replace(path)
+        temporary.replace(path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
 

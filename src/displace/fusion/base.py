@@ -75,6 +75,16 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """Return the best place for each query, shape (q,)."""
         return self.rank(Q, k=1).places[:, 0]
 
+    def stored_rows(self) -> tuple[Vectors, Indices]:
+        """Rows (R, n) whose inner product with a transformed query is the score, and the place index of each.
+
+        A place scores as its best row. Fusions of whole score matrices have no such rows.
+        """
+        raise InputError(
+            f"{self.title} needs whole score matrices and exists for evaluation only; a map can hold "
+            "displace, hops, pooling, single and dmat_avg"
+        )
+
     def _check_queries(self, Q: ArrayLike) -> Vectors:
         check_is_fitted(self)
         queries: Vectors = validate_data(self, Q, dtype=list(FLOATS), ensure_all_finite=False, reset=False)
@@ -131,6 +141,10 @@ class VectorFusion(TransformerMixin, Fusion):  # type: ignore[misc]
     def nbytes_(self) -> int:
         """Bytes of the place vectors, as float32."""
         return 4 * self.place_vectors_.size
+
+    def stored_rows(self) -> tuple[Vectors, Indices]:
+        """The place vectors, one row for each place."""
+        return self.place_vectors_, np.arange(len(self.place_ids_))
 
     def _scores(self, Q: Vectors) -> Vectors:
         scores: Vectors = self._project(Q) @ self.place_vectors_.T

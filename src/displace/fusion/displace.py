@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,6 +87,37 @@ class DisPlace(VectorFusion):
         self.solver = solver
         self.n_components = n_components
 
+    def fit_statistics(self, scatter: Scatter) -> Self:
+        """Fit on statistics alone, such as those of a map that is updated; what is "auto" is decided by rule.
+
+        Parameters
+        ----------
+        scatter : Scatter
+            Statistics of the references; its `place_ids` become the place ids.
+        """
+        dim = scatter.means.shape[1]
+        self.place_ids_, self.n_features_in_ = scatter.place_ids, dim
+        self._check_parameters(len(scatter.place_ids), dim)
+        none = np.empty(0, np.intp)
+        problem = tuning.Problem(scatter.means[:0], none, none, scatter, dim, self.tau, self.n_components)
+        useless = _why_no_projection(scatter)
+        if useless:
+            self.sampling_ratio_ = problem.sampling_ratio
+            self._retrieve_plainly(scatter.means, np.arange(len(scatter.means)), useless)
+            return self
+        self._decide(problem)
+        dtype = scatter.means.dtype
+        try:
+            solution = self._solve(scatter, dim)
+        except LinAlgError:
+            scatter = scatter.astype(np.float64)
+            try:
+                solution = self._solve(scatter, dim)
+            except LinAlgError:
+                raise self._singular(scatter, dim) from None
+        self._keep(solution, scatter, None, dtype)
+        return self
+
     def explain(self) -> str:
         """Say in one line which settings were used, and why."""
         check_is_fitted(self)
@@ -118,14 +149,12 @@ class DisPlace(VectorFusion):
             self.tau,
             self.n_components,
         )
-        self.sampling_ratio_ = problem.sampling_ratio
         useless = _why_no_projection(scatter)
         if useless:
+            self.sampling_ratio_ = problem.sampling_ratio
             self._retrieve_plainly(X, index, useless)
             return
-        self.settings_ = tuning.decide(problem, self.ridge, self.center)
-        self.ridge_, self.center_ = self.settings_.ridge, self.settings_.center
-        self._check_conditioning(scatter, X.shape[1])
+        self._decide(problem)
         try:
             solution = self._solve(scatter, X.shape[1])
         except LinAlgError:  # too ill-conditioned for float32: once more in float64
@@ -135,6 +164,13 @@ class DisPlace(VectorFusion):
             except LinAlgError:
                 raise self._singular(scatter, X.shape[1]) from None
         self._keep(solution, scatter, basis, X.dtype)
+
+    def _decide(self, problem: tuning.Problem) -> None:
+        """Settle the settings, and check that they can work."""
+        self.sampling_ratio_ = problem.sampling_ratio
+        self.settings_ = tuning.decide(problem, self.ridge, self.center)
+        self.ridge_, self.center_ = self.settings_.ridge, self.settings_.center
+        self._check_conditioning(problem.scatter, problem.dim)
 
     def _statistics(self, X: Vectors, index: Indices) -> tuple[Vectors | None, Vectors, Scatter]:
         """Basis of the references' span where it is smaller than the space, coordinates in it, and their scatter."""

@@ -35,6 +35,11 @@ class Pooling(Fusion):
         """Bytes of all references, as float32."""
         return 4 * self.reference_vectors_.size
 
+    def stored_rows(self) -> tuple[Vectors, Indices]:
+        """All references, those of one place side by side."""
+        counts = np.diff(np.r_[self.starts_, len(self.reference_vectors_)])
+        return self.reference_vectors_, np.repeat(np.arange(len(counts)), counts)
+
     def _scores(self, Q: Vectors) -> Vectors:
         similarities = l2_normalize(Q) @ self.reference_vectors_.T
         best: Vectors = np.maximum.reduceat(similarities, self.starts_, axis=1)

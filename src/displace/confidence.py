@@ -1,0 +1,215 @@
+"""Is the top match right, or is the query not in the map at all? A calibrated probability.
+
+A logistic regression on three numbers of a query's ranking: the top score, its margin over the second place, and how
+many standard deviations it lies above the next nineteen. It is fitted at build time: each traversal in turn is taken as
+queries to a map of the others, from which a contiguous stretch of places is removed as well, so that some queries have
+no right answer. A query inside the stretch but within its margin is left out, since what it sees may be in the map.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from displace.arrays import Vectors
+from displace.fusion.base import Fusion
+from displace.references import ReferenceSet
+
+TOP = 20
+"""Places whose scores the confidence is computed from."""
+MAX_FOLDS = 5
+MAX_QUERIES = 2000
+STRETCH = 0.3
+"""Share of the places that a fold removes from the map."""
+MARGIN = 0.05
+"""Share of the stretch, at each end, whose queries are left out."""
+BINS = 10
+
+Flags = NDArray[np.bool_]
+SamePlace = Callable[[NDArray[Any], NDArray[Any]], Flags]
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How rankings become probabilities, and how well that worked on held-out traversals.
+
+    Parameters
+    ----------
+    weights, offsets, scales : list of float
+        Of the three features: probability = sigmoid(bias + Σ weight·(feature − offset)/scale).
+    bias : float
+    n_queries, n_correct : int
+        Held-out queries it was fitted on, and how many of their top matches were right.
+    auc : float
+        Area under the ROC curve for right against wrong top matches; each fold judged by the others' fit.
+    error : float
+        Expected calibration error over ten bins, judged likewise.
+    curve : list of [float, float, int]
+        Mean probability, share of right matches and number of queries in each bin that has any.
+    traversals : list of str
+        Traversals that were held out.
+    """
+
+    weights: list[float]
+    offsets: list[float]
+    scales: list[float]
+    bias: float
+    n_queries: int
+    n_correct: int
+    auc: float
+    error: float
+    curve: list[list[float]]
+    traversals: list[str]
+
+    def probability(self, scores: Vectors) -> Vectors:
+        """Return the probability (q,) that the first place is right, from the best scores (q, up to 20)."""
+        x = (features(scores) - self.offsets) / self.scales
+        return _sigmoid(x @ np.asarray(self.weights) + self.bias)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a record for the map's header."""
+        return asdict(self)
+
+
+def features(scores: Vectors) -> Vectors:
+    """Top score, margin over the second, and standard score against the next ones; shape (q, 3)."""
+    scores = np.asarray(scores[:, :TOP], np.float64)
+    top, rest = scores[:, 0], scores[:, 1:]
+    if rest.shape[1] == 0:
+        return np.stack([top, np.zeros_like(top), np.zeros_like(top)], axis=1)
+    spread = np.maximum(rest.std(axis=1), 1e-6)
+    return np.stack([top, top - rest[:, 0], (top - rest.mean(axis=1)) / spread], axis=1)
+
+
+def calibrate(
+    refs: ReferenceSet,
+    make: Callable[[], Fusion],
+    same_place: SamePlace,
+    progress: Callable[[int, int], None] | None = None,
+) -> Calibration | None:
+    """Fit on held-out traversals; None with fewer than three, or where all top matches are right or all wrong.
+
+    Parameters
+    ----------
+    refs : ReferenceSet
+    make : callable
+        Returns an unfitted fusion with the map's settings.
+    same_place : callable
+        Whether pairs of place ids count as the same place.
+    progress : callable, optional
+        Called with (done, total) folds.
+    """
+    names = refs.traversal_ids
+    if len(names) < 3:
+        return None
+    if len(names) > MAX_FOLDS:
+        names = names[np.linspace(0, len(names) - 1, MAX_FOLDS).astype(np.intp)]
+    folds = []
+    for number, name in enumerate(names):
+        fold = _fold(refs, name, number / len(names), make, same_place)
+        if fold is not None:
+            folds.append(fold)
+        if progress:
+            progress(number + 1, len(names))
+    if not folds:
+        return None
+    x, right = np.concatenate([f for f, _ in folds]), np.concatenate([r for _, r in folds])
+    if right.all() or not right.any():
+        return None
+    held_out = np.concatenate([_judge(folds, number) for number in range(len(folds))])
+    fit = _fit(x, right)
+    return Calibration(
+        **fit,
+        n_queries=len(right),
+        n_correct=int(right.sum()),
+        auc=area_under_curve(held_out, right),
+        error=calibration_error(held_out, right),
+        curve=reliability(held_out, right),
+        traversals=[str(name) for name in names],
+    )
+
+
+def _fold(
+    refs: ReferenceSet, name: Any, position: float, make: Callable[[], Fusion], same_place: SamePlace
+) -> tuple[Vectors, Flags] | None:
+    """Features and correctness of one traversal's references against a map of the others with a stretch removed."""
+    ids = refs.place_ids
+    length = int(STRETCH * len(ids))
+    start = int(position * (len(ids) - length))
+    margin = int(np.ceil(MARGIN * length))
+    stretch = ids[start : start + length]
+    at_the_edge = np.concatenate([stretch[:margin], stretch[len(stretch) - margin :]])
+    rest = refs.select((refs.traversals != name) & ~np.isin(refs.places, stretch))
+    queries = refs.only(name)
+    known = np.isin(queries.places, rest.place_ids) | np.isin(queries.places, stretch)
+    queries = queries.select(known & ~np.isin(queries.places, at_the_edge))
+    if len(rest.place_ids) < 2 if len(rest) else True:
+        return None
+    if len(queries) == 0:
+        return None
+    if len(queries) > MAX_QUERIES:
+        queries = queries.select(np.linspace(0, len(queries) - 1, MAX_QUERIES).astype(np.intp))
+    fusion = make().fit(rest.vectors, rest.places, rest.traversals)
+    matches = fusion.rank(queries.vectors, k=TOP)
+    return features(matches.scores), same_place(matches.places[:, 0], queries.places)
+
+
+def _fit(x: Vectors, right: Flags) -> dict[str, Any]:
+    """Coefficients of a logistic regression on standardised features."""
+    from sklearn.linear_model import LogisticRegression
+
+    offsets, scales = x.mean(axis=0), np.maximum(x.std(axis=0), 1e-9)
+    model = LogisticRegression(C=10.0).fit((x - offsets) / scales, right)
+    return {
+        "weights": model.coef_[0].tolist(),
+        "offsets": offsets.tolist(),
+        "scales": scales.tolist(),
+        "bias": float(model.intercept_[0]),
+    }
+
+
+def _judge(folds: list[tuple[Vectors, Flags]], number: int) -> Vectors:
+    """Probabilities of one fold by a fit on the others; by their base rate where they cannot be fitted."""
+    x = np.concatenate([f for i, (f, _) in enumerate(folds) if i != number] or [np.empty((0, 3))])
+    right = np.concatenate([r for i, (_, r) in enumerate(folds) if i != number] or [np.empty(0, bool)])
+    own = folds[number][0]
+    if len(right) == 0 or right.all() or not right.any():
+        return np.full(len(own), right.mean() if len(right) else 0.5)
+    fit = _fit(x, right)
+    return _sigmoid((own - fit["offsets"]) / fit["scales"] @ np.asarray(fit["weights"]) + fit["bias"])
+
+
+def area_under_curve(probability: Vectors, right: Flags) -> float:
+    """Chance that a right match has the higher probability than a wrong one.
+
+    >>> area_under_curve(np.array([0.9, 0.2, 0.6]), np.array([True, False, False]))
+    1.0
+    """
+    from sklearn.metrics import roc_auc_score
+
+    return float(roc_auc_score(right, probability))
+
+
+def reliability(probability: Vectors, right: Flags) -> list[list[float]]:
+    """Mean probability, share of right matches and count, in ten equal bins that are not empty."""
+    at = np.clip((probability * BINS).astype(int), 0, BINS - 1)
+    return [
+        [float(probability[at == b].mean()), float(right[at == b].mean()), int((at == b).sum())]
+        for b in range(BINS)
+        if (at == b).any()
+    ]
+
+
+def calibration_error(probability: Vectors, right: Flags) -> float:
+    """Expected calibration error: mean gap between probability and share of right matches, by bin."""
+    curve = reliability(probability, right)
+    return sum(abs(p - share) * n for p, share, n in curve) / len(right)
+
+
+def _sigmoid(x: Vectors) -> Vectors:
+    result: Vectors = 1 / (1 + np.exp(-np.clip(x, -50, 50)))
+    return result
