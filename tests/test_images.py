@@ -132,10 +132,14 @@ def test_exif_orientation_is_applied_once(tmp_path, suffix, orientation, upright
     np.testing.assert_array_equal(read_image(path), upright(picture()))
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
-def test_damaged_exif_does_not_lose_the_picture(tmp_path):
-    path = save(tmp_path / "a.jpg", picture(), exif=b"Exif\x00\x00MM\x00*\xff\xff\xff\xff")
-    assert read_image(path).shape == (6, 8, 3)
+def test_damaged_exif_does_not_lose_the_picture(tmp_path, monkeypatch):
+    def broken(image):  # as Pillow 10 and 11 do where the data are not TIFF
+        raise SyntaxError("not a TIFF file")
+
+    path = save(tmp_path / "a.png", picture())
+    monkeypatch.setattr(Image.Image, "getexif", broken)
+    monkeypatch.setattr("PIL.PngImagePlugin.PngImageFile.getexif", broken)
+    np.testing.assert_array_equal(read_image(path), picture())
 
 
 def test_one_pixel(tmp_path):

@@ -195,6 +195,7 @@ def test_select():
     assert len(manifest.select([])) == 0
     assert manifest.place_ids() == ["0", "1"]
     assert manifest.traversal_names() == ["s", "n"]
+    assert repr(manifest) == "<Manifest: 3 images, 2 places, 2 traversals>"
 
 
 def test_unknown_traversal():
@@ -241,6 +242,13 @@ def test_summary(tmp_path):
     text = str(summary)
     for part in ("5 images, 2 places, 2 traversals", "50.0%", "1 without a place", "0 in sun: 2", "gone.png"):
         assert part in text
+    for i in range(60):
+        (tmp_path / f"x{i}.png").write_bytes(b"")
+    many = Manifest([f"x{i}.png" for i in range(60)], [""] * 60, ["t"] * 60, tmp_path).summary(
+        check_images=True
+    )
+    assert len(many.unreadable) == 60
+    assert "… and 10 more" in str(many)
     quick = manifest.summary()
     assert quick.missing == ["gone.png"]
     assert not quick.unreadable

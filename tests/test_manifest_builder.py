@@ -156,6 +156,12 @@ def test_folders_that_cannot_be_used(tmp_path, names, message):
         build_manifest(tmp_path)
 
 
+def test_named_traversal_without_images(tmp_path):
+    touch(tmp_path, ["a/1.jpg", "b/readme.txt"])
+    with pytest.raises(ManifestError, match="no images in traversal rain"):
+        build_manifest({"sun": tmp_path / "a", "rain": tmp_path / "b"})
+
+
 def test_no_folder(tmp_path):
     with pytest.raises(ManifestError, match="no folder at"):
         build_manifest(tmp_path / "absent")
@@ -293,6 +299,13 @@ def test_bad_position_files(tmp_path, content, message):
         build_manifest({"a": tmp_path / "a"})
 
 
+def test_position_file_that_is_no_text(tmp_path):
+    touch(tmp_path, ["a/1.jpg"])
+    (tmp_path / "a.csv").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ManifestError, match=r"cannot read positions from .*a\.csv"):
+        build_manifest({"a": tmp_path / "a"})
+
+
 def test_time_stamps_need_times_in_the_names(tmp_path):
     touch(tmp_path, ["a/first.jpg", "a/second.jpg"])
     (tmp_path / "a.csv").write_text("timestamp,easting,northing\n5,1,1\n")
@@ -424,6 +437,9 @@ def test_against_something_unrelated(tmp_path):
         build_manifest(tmp_path / "new", against=known)
     with pytest.raises(ManifestError, match="2 images for 3 known places"):
         build_manifest(tmp_path / "new", "order", against=known)
+    (tmp_path / "new.csv").write_text("image,x,y\nx.jpg,1,1\n")
+    with pytest.raises(ManifestError, match="the known places have no positions"):
+        build_manifest(tmp_path / "new", "positions", against=known)
     with pytest.raises(UnknownNameError, match="landmarks"):
         build_manifest(tmp_path / "new", "landmarks", against=known)
 

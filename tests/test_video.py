@@ -99,6 +99,14 @@ def test_other_settings_or_another_video_start_afresh(tmp_path):
     assert [p.name for p in find_images(folder)] == ["000000.jpg"]
 
 
+def test_damaged_record_starts_afresh(tmp_path):
+    folder = extract_frames(video(tmp_path / "a.avi", n=3), tmp_path / "f")
+    (folder / "frames.json").write_text("{")
+    (folder / "000001.jpg").write_bytes(b"old")
+    extract_frames(tmp_path / "a.avi", folder)
+    assert read_image(folder / "000001.jpg").shape == (48, 64, 3)
+
+
 def test_folder_with_other_files_is_left_alone(tmp_path):
     (tmp_path / "f").mkdir()
     (tmp_path / "f" / "000001.jpg").write_bytes(b"mine")
