@@ -100,6 +100,7 @@ def test_relabel_with_manifest(run, route):
     done = run("extract", "d", "--manifest", route.root / "new.csv")
     assert done.exit_code == 0
     assert "midday" in done.stdout
+    assert run("extract", "d", "--manifest", route.root / "new.csv", "-o", "e").exit_code == 2
 
 
 def test_check_counts_and_exits_with_1_on_problems(run, route):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 
+import cv2
 import numpy as np
 import pytest
 from tiny import make_route
@@ -104,6 +105,28 @@ def test_several_folders_are_several_traversals(tmp_path, route):
     written = pipeline.manifest([route.root / "night", route.root / "sun"], tmp_path / "x.csv")
     assert [t.name for t in written.traversals] == ["night", "sun"]
     assert all(path.is_file() for path in Manifest.read(tmp_path / "x.csv").paths())
+
+
+def test_videos_are_sampled_into_frames_beside_the_manifest(tmp_path):
+    for name in ("sun", "night"):
+        writer = cv2.VideoWriter(str(tmp_path / f"{name}.avi"), cv2.VideoWriter_fourcc(*"MJPG"), 10, (64, 48))
+        for value in range(20):
+            writer.write(np.full((48, 64, 3), 12 * value, np.uint8))
+        writer.release()
+    seen = []
+    written = pipeline.manifest(
+        [tmp_path / "sun.avi", tmp_path / "night.avi"],
+        tmp_path / "route.csv",
+        layout="order",
+        every="0.5s",
+        progress=lambda *call: seen.append(call),
+    )
+    assert (written.places, [(t.name, t.images) for t in written.traversals]) == (
+        4,
+        [("sun", 4), ("night", 4)],
+    )
+    assert Manifest.read(tmp_path / "route.csv").images[1] == "route.frames/sun/000005.jpg"
+    assert {stage for stage, _, _ in seen} == {"sun", "night"}
 
 
 def test_a_recording_is_assigned_to_known_places(tmp_path, route, csv):

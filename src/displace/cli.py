@@ -243,6 +243,8 @@ def extract(
     displace extract route.desc --manifest relabelled.csv
     """
     if relabel:
+        if output:
+            raise typer.BadParameter("--manifest changes the store that is named first; leave out -o")
         pipeline.relabel(source, relabel)
         console.show_store(out, pipeline.inspect(source))
         return

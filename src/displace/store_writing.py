@@ -18,10 +18,11 @@ from displace.store_index import StoreIndex
 
 def relabel(folder: str | os.PathLike[str], manifest: Manifest) -> DescriptorStore:
     """Replace places, traversals and positions of a store on disk; see `DescriptorStore.with_manifest`."""
-    store = DescriptorStore(folder)
-    with exclusive(store.folder):
-        store.with_manifest(manifest).index.write(store.folder)
-    return DescriptorStore(folder)
+    DescriptorStore(folder)  # what is no store is refused before a lock is put there
+    with exclusive(Path(folder)):
+        store = DescriptorStore(folder).with_manifest(manifest)
+        store.index.write(store.folder)
+    return store
 
 
 @contextmanager
