@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -100,6 +100,7 @@ def test_columns_without_a_name_are_ignored(tmp_path):
     assert Manifest.read(path).images == ["a.jpg"]
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read_or_refused(tmp_path_factory, content):
     path = tmp_path_factory.mktemp("fuzz") / "route.csv"
@@ -149,6 +150,7 @@ texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]), min_siz
 numbers = st.one_of(st.just(float("nan")), st.floats(-1e9, 1e9))
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(texts, st.one_of(st.just(""), texts), texts, numbers), unique_by=lambda row: row[0])
 )

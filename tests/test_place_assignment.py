@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from displace.errors import ManifestError
@@ -41,6 +41,7 @@ def agrees(a: float, b: float, limit: float) -> bool:
     return bool(np.isnan(a) or np.isnan(b) or angle(a, b) <= limit)
 
 
+@settings(deadline=None)
 @given(points, seeds)
 def test_spacing(track, seed):
     rule, heading = Rule(spacing=6.0, max_heading=45), headings(len(track), seed)
@@ -57,6 +58,7 @@ def test_spacing_skips_unknown_positions():
     assert space_places(track, None, Rule()).tolist() == [1, 2]
 
 
+@settings(deadline=None)
 @given(points, points, seeds)
 def test_matching(places, images, seed):
     rule = Rule(spacing=3.0, radius=5.0, max_heading=45)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -87,7 +88,7 @@ def summarize(
     n_images, n_places = Counter(traversals), len(set(places) - {""})
     seen = Counter(traversal for place, traversal in pairs if place)
     paths = manifest.paths()
-    there = [path.is_file() for path in paths]
+    there = _are_files(paths)
     return Summary(
         images=len(manifest),
         places=n_places,
@@ -100,6 +101,19 @@ def summarize(
         unreadable=_unreadable(manifest.images, paths, there, progress) if check_images else {},
         checked=check_images,
     )
+
+
+def _are_files(paths: list[Path]) -> list[bool]:
+    """Tell which files are there; listing each folder once is much faster than asking for each file."""
+    listed: dict[Path, set[str]] = {}
+    found = []
+    for path in paths:
+        folder = path.parent
+        if folder not in listed:
+            entries = os.scandir(folder) if folder.is_dir() else ()
+            listed[folder] = {entry.name for entry in entries if entry.is_file()}
+        found.append(path.name in listed[folder])
+    return found
 
 
 def _unreadable(
