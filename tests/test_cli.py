@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -204,3 +205,28 @@ def test_ctrl_c_says_that_nothing_is_lost_and_the_next_run_goes_on(tmp_path):
     done = pipeline.extract(route.root / "route.csv", tmp_path / "d")
     assert len(done.store) == 200
     assert np.isfinite(done.store.vectors()).all()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are sent the POSIX way")
+def test_ctrl_c_while_worker_processes_start_shows_no_traceback(tmp_path):
+    route = make_route(tmp_path / "route", n_places=20, shape=(60, 80))
+    code = (
+        "import sys; from displace import cli, preparation\n"
+        "preparation.WORTH_PROCESSES = 1\n"
+        "sys.argv = ['displace', 'extract', 'route/route.csv', '-o', 'd', '--threads', '2']\n"
+        "cli.main()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    with process:
+        for line in process.stderr:
+            if line.startswith("reading 40"):
+                break
+        time.sleep(0.2)  # the workers are still importing
+        os.killpg(process.pid, signal.SIGINT)
+        rest = process.stderr.read()
+    assert process.returncode == 130
+    assert "nothing lost" in rest
+    assert "Traceback" not in rest
+    assert len(pipeline.extract(route.root / "route.csv", tmp_path / "d").store) == 40

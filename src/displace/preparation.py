@@ -137,7 +137,10 @@ def preparing(
     if model.prepare_is_heavy and workers > 1 and n_files >= WORTH_PROCESSES:
         # "spawn": a fork would copy locks that threads hold, and keep the store's lock beyond our death.
         context = multiprocessing.get_context("spawn")
-        pool = ProcessPoolExecutor(workers, context, initializer=_start_process, initargs=(model,))
+        with _deaf_to_ctrl_c():
+            pool = ProcessPoolExecutor(workers, context, initializer=_start_process, initargs=(model,))
+            for _ in range(workers):
+                pool.submit(os.getpid)  # each starts a process
         chunks = in_order(
             pool, _prepare_in_process, in_chunks(files, CHUNK), ahead=max(2 * workers, ahead // CHUNK)
         )
@@ -174,6 +177,19 @@ def _start_process(model: DescriptorModel) -> None:
     _of_process[:] = [model]
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+@contextmanager
+def _deaf_to_ctrl_c() -> Iterator[None]:
+    """Processes started in here ignore Ctrl-C from their first moment on: it is for the parent to handle."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may change signals
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _end_with_parent() -> None:
