@@ -32,19 +32,27 @@ class Canvas:
         if colour is not None:
             self.pixels[:] = (*colour, MATT)
 
-    def rect(self, x0: float, y0: float, x1: float, y1: float, colour: Sequence[float], glow: float = 0.0) -> None:
+    def rect(
+        self, x0: float, y0: float, x1: float, y1: float, colour: Sequence[float], glow: float = 0.0
+    ) -> None:
         """Fill a rectangle; `glow` from 0 to 1 makes it shine."""
         s, top = self.scale, self.pixels.shape[0]
         first = (round(x0 * s), top - round(y1 * s))
         last = (max(first[0], round(x1 * s) - 1), max(first[1], top - round(y0 * s) - 1))
         cv2.rectangle(self.pixels, first, last, _ink(colour, glow), cv2.FILLED)
 
-    def polygon(self, points: Sequence[tuple[float, float]], colour: Sequence[float], glow: float = 0.0) -> None:
+    def polygon(
+        self, points: Sequence[tuple[float, float]], colour: Sequence[float], glow: float = 0.0
+    ) -> None:
         """Fill a polygon."""
         cv2.fillPoly(self.pixels, [self._grid(points)], _ink(colour, glow), cv2.LINE_8, 4)
 
     def line(
-        self, points: Sequence[tuple[float, float]], colour: Sequence[float], width: float = 0.0, glow: float = 0.0
+        self,
+        points: Sequence[tuple[float, float]],
+        colour: Sequence[float],
+        width: float = 0.0,
+        glow: float = 0.0,
     ) -> None:
         """Draw a polyline `width` metres wide, one pixel at least."""
         thickness = max(1, round(width * self.scale))
@@ -53,9 +61,19 @@ class Canvas:
     def disc(self, x: float, y: float, radius: float, colour: Sequence[float], glow: float = 0.0) -> None:
         """Fill a circle."""
         centre = tuple(int(v) for v in self._grid([(x, y)])[0])
-        cv2.circle(self.pixels, centre, max(8, round(radius * self.scale * 16)), _ink(colour, glow), cv2.FILLED, cv2.LINE_8, 4)
+        cv2.circle(
+            self.pixels,
+            centre,
+            max(8, round(radius * self.scale * 16)),
+            _ink(colour, glow),
+            cv2.FILLED,
+            cv2.LINE_8,
+            4,
+        )
 
-    def discs(self, centres: NDArray[np.float64], radii: NDArray[np.float64], colours: NDArray[np.float64]) -> None:
+    def discs(
+        self, centres: NDArray[np.float64], radii: NDArray[np.float64], colours: NDArray[np.float64]
+    ) -> None:
         """Fill many circles, (n, 2), (n,) and (n, 3), one over the other."""
         sizes = np.maximum(8, np.round(radii * self.scale * 16)).astype(int).tolist()
         inks = np.column_stack([colours, np.full(len(colours), MATT)]).tolist()
@@ -91,4 +109,8 @@ def _ink(colour: Sequence[float], glow: float) -> tuple[float, ...]:
 
 def shade(colour: Sequence[float], factor: float) -> Colour:
     """Return the colour made lighter or darker, within the range of a byte."""
-    return min(255, int(colour[0] * factor)), min(255, int(colour[1] * factor)), min(255, int(colour[2] * factor))
+    return (
+        min(255, int(colour[0] * factor)),
+        min(255, int(colour[1] * factor)),
+        min(255, int(colour[2] * factor)),
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import multiprocessing
 import os
@@ -13,11 +12,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import cv2
+import numpy as np
 
 from displace.datasets._town_looks import TRAVERSALS
 from displace.datasets._town_plan import MAX_PLACES
 from displace.datasets._town_render import SIZE, check_place, check_size, look_named, position, render
 from displace.errors import DatasetError, InputError
+from displace.manifest import Manifest
 from displace.storage import atomic_write, write_json
 
 VERSION = 1
@@ -54,7 +55,8 @@ def write(
 ) -> Path:
     """Draw the town into ``folder/<traversal>/<place>.jpg`` and write ``folder/manifest.csv``.
 
-    Pictures that are already there are kept, so an interrupted call continues where it stopped; the manifest comes last.
+    Pictures that are already there are kept, so an interrupted call continues where it stopped; the manifest comes
+    last.
 
     Parameters
     ----------
@@ -74,7 +76,8 @@ def write(
     Returns
     -------
     Path
-        The manifest, with columns image, place, traversal, easting, northing, heading. Positions are the camera's own.
+        The manifest, with columns image, place, traversal, easting, northing, heading and frame (the place's
+        number). Positions are the camera's own: they differ from traversal to traversal by a metre or two.
 
     Notes
     -----
@@ -105,7 +108,9 @@ def _check(places: int, traversals: Sequence[str], seed: int, size: tuple[int, i
     check_place(0, seed)
     check_size(size)
     if isinstance(traversals, str) or not traversals:
-        raise InputError(f"traversals={traversals!r} must be a sequence of names, of: {', '.join(TRAVERSALS)}")
+        raise InputError(
+            f"traversals={traversals!r} must be a sequence of names, of: {', '.join(TRAVERSALS)}"
+        )
     for traversal in traversals:
         look_named(traversal)
     if len(set(traversals)) < len(traversals):
@@ -129,7 +134,9 @@ def _claim(root: Path, seed: int, size: tuple[int, int]) -> None:
     except (OSError, ValueError) as error:
         raise DatasetError(f"cannot use {root} for the town: {error}") from error
     if found != wanted:
-        raise DatasetError(f"{root} holds another town ({found}, wanted {wanted}); choose another folder or delete it")
+        raise DatasetError(
+            f"{root} holds another town ({found}, wanted {wanted}); choose another folder or delete it"
+        )
 
 
 def _draw_all(chunks: list[Chunk], workers: int) -> Iterator[int]:
@@ -147,7 +154,7 @@ def _draw_all(chunks: list[Chunk], workers: int) -> Iterator[int]:
                 yield job.result()
         except BrokenProcessPool as error:
             raise DatasetError(
-                "a worker that draws the town died. In a script, call it under `if __name__ == \"__main__\":`; "
+                'a worker that draws the town died. In a script, call it under `if __name__ == "__main__":`; '
                 "or pass workers=1"
             ) from error
         finally:
@@ -175,13 +182,19 @@ def image_name(place: int, traversal: str) -> str:
 
 def _write_manifest(root: Path, places: int, traversals: Sequence[str], seed: int) -> Path:
     """Write the table of all pictures."""
+    rows = [(place, traversal) for traversal in traversals for place in range(places)]
+    poses = np.array([position(place, traversal, seed) for place, traversal in rows])
+    easting, northing, heading = poses.round(2).T
+    manifest = Manifest(
+        images=[image_name(place, traversal) for place, traversal in rows],
+        places=[f"{place:04d}" for place, _ in rows],
+        traversals=[traversal for _, traversal in rows],
+        root=root,
+        easting=easting,
+        northing=northing,
+        heading=heading,
+        frame=[place for place, _ in rows],
+    )
     path = root / MANIFEST
-    with atomic_write(path, "w") as file:
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow(["image", "place", "traversal", "easting", "northing", "heading"])
-        for traversal in traversals:
-            for place in range(places):
-                easting, northing, heading = position(place, traversal, seed)
-                image = image_name(place, traversal)
-                table.writerow([image, f"{place:04d}", traversal, f"{easting:.2f}", f"{northing:.2f}", f"{heading:.1f}"])
+    manifest.write(path)
     return path

@@ -62,7 +62,11 @@ class View:
         corner = (x + self.ahead * s - self.reach * c, y + self.ahead * c + self.reach * s, 0.0)
         depth = self.ahead - self.back
         return Quad(
-            paint, corner, (2 * self.reach * c, -2 * self.reach * s, 0.0), (-depth * s, -depth * c, 0.0), GROUND
+            paint,
+            corner,
+            (2 * self.reach * c, -2 * self.reach * s, 0.0),
+            (-depth * s, -depth * c, 0.0),
+            GROUND,
         )
 
 
@@ -102,7 +106,10 @@ def _tile(tile: NDArray[np.float32], view: View, per_metre: float) -> NDArray[np
     least = (inverse[:, :2] @ np.array([[0, columns, columns, 0], [0, 0, rows, rows]])).min(axis=1)
     inverse[:, 2] = (inverse[:, 2] + least) % TILE - least
     flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
-    return cv2.warpAffine(tile, inverse, (columns, rows), flags=flags, borderMode=cv2.BORDER_REPLICATE)
+    result: NDArray[np.float32] = cv2.warpAffine(
+        tile, inverse, (columns, rows), flags=flags, borderMode=cv2.BORDER_REPLICATE
+    )
+    return result
 
 
 def _centre_line(plans: Sequence[StreetPlan]) -> list[tuple[StreetPlan, list[Point]]]:
@@ -112,7 +119,9 @@ def _centre_line(plans: Sequence[StreetPlan]) -> list[tuple[StreetPlan, list[Poi
 
 def _roads(texture: Texture, view: View, plans: Sequence[StreetPlan]) -> None:
     """Pavements first, then kerbs, then carriageways, so that junctions stay open."""
-    ways = [(line, plan.street.district.road, plan.street.district.pavement) for plan, line in _centre_line(plans)]
+    ways = [
+        (line, plan.street.district.road, plan.street.district.pavement) for plan, line in _centre_line(plans)
+    ]
     ways += [([start, end], width, 1.5) for plan in plans for start, end, width in plan.side_roads]
     lines = view.pixels([line for line, _, _ in ways])
     for pavement, kerb, colour in ((2.0, 0.0, _PAVING), (0.0, 0.35, _KERB), (0.0, 0.0, _ASPHALT)):
@@ -130,19 +139,34 @@ def _marks(seed: int, street: Street) -> tuple[NDArray[np.float64], list[Colour]
     for _ in range(int(length / 14)):
         tone = rng.uniform(0.72, 1.12)
         colour = (int(84 * tone), int(84 * tone), int(86 * tone))
-        boxes.append((rng.uniform(0, length), rng.uniform(-road / 2, road / 2 - 2), rng.uniform(1, 6), rng.uniform(0.6, 1.8), colour))
+        boxes.append(
+            (
+                rng.uniform(0, length),
+                rng.uniform(-road / 2, road / 2 - 2),
+                rng.uniform(1, 6),
+                rng.uniform(0.6, 1.8),
+                colour,
+            )
+        )
     for along in np.arange(4.0, length - 4, 6.0) if road > 6.3 else ():
         boxes.append((along, -0.07, 3.0, 0.14, _PAINT))
     if road > 7.2:
         boxes += [(6.0, lateral, length - 12, 0.1, _PAINT) for lateral in (-road / 2 + 2.1, road / 2 - 2.2)]
     for _ in range(int(rng.integers(0, 3))):
         along = float(rng.uniform(12, length - 12))
-        boxes += [(along, lateral, 3.0, 0.5, _PAINT) for lateral in np.arange(-road / 2 + 0.3, road / 2 - 0.5, 1.0)]
+        boxes += [
+            (along, lateral, 3.0, 0.5, _PAINT) for lateral in np.arange(-road / 2 + 0.3, road / 2 - 0.5, 1.0)
+        ]
     for _ in range(int(length / 18)):
         along, lateral = rng.uniform(0, length), rng.uniform(-road / 2 + 0.6, road / 2 - 0.6)
         boxes.append((along, lateral, 0.6, 0.6, (58, 58, 60)))
     outlines = [
-        [street.point(a, b), street.point(a + long, b), street.point(a + long, b + wide), street.point(a, b + wide)]
+        [
+            street.point(a, b),
+            street.point(a + long, b),
+            street.point(a + long, b + wide),
+            street.point(a, b + wide),
+        ]
         for a, b, long, wide, _ in boxes
     ]
     return np.array(outlines), [box[-1] for box in boxes]
@@ -154,27 +178,31 @@ def _paint(texture: Texture, view: View, outlines: NDArray[np.float64], colours:
     rows, columns = view.shape
     low, high = pixels.min(axis=1), pixels.max(axis=1)
     inside = (high > 0).all(axis=1) & (low < (columns * 16, rows * 16)).all(axis=1)
-    for i in np.flatnonzero(inside):
+    for i in np.flatnonzero(inside).tolist():
         cv2.fillConvexPoly(texture, pixels[i], (*colours[i], MATT), cv2.LINE_8, 4)
 
 
 def _snow(texture: Texture, view: View, plans: Sequence[StreetPlan], tone: NDArray[np.float32]) -> None:
     """White over everything, with wheel tracks and a trodden path."""
-    bare = texture[:, :, :3].astype(np.float32)
     cover = np.full(view.shape, 0.96, np.float32)
     for plan, line in _centre_line(plans):
         road, (rx, ry) = plan.street.district.road, plan.street.right
         cv2.polylines(cover, [view.pixels(line)], False, 0.8, max(1, round(road * view.scale)), cv2.LINE_8, 4)
         for lateral in (-0.36 * road, -0.16 * road, 0.16 * road, 0.36 * road):
             track = [(x + lateral * rx, y + lateral * ry) for x, y in line]
-            cv2.polylines(cover, [view.pixels(track)], False, 0.25, max(1, round(0.55 * view.scale)), cv2.LINE_8, 4)
+            cv2.polylines(
+                cover, [view.pixels(track)], False, 0.25, max(1, round(0.55 * view.scale)), cv2.LINE_8, 4
+            )
     cover = cv2.GaussianBlur(cover, (0, 0), 0.12 * view.scale)
-    cover = np.clip(cover + 2.2 * (tone - 1), 0, 1)[..., None]
-    texture[:, :, :3] = bare * (0.75 - 0.75 * cover) + np.array([232, 236, 244], np.float32) * cover
+    cover = np.clip(cover + np.float32(2.2) * (tone - 1), 0, 1)
+    for channel, white in enumerate((232, 236, 244)):
+        texture[:, :, channel] = texture[:, :, channel] * (0.75 - 0.75 * cover) + white * cover
 
 
 def shadow_map(
-    view: View, footprints: Sequence[tuple[NDArray[np.float64], float]], trees: Sequence[tuple[Point, float, float]],
+    view: View,
+    footprints: Sequence[tuple[NDArray[np.float64], float]],
+    trees: Sequence[tuple[Point, float, float]],
     sun: tuple[float, float],
 ) -> NDArray[np.float32]:
     """Height up to which each cell of the map lies in the shade.

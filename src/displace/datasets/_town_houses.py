@@ -8,9 +8,10 @@ from collections.abc import Callable, Hashable, Iterator
 from displace.datasets import _town_facades as facades
 from displace.datasets import _town_plants as plants
 from displace.datasets import _town_props as props
+from displace.datasets._town_camera import Vector
 from displace.datasets._town_looks import Look
 from displace.datasets._town_plan import Building, Point
-from displace.datasets._town_raster import ROOF, VEHICLE, WALL, Paint, Quad, Texture, Vector
+from displace.datasets._town_raster import ROOF, VEHICLE, WALL, Paint, Quad, Texture
 from displace.datasets._town_styles import Colour
 
 
@@ -85,7 +86,9 @@ def _mansard_roof(b: Building, look: Look) -> Iterator[Quad]:
 def _flat_roof(b: Building, look: Look) -> Iterator[Quad]:
     """A box for the lift."""
     corner = _at(b.corner, (b.inward, 3.0), (b.along, b.width * 0.4), z=b.eaves + 2.2)
-    yield Quad(_paint(facades.chimney, b, look), corner, _along(b.along, 4.0), (0, 0, -2.2), ROOF, two_sided=True)
+    yield Quad(
+        _paint(facades.chimney, b, look), corner, _along(b.along, 4.0), (0, 0, -2.2), ROOF, two_sided=True
+    )
 
 
 _ROOFS = {"eaves": _eaves_roof, "gable": _gable_roof, "mansard": _mansard_roof, "flat": _flat_roof}
@@ -121,10 +124,25 @@ def vehicle(kind: str, paint: Colour, at: Point, heading: float, look: Look, mov
         yield Quad(whole, _at(at, (f, start), (r, sign * wide), z=tall), across, down, body)
         low = _at(at, (f, sign * half), (r, sign * wide), z=0.56 * tall)
         yield Quad(_paint(_lower, *whole), low, across, (0, 0, -0.56 * tall), body)
-    for begin, end, z in ((*shape.roof, 0.99), (shape.roof[1], 0.99, 0.58)):
-        corner = _at(at, (f, (2 * end - 1) * half), (r, -0.85 * wide), z=z * tall)
-        length = 2 * half * (end - begin)
-        yield Quad(_paint(props.top, paint, snow), corner, _along(r, 1.7 * wide), _along(f, -length), body)
+    yield from _tops(shape, paint, at, f, r, snow)
+
+
+def _tops(shape: props.Vehicle, paint: Colour, at: Point, f: Point, r: Point, snow: bool) -> Iterator[Quad]:
+    """Roof, bonnet and the slanted glass between them."""
+    rear, front = shape.roof
+    sill = shape.glass[-1][0]
+    half, wide, tall = shape.length / 2, shape.width / 2, shape.height
+    glass = props.GLASS
+    for begin, end, low, high, colour in (
+        (rear, front, 0.99, 0.99, paint),
+        (front, sill, 0.99, 0.62, glass),
+        (sill, 0.99, 0.62, 0.52, paint),
+        (shape.glass[0][0] / 2, rear, 0.6, 0.99, glass),
+    ):
+        corner = _at(at, (f, (2 * end - 1) * half), (r, -0.9 * wide), z=high * tall)
+        back = _along(f, -2 * half * (end - begin), (low - high) * tall)
+        texture = _paint(props.top, colour, snow and colour != glass)
+        yield Quad(texture, corner, _along(r, 1.8 * wide), back, VEHICLE, two_sided=True)
 
 
 def _lower(painter: Callable[..., Texture], arguments: tuple[Hashable, ...]) -> Texture:

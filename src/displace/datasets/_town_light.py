@@ -63,7 +63,8 @@ def _skylight(normals: Linear, kinds: NDArray[np.int8], height: Linear, look: Lo
     # Walls turned towards the brighter half of the sky give an overcast day some relief.
     azimuth = math.radians(look.sun[0])
     amount *= 1 + 0.14 * (normals[0] * math.sin(azimuth) + normals[1] * math.cos(azimuth))
-    return amount * planes(look.skylight)
+    result: NDArray[np.float32] = amount * planes(look.skylight)
+    return result
 
 
 def _sunlight(scene: Scene, position: Linear, normals: Linear, kinds: NDArray[np.int8], look: Look) -> Linear:
@@ -83,7 +84,8 @@ def _sunlight(scene: Scene, position: Linear, normals: Linear, kinds: NDArray[np
     height = position[2] + np.float32(scene.pose.height)
     free = np.clip(1 - (top - height) / 0.35, 0, 1)
     free[(kinds == ROOF) | (kinds == LEAVES)] = 1
-    return facing * free * planes(look.sunlight)
+    result: NDArray[np.float32] = facing * free * planes(look.sunlight)
+    return result
 
 
 def _casters(
@@ -102,7 +104,9 @@ def _casters(
         f = np.array([math.sin(heading), math.cos(heading)]) * shape.length / 2
         r = np.array([math.cos(heading), -math.sin(heading)]) * shape.width / 2
         middle = np.array(at) - eye
-        solid.append((np.array([middle + f + r, middle + f - r, middle - f - r, middle - f + r]), 0.8 * shape.height))
+        solid.append(
+            (np.array([middle + f + r, middle + f - r, middle - f - r, middle - f + r]), 0.8 * shape.height)
+        )
     trees = [
         ((tree.at[0] - eye[0], tree.at[1] - eye[1]), tree.height, tree.crown)
         for plan in scene.plans
@@ -139,7 +143,8 @@ def _headlights(rays: Linear, depth: Linear, look: Look) -> Linear:
     side = (north * rays[0] - east * rays[1]) / length
     drop = rays[2] / length + 0.09
     beam = np.exp(-((side / 0.33) ** 2) - (drop / 0.12) ** 2)
-    return beam * np.float32(9 * look.lamplight) / (depth * np.sqrt(depth) + 12)
+    result: NDArray[np.float32] = beam * np.float32(9 * look.lamplight) / (depth * np.sqrt(depth) + 12)
+    return result
 
 
 def _reflect(colours: Linear, scene: Scene, wet: Linear, rays: Linear) -> Linear:
@@ -153,8 +158,11 @@ def _reflect(colours: Linear, scene: Scene, wet: Linear, rays: Linear) -> Linear
     y = np.arange(height, dtype=np.float32)[:, None]
     horizon = level - (x - width / 2) * np.float32(tilt)
     source = (2 * horizon - y).astype(np.float32)
-    mirrored = cv2.remap(cv2.merge(colours), x, source, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
+    mirrored = cv2.remap(
+        cv2.merge(tuple(colours)), x, source, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE
+    )
     mirrored = np.array(cv2.split(cv2.blur(mirrored, (3, 11))))
     # Grazing light is reflected, steep light is not.
     grazing = np.clip(1 - (y - horizon) / (0.75 * height), 0.25, 1) ** 2
-    return colours + mirrored * (wet * grazing * np.float32(0.75))
+    result: NDArray[np.float32] = colours + mirrored * (wet * grazing * np.float32(0.75))
+    return result

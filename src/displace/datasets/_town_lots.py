@@ -41,15 +41,23 @@ def _fill_side(seed: int, made: StreetPlan, side: int) -> None:
             _side_road(seed, made, side, position, number)
             position += _SIDE_WIDTH + 4
             last_opening = position
-        elif end - position > 40 and position - last_opening > 22 and chance < district.side_road + district.park:
+        elif (
+            end - position > 40
+            and position - last_opening > 22
+            and chance < district.side_road + district.park
+        ):
             width = float(rng.uniform(16, 26))
             _park(made, side, position, width, rng)
             position += width
             last_opening = position
         else:
-            style = STYLES[row[int(rng.random() < 0.3)] if rng.random() < 0.8 else str(rng.choice(district.styles))]
+            style = STYLES[
+                row[int(rng.random() < 0.3)] if rng.random() < 0.8 else str(rng.choice(district.styles))
+            ]
             width = min(float(rng.choice(style.widths)), end - position)
-            corner = street.point(position + (width if side > 0 else 0), side * (district.edge + district.setback))
+            corner = street.point(
+                position + (width if side > 0 else 0), side * (district.edge + district.setback)
+            )
             along, inward = _facing(street, side)
             key = (seed, "house", street.index, side, number)
             made.buildings.append(_house(key, style.name, corner, along, inward, width))
@@ -114,8 +122,8 @@ def _side_road(seed: int, made: StreetPlan, side: int, position: float, number: 
             count += 1
     along, inward = _facing(street, side)
     corner = street.point(middle + 9 * side, side * (_SIDE_LENGTH + 3))
-    key = (seed, "end house", street.index, side, number)
-    made.buildings.append(_house(key, str(rng.choice(styles)), corner, along, inward, 18.0))
+    end_key = (seed, "end house", street.index, side, number)
+    made.buildings.append(_house(end_key, str(rng.choice(styles)), corner, along, inward, 18.0))
 
 
 def _park(made: StreetPlan, side: int, position: float, width: float, rng: np.random.Generator) -> None:

@@ -85,7 +85,9 @@ class Building:
     @property
     def rise(self) -> float:
         """Height of the roof above the walls."""
-        return {"eaves": 0.32 * self.depth, "gable": 0.45 * self.width, "mansard": 2.8, "flat": 0.0}[self.style.roof]
+        return {"eaves": 0.32 * self.depth, "gable": 0.45 * self.width, "mansard": 2.8, "flat": 0.0}[
+            self.style.roof
+        ]
 
     @cached_property
     def footprint(self) -> NDArray[np.float64]:
@@ -152,7 +154,8 @@ def streets(seed: int) -> tuple[Street, ...]:
 def chainages(seed: int) -> NDArray[np.float64]:
     """Distance of every place from the start of the route, (MAX_PLACES,)."""
     steps = stream(seed, "places").uniform(*SPACING, MAX_PLACES)
-    return 15.0 + np.cumsum(steps) - steps[0]
+    result: NDArray[np.float64] = 15.0 + np.cumsum(steps) - steps[0]
+    return result
 
 
 def street_at(seed: int, chainage: float) -> Street:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from displace.datasets._town_canvas import Canvas, shade
 from displace.datasets._town_random import noise_crop, stream
 from displace.datasets._town_raster import Texture
-from displace.datasets._town_styles import Colour
+from displace.datasets._town_styles import SNOW, Colour
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,6 @@ FOLIAGE = {
 
 _WIDTH, _HEIGHT, _SCALE = 6.0, 9.0, 16.0
 _BARK: Colour = (70, 58, 48)
-_SNOW: Colour = (236, 240, 246)
 
 
 def tree(variant: int, leaves: str) -> Texture:
@@ -53,7 +52,12 @@ def _leaves(canvas: Canvas, rng: np.random.Generator, boughs: NDArray[np.float64
     n = foliage.leaves
     points = boughs[rng.integers(len(boughs), size=n)] + rng.normal(0, (0.5, 0.45), (n, 2))
     low, high = boughs[:, 1].min(), boughs[:, 1].max()
-    light = 0.42 + 0.4 * np.arange(n) / max(1, n) + 0.35 * (points[:, 1] - low) / (high - low) + rng.uniform(-0.12, 0.12, n)
+    light = (
+        0.42
+        + 0.4 * np.arange(n) / max(1, n)
+        + 0.35 * (points[:, 1] - low) / (high - low)
+        + rng.uniform(-0.12, 0.12, n)
+    )
     colours = np.array(foliage.colours)[rng.integers(len(foliage.colours), size=n)] * light[:, None]
     canvas.discs(points, rng.uniform(0.08, 0.3, n), colours.clip(0, 255))
 
@@ -73,13 +77,20 @@ def _branch(
     canvas.line([start, end], shade(_BARK, float(rng.uniform(0.8, 1.2))), width)
     if snow and order < 6:
         lift = width / 2 + 0.04
-        canvas.line([(start[0], start[1] + lift), (end[0], end[1] + lift)], _SNOW, width * 0.55)
+        canvas.line([(start[0], start[1] + lift), (end[0], end[1] + lift)], SNOW, width * 0.55)
     if order == 0:
         return
     for turn in (-1, 1) if rng.random() < 0.75 else (-1, 0.1, 1):
         spread = float(turn * rng.uniform(0.25, 0.62) + rng.normal(0, 0.08))
         _branch(
-            canvas, rng, end, angle + spread, length * float(rng.uniform(0.6, 0.82)), width * 0.66, order - 1, snow
+            canvas,
+            rng,
+            end,
+            angle + spread,
+            length * float(rng.uniform(0.6, 0.82)),
+            width * 0.66,
+            order - 1,
+            snow,
         )
 
 
@@ -93,7 +104,7 @@ def _hedge(variant: int, leaves: str, snow: bool) -> Texture:
     rng = stream("hedge", variant)
     canvas.tone(1 + 0.28 * noise_crop("hedge", canvas.pixels.shape[:2], rng, coarse=4))
     if snow:
-        canvas.pixels[: 6 + variant % 3, :, :3] = _SNOW
+        canvas.pixels[: 6 + variant % 3, :, :3] = SNOW
     return canvas.pixels
 
 
@@ -103,7 +114,7 @@ def _fence(variant: int, leaves: str, snow: bool) -> Texture:  # noqa: ARG001 (a
     for x in np.arange(0.0, 4.0, 0.25):
         canvas.rect(x, 0, x + 0.1, 0.95, metal)
     for y in (0.15, 0.8):
-        canvas.rect(0, y, 4, y + 0.1, _SNOW if snow else metal)
+        canvas.rect(0, y, 4, y + 0.1, SNOW if snow else metal)
     return canvas.pixels
 
 
@@ -112,5 +123,5 @@ def _garden_wall(variant: int, leaves: str, snow: bool) -> Texture:  # noqa: ARG
     canvas = Canvas(4.0, 1.0, 20.0, colour)
     rng = stream("garden wall", variant)
     canvas.tone(1 + 0.12 * noise_crop("garden wall", canvas.pixels.shape[:2], rng, coarse=4))
-    canvas.rect(0, 0.88, 4, 1.0, _SNOW if snow else (170, 166, 158))
+    canvas.rect(0, 0.88, 4, 1.0, SNOW if snow else (170, 166, 158))
     return canvas.pixels

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from displace.datasets._town_canvas import Canvas, shade
 from displace.datasets._town_random import stream
 from displace.datasets._town_raster import Texture
-from displace.datasets._town_styles import ACCENTS, Colour
+from displace.datasets._town_styles import ACCENTS, SNOW, Colour
 
 _SCALE = 36.0
-_GLASS: Colour = (38, 46, 56)
+GLASS: Colour = (38, 46, 56)
 _TYRE: Colour = (24, 24, 26)
-_SNOW: Colour = (236, 240, 246)
 PAINTS: tuple[Colour, ...] = (
     (196, 198, 200), (58, 60, 64), (28, 30, 34), (226, 226, 224), (130, 30, 30),
     (40, 66, 110), (120, 124, 128), (52, 84, 66), (168, 152, 120),
@@ -66,11 +65,11 @@ def side(kind: str, paint: Colour, mirrored: bool, snow: bool, lights: bool) -> 
     canvas.polygon([(x * long, y * tall) for x, y in vehicle.outline], paint)
     canvas.rect(0.05, 0.2 * tall if tall < 2 else 0.3, long - 0.05, 0.36 * tall, shade(paint, 0.72))
     glow = 0.35 if lights and kind == "bus" else 0.0
-    canvas.polygon([(x * long, y * tall) for x, y in vehicle.glass], (236, 214, 160) if glow else _GLASS, glow)
+    canvas.polygon([(x * long, y * tall) for x, y in vehicle.glass], (236, 214, 160) if glow else GLASS, glow)
     for post in (0.38, 0.56) if kind != "bus" else (0.16, 0.3, 0.44, 0.58, 0.72, 0.86):
         canvas.rect(post * long - 0.05, 0.45 * tall, post * long + 0.05, 0.92 * tall, paint)
     if snow:
-        canvas.line([(x * long, y * tall - 0.05) for x, y in vehicle.outline[1:-1]], _SNOW, 0.13)
+        canvas.line([(x * long, y * tall - 0.05) for x, y in vehicle.outline[1:-1]], SNOW, 0.13)
     radius = 0.32 if kind != "bus" else 0.48
     for x in (0.19, 0.81):
         canvas.disc(x * long, radius, radius, _TYRE)
@@ -86,14 +85,23 @@ def end(kind: str, paint: Colour, rear: bool, snow: bool, lights: bool) -> Textu
     wide, tall = vehicle.width, vehicle.height
     canvas = Canvas(wide, tall, _SCALE)
     inset = 0.16 if tall < 2 else 0.04
-    body = ((0.02, 0.2), (0.0, 0.6), (inset / wide, 0.97), (0.2, 1), (0.8, 1), (1 - inset / wide, 0.97), (1, 0.6), (0.98, 0.2))
+    body = (
+        (0.02, 0.2),
+        (0.0, 0.6),
+        (inset / wide, 0.97),
+        (0.2, 1),
+        (0.8, 1),
+        (1 - inset / wide, 0.97),
+        (1, 0.6),
+        (0.98, 0.2),
+    )
     canvas.polygon([(x * wide, y * tall) for x, y in body], paint)
     for x in (0.05, wide - 0.3):
         canvas.rect(x, 0, x + 0.25, 0.3 * tall, _TYRE)
     window = ((0.09, 0.6), (0.14, 0.92), (0.86, 0.92), (0.91, 0.6))
-    canvas.polygon([(x * wide, y * tall) for x, y in window], _GLASS)
+    canvas.polygon([(x * wide, y * tall) for x, y in window], GLASS)
     if snow:
-        canvas.rect(0.2 * wide, 0.93 * tall, 0.8 * wide, tall, _SNOW)
+        canvas.rect(0.2 * wide, 0.93 * tall, 0.8 * wide, tall, SNOW)
     canvas.rect(0.05, 0.2 * tall, wide - 0.05, 0.3 * tall, shade(paint, 0.6))
     canvas.rect(wide / 2 - 0.26, 0.3 * tall, wide / 2 + 0.26, 0.3 * tall + 0.12, (222, 216, 190))
     lamp: Colour = (210, 28, 22) if rear else (255, 250, 232)
@@ -105,7 +113,7 @@ def end(kind: str, paint: Colour, rear: bool, snow: bool, lights: bool) -> Textu
 
 def top(paint: Colour, snow: bool) -> Texture:
     """Roof or bonnet of a vehicle."""
-    return Canvas(1.0, 1.0, 8.0, _SNOW if snow else shade(paint, 1.05)).pixels
+    return Canvas(1.0, 1.0, 8.0, SNOW if snow else shade(paint, 1.05)).pixels
 
 
 def person(variant: int, umbrella: bool, warm: bool) -> Texture:
@@ -113,7 +121,10 @@ def person(variant: int, umbrella: bool, warm: bool) -> Texture:
     rng = stream("person", variant)
     canvas = Canvas(0.9, 2.2, 40.0)
     coat: Sequence[float] = ACCENTS[int(rng.integers(len(ACCENTS)))] if rng.random() < 0.5 else (60, 62, 70)
-    trousers, skin = shade((50, 54, 74), rng.uniform(0.6, 1.5)), shade((214, 170, 140), rng.uniform(0.5, 1.05))
+    trousers, skin = (
+        shade((50, 54, 74), rng.uniform(0.6, 1.5)),
+        shade((214, 170, 140), rng.uniform(0.5, 1.05)),
+    )
     stride = float(rng.uniform(0.03, 0.16))
     for x in (0.45 - stride, 0.45 + stride):
         canvas.line([(0.45, 0.9), (x, 0.05)], trousers, 0.15)

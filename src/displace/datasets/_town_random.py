@@ -51,7 +51,9 @@ def noise(name: str, coarse: int) -> NDArray[np.float32]:
     return np.tile((total - total.mean()) / total.std(), (3, 3))
 
 
-def noise_crop(name: str, shape: tuple[int, int], rng: np.random.Generator, coarse: int = 64) -> NDArray[np.float32]:
+def noise_crop(
+    name: str, shape: tuple[int, int], rng: np.random.Generator, coarse: int = 64
+) -> NDArray[np.float32]:
     """Piece of noise of the given (rows, columns), up to 1024 each, from a random place."""
     top, left = rng.integers(0, TILE, 2)
     return noise(name, coarse)[top : top + shape[0], left : left + shape[1]]

@@ -1,7 +1,7 @@
 """A small rasteriser: textured quadrilaterals, a perspective camera and a depth buffer.
 
-Textures are (rows, columns, 4) bytes: red, green, blue and a fourth channel in which less than `HOLE` is a hole, `MATT` is
-an opaque surface, and what exceeds `MATT` glows (on the ground: is wet).
+Textures are (rows, columns, 4) bytes: red, green, blue and a fourth channel in which less than `HOLE` is a hole,
+`MATT` is an opaque surface, and what exceeds `MATT` glows (on the ground: is wet).
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from displace.datasets._town_camera import Camera, Vector
+
 Texture = NDArray[np.uint8]
-Vector = tuple[float, float, float]
 
 HOLE, MATT = 64, 128
-SUPERSAMPLE = 1.5
 _NEAR, _FAR = 0.25, 130.0
 _LEAST_PIXELS = 16
 
@@ -46,48 +46,12 @@ WALL, ROOF, GROUND, LEAVES, VEHICLE = range(1, 6)
 
 
 @dataclass(frozen=True)
-class Camera:
-    """Pinhole camera; `to_pixels` maps directions from `centre` to supersampled homogeneous pixels."""
-
-    centre: NDArray[np.float64]
-    to_pixels: NDArray[np.float64]
-    size: tuple[int, int]
-    """Of the picture; what is drawn before it is averaged is `drawn` pixels wide and high."""
-    drawn: tuple[int, int]
-
-    @classmethod
-    def place(
-        cls, centre: Vector, yaw: float, pitch: float, roll: float, field_of_view: float, size: tuple[int, int]
-    ) -> Camera:
-        """Set up a camera; angles in radians, `size` = (width, height) of the picture."""
-        width, height = (round(n * SUPERSAMPLE) for n in size)
-        forward = np.array(
-            [math.sin(yaw) * math.cos(pitch), math.cos(yaw) * math.cos(pitch), math.sin(pitch)]
-        )
-        level = np.array([math.cos(yaw), -math.sin(yaw), 0.0])
-        up = np.cross(level, forward)
-        right = math.cos(roll) * level + math.sin(roll) * up
-        down = math.sin(roll) * level - math.cos(roll) * up
-        focal = 0.5 * width / math.tan(field_of_view / 2)
-        intrinsic = np.array([[focal, 0, width / 2 - 0.5], [0, focal, height / 2 - 0.5], [0, 0, 1.0]])
-        return cls(np.array(centre), intrinsic @ np.stack([right, down, forward]), size, (width, height))
-
-    def rays(self) -> NDArray[np.float32]:
-        """Direction through every pixel of the picture, (3, height, width), of length 1 along the optical axis."""
-        inverse = np.linalg.inv(self.to_pixels)
-        x, y = ((np.arange(n) + 0.5) * drawn / n - 0.5 for n, drawn in zip(self.size, self.drawn, strict=True))
-        columns = (inverse[:, :1] * x + inverse[:, 2:]).astype(np.float32)
-        rows = (inverse[:, 1:2] * y).astype(np.float32)
-        return rows[:, :, None] + columns[:, None, :]
-
-
-@dataclass(frozen=True)
 class GBuffer:
     """What the camera sees before it is lit, at the size of the picture.
 
-    `colour` and `glow` are averaged over the supersamples; `depth` (infinite for the sky), outward `normal` and `kind` (0
-    for the sky) are taken from one of them. Channels come first, (3, height, width): arithmetic on whole planes is several
-    times faster than on triples.
+    `colour` and `glow` are averaged over the supersamples; `depth` (infinite for the sky), outward `normal` and
+    `kind` (0 for the sky) are taken from one of them. Channels come first, (3, height, width): arithmetic on whole
+    planes is several times faster than on triples.
     """
 
     colour: NDArray[np.uint8]
@@ -101,7 +65,6 @@ def rasterize(camera: Camera, quads: Sequence[Quad]) -> GBuffer:
     """Draw all quads, nearest in front."""
     width, height = camera.drawn
     colour = np.zeros((height, width, 4), np.uint8)
-    packed = colour.view(np.uint32)[..., 0]
     inverse_depth = np.full((height, width), 1 / _FAR, np.float32)
     index = np.zeros((height, width), np.int16)
     x, y = np.arange(width, dtype=np.float32)[None], np.arange(height, dtype=np.float32)[:, None]
@@ -114,21 +77,22 @@ def rasterize(camera: Camera, quads: Sequence[Quad]) -> GBuffer:
             continue
         a, b, c = sheet.plane
         near = a * x[:, left:right] + (b * y[top:bottom] + c)
-        seen = (near > behind) & sheet.inside()
-        if np.count_nonzero(seen) < _LEAST_PIXELS:
+        seen = cv2.bitwise_and(cv2.compare(near, behind, cv2.CMP_GT), sheet.inside())
+        if cv2.countNonZero(seen) < _LEAST_PIXELS:
             continue
         # What is left of the box: much of it is hidden as a rule.
-        dx, dy, wide, tall = cv2.boundingRect(seen.view(np.uint8))
+        dx, dy, wide, tall = cv2.boundingRect(seen)
         part = np.s_[dy : dy + tall, dx : dx + wide]
         drawn = _warp(_texture(quads[i], sheet.extent), sheet.homography, (left + dx, top + dy), (wide, tall))
-        seen = seen[part] & (drawn[:, :, 3] >= HOLE)
-        np.copyto(behind[part], near[part], where=seen)
-        np.copyto(index[area][part], np.int16(i + 1), where=seen)
-        # Four bytes copied as one number: several times faster than by channel.
-        np.copyto(packed[area][part], drawn.view(np.uint32)[..., 0], where=seen)
+        mask = cv2.bitwise_and(seen[part], cv2.compare(drawn[:, :, 3], HOLE, cv2.CMP_GE))
+        cv2.copyTo(near[part], mask, behind[part])
+        cv2.copyTo(drawn, mask, colour[area][part])
+        cv2.copyTo(np.full((tall, wide), i + 1, np.int16), mask, index[area][part])
     kinds = np.array([0, *(q.kind for q in quads)], np.int8)
     small = cv2.resize(colour, camera.size, interpolation=cv2.INTER_AREA)
-    number, depth = (cv2.resize(layer, camera.size, interpolation=cv2.INTER_NEAREST) for layer in (index, inverse_depth))
+    number, depth = (
+        cv2.resize(layer, camera.size, interpolation=cv2.INTER_NEAREST) for layer in (index, inverse_depth)
+    )
     depth = np.where(number > 0, 1 / depth, np.float32(np.inf))
     glow = np.maximum(small[:, :, 3].astype(np.float32) - MATT, 0) / (255 - MATT)
     planes = np.ascontiguousarray(small[:, :, :3].transpose(2, 0, 1))
@@ -145,7 +109,10 @@ def _warp(
     matrix = homography @ texels
     matrix[0] -= corner[0] * matrix[2]
     matrix[1] -= corner[1] * matrix[2]
-    return cv2.warpPerspective(texture, matrix, size, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
+    result: NDArray[np.uint8] = cv2.warpPerspective(
+        texture, matrix, size, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE
+    )
+    return result
 
 
 class Sheet(NamedTuple):
@@ -161,21 +128,19 @@ class Sheet(NamedTuple):
     plane: NDArray[np.float32]
     nearest: float
 
-    def inside(self) -> NDArray[np.bool_]:
-        """Pixels of the box that the quad covers."""
+    def inside(self) -> NDArray[np.uint8]:
+        """Mask of the pixels of the box that the quad covers."""
         left, top, right, bottom = self.box
         covered = np.zeros((bottom - top, right - left), np.uint8)
         corners = np.round((self.corners - (left, top)) * 16).astype(np.int32)
-        cv2.fillConvexPoly(covered, corners, 1, cv2.LINE_8, 4)
-        return covered.view(np.bool_)
+        cv2.fillConvexPoly(covered, corners, 255, cv2.LINE_8, 4)
+        return covered
 
 
 _CORNERS = np.array([[0, 0, 1.0], [1, 0, 1], [1, 1, 1], [0, 1, 1]])
 
 
-def project(
-    camera: Camera, quads: Sequence[Quad]
-) -> tuple[NDArray[np.float32], Iterator[tuple[int, Sheet]]]:
+def project(camera: Camera, quads: Sequence[Quad]) -> tuple[NDArray[np.float32], Iterator[tuple[int, Sheet]]]:
     """Outward unit normals (the sky's first), and the quads that can be seen.
 
     The nearest quads come first: what they hide is then skipped cheaply.
@@ -201,7 +166,9 @@ def project(
     large = (boxes[:, 2:] - boxes[:, :2]).clip(0).prod(axis=1) > _LEAST_PIXELS
     sheets = (
         (i, Sheet(box, corners[k], extents[k], homographies[i], planes[k], nearest[k]))
-        for k, i, box in zip(np.flatnonzero(large).tolist(), chosen[large].tolist(), boxes[large].tolist(), strict=True)
+        for k, i, box in zip(
+            np.flatnonzero(large).tolist(), chosen[large].tolist(), boxes[large].tolist(), strict=True
+        )
     )
     return outward, sheets
 
@@ -255,5 +222,9 @@ def _level(paint: Paint, across: int, down: int) -> Texture:
         return painter(*arguments)
     larger = _level(paint, across - (across >= down), down - (down >= across))
     rows, columns = larger.shape[:2]
-    size = (max(2, columns // 2) if across >= down else columns, max(2, rows // 2) if down >= across else rows)
-    return cv2.resize(larger, size, interpolation=cv2.INTER_AREA)
+    size = (
+        max(2, columns // 2) if across >= down else columns,
+        max(2, rows // 2) if down >= across else rows,
+    )
+    result: NDArray[np.uint8] = cv2.resize(larger, size, interpolation=cv2.INTER_AREA)
+    return result

@@ -7,11 +7,12 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from displace.datasets._town_camera import Camera
 from displace.datasets._town_lens import develop
 from displace.datasets._town_light import illuminate
 from displace.datasets._town_looks import LOOKS, Look
 from displace.datasets._town_plan import MAX_PLACES
-from displace.datasets._town_raster import Camera, rasterize
+from displace.datasets._town_raster import rasterize
 from displace.datasets._town_scene import compose, pose
 from displace.errors import InputError, UnknownNameError
 from displace.registry import unknown
@@ -72,7 +73,9 @@ def look_named(traversal: str) -> Look:
 def check_place(place: int, seed: int) -> None:
     """Refuse a place off the route and a negative seed."""
     if not 0 <= place < MAX_PLACES:
-        raise InputError(f"place={place} must be from 0 to {MAX_PLACES - 1}: the route has {MAX_PLACES} places")
+        raise InputError(
+            f"place={place} must be from 0 to {MAX_PLACES - 1}: the route has {MAX_PLACES} places"
+        )
     if seed < 0:
         raise InputError(f"seed={seed} must not be negative")
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from displace.datasets import _town_houses as houses
 from displace.datasets import _town_plants as plants
 from displace.datasets import _town_props as props
+from displace.datasets._town_camera import Vector
 from displace.datasets._town_ground import View, ground
 from displace.datasets._town_looks import Look
 from displace.datasets._town_lots import near, plan
@@ -55,7 +56,9 @@ def pose(seed: int, place: int, look: Look) -> Pose:
     street = street_at(seed, chainage)
     # Never nearer to the kerb than a parked car allows.
     free = street.district.road / 2 - 1.9
-    lateral = min(free, 0.16 * street.district.road + look.lateral + float(np.clip(rng.normal(0, 0.4), -1, 1)))
+    lateral = min(
+        free, 0.16 * street.district.road + look.lateral + float(np.clip(rng.normal(0, 0.4), -1, 1))
+    )
     yaw, pitch, roll = rng.normal(0, (2.6, 1.0, 0.9)).clip(-6, 6) * math.pi / 180
     return Pose(
         easting=x + lateral * math.cos(heading),
@@ -120,7 +123,7 @@ def _in_sight(at: Pose, point: Point, far: float = _SIGHT) -> bool:
     return -3 < ahead < far and abs(dx * math.cos(at.heading) - dy * math.sin(at.heading)) < 9 + ahead
 
 
-def _billboard(at: Pose, point: Point, width: float, height: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _billboard(at: Pose, point: Point, width: float, height: float) -> tuple[Vector, Vector]:
     """Upper left corner and right-pointing edge of an upright quad that faces the camera."""
     c, s = math.cos(at.heading), math.sin(at.heading)
     corner = (point[0] - width / 2 * c, point[1] + width / 2 * s, height)
@@ -133,7 +136,9 @@ def _standing(at: Pose, plans: Sequence[StreetPlan], look: Look) -> Iterator[Qua
         for tree in street_plan.trees:
             if _in_sight(at, tree.at):
                 corner, u = _billboard(at, tree.at, 2.2 * tree.crown, tree.height)
-                yield Quad((plants.tree, (tree.variant, look.leaves)), corner, u, (0, 0, -tree.height), LEAVES, True)
+                yield Quad(
+                    (plants.tree, (tree.variant, look.leaves)), corner, u, (0, 0, -tree.height), LEAVES, True
+                )
         right = street_plan.street.right
         for point, side in street_plan.lamps:
             if _in_sight(at, point):
@@ -187,7 +192,9 @@ def _people(seed: int, place: int, at: Pose, look: Look) -> Iterator[Quad]:
         chainage = at.chainage + float(rng.uniform(5, 40))
         street = street_at(seed, chainage)
         district = street.district
-        lateral = float(rng.choice([-1, 1])) * (district.road / 2 + float(rng.uniform(0.6, district.pavement)))
+        lateral = float(rng.choice([-1, 1])) * (
+            district.road / 2 + float(rng.uniform(0.6, district.pavement))
+        )
         if rng.random() < 0.1:
             lateral = float(rng.uniform(-0.4, 0.4)) * district.road
         point = street.point(chainage - street.chainage, lateral)
