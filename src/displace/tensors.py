@@ -1,8 +1,9 @@
 """Files of arrays with a JSON header: safetensors, checked before anything is used.
 
-The header stands in the file's metadata under ``displace``. It holds `format`, `version`, the SHA-256 of the arrays'
-bytes, and a digest over itself and the table of arrays, so that a flipped bit anywhere is found: in the header always,
-in the arrays with ``verify=True``. Without it the arrays are memory-mapped and not read.
+The header stands in the file's metadata under ``displace``. It holds `format`, `version` and the SHA-256 of the arrays'
+bytes. Beside it stands the SHA-256 of everything in the file before the arrays, taken with zeros in its own place. So a
+flipped bit anywhere is found: in the header always, in the arrays with ``verify=True``. Without it the arrays are
+memory-mapped and not read.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import struct
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ from displace.storage import replacing
 DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I8": "|i1", "U8": "|u1"}
 MAX_HEADER = 100 * 2**20
 CHUNK = 2**22
+ZEROS = "0" * 64
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -34,11 +36,13 @@ def write(
 ) -> None:
     """Write `header` (JSON-able, with `format` and `version`) and `arrays` to `path`, atomically."""
     stored = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    table = {name: [array.dtype.str, list(array.shape)] for name, array in sorted(stored.items())}
-    full = {**header, "payload_sha256": payload_digest(stored)}
-    full["header_sha256"] = _header_digest(full, table)
+    text = json.dumps({**header, "payload_sha256": payload_digest(stored)}, ensure_ascii=False)
     with replacing(path) as temporary:
-        save_file(stored, temporary, metadata={"displace": json.dumps(full, ensure_ascii=False)})
+        save_file(stored, temporary, metadata={"displace": text, "checksum": ZEROS})
+        with temporary.open("r+b") as file:
+            head = _head(file)
+            file.seek(head.index(ZEROS.encode()))
+            file.write(hashlib.sha256(head).hexdigest().encode())
 
 
 def read(
@@ -55,18 +59,25 @@ def read(
     try:
         size = path.stat().st_size
         with path.open("rb") as file:
-            start, entries, header = _read_header(file.read(8), file, size)
+            head = _head(file)
+        entries = json.loads(head[8:].decode())
+        metadata = entries.pop("__metadata__")
+        header, checksum = json.loads(metadata["displace"]), str(metadata["checksum"])
+        found = header["format"]
     except OSError as error:
         raise FormatError(f"cannot read {path}: {error.strerror or error}") from None
     except (ValueError, KeyError, TypeError, AttributeError, struct.error, RecursionError) as error:
         raise FormatError(f"{path} is not a {kind} file, or its header is damaged ({error})") from None
-    if header.get("format") != kind:
-        raise FormatError(f"{path} is not a {kind} file; its format is {header.get('format')!r}")
-    _check_version(path, header, version)
-    arrays = _map(path, start, size, entries)
-    table = {name: [array.dtype.str, list(array.shape)] for name, array in sorted(arrays.items())}
-    if header.get("header_sha256") != _header_digest(header, table):
+    if found != kind:
+        raise FormatError(f"{path} is not a {kind} file; its format is {found!r}")
+    if hashlib.sha256(head.replace(checksum.encode(), ZEROS.encode())).hexdigest() != checksum:
         raise FormatError(f"{path} is damaged: its header does not have the checksum it was written with")
+    if header["version"] > version:
+        raise FormatError(
+            f"{path} has format version {header['version']}; this is displace with format version {version}: "
+            f"it needs displace {header.get('needs', 'of a later version')}"
+        )
+    arrays = _map(path, len(head), size, entries)
     if verify and header["payload_sha256"] != payload_digest(arrays):
         raise FormatError(f"{path} is damaged: its arrays do not have the checksum they were written with")
     return header, arrays
@@ -90,27 +101,17 @@ def unpack_labels(name: str, arrays: Arrays) -> NDArray[Any]:
     return np.array(texts, dtype=np.str_)
 
 
-def _read_header(first: bytes, file: Any, size: int) -> tuple[int, dict[str, Any], dict[str, Any]]:
-    """Start of the arrays, the table of arrays, and our header."""
+def _head(file: IO[bytes]) -> bytes:
+    """Everything before the arrays: eight bytes with the length of the JSON, and the JSON."""
+    file.seek(0)
+    first = file.read(8)
     (length,) = struct.unpack("<Q", first)
-    if length > min(size - 8, MAX_HEADER):
+    if length > MAX_HEADER:
+        raise ValueError("no such header")
+    text = file.read(length)
+    if len(text) < length:
         raise ValueError("truncated")
-    entries = json.loads(file.read(length).decode())
-    header = json.loads(entries.pop("__metadata__")["displace"])
-    if not isinstance(header, dict):
-        raise ValueError("no header")
-    return 8 + length, entries, header
-
-
-def _check_version(path: Path, header: dict[str, Any], version: int) -> None:
-    found = header.get("version")
-    if not isinstance(found, int) or found < 1:
-        raise FormatError(f"{path} is damaged: its format version is {found!r}")
-    if found > version:
-        raise FormatError(
-            f"{path} has format version {found}; this is displace with format version {version}: "
-            f"it needs displace {header.get('needs', 'of a later version')}"
-        )
+    return first + text
 
 
 def _map(path: Path, start: int, size: int, entries: dict[str, Any]) -> Arrays:
@@ -139,12 +140,6 @@ def _view(whole: NDArray[np.uint8], begin: int, end: int, dtype: np.dtype[Any]) 
     """Bytes as numbers, without a copy where they are aligned."""
     raw = whole[begin:end]
     return raw.view(dtype) if begin % dtype.itemsize == 0 else np.frombuffer(raw.tobytes(), dtype)
-
-
-def _header_digest(header: Mapping[str, Any], table: Mapping[str, Any]) -> str:
-    content = {key: value for key, value in header.items() if key != "header_sha256"}
-    text = json.dumps([content, table], sort_keys=True, ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def payload_digest(arrays: Mapping[str, NDArray[Any]]) -> str:

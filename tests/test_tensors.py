@@ -1,0 +1,125 @@
+"""Checked files of arrays: every damage is found before anything is used."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import struct
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from displace import PlaceMap, build, tensors
+from displace.errors import DisplaceError, FormatError
+from displace.synthetic import make_route
+
+ARRAYS = {
+    "a": np.arange(6, dtype=np.float32).reshape(2, 3),
+    "half": np.ones(3, np.float16),
+    "bytes": np.arange(5, dtype=np.uint8),
+    "none": np.empty((0, 4), np.float64),
+}
+
+
+@pytest.fixture
+def path(tmp_path):
+    tensors.write(tmp_path / "x.bin", {"format": "test", "version": 2, "Ä": [1.5, None]}, ARRAYS)
+    return tmp_path / "x.bin"
+
+
+@pytest.mark.parametrize("verify", [True, False])
+def test_what_is_written_is_read(path, verify):
+    header, arrays = tensors.read(path, "test", 2, verify)
+    assert header["Ä"] == [1.5, None]
+    assert arrays.keys() == ARRAYS.keys()
+    for name, array in ARRAYS.items():
+        np.testing.assert_array_equal(arrays[name], array)
+        assert arrays[name].dtype == array.dtype
+
+
+def test_it_is_a_safetensors_file(path):
+    np.testing.assert_array_equal(load_file(path)["a"], ARRAYS["a"])
+
+
+def test_arrays_are_mapped_not_read(path):
+    _, arrays = tensors.read(path, "test", 2, verify=False)
+    assert isinstance(arrays["a"].base, np.memmap) or isinstance(arrays["a"], np.memmap)
+
+
+def test_another_format_a_later_version_and_no_file_are_named(path, tmp_path):
+    with pytest.raises(FormatError, match="is not a displace map file; its format is 'test'"):
+        tensors.read(path, "displace map", 1)
+    with pytest.raises(FormatError, match="has format version 2; this is displace with format version 1"):
+        tensors.read(path, "test", 1)
+    with pytest.raises(FormatError, match=r"cannot read .*nowhere: No such file"):
+        tensors.read(tmp_path / "nowhere", "test", 1)
+    with pytest.raises(FormatError, match="cannot read"):
+        tensors.read(tmp_path, "test", 1)
+
+
+@pytest.mark.parametrize("content", [b"", b"abc", b"\x89PNG\r\n\x1a\n" + bytes(100), b"{}" * 50, bytes(4096)])
+def test_foreign_files_are_refused(tmp_path, content):
+    (tmp_path / "foreign").write_bytes(content)
+    with pytest.raises(FormatError):
+        tensors.read(tmp_path / "foreign", "test", 2)
+
+
+def test_a_forged_header_is_found_without_reading_the_arrays(path):
+    raw = path.read_bytes()
+    (length,) = struct.unpack("<Q", raw[:8])
+    entries = json.loads(raw[8 : 8 + length])
+    header = json.loads(entries["__metadata__"]["displace"])
+    header["Ä"] = [2.5, None]
+    entries["__metadata__"]["displace"] = json.dumps(header)
+    forged = json.dumps(entries).encode()
+    path.write_bytes(struct.pack("<Q", len(forged)) + forged + raw[8 + length :])
+    with pytest.raises(FormatError, match="its header does not have the checksum"):
+        tensors.read(path, "test", 2, verify=False)
+
+
+def test_labels_survive():
+    for labels in (np.array([3, -1, 7]), np.array(["", "a", "Zürich", "日本"]), np.array([], dtype=np.str_)):
+        np.testing.assert_array_equal(tensors.unpack_labels("x", tensors.pack_labels("x", labels)), labels)
+
+
+def mutations(raw: bytes, n: int, seed: int):
+    """Damaged copies: flipped bits, overwritten, removed, inserted, repeated and truncated bytes."""
+    rng = np.random.default_rng(seed)
+    (header,) = struct.unpack("<Q", raw[:8])
+    for _ in range(n):
+        damaged = bytearray(raw)
+        # Half of the damage goes to the header, which is a small part of the file.
+        at = int(rng.integers(8 + header)) if rng.random() < 0.5 else int(rng.integers(len(raw)))
+        kind = rng.integers(6)
+        span = int(rng.integers(1, 9))
+        if kind == 0:
+            damaged[at] ^= 1 << int(rng.integers(8))
+        elif kind == 1:
+            damaged[at : at + span] = rng.bytes(len(damaged[at : at + span]))
+        elif kind == 2:
+            del damaged[at : at + span]
+        elif kind == 3:
+            damaged[at:at] = rng.bytes(span)
+        elif kind == 4:
+            damaged[at:at] = damaged[at : at + span]
+        else:
+            del damaged[at:]
+        if bytes(damaged) != raw:
+            yield bytes(damaged)
+
+
+def test_ten_thousand_damaged_maps_raise_nothing_but_the_packages_own_error(tmp_path):
+    route = make_route(n_places=12, n_traversals=3, dim=6)
+    build(route.references).save(tmp_path / "town.displace")
+    raw = (tmp_path / "town.displace").read_bytes()
+    target = tmp_path / "damaged.displace"
+    count = 0
+    for damaged in mutations(raw, 10_500, seed=0):
+        target.write_bytes(damaged)
+        with pytest.raises(DisplaceError):
+            PlaceMap.load(target)
+        with contextlib.suppress(DisplaceError):  # damage inside the arrays may pass when they are not read
+            PlaceMap.load(target, verify=False)
+        count += 1
+    assert count >= 10_000
