@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from displace.errors import InputError
 from displace.matches import Matches
-from displace.metrics import WithinFrames, WithinMetres, recall_at
+from displace.metrics import WithinFrames, WithinMetres, bootstrap, paired_bootstrap, recall_at
 
 
 def by_hand(ranked, correct, k):
@@ -102,3 +102,84 @@ def test_bad_input_is_named(call, message):
 
 def test_fewer_places_than_k_is_complete_when_the_map_is_known():
     assert recall_at([[1, 2, 3]], [3], ks=(1, 10), places=[1, 2, 3]) == {1: 0.0, 10: 100.0}
+
+
+def naive_bootstrap(values, groups, n_samples, seed):
+    """Resample queries one by one within each group, by loops."""
+    rng = np.random.default_rng(seed)
+    means = []
+    for _ in range(n_samples):
+        parts = [values[groups == g] for g in sorted(set(groups.tolist()))]
+        means.append(np.mean([part[rng.integers(0, len(part), len(part))].mean() for part in parts]))
+    return 100 * np.quantile(means, [0.025, 0.975])
+
+
+class TestBootstrap:
+    rng = np.random.default_rng(5)
+    hits = rng.random(300) < 0.8
+    other = np.where(rng.random(300) < 0.85, hits, rng.random(300) < 0.5)
+    groups = np.repeat(["dusk", "rain", "sun"], [50, 100, 150])
+
+    def test_the_interval_of_a_share_is_the_binomial_one(self):
+        estimate = bootstrap(self.hits)
+        share = self.hits.mean()
+        half = 1.96 * np.sqrt(share * (1 - share) / 300)
+        assert estimate.value == pytest.approx(100 * share)
+        np.testing.assert_allclose(
+            [estimate.low, estimate.high], [100 * (share - half), 100 * (share + half)], atol=0.5
+        )
+
+    def test_groups_against_loops(self):
+        estimate = bootstrap(self.hits, groups=self.groups)
+        assert estimate.value == pytest.approx(
+            100 * np.mean([self.hits[self.groups == g].mean() for g in ("dusk", "rain", "sun")])
+        )
+        low, high = naive_bootstrap(self.hits.astype(float), self.groups, 4000, seed=1)
+        np.testing.assert_allclose([estimate.low, estimate.high], [low, high], atol=0.5)
+
+    def test_pairs_against_loops(self):
+        estimate = paired_bootstrap(self.hits, self.other, groups=self.groups)
+        difference = self.hits.astype(float) - self.other
+        low, high = naive_bootstrap(difference, self.groups, 4000, seed=1)
+        np.testing.assert_allclose([estimate.low, estimate.high], [low, high], atol=0.4)
+
+    def test_pairing_narrows_the_interval(self):
+        paired = paired_bootstrap(self.hits, self.other)
+        a, b = bootstrap(self.hits), bootstrap(self.other)
+        alone = np.hypot(a.high - a.low, b.high - b.low)
+        assert paired.high - paired.low < 0.8 * alone
+
+    def test_numbers_of_many_values_against_loops(self):
+        values = self.rng.normal(size=200)
+        estimate = bootstrap(values)
+        low, high = naive_bootstrap(values, np.zeros(200), 4000, seed=2)
+        np.testing.assert_allclose([estimate.low, estimate.high], [low, high], atol=1.0)
+
+    def test_the_interval_covers_the_truth_about_as_often_as_it_says(self):
+        rng = np.random.default_rng(0)
+        truth = 70.0
+        estimates = [bootstrap(rng.random(400) < truth / 100, n_samples=1000, level=0.9) for _ in range(300)]
+        assert 0.85 <= np.mean([e.low <= truth <= e.high for e in estimates]) <= 0.95
+
+    def test_equal_seeds_give_equal_intervals(self):
+        values = np.linspace(0, 1, 50)  # hits alone take too few values to tell seeds apart
+        assert bootstrap(values) == bootstrap(values)
+        assert bootstrap(values, seed=1) != bootstrap(values, seed=2)
+
+    def test_no_width_where_all_are_found(self):
+        assert str(bootstrap([True, True])) == "100.0 [100.0, 100.0]"
+
+    @pytest.mark.parametrize(
+        ("call", "message"),
+        [
+            (lambda: bootstrap([]), r"at least one; got shape \(0,\)"),
+            (lambda: bootstrap([[True]]), r"got shape \(1, 1\)"),
+            (lambda: bootstrap([True], level=1.5), "level=1.5 must be above 0 and below 1"),
+            (lambda: bootstrap([True], n_samples=0), "n_samples=0 must be at least 1"),
+            (lambda: bootstrap([True], groups=["a", "b"]), r"groups must have shape \(1,\)"),
+            (lambda: paired_bootstrap([True], [True, False]), r"same queries; got shapes \(1,\) and \(2,\)"),
+        ],
+    )
+    def test_bad_input_is_named(self, call, message):
+        with pytest.raises(InputError, match=message):
+            call()
