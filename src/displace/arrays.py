@@ -86,15 +86,11 @@ def top_k(scores: Vectors, k: int) -> Indices:
         return scores.argmax(axis=1)[:, None]
     if k >= n:
         return np.argsort(-scores, axis=1, kind="stable")
-    # Everything above the k-th best score is in; among equals of the k-th the first columns are.
-    threshold = np.partition(scores, n - k, axis=1)[:, n - k, None]
-    rank = np.where(scores > threshold, 2, (scores == threshold).astype(np.int8))
     best = np.empty((len(scores), k), np.intp)
-    for row, (score, level) in enumerate(zip(scores, rank, strict=True)):
-        above = np.flatnonzero(level == 2)
-        equal = np.flatnonzero(level == 1)[: k - len(above)]
-        columns = np.sort(np.concatenate([above, equal]))
-        best[row] = columns[np.argsort(-score[columns], kind="stable")]
+    for row, score in enumerate(scores):
+        # At least k columns reach the k-th best score; a stable sort keeps equal ones in order.
+        columns = np.flatnonzero(score >= np.partition(score, n - k)[n - k])
+        best[row] = columns[np.argsort(-score[columns], kind="stable")[:k]]
     return best
 
 

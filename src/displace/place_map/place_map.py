@@ -152,7 +152,8 @@ class PlaceMap:
         vectors = self._as_vectors(queries, model)
         if vectors.shape[1] != self.dim:
             raise InputError(f"queries have {vectors.shape[1]} dimensions; the map has {self.dim}")
-        best, scores = self._search(self.project(vectors), max(k, TOP), self._index(search))
+        wanted = k if self.calibration is None else max(k, TOP)
+        best, scores = self._search(self.project(vectors), wanted, self._index(search))
         confidence = None if self.calibration is None else self.calibration.probability(scores)
         positions = None if self.positions is None else self.positions.take(best[:, 0])
         return Matches(self.place_ids[best[:, :k]], scores[:, :k], confidence, positions)
@@ -235,14 +236,18 @@ class PlaceMap:
 
         return "faiss" if importlib.util.find_spec("faiss") else "exact"
 
+    @cached_property
+    def _most_rows(self) -> int:
+        """Rows of the place that has most."""
+        return int(np.bincount(self.row_places).max())
+
     def _search(self, projected: Vectors, k: int, index: Index) -> tuple[Indices, Vectors]:
         """Best places and their scores, (q, min(k, N))."""
         n_rows, n_places = len(self.row_places), len(self.place_ids)
         k = min(k, n_places)
         if n_rows == n_places:
             return index.search(projected, k)
-        most = int(np.bincount(self.row_places).max())
-        rows, scores = index.search(projected, min(n_rows, k * most))  # enough rows for k places
+        rows, scores = index.search(projected, min(n_rows, k * self._most_rows))  # enough rows for k places
         return _best_of_each(self.row_places[rows], scores, k)
 
 

@@ -152,7 +152,8 @@ def _rows_left(
 def _replace_rows(town: PlaceMap, rows: Vectors, row_places: NDArray[np.intp]) -> None:
     town.vectors, town.scales = quantize(rows, town.vectors.dtype.name)
     town.row_places = row_places
-    town.__dict__.pop("_indexes", None)
+    for name in ("_indexes", "_most_rows"):
+        town.__dict__.pop(name, None)
 
 
 def _replace_places(
