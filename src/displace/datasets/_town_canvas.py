@@ -27,10 +27,8 @@ class Canvas:
 
     def __init__(self, width: float, height: float, scale: float, colour: Colour | None = None) -> None:
         self.width, self.height, self.scale = width, height, scale
-        shape = (max(2, round(height * scale)), max(2, round(width * scale)), 4)
-        self.pixels: Texture = np.zeros(shape, np.uint8)
-        if colour is not None:
-            self.pixels[:] = (*colour, MATT)
+        shape = (max(2, round(height * scale)), max(2, round(width * scale)))
+        self.pixels: Texture = blank(shape[0], shape[1], colour)
 
     def rect(
         self, x0: float, y0: float, x1: float, y1: float, colour: Sequence[float], glow: float = 0.0
@@ -93,6 +91,14 @@ class Canvas:
         array = np.asarray(points, np.float64) * self.scale
         array[:, 1] = self.pixels.shape[0] - array[:, 1]
         return np.round((array - 0.5) * 16).astype(np.int32)
+
+
+def blank(rows: int, columns: int, colour: Colour | None = None) -> Texture:
+    """Texture of one colour, or one big hole."""
+    texture = np.zeros((rows, columns, 4), np.uint8)
+    if colour is not None:
+        cv2.rectangle(texture, (0, 0), (columns, rows), (*colour, MATT), cv2.FILLED)
+    return texture
 
 
 def toned(texture: Texture, factor: NDArray[np.float32]) -> Texture:

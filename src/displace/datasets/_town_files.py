@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import multiprocessing
 import os
@@ -147,7 +148,7 @@ def _draw_all(chunks: list[Chunk], workers: int) -> Iterator[int]:
         return
     # Not forked: a copy of a process with running threads (BLAS, OpenCV) may hang.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(workers, len(chunks)), context, cv2.setNumThreads, (1,)) as pool:
+    with ProcessPoolExecutor(min(workers, len(chunks)), context, _start_worker) as pool:
         jobs: list[Future[int]] = [pool.submit(draw, chunk) for chunk in chunks]
         try:
             for job in as_completed(jobs):
@@ -160,6 +161,12 @@ def _draw_all(chunks: list[Chunk], workers: int) -> Iterator[int]:
         finally:
             for job in jobs:
                 job.cancel()
+
+
+def _start_worker() -> None:
+    """Leave the other cores to the other workers, and spare the collector the imported modules."""
+    cv2.setNumThreads(1)
+    gc.freeze()
 
 
 def draw(chunk: Chunk) -> int:

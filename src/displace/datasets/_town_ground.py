@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from displace.datasets._town_canvas import toned
+from displace.datasets._town_canvas import blank, toned
 from displace.datasets._town_looks import Look
 from displace.datasets._town_lots import near
 from displace.datasets._town_plan import Point, Street, StreetPlan
@@ -74,8 +74,7 @@ def ground(view: View, seed: int, street: Street, look: Look) -> Texture:
     """Paint roads, pavements, lawns and markings; then snow, leaves or puddles over them."""
     plans = near(seed, street)
     rows, columns = view.shape
-    texture = np.empty((rows, columns, 4), np.uint8)
-    texture[:] = (*street.district.ground, MATT)
+    texture = blank(rows, columns, street.district.ground)
     for plan in plans:
         for lawn in plan.lawns:
             cv2.fillPoly(texture, [view.pixels(lawn)], (*_LAWN, MATT), cv2.LINE_8, 4)

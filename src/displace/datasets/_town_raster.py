@@ -104,9 +104,9 @@ def _warp(
 ) -> Texture:
     """Texture as it appears in the box of pixels at `corner` (left, top)."""
     rows, columns = texture.shape[:2]
+    matrix = homography / (columns, rows, 1)
     # Texel centres sit half a texel inside of the quad's edges.
-    texels = np.array([[1 / columns, 0, 0.5 / columns], [0, 1 / rows, 0.5 / rows], [0, 0, 1]])
-    matrix = homography @ texels
+    matrix[:, 2] += 0.5 * (matrix[:, 0] + matrix[:, 1])
     matrix[0] -= corner[0] * matrix[2]
     matrix[1] -= corner[1] * matrix[2]
     result: NDArray[np.uint8] = cv2.warpPerspective(
@@ -122,7 +122,8 @@ class Sheet(NamedTuple):
     """
 
     box: list[int]
-    corners: NDArray[np.float64]
+    corners: NDArray[np.int32]
+    """With four fractional bits."""
     extent: NDArray[np.float64]
     homography: NDArray[np.float64]
     plane: NDArray[np.float32]
@@ -132,8 +133,9 @@ class Sheet(NamedTuple):
         """Mask of the pixels of the box that the quad covers."""
         left, top, right, bottom = self.box
         covered = np.zeros((bottom - top, right - left), np.uint8)
-        corners = np.round((self.corners - (left, top)) * 16).astype(np.int32)
-        cv2.fillConvexPoly(covered, corners, 255, cv2.LINE_8, 4)
+        cv2.fillConvexPoly(
+            covered, self.corners - np.array([left * 16, top * 16], np.int32), 255, cv2.LINE_8, 4
+        )
         return covered
 
 
@@ -162,10 +164,11 @@ def project(camera: Camera, quads: Sequence[Quad]) -> tuple[NDArray[np.float32],
     corners, extents = _outlines(points[chosen])
     low, high = np.floor(corners.min(axis=1)), np.ceil(corners.max(axis=1)) + 1
     boxes = np.hstack([low.clip(0, camera.drawn), high.clip(0, camera.drawn)]).astype(np.int64)
+    grid = np.round(corners * 16).astype(np.int32)
     nearest = 1 / np.maximum(depths[chosen].min(axis=1), _NEAR)
     large = (boxes[:, 2:] - boxes[:, :2]).clip(0).prod(axis=1) > _LEAST_PIXELS
     sheets = (
-        (i, Sheet(box, corners[k], extents[k], homographies[i], planes[k], nearest[k]))
+        (i, Sheet(box, grid[k], extents[k], homographies[i], planes[k], nearest[k]))
         for k, i, box in zip(
             np.flatnonzero(large).tolist(), chosen[large].tolist(), boxes[large].tolist(), strict=True
         )

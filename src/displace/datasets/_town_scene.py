@@ -87,22 +87,29 @@ def compose(seed: int, place: int, look: Look) -> Scene:
         quads += _seen(at, *_fixed(seed, street_plan.street.index, look))
         vehicles += _parked(seed, street_plan.street.index, look)
     quads += _standing(at, plans, look)
-    vehicles += _moving(seed, place, at, look)
     quads += _people(seed, place, at, look)
-    for i, (kind, point, heading) in enumerate(vehicles):
-        if _in_sight(at, point, 70):
-            paint = props.PAINTS[int(abs(point[0] * 7 + point[1] * 13)) % len(props.PAINTS)]
-            quads += houses.vehicle(kind, paint, point, heading, look, moving=i >= len(vehicles) - 2)
+    for vehicle in _moving(seed, place, at, look):
+        quads += _vehicle(vehicle, look, moving=True)
+        vehicles.append(vehicle)
     return Scene(at, plans, quads, vehicles)
+
+
+def _vehicle(vehicle: tuple[str, Point, float], look: Look, moving: bool) -> Iterator[Quad]:
+    """Quads of a vehicle; where it stands decides its colour."""
+    kind, point, heading = vehicle
+    paint = props.PAINTS[int(abs(point[0] * 7 + point[1] * 13)) % len(props.PAINTS)]
+    return houses.vehicle(kind, paint, point, heading, look, moving)
 
 
 @lru_cache(maxsize=64)
 def _fixed(seed: int, index: int, look: Look) -> tuple[list[Quad], NDArray[np.float64]]:
-    """Houses and borders of one street, and both ends (n, 2, 2) of each quad."""
+    """Houses, borders and parked vehicles of one street, and both ends (n, 2, 2) of each quad."""
     street_plan = plan(seed, index)
     quads = [quad for building in street_plan.buildings for quad in houses.house(building, look)]
     for number, (start, end, height, kind) in enumerate(street_plan.hedges):
         quads += houses.border((start, end), height, kind, number, look)
+    for vehicle in _parked(seed, index, look):
+        quads += _vehicle(vehicle, look, moving=False)
     corners, edges = (np.array(part)[:, :2] for part in zip(*((q.corner, q.u) for q in quads), strict=True))
     return quads, np.stack([corners, corners + edges], axis=1)
 
