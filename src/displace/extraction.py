@@ -82,7 +82,7 @@ def extract(
     manifest : Manifest
         Images with their places and traversals.
     model : DescriptorModel
-        From `displace.get_model`.
+        From `displace.models.get_model`.
     folder : path-like
         The store, created where it does not exist (``route.desc``).
     dtype : {"float32", "float16"}, optional
@@ -217,29 +217,33 @@ def describe(
     *,
     workers: int | None = None,
     batch_size: int = 16,
+    failures: dict[int, str] | None = None,
     progress: Progress | None = None,
 ) -> Vectors:
     """Describe image files without keeping anything: (q, dim), in the order of `paths`.
 
-    The first image that cannot be read, or has no finite descriptor, raises `ImageError`.
-
     Parameters
     ----------
     model : DescriptorModel
-        From `displace.get_model`.
+        From `displace.models.get_model`.
     paths : sequence of path-like
+    failures : dict, optional
+        Takes the row and the reason of each image that cannot be read, whose vector is NaN; without it the first one
+        raises `ImageError`.
     workers, batch_size, progress
         As in `extract`.
     """
     workers = _positive(n_cores() if workers is None else workers, "workers")
     files = ((row, Path(path)) for row, path in enumerate(paths))
-    vectors = np.empty((len(paths), model.dim), np.float32)
+    vectors = np.full((len(paths), model.dim), np.nan, np.float32)
+    failed: dict[int, str] = {}
 
     def readable(answers: Iterable[tuple[int, Prepared | Failure]]) -> Iterator[tuple[int, Prepared]]:
         for row, answer in answers:
             if isinstance(answer, Failure):
-                raise ImageError(str(answer))
-            yield row, answer
+                failed[row] = str(answer)
+            else:
+                yield row, answer
 
     done = 0
     with preparing(model, files, len(paths), workers, batch_size + 2 * workers) as answers:
@@ -247,10 +251,13 @@ def describe(
             vectors[rows] = _described(model, batch)
             done += len(rows)
             if progress:
-                progress("describing", done, len(paths))
-    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-    if len(bad):
-        raise ImageError(f"{paths[bad[0]]}: {NOT_FINITE}")
+                progress("describing", done + len(failed), len(paths))
+    for row in np.flatnonzero(~np.isfinite(vectors).all(axis=1)).tolist():
+        failed.setdefault(row, f"{paths[row]}: {NOT_FINITE}")
+    if failed and failures is None:
+        raise ImageError(failed[min(failed)])
+    if failures is not None:
+        failures.update(failed)
     return vectors
 
 
