@@ -1,0 +1,74 @@
+"""Locations: images, and where a map located them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from displace.arrays import Vectors
+from displace.descriptors import DescriptorStore, Queries
+from displace.errors import InputError
+from displace.manifest import Manifest
+from displace.matches import Matches
+from displace.place_map import PlaceMap
+
+
+@dataclass(frozen=True, eq=False)
+class Locations:
+    """Images with their best places in a map.
+
+    Parameters
+    ----------
+    town : PlaceMap
+        The map.
+    manifest : Manifest
+        The images, with time stamps and frame numbers where they are known.
+    matches : Matches
+        What `town.locate` found for them.
+    vectors : array of shape (q, D), optional
+        Their descriptors; only `vme` needs them.
+    """
+
+    town: PlaceMap
+    manifest: Manifest
+    matches: Matches
+    vectors: Vectors | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.manifest) != len(self.matches):
+            raise InputError(
+                f"manifest has {len(self.manifest)} images, matches has {len(self.matches)}: one for each is needed"
+            )
+
+    @classmethod
+    def of(cls, town: PlaceMap, queries: Queries, k: int = 5, *, search: str = "auto") -> Self:
+        """Locate described images, such as ``store.queries("night")``, with their `k` best places."""
+        return cls(town, queries.manifest, town.locate(queries.vectors, k, search=search), queries.vectors)
+
+    @classmethod
+    def of_store(
+        cls, town: PlaceMap, store: DescriptorStore, traversal: str, k: int = 5, *, search: str = "auto"
+    ) -> Self:
+        """Locate a traversal of a store, which must be described by the map's model."""
+        town.check_model(store.model)
+        return cls.of(town, store.queries(traversal), k, search=search)
+
+    def __len__(self) -> int:
+        return len(self.manifest)
+
+    def accepted(self, min_confidence: float = 0.0) -> NDArray[np.bool_]:
+        """Which images are in the map with at least this probability; all of them for 0."""
+        if not 0 <= min_confidence <= 1:
+            raise InputError(f"min_confidence={min_confidence} must be a probability, 0 to 1")
+        if min_confidence == 0:
+            return np.ones(len(self), bool)
+        if self.matches.confidence is None:
+            raise InputError(
+                f"min_confidence={min_confidence} needs a map with a calibration, and this one has none: "
+                "build it from three or more traversals, or leave min_confidence out"
+            )
+        accepted: NDArray[np.bool_] = self.matches.confidence >= min_confidence
+        return accepted

@@ -1,0 +1,108 @@
+"""ONNX: what a map does to a query, normalise((q − mean)·P), as a file that any runtime executes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from displace._version import __version__
+from displace.errors import InputError
+from displace.interop.files import PathLike, output_file
+from displace.place_map import PlaceMap
+from displace.registry import missing_extra
+
+OPSET, IR_VERSION = 13, 7
+"""Of 2020: read by every runtime in use; later operator sets add nothing that is needed here."""
+MAX_BYTES = 2**31 - 2**20
+"""A file of protocol buffers ends at 2 GiB."""
+INPUT, OUTPUT = "descriptors", "projected"
+
+
+def write_projection(town: PlaceMap, path: PathLike) -> list[Path]:
+    """Write the projection of queries as an ONNX model.
+
+    Its input ``descriptors`` is float32 (batch, D), as the descriptor model gives them; its output ``projected`` is
+    float32 (batch, n), unit length, ready for an inner product with the map's rows. Maps without a projection (hops,
+    pooling, single) normalise only. The model's metadata name the fusion and the descriptor model.
+
+    Parameters
+    ----------
+    town : PlaceMap
+    path : path-like
+        By custom ``*.onnx``.
+
+    Returns
+    -------
+    list of Path
+        The file.
+    """
+    onnx = _onnx()
+    size = sum(array.nbytes for array in (town.projection, town.mean) if array is not None)
+    if size > MAX_BYTES:
+        raise InputError(
+            f"a projection of {size} bytes is more than an ONNX file can hold ({MAX_BYTES}): build the map "
+            "with a smaller tau or n_components"
+        )
+    model = _model(onnx, town)
+    onnx.checker.check_model(model)
+    with output_file(path) as temporary:
+        temporary.write_bytes(model.SerializeToString())
+    return [Path(path)]
+
+
+def _model(onnx: Any, town: PlaceMap) -> Any:
+    helper, float32 = onnx.helper, onnx.TensorProto.FLOAT
+    nodes, constants = _graph(onnx, town)
+    n = town.vectors.shape[1]
+    graph = helper.make_graph(
+        nodes,
+        "displace",
+        [helper.make_tensor_value_info(INPUT, float32, ["batch", town.dim])],
+        [helper.make_tensor_value_info(OUTPUT, float32, ["batch", n])],
+        constants,
+    )
+    model = helper.make_model(
+        graph,
+        opset_imports=[helper.make_opsetid("", OPSET)],
+        ir_version=IR_VERSION,
+        producer_name="displace",
+        producer_version=__version__,
+        doc_string="normalise((descriptors - mean) @ projection), for inner products with a place map's rows",
+    )
+    about = {"fusion": town.fusion, "model": json.dumps(town.model, sort_keys=True)}
+    helper.set_model_props(model, about)
+    return model
+
+
+def _graph(onnx: Any, town: PlaceMap) -> tuple[list[Any], list[Any]]:
+    """Nodes and constants; the order of operations is that of `PlaceMap.project`, for equal rounding."""
+    node, from_array = onnx.helper.make_node, onnx.numpy_helper.from_array
+    nodes, constants, current = [], [], INPUT
+    for operation, name, array, result in (
+        ("Sub", "mean", town.mean, "centred"),
+        ("MatMul", "projection", town.projection, "raw"),
+    ):
+        if array is not None:
+            constants.append(from_array(np.ascontiguousarray(array, np.float32), name))
+            nodes.append(node(operation, [current, name], [result]))
+            current = result
+    # A row of zeros stays zero: divided by the smallest number in place of its length.
+    constants.append(from_array(np.array(np.finfo(np.float32).tiny), "tiny"))
+    nodes += [
+        node("ReduceL2", [current], ["length"], axes=[1], keepdims=1),
+        node("Max", ["length", "tiny"], ["divisor"]),
+        node("Div", [current, "divisor"], [OUTPUT]),
+    ]
+    return nodes, constants
+
+
+def _onnx() -> Any:
+    try:
+        import onnx
+        import onnx.numpy_helper
+    except ImportError:
+        raise missing_extra("onnx", "onnx") from None
+    return onnx

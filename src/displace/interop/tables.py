@@ -1,0 +1,138 @@
+"""Tables for other programs: located images, or the places of a map; CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from displace.geo import Positions
+from displace.interop.files import PathLike, write_text
+from displace.interop.locations import Locations
+from displace.interop.utm import as_degrees
+from displace.manifest_csv import number_text
+from displace.place_map import PlaceMap
+
+DECIMALS = {"score": 6, "confidence": 4, "latitude": 8, "longitude": 8, "easting": 3, "northing": 3}
+"""Where they end: 8 decimals of a degree are a millimetre."""
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Named columns, and a position for each row.
+
+    Parameters
+    ----------
+    columns : dict of str to list
+        Texts and numbers; None is a blank.
+    positions : Positions, optional
+        NaN where a row has none.
+    """
+
+    columns: dict[str, list[Any]]
+    positions: Positions | None
+
+
+def locations_table(locations: Locations, min_confidence: float = 0.0) -> Table:
+    """Make one row for each image; below `min_confidence` place and position are blank: not in the map."""
+    matches, manifest = locations.matches, locations.manifest
+    accepted = locations.accepted(min_confidence)
+    places = matches.places[:, 0].tolist()
+    columns: dict[str, list[Any]] = {
+        "image": manifest.images,
+        "place": [place if kept else None for place, kept in zip(places, accepted, strict=True)],
+        "score": numbers("score", matches.scores[:, 0]),
+    }
+    if matches.confidence is not None:
+        columns["confidence"] = numbers("confidence", matches.confidence)
+    for name in ("frame", "timestamp"):
+        if name in manifest.numbers:
+            columns[name] = numbers(name, manifest.numbers[name])
+    positions = matches.positions
+    if positions is not None:
+        heading = None if positions.heading is None else np.where(accepted, positions.heading, np.nan)
+        points = np.where(accepted[:, None], positions.points, np.nan)
+        positions = Positions(points, positions.degrees, heading)
+    return Table(columns, positions)
+
+
+def places_table(town: PlaceMap) -> Table:
+    """Make one row for each place of a map, with its reference image where the map has one."""
+    columns: dict[str, list[Any]] = {"place": town.place_ids.tolist()}
+    if town.images is not None:
+        columns["image"] = [image or None for image in town.images]
+    return Table(columns, town.positions)
+
+
+def write_locations(
+    locations: Locations, path: PathLike, *, min_confidence: float = 0.0, crs: str | None = None
+) -> list[Path]:
+    """Write located images as CSV: image, best place, score, confidence, position.
+
+    Parameters
+    ----------
+    locations : Locations
+    path : path-like
+    min_confidence : float
+        Images below it have a blank place and position: not in the map.
+    crs : str, optional
+        UTM zone of eastings and northings (``EPSG:32630``); adds latitude and longitude.
+
+    Returns
+    -------
+    list of Path
+        The file.
+    """
+    return write_csv(locations_table(locations, min_confidence), path, crs)
+
+
+def write_places(town: PlaceMap, path: PathLike, *, crs: str | None = None) -> list[Path]:
+    """Write the places of a map as CSV: place, reference image, position.
+
+    Parameters
+    ----------
+    town : PlaceMap
+    path : path-like
+    crs : str, optional
+        UTM zone of eastings and northings (``EPSG:32630``); adds latitude and longitude.
+
+    Returns
+    -------
+    list of Path
+        The file.
+    """
+    return write_csv(places_table(town), path, crs)
+
+
+def write_csv(table: Table, path: PathLike, crs: str | None = None) -> list[Path]:
+    """Write a table as CSV, positions as they are and, with `crs`, in degrees as well."""
+    columns = dict(table.columns)
+    if table.positions is not None:
+        found = dict(table.positions.columns())
+        if crs is not None:
+            found |= dict(zip(("latitude", "longitude"), as_degrees(table.positions, crs).T, strict=True))
+        columns |= {name: numbers(name, values) for name, values in found.items()}
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_cell(value) for value in row] for row in zip(*columns.values(), strict=True))
+    write_text(path, text.getvalue())
+    return [Path(path)]
+
+
+def numbers(name: str, values: NDArray[Any]) -> list[float | None]:
+    """Python numbers, rounded as the column asks for; None for NaN and infinity."""
+    exact = np.asarray(values, np.float64)
+    rounded = np.round(exact, DECIMALS[name]) if name in DECIMALS else exact
+    return [value if np.isfinite(value) else None for value in rounded.tolist()]
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return number_text(value) if isinstance(value, float) else str(value)

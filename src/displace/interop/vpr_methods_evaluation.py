@@ -1,0 +1,177 @@
+"""VPR-methods-evaluation: the two arrays that its ``--save_descriptors`` writes.
+
+``database_descriptors.npy`` and ``queries_descriptors.npy`` are float32, (number of images, D), rows in the order of
+its image lists: the lines of ``database_images_paths.txt`` beside the folder ``database`` where that file is there,
+otherwise the folder's ``*.jpg`` files at any depth, sorted by path. It ranks by Euclidean distance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from displace.arrays import Vectors, as_vectors
+from displace.descriptors import DescriptorStore, Queries
+from displace.errors import FormatError, InputError
+from displace.interop.files import PathLike, output_file, read_text, write_text
+from displace.interop.importing import described, references_of
+from displace.interop.locations import Locations
+from displace.manifest import Manifest
+from displace.references import ReferenceSet
+
+SIDES = ("database", "queries")
+
+
+def write_descriptors(
+    store: DescriptorStore, folder: PathLike, *, queries: str, database: Sequence[str] | None = None
+) -> list[Path]:
+    """Write the descriptors of a store: one traversal as queries, others as database.
+
+    Parameters
+    ----------
+    store : DescriptorStore
+    folder : path-like
+        Made where it does not exist.
+    queries : str
+        Traversal that is searched for.
+    database : sequence of str, optional
+        Traversals that are searched; by default all others.
+
+    Returns
+    -------
+    list of Path
+        Two arrays and two lists of image names.
+    """
+    names = list(database or [name for name in store.manifest.traversal_names() if name != queries])
+    if not names:
+        raise InputError(f"the store has no traversal but {queries!r}: there is nothing to search in")
+    if queries in names:
+        raise InputError(f"queries={queries!r} is also in database={names}: queries would find themselves")
+    chosen = {"database": names, "queries": [queries]}
+    images = {side: store.manifest.select_traversals(chosen[side]).images for side in SIDES}
+    written = []
+    for side in SIDES:
+        vectors = store.vectors(np.isin(store.traversals, chosen[side]))
+        written += _write_side(folder, side, vectors, images[side])
+    return written
+
+
+def write_locations(locations: Locations, folder: PathLike) -> list[Path]:
+    """Write the rows of a map as database and located images, projected as the map does, as queries.
+
+    Nearest by Euclidean distance is then best by the map's score.
+
+    Parameters
+    ----------
+    locations : Locations
+        With `vectors`.
+    folder : path-like
+        Made where it does not exist.
+
+    Returns
+    -------
+    list of Path
+        Two arrays and lists of image names; that of the database only where the map has images.
+    """
+    town = locations.town
+    if locations.vectors is None:
+        raise InputError(
+            "the located images have no vectors: make the locations with Locations.of(town, queries)"
+        )
+    rows = town.rows().astype(np.float32)
+    lengths = np.linalg.norm(rows, axis=1)
+    if np.abs(lengths - 1).max() > 0.02:  # int8 rows are off by up to 1 %
+        raise InputError(
+            f"the rows of a map by {town.fusion} have unequal lengths ({lengths.min():.3g} … {lengths.max():.3g}), "
+            "which Euclidean distance would rank otherwise than the map; use displace, hops, pooling or single"
+        )
+    images = None if town.images is None else [town.images[place] for place in town.row_places]
+    projected = town.project(locations.vectors)
+    return [
+        *_write_side(folder, "database", rows, images),
+        *_write_side(folder, "queries", projected, locations.manifest.images),
+    ]
+
+
+def read_array(folder: PathLike, side: str) -> Vectors:
+    """Read the array of one side, "database" or "queries", shape (m, D)."""
+    path = Path(folder) / f"{_checked(side)}_descriptors.npy"
+    try:
+        array: NDArray[Any] = np.load(path, allow_pickle=False)
+    except OSError as error:
+        raise FormatError(
+            f"cannot read {path}: {error.strerror or error}; VPR-methods-evaluation writes it with --save_descriptors"
+        ) from None
+    except (ValueError, EOFError) as error:
+        raise FormatError(f"{path} is not an array of numbers, or is damaged ({error})") from None
+    return as_vectors(array, str(path))
+
+
+def image_order(folder: PathLike) -> list[str]:
+    """Names of the images of a data set's folder, relative to it, in the order of the arrays' rows."""
+    folder = Path(folder)
+    listed = folder.with_name(folder.name + "_images_paths.txt")
+    if listed.is_file():
+        return read_text(listed, "a list of images").rstrip("\n").split("\n")
+    found = sorted(path.relative_to(folder).as_posix() for path in folder.glob("**/*.jpg"))
+    # As glob.glob, which the program uses, leaves out what is hidden.
+    return [name for name in found if not any(part.startswith(".") for part in name.split("/"))]
+
+
+def read_descriptors(
+    folder: PathLike, side: str, manifest: Manifest, *, images: PathLike | None = None
+) -> Queries:
+    """Read one side's descriptors for the images of a manifest.
+
+    Parameters
+    ----------
+    folder : path-like
+        Where the arrays are, in VPR-methods-evaluation a run's folder below ``logs``.
+    side : {"database", "queries"}
+    manifest : Manifest
+        Says which place and traversal each image belongs to; images that it does not list are left out.
+    images : path-like, optional
+        The folder of images that the program was given for this side; names and their order come from it. By
+        default the list ``database_images_paths.txt`` beside the arrays, with names as in the manifest.
+
+    Returns
+    -------
+    Queries
+        Vectors (m, D) in the manifest's order, places, and the manifest.
+    """
+    vectors = read_array(folder, side)
+    names = image_order(Path(folder) / side if images is None else images)
+    if len(names) != len(vectors):
+        raise FormatError(
+            f"{side}_descriptors.npy in {folder} has {len(vectors)} rows, but there are {len(names)} images in "
+            f"{images if images is not None else f'{side}_images_paths.txt beside it'}; give the folder of images that "
+            "it was made from as images"
+        )
+    return described(manifest, names, vectors, images, Path(folder) / f"{side}_descriptors.npy")
+
+
+def read_references(folder: PathLike, manifest: Manifest, *, images: PathLike | None = None) -> ReferenceSet:
+    """Read the database's descriptors of images that have a place, as references; see `read_descriptors`."""
+    return references_of(read_descriptors(folder, "database", manifest, images=images))
+
+
+def _write_side(folder: PathLike, side: str, vectors: Vectors, images: list[str] | None) -> list[Path]:
+    """Write one array, and its list of names where there is one; no list of an earlier export stays beside it."""
+    array, names = (Path(folder) / f"{side}_{rest}" for rest in ("descriptors.npy", "images_paths.txt"))
+    with output_file(array) as temporary, temporary.open("wb") as file:
+        names.unlink(missing_ok=True)
+        np.save(file, np.ascontiguousarray(vectors, np.float32), allow_pickle=False)
+    if images is None:
+        return [array]
+    write_text(names, "".join(f"{image}\n" for image in images))
+    return [array, names]
+
+
+def _checked(side: str) -> str:
+    if side not in SIDES:
+        raise InputError(f"side={side!r} must be 'database' or 'queries'")
+    return side
