@@ -23,7 +23,7 @@ def functions_in(name: str) -> set[str]:
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.split("|")[1].strip()[:60])
 def test_each_row_names_tests_that_exist(row):
-    named = re.findall(r"`(test_\w+)::(test_\w+)`", row.rsplit("|", 2)[1])
+    named = re.findall(r"`((?:contract/)?test_\w+)::(test_\w+)`", row.rsplit("|", 2)[1])
     assert named
     for module, function in named:
         assert function in functions_in(module)
