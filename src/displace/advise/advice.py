@@ -1,0 +1,219 @@
+"""What `advise` finds, as records that become JSON and come back from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from displace.errors import InputError
+from displace.fusion import get_fusion
+from displace.fusion.base import Fusion
+from displace.metrics import Estimate
+
+FORMAT = 1
+OUTSIDE_BELOW = 0.85
+"""Share of the usual coverage below which a condition counts as outside; `displace.advise.variation` says why."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A fusion with the parameters that differ from its defaults.
+
+    Parameters
+    ----------
+    fusion : str
+        Registry name.
+    params : dict
+        For ``get_fusion(fusion)(**params)``.
+
+    Examples
+    --------
+    >>> print(Choice("displace", {"tau": 1.0}))
+    displace tau=1
+    >>> Choice("displace", {"tau": 1.0}).make()
+    DisPlace(tau=1.0)
+    """
+
+    fusion: str
+    params: dict[str, Any] = field(default_factory=dict)
+
+    def make(self) -> Fusion:
+        """Return the unfitted fusion, as `displace.build` takes it."""
+        return get_fusion(self.fusion)(**self.params)
+
+    def __str__(self) -> str:
+        return " ".join([self.fusion, *(f"{key}={_short(value)}" for key, value in self.params.items())])
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A traversal as queries against all others.
+
+    Parameters
+    ----------
+    traversal : str
+    n_queries : int
+        Queries asked; 0 where the others have none of its places.
+    n_left_out : int
+        Its references whose place the others do not have: no fusion could find them.
+    coverage, usual_coverage : float or None
+        Share of its deviation from the others that lies in directions in which the others vary, and the same share of
+        the others themselves; None where there are too few traversals or places to say.
+    """
+
+    traversal: str
+    n_queries: int
+    n_left_out: int
+    coverage: float | None = None
+    usual_coverage: float | None = None
+
+    @property
+    def outside(self) -> bool:
+        """Whether the condition lies outside the variation of the others."""
+        if self.coverage is None or self.usual_coverage is None:
+            return False
+        return self.coverage < OUTSIDE_BELOW * self.usual_coverage
+
+
+@dataclass(frozen=True)
+class Score:
+    """What one fusion reached.
+
+    Parameters
+    ----------
+    choice : Choice
+    n_bytes : int
+        To store with all traversals as references, as float32, projection included.
+    storable : bool
+        Whether a map can hold it; the others need whole score matrices.
+    recalls : dict of str to Estimate
+        R@1 (%) of each held-out condition.
+    mean : Estimate
+        Mean over the conditions.
+    behind : Estimate
+        The recommended fusion's mean minus this one's, paired over queries.
+    """
+
+    choice: Choice
+    n_bytes: int
+    storable: bool
+    recalls: dict[str, Estimate]
+    mean: Estimate
+    behind: Estimate
+
+
+@dataclass(frozen=True)
+class Worth:
+    """What one traversal is worth as a reference, in points of the other conditions' mean R@1.
+
+    Parameters
+    ----------
+    traversal : str
+    gain : Estimate
+        When it is added to one other traversal; mean over which other one.
+    loss : Estimate
+        When it is removed from all that there are.
+    """
+
+    traversal: str
+    gain: Estimate
+    loss: Estimate
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Which fusion to use, and what each traversal is worth.
+
+    Parameters
+    ----------
+    n_references, n_places, dim : int
+        Of the references.
+    protocol : str
+        What counted as correct.
+    recommended : Choice
+        The best that a map can hold: ``displace.build(refs, advice.recommended.make())``.
+    settings : str
+        The settings it takes when fitted on all traversals, and why.
+    conditions : list of Condition
+    scores : list of Score
+        Best mean first.
+    worth : list of Worth
+        For the recommended fusion; empty with fewer than three traversals, or where `notes` say why.
+    impossible : dict of str to str
+        Fusions that could not be fitted, with the reason.
+    notes : list of str
+        What was left out or could not be said.
+    """
+
+    n_references: int
+    n_places: int
+    dim: int
+    protocol: str
+    recommended: Choice
+    settings: str
+    conditions: list[Condition]
+    scores: list[Score]
+    worth: list[Worth]
+    impossible: dict[str, str]
+    notes: list[str]
+
+    @property
+    def best(self) -> Score:
+        """What the recommended fusion reached."""
+        return next(score for score in self.scores if score.choice == self.recommended)
+
+    @property
+    def warnings(self) -> list[str]:
+        """One line for each condition that lies outside the variation of the others."""
+        return [
+            f"{c.traversal} lies outside the variation of the others: {c.coverage:.0%} of its deviation is in "
+            f"directions in which they vary, theirs {c.usual_coverage:.0%}. Expect less of conditions like it until a "
+            "traversal in such a condition is among the references"
+            for c in self.conditions
+            if c.outside
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a record of plain types; `from_json` is its opposite."""
+        record = {"format": FORMAT, **asdict(self), "warnings": self.warnings}
+        for condition, row in zip(self.conditions, record["conditions"], strict=True):
+            row["outside"] = condition.outside
+        return record
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Advice:
+        """Return the advice of a record."""
+        fields = dict(record)
+        version = fields.pop("format", None)
+        if version != FORMAT:
+            raise InputError(f"format={version!r} of the advice is not {FORMAT}, which this version reads")
+        del fields["warnings"]
+        conditions = [{k: v for k, v in row.items() if k != "outside"} for row in fields["conditions"]]
+        return cls(
+            **fields
+            | {
+                "recommended": Choice(**fields["recommended"]),
+                "conditions": [Condition(**row) for row in conditions],
+                "scores": [_score(row) for row in fields["scores"]],
+                "worth": [
+                    Worth(row["traversal"], Estimate(**row["gain"]), Estimate(**row["loss"]))
+                    for row in fields["worth"]
+                ],
+            }
+        )
+
+
+def _score(row: Mapping[str, Any]) -> Score:
+    return Score(
+        Choice(**row["choice"]),
+        row["n_bytes"],
+        row["storable"],
+        {name: Estimate(**estimate) for name, estimate in row["recalls"].items()},
+        Estimate(**row["mean"]),
+        Estimate(**row["behind"]),
+    )
+
+
+def _short(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,87 @@
+"""What each traversal is worth as a reference.
+
+*Gain when added*: to somebody who has one other traversal s. R@1 of a held-out condition h from {s, t} minus that from
+{s}; mean over s, then over h.
+
+*Loss when removed*: from somebody who has all. R@1 of h from all but h, minus that from all but h and t; mean over h.
+
+Both are of the same queries in pairs; h, s and t differ. A place that only t has counts: without t its queries are
+misses. With three traversals the two are the same number. A traversal that is like another has a gain and no loss.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from displace import tuning
+from displace.advise.advice import Worth
+from displace.advise.trials import Flags, Trials
+from displace.metrics import Estimate, paired_bootstrap
+from displace.references import ReferenceSet
+
+Hits = dict[frozenset[Any], dict[Any, Flags]]
+"""Hits by the traversals that were references, then by the one held out."""
+
+MAX_OPERATIONS = 5e13
+"""Largest valuation that is run, in floating-point operations: some 20 minutes on one core."""
+
+
+def subsets(trials: Trials) -> list[frozenset[Any]]:
+    """Return the sets of traversals to fit on: single ones, pairs, and all but two; not all but one."""
+    pairs = list(combinations(trials.tried, 2))
+    wanted = {
+        *(frozenset([name]) for name in trials.tried),
+        *map(frozenset, pairs),
+        *(trials.others(*pair) for pair in pairs),
+    }
+    done = {trials.others(name) for name in trials.tried}
+    return sorted(wanted - done, key=lambda names: (len(names), sorted(map(str, names))))
+
+
+def operations(refs: ReferenceSet, n_fits: int) -> float:
+    """Floating-point operations of so many fits of DisPlace with cross-validation, at most, from the sizes alone."""
+    m, n = len(refs), len(refs.place_ids)
+    d = min(refs.vectors.shape[1], m)
+    small = min(n, d)
+    solution = d**3 / 3 + 2 * d**2 * small + 9 * small**3 + 2 * n * d * small
+    deciding = min(tuning.MAX_OPERATIONS, tuning.MAX_FOLDS * len(tuning.RIDGES) * solution)
+    return float(n_fits * (m * d**2 + solution + deciding))
+
+
+def value(trials: Trials, hits: Hits) -> list[Worth]:
+    """Gain and loss of each traversal, from the hits of all subsets; without those that no query can tell about."""
+    found = []
+    for name in trials.tried:
+        gain, loss = _gain(trials, hits, name), _loss(trials, hits, name)
+        if gain is not None and loss is not None:
+            found.append(Worth(str(name), gain, loss))
+    return found
+
+
+def _gain(trials: Trials, hits: Hits, name: Any) -> Estimate | None:
+    with_it, without = {}, {}
+    for held_out in (h for h in trials.queries if h != name):
+        partners = [s for s in trials.tried if s not in (name, held_out)]
+        with_it[held_out] = np.mean([hits[frozenset([s, name])][held_out] for s in partners], axis=0)
+        without[held_out] = np.mean([hits[frozenset([s])][held_out] for s in partners], axis=0)
+    return _difference(with_it, without)
+
+
+def _loss(trials: Trials, hits: Hits, name: Any) -> Estimate | None:
+    held_out = [h for h in trials.queries if h != name]
+    with_it = {h: hits[trials.others(h)][h] for h in held_out}
+    without = {h: hits[trials.others(h, name)][h] for h in held_out}
+    return _difference(with_it, without)
+
+
+def _difference(with_it: dict[Any, Any], without: dict[Any, Any]) -> Estimate | None:
+    """Paired difference, the mean of the held-out conditions'."""
+    if not with_it:
+        return None
+    groups = np.repeat(np.arange(len(with_it)), [len(part) for part in with_it.values()])
+    return paired_bootstrap(
+        np.concatenate(list(with_it.values())), np.concatenate(list(without.values())), groups=groups
+    )

@@ -1,0 +1,101 @@
+"""Advice as tables for a terminal of 80 columns."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.filesize import decimal
+from rich.table import Table
+from rich.text import Text
+
+from displace.advise import Advice, Condition, Score
+
+
+def advice_table(advice: Advice) -> Group:
+    """Show an advice: the recommendation, then fusions, conditions and traversals, warnings and notes."""
+    best = advice.best
+    head = Text.assemble(
+        "use ",
+        (str(advice.recommended), "bold green"),
+        f": R@1 {best.mean} on conditions held out ({advice.protocol})",
+    )
+    parts: list[RenderableType] = [head, Text(advice.settings, style="dim"), Text()]
+    parts += [fusions_table(advice), conditions_table(advice)]
+    if advice.worth:
+        parts.append(worth_table(advice))
+    parts += [Text(f"warning: {line}", style="yellow") for line in advice.warnings]
+    parts += [Text(f"note: {line}", style="dim") for line in advice.notes]
+    parts += [Text(f"{name} was not possible: {why}", style="dim") for name, why in advice.impossible.items()]
+    return Group(*parts)
+
+
+def fusions_table(advice: Advice) -> Table:
+    """Mean R@1, distance to the recommended one, size and worst condition of each fusion."""
+    table = Table(title="fusions, each traversal held out in turn", title_justify="left")
+    table.add_column("fusion", overflow="fold", max_width=16)
+    for name in ("mean R@1", "behind", "bytes", "worst"):
+        table.add_column(name, justify="right", overflow="fold")
+    for score in advice.scores:
+        name = Text(str(score.choice), style="bold green" if score.choice == advice.recommended else "")
+        if not score.storable:
+            name.append("*", style="dim")
+        behind = "" if score.choice == advice.recommended else str(score.behind)
+        table.add_row(name, str(score.mean), behind, decimal(score.n_bytes), _worst(score))
+    if not all(score.storable for score in advice.scores):
+        table.caption = "* for evaluation only: no map holds it. Brackets: 95 % bootstrap over queries"
+    else:
+        table.caption = "Brackets: 95 % bootstrap over queries"
+    table.caption_justify = "left"
+    return table
+
+
+def conditions_table(advice: Advice) -> Table:
+    """R@1 of the recommended and of the best other fusion in each condition, and how far the others cover it."""
+    table = Table(title="conditions, as queries to all others", title_justify="left")
+    table.add_column("held out", overflow="fold")
+    for name in ("queries", "R@1", "best other fusion", "covered (usual)"):
+        table.add_column(name, justify="right", overflow="fold")
+    for condition in advice.conditions:
+        table.add_row(
+            Text(condition.traversal, style="yellow" if condition.outside else ""),
+            f"{condition.n_queries:,}",
+            str(advice.best.recalls.get(condition.traversal, "")),
+            _best_other(advice, condition),
+            _covered(condition),
+        )
+    return table
+
+
+def worth_table(advice: Advice) -> Table:
+    """Gain and loss of each traversal."""
+    table = Table(title="what each traversal is worth, points of the others' mean R@1", title_justify="left")
+    table.add_column("traversal", overflow="fold")
+    table.add_column("gain, added to one other", justify="right")
+    table.add_column("loss, removed from all", justify="right")
+    for row in advice.worth:
+        table.add_row(Text(row.traversal), str(row.gain), str(row.loss))
+    return table
+
+
+def _worst(score: Score) -> str:
+    name = min(score.recalls, key=lambda name: score.recalls[name].value)
+    return f"{name} {score.recalls[name].value:.1f}"
+
+
+def _best_other(advice: Advice, condition: Condition) -> str:
+    others = [
+        score
+        for score in advice.scores
+        if score.choice.fusion != advice.recommended.fusion and condition.traversal in score.recalls
+    ]
+    if not others:
+        return ""
+    best = max(others, key=lambda score: score.recalls[condition.traversal].value)
+    return f"{best.choice} {best.recalls[condition.traversal].value:.1f}"
+
+
+def _covered(condition: Condition) -> str:
+    if condition.coverage is None or condition.usual_coverage is None:
+        return ""
+    return (
+        f"{condition.coverage:.0%} ({condition.usual_coverage:.0%}){' outside' if condition.outside else ''}"
+    )
