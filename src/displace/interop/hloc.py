@@ -72,15 +72,8 @@ def write_descriptors(
 
 def read_names(path: PathLike) -> list[str]:
     """Names of all images with a global descriptor, sorted."""
-    names: list[str] = []
-
-    def visit(name: str, item: Any) -> None:
-        if posixpath.basename(name) == KEY and hasattr(item, "shape"):
-            names.append(posixpath.dirname(name))
-
     with _opened(path) as file:
-        file.visititems(visit)
-    return sorted(names)
+        return _names(file)
 
 
 def read_descriptors(
@@ -107,10 +100,12 @@ def read_descriptors(
     """
     names = names_from(manifest, root)
     with _opened(path) as file:
-        absent = [name for name in names if f"{name}/{KEY}" not in file]
-        if absent:
-            check_all_there(names, {*names} - {*absent}, path, read_names(path))
-        vectors = _read(file, names, path, progress)
+        try:
+            vectors = _read(file, names, path, progress)
+        except KeyError:
+            there = _names(file)
+            check_all_there(names, {*there}, path, there)
+            raise
     return Queries(vectors, manifest.places, manifest)
 
 
@@ -138,6 +133,12 @@ def _read(file: Any, names: Sequence[str], path: PathLike, progress: Progress | 
         if progress and (row % 1000 == 999 or row + 1 == len(names)):
             progress("reading", row + 1, len(names))
     return vectors
+
+
+def _names(file: Any) -> list[str]:
+    found: list[str] = []
+    file.visit(found.append)
+    return sorted(posixpath.dirname(name) for name in found if posixpath.basename(name) == KEY)
 
 
 def _vector(file: Any, name: str, path: PathLike) -> Vectors:
