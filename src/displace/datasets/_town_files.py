@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import gc
 import json
+import math
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,13 +32,13 @@ PLACES = 240
 MANIFEST = "manifest.csv"
 _SETTINGS = "town.json"
 _QUALITY = 92
-_CHUNK = 60
+_CHUNK = 20
 
 Progress = Callable[[int, int], None]
 
 
 class Chunk(NamedTuple):
-    """Consecutive places of one traversal: neighbours share most of their houses, so that these are painted once."""
+    """Consecutive places of one traversal: neighbours share most of their houses."""
 
     folder: str
     traversal: str
@@ -142,14 +145,20 @@ def _claim(root: Path, seed: int, size: tuple[int, int]) -> None:
 
 def _draw_all(chunks: list[Chunk], workers: int) -> Iterator[int]:
     """Draw all chunks; yields the number of pictures in each as it is finished."""
-    if min(workers, len(chunks)) == 1:
+    lanes = min(workers, len(chunks))
+    if lanes == 1:
         for chunk in chunks:
             yield draw(chunk)
         return
     # Not forked: a copy of a process with running threads (BLAS, OpenCV) may hang.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(workers, len(chunks)), context, _start_worker) as pool:
-        jobs: list[Future[int]] = [pool.submit(draw, chunk) for chunk in chunks]
+    share = math.ceil(len(chunks) / lanes)
+    with ExitStack() as stack:
+        jobs: list[Future[int]] = []
+        # A pool for each lane, so that one process draws what comes one after the other and keeps its houses.
+        for first in range(0, len(chunks), share):
+            pool = stack.enter_context(ProcessPoolExecutor(1, context, _start_worker))
+            jobs += [pool.submit(draw, chunk) for chunk in chunks[first : first + share]]
         try:
             for job in as_completed(jobs):
                 yield job.result()
@@ -164,8 +173,9 @@ def _draw_all(chunks: list[Chunk], workers: int) -> Iterator[int]:
 
 
 def _start_worker() -> None:
-    """Leave the other cores to the other workers, and spare the collector the imported modules."""
+    """Leave other cores to other workers, Ctrl-C to the parent, and imported modules out of garbage collection."""
     cv2.setNumThreads(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.freeze()
 
 
