@@ -27,5 +27,4 @@ def test_the_code_on_the_page_runs(tmp_path, monkeypatch):
     exec(compile(code, "interop.md", "exec"), namespace)
     assert namespace["best"] == case.locations.matches.places[:, 0].tolist()
     np.testing.assert_array_equal(namespace["refs"].traversals, np.repeat(["sun", "rain"], 40))
-    assert namespace["EXPORTERS"]["geojson"].options("Locations") == ["min_confidence", "crs"]
     assert NIGHT in namespace["manifest"].traversal_names()

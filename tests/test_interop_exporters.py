@@ -51,8 +51,11 @@ def test_unknown_names_sources_and_options(sources, tmp_path):
         InputError, match=r"takes a map with queries \(Locations\) or a descriptor store, not a map"
     ):
         export("hloc", sources["PlaceMap"], tmp_path / "a")
-    with pytest.raises(InputError, match="export geojson of a PlaceMap has no option 'dtype'; it has: crs"):
+    with pytest.raises(InputError, match="export geojson of a map has no option 'dtype'; it has: crs"):
         export("geojson", sources["PlaceMap"], tmp_path / "a", dtype="float16")
+    with pytest.raises(InputError, match="export vme of a descriptor store needs the option 'queries'"):
+        export("vme", sources["DescriptorStore"], tmp_path / "a")
+    assert EXPORTERS["vme"].options("DescriptorStore") == {"queries": True, "database": False}
     assert not list(tmp_path.iterdir())
 
 

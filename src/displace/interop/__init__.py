@@ -51,10 +51,10 @@ class Exporter:
         writer: Writer = getattr(importlib.import_module(f"displace.interop.{module}"), function)
         return writer
 
-    def options(self, source: str) -> list[str]:
-        """Names of the options that the function for a kind of source has."""
+    def options(self, source: str) -> dict[str, bool]:
+        """Options of the function for a kind of source, and whether each must be given."""
         parameters = inspect.signature(self.writer(source)).parameters.values()
-        return [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
+        return {p.name: p.default is p.empty for p in parameters if p.kind is p.KEYWORD_ONLY}
 
 
 EXPORTERS: Mapping[str, Exporter] = {
@@ -124,6 +124,8 @@ def export(name: str, source: object, output: str | os.PathLike[str], **options:
     for option in options:
         if option not in known:
             raise InputError(
-                f"export {name} of a {kind} has no option {option!r}; it has: {', '.join(known) or 'none'}"
+                f"export {name} of {KINDS[kind]} has no option {option!r}; it has: {', '.join(known) or 'none'}"
             )
+    if missing := [option for option, needed in known.items() if needed and option not in options]:
+        raise InputError(f"export {name} of {KINDS[kind]} needs the option {missing[0]!r}")
     return writer(source, output, **options)
