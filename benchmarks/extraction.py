@@ -21,12 +21,12 @@ import cv2
 import numpy as np
 
 from benchmarks._measure import header, row
-from displace.extraction import extract
+from displace.descriptors.extraction import extract
+from displace.descriptors.preparation import n_cores
 from displace.images import read_image
-from displace.manifest import Manifest
+from displace.manifest.table import Manifest
 from displace.models import get_model
 from displace.models.base import DescriptorModel
-from displace.preparation import n_cores
 
 BATCH = 16
 N_PICTURES = 40

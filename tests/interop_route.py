@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from displace.descriptors import DescriptorStore, Queries
+from displace.descriptors.store import DescriptorStore, Queries
 from displace.geo import Positions
 from displace.interop.importing import references_of, write_store
 from displace.interop.locations import Locations
-from displace.manifest import Manifest
+from displace.manifest.table import Manifest
 from displace.place_map import PlaceMap, build
 from displace.synthetic import make_route
 

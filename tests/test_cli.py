@@ -16,7 +16,8 @@ import pytest
 from tiny import make_route
 from typer.testing import CliRunner
 
-from displace import __version__, cli, console, pipeline
+from displace import __version__, cli, pipeline
+from displace.cli import console
 
 VERBS = {"manifest": pipeline.manifest, "extract": pipeline.extract}
 
@@ -211,7 +212,7 @@ def test_ctrl_c_says_that_nothing_is_lost_and_the_next_run_goes_on(tmp_path):
 def test_ctrl_c_while_worker_processes_start_shows_no_traceback(tmp_path):
     route = make_route(tmp_path / "route", n_places=20, shape=(60, 80))
     code = (
-        "import sys; from displace import cli, preparation\n"
+        "import sys; from displace import cli; from displace.descriptors import preparation\n"
         "preparation.WORTH_PROCESSES = 1\n"
         "sys.argv = ['displace', 'extract', 'route/route.csv', '-o', 'd', '--threads', '2']\n"
         "cli.main()"

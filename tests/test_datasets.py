@@ -14,7 +14,7 @@ from scipy.io import savemat
 from displace.datasets import DATASETS
 from displace.datasets.base import Check, Dataset
 from displace.errors import DatasetError, DisplaceError, UnknownNameError
-from displace.manifest import Manifest
+from displace.manifest.table import Manifest
 from displace.metrics import recall_at
 from displace.protocols import Counts, Protocol, Tolerance
 

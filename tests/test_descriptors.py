@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from tiny import TinyModel, expected, make_route
 
-from displace.descriptors import DescriptorStore, is_store
+from displace.descriptors.extraction import extract
+from displace.descriptors.store import DescriptorStore, is_store
+from displace.descriptors.store_writing import relabel
 from displace.errors import InputError, StoreError, UnknownNameError
-from displace.extraction import extract
-from displace.manifest import Manifest
-from displace.store_writing import relabel
+from displace.manifest.table import Manifest
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_a_store_moved_with_its_images_still_finds_them(tmp_path, store, route):
 def test_opening_reads_no_vectors(store, monkeypatch):
     loads = []
     monkeypatch.setattr(
-        "displace.shards.np.load", lambda *a, real=np.load, **k: loads.append(k) or real(*a, **k)
+        "displace.descriptors.shards.np.load", lambda *a, real=np.load, **k: loads.append(k) or real(*a, **k)
     )
     DescriptorStore(store.folder)
     assert loads == [{"mmap_mode": "r", "allow_pickle": False}]

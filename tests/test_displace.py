@@ -230,8 +230,7 @@ class TestDegenerateInput:
         Q = np.hstack([route.queries, np.ones((20, 2), np.float32)])
         fusion = DisPlace().fit(X, route.references.places, route.references.traversals)
         assert np.mean(fusion.predict(Q) == route.truth) > 0.5
-        with pytest.raises(SingularScatterError), warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConditioningWarning)
+        with pytest.warns(ConditioningWarning), pytest.raises(SingularScatterError):
             DisPlace(**PAPER).fit(X, route.references.places)
 
     @pytest.mark.parametrize("name", displace.fusion.FUSIONS.names())

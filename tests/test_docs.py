@@ -29,9 +29,13 @@ def test_links_between_pages_lead_somewhere():
 
 
 def test_the_fusion_of_the_walk_through_works():
-    code = re.search(r"```python\n(.*?)```", (ROOT / "docs" / "add_a_fusion.md").read_text("utf-8"), re.DOTALL)
+    code = re.search(
+        r"```python\n(.*?)```", (ROOT / "docs" / "add_a_fusion.md").read_text("utf-8"), re.DOTALL
+    )
     namespace: dict = {}
     exec(code.group(1), namespace)
     assert issubclass(namespace["Loudest"], Fusion)
-    fusion = namespace["Loudest"]().fit([[3.0, 0.0], [0.0, 1.0], [0.0, 2.0], [1.0, 0.0]], ["a", "a", "b", "b"])
+    fusion = namespace["Loudest"]().fit(
+        [[3.0, 0.0], [0.0, 1.0], [0.0, 2.0], [1.0, 0.0]], ["a", "a", "b", "b"]
+    )
     np.testing.assert_array_equal(fusion.predict([[1.0, 0.1], [0.1, 1.0]]), ["a", "b"])

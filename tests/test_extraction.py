@@ -10,11 +10,11 @@ import pytest
 from PIL import Image
 from tiny import HeavyTinyModel, TinyModel, expected, make_route
 
-from displace import extraction, preparation
-from displace.descriptors import DescriptorStore
+from displace.descriptors import extraction, preparation
+from displace.descriptors.extraction import SkippedImagesError, extract
+from displace.descriptors.store import DescriptorStore
 from displace.errors import ImageError, InputError, StoreError
-from displace.extraction import SkippedImagesError, extract
-from displace.manifest import Manifest
+from displace.manifest.table import Manifest
 
 
 @pytest.fixture

@@ -19,11 +19,12 @@ import numpy as np
 import pytest
 from tiny import HeavyTinyModel, TinyModel, expected, make_route
 
-from displace import descriptors, extraction, preparation
-from displace.descriptors import DescriptorStore, is_store
-from displace.extraction import extract
-from displace.manifest import Manifest
-from displace.shards import Shards, exclusive
+from displace import descriptors
+from displace.descriptors import extraction, preparation
+from displace.descriptors.extraction import extract
+from displace.descriptors.shards import Shards, exclusive
+from displace.descriptors.store import DescriptorStore, is_store
+from displace.manifest.table import Manifest
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 

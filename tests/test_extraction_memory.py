@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from tiny import TinyModel
 
-from displace import extraction, preparation
-from displace.extraction import extract
-from displace.manifest import Manifest
+from displace.descriptors import extraction, preparation
+from displace.descriptors.extraction import extract
+from displace.manifest.table import Manifest
 
 N_IMAGES = 100_000
 IMAGE_BYTES = 32 * 32 * 3 * 4  # of a prepared image: all of them would be 1.2 GB

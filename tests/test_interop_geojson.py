@@ -13,7 +13,7 @@ from interop_route import N_PLACES, make_town
 from displace.errors import InputError
 from displace.interop import geojson, tables
 from displace.interop.locations import Locations
-from displace.manifest import Manifest
+from displace.manifest.table import Manifest
 
 
 @pytest.fixture(scope="module")

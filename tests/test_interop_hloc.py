@@ -10,13 +10,13 @@ import pytest
 from interop_route import DAYS, N_PLACES, NIGHT, make_town
 
 from displace import build
-from displace.descriptors import DescriptorStore
+from displace.descriptors.store import DescriptorStore
 from displace.errors import FormatError, InputError, MissingExtraError, ModelMismatchError, StoreError
 from displace.interop.hloc import read_descriptors, read_names, read_references, write_descriptors
 from displace.interop.hloc_pairs import read_pairs, write_pairs
 from displace.interop.importing import write_store
 from displace.interop.locations import Locations
-from displace.manifest import Manifest
+from displace.manifest.table import Manifest
 
 h5py = pytest.importorskip("h5py", reason="the extra hloc is not installed")
 

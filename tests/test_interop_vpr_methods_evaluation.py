@@ -18,7 +18,7 @@ from displace.interop.vpr_methods_evaluation import (
     write_descriptors,
     write_locations,
 )
-from displace.manifest import Manifest
+from displace.manifest.table import Manifest
 
 
 @pytest.fixture(scope="module")

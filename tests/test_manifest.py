@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from displace.errors import InputError, ManifestError, UnknownNameError
-from displace.manifest import Manifest
+from displace.manifest.table import Manifest
 
 HEAD = "image,place,traversal"
 

@@ -10,11 +10,11 @@ import pytest
 
 from displace.errors import InputError, ManifestError, UnknownNameError
 from displace.geo import Positions
-from displace.layout_detection import detect
-from displace.manifest import Manifest
-from displace.manifest_builder import build_manifest
-from displace.place_assignment import KnownPlaces
-from displace.recordings import find_recordings
+from displace.manifest.builder import build_manifest
+from displace.manifest.layout_detection import detect
+from displace.manifest.place_assignment import KnownPlaces
+from displace.manifest.recordings import find_recordings
+from displace.manifest.table import Manifest
 
 
 def touch(folder: Path, names: Iterable[str]) -> Path:

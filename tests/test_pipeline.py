@@ -11,6 +11,7 @@ import pytest
 from tiny import make_route
 
 from displace import pipeline
+from displace.descriptors.extraction import extract as extract_images
 from displace.errors import (
     DatasetError,
     InputError,
@@ -20,10 +21,9 @@ from displace.errors import (
     UnknownNameError,
     WeightsError,
 )
-from displace.extraction import extract as extract_images
 from displace.images import read_image
-from displace.manifest import Manifest
-from displace.manifest_builder import build_manifest
+from displace.manifest.builder import build_manifest
+from displace.manifest.table import Manifest
 from displace.models import get_model
 
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from displace.errors import ManifestError
 from displace.geo import Positions
-from displace.manifest import Manifest
-from displace.place_assignment import (
+from displace.manifest.place_assignment import (
     CHOSEN,
     NEAR,
     OFF_ROUTE,
@@ -20,6 +19,7 @@ from displace.place_assignment import (
     metres_together,
     space_places,
 )
+from displace.manifest.table import Manifest
 
 points = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=25).map(
     lambda rows: np.array(rows, float).reshape(-1, 2)

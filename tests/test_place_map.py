@@ -275,7 +275,7 @@ class TestImages:
         return folder
 
     def town(self, folder):
-        from displace.extraction import describe
+        from displace.descriptors.extraction import describe
 
         model = get_model("hog")
         paths = [folder / f"{name}_{p:02d}.png" for name in ("a", "b") for p in range(12)]

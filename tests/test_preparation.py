@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from tiny import HeavyTinyModel, TinyModel, make_route
 
-from displace import preparation
+from displace.descriptors import preparation
+from displace.descriptors.preparation import Failure, attempt, in_batches, in_order, preparing
 from displace.errors import DisplaceError, ImageError
-from displace.preparation import Failure, attempt, in_batches, in_order, preparing
 
 
 def test_answers_keep_the_order_of_the_items_whoever_is_first():

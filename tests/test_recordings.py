@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from displace.position_files import read_position_file, times_in_names
-from displace.recordings import read_recording
+from displace.manifest.position_files import read_position_file, times_in_names
+from displace.manifest.recordings import read_recording
 
 
 def test_times_follow_the_images_not_the_rows(tmp_path):

@@ -18,7 +18,7 @@ from displace.images import find_images, read_image
 from displace.interop.ros_images import decode_raw
 from displace.interop.rosbag import extract_bag, is_bag
 from displace.interop.sources import unpack
-from displace.manifest_builder import build_manifest
+from displace.manifest.builder import build_manifest
 
 pytest.importorskip("rosbags", reason="needs the extra 'ros'")
 

@@ -9,8 +9,8 @@ import sys
 import numpy as np
 import pytest
 
+from displace.descriptors.shards import Shards, exclusive
 from displace.errors import StoreError
-from displace.shards import Shards, exclusive
 
 
 def filled(folder, dtype="float32"):
@@ -94,7 +94,7 @@ def test_shards_of_another_model_are_not_seen(tmp_path):
 
 def test_a_second_writer_is_refused_with_the_first_ones_process_id(tmp_path):
     code = (
-        "import sys; from pathlib import Path; from displace.shards import exclusive\n"
+        "import sys; from pathlib import Path; from displace.descriptors.shards import exclusive\n"
         f"with exclusive(Path({str(tmp_path)!r})): print('in', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(
@@ -118,7 +118,7 @@ def test_a_write_that_fails_leaves_the_shards_as_they_were(tmp_path, monkeypatch
     def full(*_args, **_options):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("displace.shards.np.save", full)
+    monkeypatch.setattr("displace.descriptors.shards.np.save", full)
     with pytest.raises(StoreError, match="No space left on device; what was written before is safe"):
         shards.append(["d"], np.zeros((1, 3), np.float32))
     assert len(Shards(tmp_path, "me", 3, "float32")) == 3

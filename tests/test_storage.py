@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
 import stat
 
 import pytest
@@ -21,7 +20,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
     with pytest.raises(OSError, match="disk full"):
         interrupted()
     assert path.read_text() == "old"
-    assert os.listdir(tmp_path) == ["map.json"]
+    assert [path.name for path in tmp_path.iterdir()] == ["map.json"]
 
 
 def test_the_new_file_appears_only_when_it_is_complete(tmp_path):

@@ -17,7 +17,7 @@ import pytest
 from displace.errors import ImageError, InputError, ManifestError
 from displace.frames import Sampler
 from displace.images import find_images, read_image
-from displace.manifest_builder import build_manifest
+from displace.manifest.builder import build_manifest
 from displace.video import extract_frames, is_video
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from displace.manifest import Manifest
+from displace.manifest.table import Manifest
 from displace.models.base import DescriptorModel
 
 

@@ -11,4 +11,13 @@ from displace.metrics import recall_at
 from displace.place_map import PlaceMap, build
 from displace.references import ReferenceSet
 
-__all__ = ["DisPlace", "Matches", "PlaceMap", "ReferenceSet", "__version__", "build", "get_fusion", "recall_at"]
+__all__ = [
+    "DisPlace",
+    "Matches",
+    "PlaceMap",
+    "ReferenceSet",
+    "__version__",
+    "build",
+    "get_fusion",
+    "recall_at",
+]

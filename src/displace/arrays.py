@@ -83,7 +83,8 @@ def top_k(scores: Vectors, k: int) -> Indices:
     n = scores.shape[1]
     k = min(k, n)
     if k == 1:
-        return scores.argmax(axis=1)[:, None]
+        first: Indices = scores.argmax(axis=1)[:, None]
+        return first
     if k >= n:
         return np.argsort(-scores, axis=1, kind="stable")
     best = np.empty((len(scores), k), np.intp)

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from displace.errors import ImageError, InputError
-from displace.manifest_csv import number_text
-from displace.recordings import FRAMES
+from displace.manifest.csv_file import number_text
+from displace.manifest.recordings import FRAMES
 from displace.storage import atomic_write, write_json
 
 _RECORD = "frames.json"

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.errors import InputError, UnknownNameError
-from displace.manifest import Manifest
+from displace.manifest.place_assignment import KnownPlaces
+from displace.manifest.table import Manifest
 from displace.metrics import SamePlace, TruthRule, WithinFrames, WithinMetres
-from displace.place_assignment import KnownPlaces
 from displace.registry import unknown
 
 

@@ -14,7 +14,7 @@ import inspect
 import pkgutil
 from collections.abc import Iterable
 from importlib.metadata import EntryPoint, entry_points
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from displace.errors import MissingExtraError, UnknownNameError
 
@@ -63,7 +63,7 @@ class Registry(Generic[T]):
     def _class_in(self, module_name: str) -> type[T]:
         base = getattr(importlib.import_module(f"{self.package}.base"), self.base)
         module = importlib.import_module(module_name)
-        classes = [
+        classes: list[Any] = [
             member
             for _, member in inspect.getmembers(module, inspect.isclass)
             if member.__module__ == module_name

@@ -24,7 +24,10 @@ def atomic_write(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[
     mode : {"wb", "w"}
         Bytes or UTF-8 text.
     """
-    with replacing(path) as temporary, temporary.open(mode, encoding=None if "b" in mode else "utf-8") as file:
+    with (
+        replacing(path) as temporary,
+        temporary.open(mode, encoding=None if "b" in mode else "utf-8") as file,
+    ):
         yield file
 
 

@@ -6,7 +6,7 @@
 *Loss when removed*: from somebody who has all. R@1 of h from all but h, minus that from all but h and t; mean over h.
 
 Both are of the same queries in pairs; h, s and t differ. A place that only t has counts: without t its queries are
-misses. With three traversals the two are the same number. A traversal that is like another has a gain and no loss.
+misses. With three traversals the two are the same number.
 """
 
 from __future__ import annotations

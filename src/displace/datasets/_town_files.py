@@ -22,7 +22,7 @@ from displace.datasets._town_looks import TRAVERSALS
 from displace.datasets._town_plan import MAX_PLACES
 from displace.datasets._town_render import SIZE, check_place, check_size, look_named, position, render
 from displace.errors import DatasetError, InputError
-from displace.manifest import Manifest
+from displace.manifest.table import Manifest
 from displace.storage import atomic_write, write_json
 
 VERSION = 1

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from displace.errors import DatasetError, UnknownNameError
-from displace.manifest import Manifest
+from displace.manifest.table import Manifest
 from displace.protocols import Counts, Protocol
 from displace.registry import unknown
 

@@ -1,12 +1,12 @@
-"""One's own data: any layout that `displace.manifest_builder` understands."""
+"""One's own data: any layout that `displace.manifest.builder` understands."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from displace.datasets.base import Dataset
-from displace.manifest import Manifest
-from displace.manifest_builder import build_manifest
+from displace.manifest.builder import build_manifest
+from displace.manifest.table import Manifest
 from displace.protocols import Protocol, Tolerance
 
 

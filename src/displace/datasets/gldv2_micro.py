@@ -7,7 +7,7 @@ from pathlib import Path
 
 from displace.datasets.base import Dataset
 from displace.errors import DatasetError
-from displace.manifest import Manifest
+from displace.manifest.table import Manifest
 from displace.protocols import Counts, Protocol, Tolerance
 
 _REFERENCES, _QUERIES = "train", "val"

@@ -13,7 +13,7 @@ from displace.datasets._town_looks import TRAVERSALS
 from displace.datasets._town_plan import MAX_PLACES
 from displace.datasets._town_render import SIZE, position, render
 from displace.datasets.base import Dataset
-from displace.manifest import Manifest
+from displace.manifest.table import Manifest
 from displace.protocols import Protocol, Tolerance
 
 __all__ = ["MAX_PLACES", "PLACES", "SIZE", "TRAVERSALS", "Town", "position", "render", "write"]

@@ -11,7 +11,7 @@ from typing import Any
 from displace.errors import FormatError, InputError
 from displace.interop.files import PathLike, read_text, write_text
 from displace.interop.locations import Locations
-from displace.manifest import Manifest
+from displace.manifest.table import Manifest
 
 
 def write_pairs(

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 
 from displace.arrays import Vectors, blocks
-from displace.descriptors import DescriptorStore, Queries
+from displace.descriptors.store import DescriptorStore, Queries
+from displace.descriptors.store_writing import opened_for_writing
 from displace.errors import FormatError, InputError
 from displace.interop.files import PathLike
-from displace.manifest import Manifest
+from displace.manifest.table import Manifest
 from displace.references import ReferenceSet
-from displace.store_writing import opened_for_writing
 
 
 def names_from(manifest: Manifest, root: PathLike | None) -> list[str]:

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.arrays import Vectors
-from displace.descriptors import DescriptorStore, Queries
+from displace.descriptors.store import DescriptorStore, Queries
 from displace.errors import InputError
-from displace.manifest import Manifest
+from displace.manifest.table import Manifest
 from displace.matches import Matches
 from displace.place_map import PlaceMap
 

@@ -15,7 +15,7 @@ from displace.geo import Positions
 from displace.interop.files import PathLike, write_text
 from displace.interop.locations import Locations
 from displace.interop.utm import as_degrees
-from displace.manifest_csv import number_text
+from displace.manifest.csv_file import number_text
 from displace.place_map import PlaceMap
 
 DECIMALS = {"score": 6, "confidence": 4, "latitude": 8, "longitude": 8, "easting": 3, "northing": 3}

@@ -69,8 +69,8 @@ def build(
     >>> from displace.synthetic import make_route
     >>> route = make_route(n_places=50, n_traversals=3, dim=32)
     >>> town = build(route.references)
-    >>> town
-    PlaceMap(50 places from 3 traversals, displace, 24 of 32 dimensions, float16)
+    >>> town  # doctest: +ELLIPSIS
+    PlaceMap(50 places from 3 traversals, displace, ... of 32 dimensions, float16)
     >>> town.locate(route.queries[:1], k=3).places.shape
     (1, 3)
     """

@@ -121,6 +121,11 @@ class PlaceMap:
         arrays = (self.vectors, self.scales, self.projection, self.mean)
         return sum(array.nbytes for array in arrays if array is not None)
 
+    @property
+    def model_name(self) -> str:
+        """Name of the model, with its variant, as `get_model` takes it."""
+        return _model_name(self.model or {})
+
     def locate(
         self,
         queries: ArrayLike | Sequence[str | os.PathLike[str]],
@@ -210,12 +215,12 @@ class PlaceMap:
 
     def _describe(self, paths: list[Path], model: DescriptorModel | None) -> Vectors:
         """Describe images by the map's model."""
-        from displace.extraction import describe
+        from displace.descriptors.extraction import describe
         from displace.models import get_model
 
         if self.model is None:
             raise InputError("the map was built from bare vectors: it knows no model to describe images with")
-        model = model or get_model(_model_name(self.model))
+        model = model or get_model(self.model_name)
         self.check_model(model.fingerprint())
         return describe(model, paths)
 

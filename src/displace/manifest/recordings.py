@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from displace.errors import ManifestError
 from displace.geo import Positions
 from displace.images import find_images, has_images, natural_key
-from displace.position_files import PositionFile, read_position_file
+from displace.manifest.position_files import PositionFile, read_position_file
 
 PathLike = str | os.PathLike[str]
 FRAMES = "frames.csv"

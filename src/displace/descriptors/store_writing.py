@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from displace.descriptors import DescriptorStore, is_store
+from displace.descriptors.shards import exclusive, writing_to
+from displace.descriptors.store import DescriptorStore, is_store
+from displace.descriptors.store_index import StoreIndex
 from displace.errors import StoreError
-from displace.manifest import Manifest
-from displace.shards import exclusive, writing_to
-from displace.store_index import StoreIndex
+from displace.manifest.table import Manifest
 
 
 def relabel(folder: str | os.PathLike[str], manifest: Manifest) -> DescriptorStore:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from displace.descriptors import DescriptorStore
-from displace.manifest_summary import Traversal
+from displace.descriptors.store import DescriptorStore
+from displace.manifest.summary import Traversal
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from displace.errors import ImageError
 from displace.images import read_image
-from displace.manifest import Manifest
+from displace.manifest.table import Manifest
 
 _SHOWN, _LISTED = 5, 50
 _BATCH = 256

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rich import box
 from rich.console import Group, RenderableType
 from rich.filesize import decimal
 from rich.table import Table
@@ -30,27 +31,25 @@ def advice_table(advice: Advice) -> Group:
 
 def fusions_table(advice: Advice) -> Table:
     """Mean R@1, distance to the recommended one, size and worst condition of each fusion."""
-    table = Table(title="fusions, each traversal held out in turn", title_justify="left")
-    table.add_column("fusion", overflow="fold", max_width=16)
+    table = _table("fusions, each traversal held out in turn")
+    table.add_column("fusion", overflow="fold", max_width=18)
     for name in ("mean R@1", "behind", "bytes", "worst"):
         table.add_column(name, justify="right", overflow="fold")
     for score in advice.scores:
-        name = Text(str(score.choice), style="bold green" if score.choice == advice.recommended else "")
-        if not score.storable:
-            name.append("*", style="dim")
+        style = "bold green" if score.choice == advice.recommended else ""
+        label = Text(f"{score.choice}{'' if score.storable else '*'}", style=style)
         behind = "" if score.choice == advice.recommended else str(score.behind)
-        table.add_row(name, str(score.mean), behind, decimal(score.n_bytes), _worst(score))
-    if not all(score.storable for score in advice.scores):
-        table.caption = "* for evaluation only: no map holds it. Brackets: 95 % bootstrap over queries"
-    else:
-        table.caption = "Brackets: 95 % bootstrap over queries"
-    table.caption_justify = "left"
+        table.add_row(label, str(score.mean), behind, decimal(score.n_bytes), _worst(score))
+    note = (
+        "" if all(score.storable for score in advice.scores) else "* for evaluation only: no map holds it. "
+    )
+    table.caption, table.caption_justify = f"{note}Brackets: 95 % bootstrap over queries", "left"
     return table
 
 
 def conditions_table(advice: Advice) -> Table:
     """R@1 of the recommended and of the best other fusion in each condition, and how far the others cover it."""
-    table = Table(title="conditions, as queries to all others", title_justify="left")
+    table = _table("conditions, as queries to all others")
     table.add_column("held out", overflow="fold")
     for name in ("queries", "R@1", "best other fusion", "covered (usual)"):
         table.add_column(name, justify="right", overflow="fold")
@@ -67,13 +66,17 @@ def conditions_table(advice: Advice) -> Table:
 
 def worth_table(advice: Advice) -> Table:
     """Gain and loss of each traversal."""
-    table = Table(title="what each traversal is worth, points of the others' mean R@1", title_justify="left")
+    table = _table("what each traversal is worth, points of the others' mean R@1")
     table.add_column("traversal", overflow="fold")
     table.add_column("gain, added to one other", justify="right")
     table.add_column("loss, removed from all", justify="right")
     for row in advice.worth:
         table.add_row(Text(row.traversal), str(row.gain), str(row.loss))
     return table
+
+
+def _table(title: str) -> Table:
+    return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
 
 
 def _worst(score: Score) -> str:

@@ -17,15 +17,23 @@ from pathlib import Path
 import numpy as np
 
 from displace.arrays import Vectors
-from displace.descriptors import DescriptorStore
+from displace.descriptors.preparation import (
+    Failure,
+    Prepared,
+    attempt,
+    in_batches,
+    in_order,
+    n_cores,
+    preparing,
+)
+from displace.descriptors.shards import Shards
+from displace.descriptors.store import DescriptorStore
+from displace.descriptors.store_index import StoreIndex
+from displace.descriptors.store_writing import opened_for_writing
 from displace.errors import ImageError, InputError, StoreError
 from displace.images import content_hash
-from displace.manifest import Manifest
+from displace.manifest.table import Manifest
 from displace.models.base import DescriptorModel
-from displace.preparation import Failure, Prepared, attempt, in_batches, in_order, n_cores, preparing
-from displace.shards import Shards
-from displace.store_index import StoreIndex
-from displace.store_writing import opened_for_writing
 
 Progress = Callable[[str, int, int], None]
 """Called with the pass ("reading" or "describing"), images done and images in all."""

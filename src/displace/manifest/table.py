@@ -25,12 +25,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from displace.errors import InputError, ManifestError, UnknownNameError
 from displace.geo import Positions
-from displace.manifest_csv import NUMBERS, REQUIRED, number_text, read_table
+from displace.manifest.csv_file import NUMBERS, REQUIRED, number_text, read_table
 from displace.registry import unknown
 from displace.storage import atomic_write
 
 if TYPE_CHECKING:
-    from displace.manifest_summary import Summary
+    from displace.manifest.summary import Summary
 
 Numbers = NDArray[np.float64]
 Labels = NDArray[np.str_]
@@ -178,7 +178,7 @@ class Manifest:
         progress : callable, optional
             Called with (images done, images in all).
         """
-        from displace.manifest_summary import summarize  # needs Pillow, which a plain import should not load
+        from displace.manifest.summary import summarize  # needs Pillow, which a plain import should not load
 
         return summarize(self, check_images, progress)
 

@@ -22,12 +22,12 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from displace.arrays import Indices, Vectors
+from displace.descriptors.shards import Shards
+from displace.descriptors.store_index import INDEX, StoreIndex
 from displace.errors import InputError, UnknownNameError
-from displace.manifest import Manifest
+from displace.manifest.table import Manifest
 from displace.references import ReferenceSet
 from displace.registry import unknown
-from displace.shards import Shards
-from displace.store_index import INDEX, StoreIndex
 
 
 class Queries(NamedTuple):

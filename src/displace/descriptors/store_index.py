@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from displace.descriptors.shards import writing_to
 from displace.errors import StoreError
-from displace.manifest import Manifest
-from displace.shards import writing_to
+from displace.manifest.table import Manifest
 from displace.storage import write_json
 
 INDEX = "index.json"

@@ -1,8 +1,4 @@
-"""The command line: one function per verb, which parses, calls the pipeline and prints.
-
-Exit codes: 0 done, 1 done but images were skipped (--strict) or problems found (--check), 2 bad input,
-130 interrupted.
-"""
+"""The verbs from recordings to descriptors: manifest, extract, inspect, list, demo."""
 
 from __future__ import annotations
 
@@ -15,18 +11,12 @@ from typing import Annotated, Any
 import typer
 from rich.console import RenderableType
 
-from displace import __version__, console, pipeline
-from displace.console import err, out
+from displace import pipeline
+from displace.cli import console
+from displace.cli.app import app
+from displace.cli.console import err, out
 from displace.datasets.base import Check
-from displace.manifest_summary import Summary
-
-app = typer.Typer(
-    cls=console.Verbs,
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+from displace.manifest.summary import Summary
 
 
 class What(StrEnum):
@@ -42,31 +32,6 @@ LISTINGS: dict[What, tuple[Callable[[], Sequence[Any]], Callable[[Any], Renderab
     What.datasets: (pipeline.datasets, console.entries_table),
     What.fusions: (pipeline.fusions, console.entries_table),
 }
-
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        out.print(__version__, highlight=False)
-        raise typer.Exit
-
-
-@app.callback()
-def displace(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None:
-    """Visual place recognition from several recordings of one route.
-
-    [bold]From images to descriptors[/]
-
-    displace manifest ROUTE -o route.csv           who is which place
-    displace extract route.csv -o route.desc       images to descriptors
-    displace inspect route.desc                    what is in there
-
-    Exit codes: 0 done; 1 images skipped under --strict, or problems found by
-    --check; 2 bad input; 130 interrupted.
-    """
 
 
 @app.command()
@@ -325,8 +290,3 @@ def _only(paths: list[Path]) -> Path:
     if len(paths) > 1:
         raise typer.BadParameter(f"--check and --dataset take one SOURCE; got {len(paths)}")
     return paths[0]
-
-
-def main() -> None:
-    """Entry point of the `displace` command."""
-    app()

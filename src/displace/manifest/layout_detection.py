@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from displace.errors import ManifestError
-from displace.recordings import Recording
-from displace.utm_names import is_utm_name
+from displace.manifest.recordings import Recording
+from displace.manifest.utm_names import is_utm_name
 
 _MANY_FOLDERS = 20
 _LONG = 10

@@ -27,12 +27,12 @@ from rich.table import Table
 from rich.text import Text
 from typer.core import TyperGroup
 
+from displace.descriptors.extraction import Extraction, SkippedImagesError
+from displace.descriptors.store_summary import StoreSummary
 from displace.errors import DisplaceError
-from displace.extraction import Extraction, SkippedImagesError
-from displace.manifest_summary import Traversal
+from displace.manifest.summary import Traversal
 from displace.models import ModelRow
 from displace.pipeline import Entry
-from displace.store_summary import StoreSummary
 
 SECONDS_BETWEEN_LINES = 30.0
 SHOWN = 10

@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from displace.errors import ManifestError, UnknownNameError
-from displace.layout_detection import detect
-from displace.layouts import LAYOUTS, Route, assign_by_position
-from displace.manifest import Manifest
-from displace.place_assignment import KnownPlaces, Rule
-from displace.recordings import PathLike, Recording, find_recordings
+from displace.manifest.layout_detection import detect
+from displace.manifest.layouts import LAYOUTS, Route, assign_by_position
+from displace.manifest.place_assignment import KnownPlaces, Rule
+from displace.manifest.recordings import PathLike, Recording, find_recordings
+from displace.manifest.table import Manifest
+from displace.manifest.utm_names import is_utm_name, utm_positions
 from displace.registry import unknown
-from displace.utm_names import is_utm_name, utm_positions
 
 
 def build_manifest(
@@ -36,7 +36,7 @@ def build_manifest(
     source : path-like or mapping of str to path-like
         A folder with one sub-folder for each traversal (or place), or each traversal's folder by name.
     layout : {"auto", "utm", "positions", "landmarks", "names", "order"}
-        How places are told (`displace.layouts`); "auto" finds out, see `displace.layout_detection.detect`.
+        How places are told (`displace.manifest.layouts`); "auto" finds out (`displace.manifest.layout_detection`).
     against : Manifest or KnownPlaces, optional
         Places that exist already, to which `source` is assigned: by position where both have positions, by
         equal names where at least half of the names are known, by order where the numbers are equal; `layout`

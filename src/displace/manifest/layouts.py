@@ -2,7 +2,7 @@
 
 =============  ==============================================================================================
 ``utm``        file names ``@east@north@zone@letter@latitude@longitude@panorama@tile@heading@…@.jpg``
-``positions``  each traversal has a CSV file of positions (`displace.position_files`)
+``positions``  each traversal has a CSV file of positions (`displace.manifest.position_files`)
 ``landmarks``  one folder for each place, alone or below one folder for each traversal
 ``names``      one folder for each traversal, the same file name being the same place
 ``order``      one folder for each traversal, the i-th image being the i-th place
@@ -21,8 +21,7 @@ import numpy as np
 from displace.errors import ManifestError, UnknownNameError
 from displace.geo import Positions
 from displace.images import natural_key
-from displace.manifest import Manifest
-from displace.place_assignment import (
+from displace.manifest.place_assignment import (
     CHOSEN,
     OFF_ROUTE,
     KnownPlaces,
@@ -32,9 +31,10 @@ from displace.place_assignment import (
     metres_together,
     space_places,
 )
-from displace.recordings import Recording
+from displace.manifest.recordings import Recording
+from displace.manifest.table import Manifest
+from displace.manifest.utm_names import panoramas
 from displace.registry import unknown
-from displace.utm_names import panoramas
 
 
 @dataclass(frozen=True)

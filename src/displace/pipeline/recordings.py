@@ -17,19 +17,19 @@ from threadpoolctl import threadpool_limits
 from displace.datasets import DATASETS
 from displace.datasets.base import Check
 from displace.demo import run as run_demo
-from displace.descriptors import DescriptorStore, is_store
+from displace.descriptors.extraction import Extraction, Progress
+from displace.descriptors.extraction import extract as extract_images
+from displace.descriptors.store import DescriptorStore, is_store
+from displace.descriptors.store_summary import StoreSummary, summarize_store
+from displace.descriptors.store_writing import relabel as relabel_store
 from displace.errors import InputError, ManifestError
-from displace.extraction import Extraction, Progress
-from displace.extraction import extract as extract_images
 from displace.fusion import FUSIONS
 from displace.interop.sources import unpack
-from displace.manifest import Manifest
-from displace.manifest_builder import build_manifest
-from displace.manifest_summary import Summary
+from displace.manifest.builder import build_manifest
+from displace.manifest.summary import Summary
+from displace.manifest.table import Manifest
 from displace.models import ModelRow, get_model, list_models
 from displace.registry import Registry
-from displace.store_summary import StoreSummary, summarize_store
-from displace.store_writing import relabel as relabel_store
 
 PathLike = str | os.PathLike[str]
 
@@ -64,7 +64,7 @@ def manifest(
     against : path-like, optional
         Manifest file with the places to which the sources are assigned.
     layout, anchor, spacing, radius, max_heading, max_gap
-        See `displace.manifest_builder.build_manifest`.
+        See `displace.manifest.builder.build_manifest`.
     drop_off_route : bool
         Leave out images that are near no place, which otherwise are kept with a blank place.
     every, topic, positions_topic, allow_truncated
@@ -167,7 +167,7 @@ def extract(
     threads : int, optional
         Cores to use for reading and for the model; by default all.
     batch_size, dtype, strict, overwrite, progress
-        See `displace.extraction.extract`.
+        See `displace.descriptors.extraction.extract`.
     download : callable, optional
         Called with bytes done and bytes in all while weights are downloaded.
     """

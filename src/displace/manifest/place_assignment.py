@@ -12,7 +12,7 @@ from scipy.spatial import KDTree
 
 from displace.errors import InputError, ManifestError
 from displace.geo import Positions, heading_difference
-from displace.manifest import Manifest
+from displace.manifest.table import Manifest
 
 Numbers = NDArray[np.float64]
 Rows = NDArray[np.intp]

@@ -1,0 +1,38 @@
+"""Every verb of the command line as a function. Defaults live here and nowhere else."""
+
+from displace.pipeline.maps import Located, advise, build, export, locate, update
+from displace.pipeline.recordings import (
+    Entry,
+    check,
+    dataset_manifest,
+    datasets,
+    demo,
+    extract,
+    fusions,
+    inspect,
+    manifest,
+    models,
+    read_manifest,
+    relabel,
+)
+
+__all__ = [
+    "Entry",
+    "Located",
+    "advise",
+    "build",
+    "check",
+    "dataset_manifest",
+    "datasets",
+    "demo",
+    "export",
+    "extract",
+    "fusions",
+    "inspect",
+    "locate",
+    "manifest",
+    "models",
+    "read_manifest",
+    "relabel",
+    "update",
+]
