@@ -424,6 +424,7 @@ class TestShown:
         assert max(map(len, text.splitlines())) <= 80
         assert text.startswith(f"use {found.recommended}: R@1 {found.best.mean} on conditions")
         assert "warning: t1 lies outside" in " ".join(text.split())
+        assert "left out, as no other traversal has the place" not in text
         for score in found.scores:
             assert str(score.mean) in text
         for row in found.worth:
@@ -431,6 +432,16 @@ class TestShown:
                 f"{row.traversal} {row.gain} {row.loss}" == " ".join(line.split())
                 for line in text.splitlines()
             )
+
+    def test_table_names_what_was_left_out(self, advice):
+        console = Console(width=80)
+        with console.capture() as captured:
+            console.print(advice_table(advice))
+        left_out = ", ".join(f"{c.traversal} {c.n_left_out}" for c in advice.conditions if c.n_left_out)
+        assert left_out
+        assert f"left out, as no other traversal has the place: {left_out}" in " ".join(
+            captured.get().split()
+        )
 
     def test_table_of_two_traversals(self):
         found = advise(make_route(n_places=30, n_traversals=2, dim=16).references)

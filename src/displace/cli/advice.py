@@ -39,7 +39,7 @@ def fusions_table(advice: Advice) -> Table:
         style = "bold green" if score.choice == advice.recommended else ""
         label = Text(f"{score.choice}{'' if score.storable else '*'}", style=style)
         behind = "" if score.choice == advice.recommended else str(score.behind)
-        table.add_row(label, str(score.mean), behind, decimal(score.n_bytes), _worst(score))
+        table.add_row(label, str(score.mean), behind, decimal(score.n_bytes), Text(_worst(score)))
     note = (
         "" if all(score.storable for score in advice.scores) else "* for evaluation only: no map holds it. "
     )
@@ -58,9 +58,13 @@ def conditions_table(advice: Advice) -> Table:
             Text(condition.traversal, style="yellow" if condition.outside else ""),
             f"{condition.n_queries:,}",
             str(advice.best.recalls.get(condition.traversal, "")),
-            _best_other(advice, condition),
+            Text(_best_other(advice, condition)),
             _covered(condition),
         )
+    left_out = ", ".join(f"{c.traversal} {c.n_left_out:,}" for c in advice.conditions if c.n_left_out)
+    if left_out:
+        table.caption = Text(f"left out, as no other traversal has the place: {left_out}")
+        table.caption_justify = "left"
     return table
 
 
