@@ -121,7 +121,9 @@ def test_features_are_where_hloc_looks_for_them(case, store, tmp_path, dtype):
 def test_features_come_back_as_they_were(case, store, tmp_path):
     write_descriptors(store, tmp_path / "f.h5")
     shuffled = case.manifest.select(np.random.default_rng(0).permutation(len(case.manifest))[:50])
-    found = read_descriptors(tmp_path / "f.h5", shuffled)
+    seen = []
+    found = read_descriptors(tmp_path / "f.h5", shuffled, progress=lambda *step: seen.append(step))
+    assert seen == [("reading", 50, 50)]
     rows = [case.manifest.images.index(image) for image in shuffled.images]
     np.testing.assert_array_equal(found.vectors, case.vectors[rows])
     assert found.manifest is shuffled
