@@ -17,9 +17,17 @@ from tiny import make_route
 from typer.testing import CliRunner
 
 from displace import __version__, cli, pipeline
-from displace.cli import console
+from displace.cli import console, maps, recordings
 
-VERBS = {"manifest": pipeline.manifest, "extract": pipeline.extract}
+VERBS = {
+    "manifest": (recordings.manifest, pipeline.manifest),
+    "extract": (recordings.extract, pipeline.extract),
+    "build": (maps.build, pipeline.build),
+    "locate": (maps.locate, pipeline.locate),
+    "update": (maps.update, pipeline.update),
+    "advise": (maps.advise, pipeline.advise),
+    "export": (maps.export, pipeline.export),
+}
 
 
 @pytest.fixture
@@ -30,8 +38,8 @@ def run(tmp_path, monkeypatch):
     monkeypatch.setenv("TERM", "dumb")
     for name in ("out", "err"):
         shown = console.Console(stderr=name == "err", width=200)
-        monkeypatch.setattr(console, name, shown)
-        monkeypatch.setattr(cli, name, shown)
+        for module in (console, sys.modules["displace.cli.app"], recordings, maps):
+            monkeypatch.setattr(module, name, shown, raising=False)
     return lambda *args: CliRunner().invoke(cli.app, [str(arg) for arg in args])
 
 
@@ -42,8 +50,7 @@ def route(tmp_path):
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_defaults_are_those_of_the_pipeline(verb):
-    shown = inspect.signature(getattr(cli, verb)).parameters
-    behind = inspect.signature(VERBS[verb]).parameters
+    shown, behind = (inspect.signature(function).parameters for function in VERBS[verb])
     options = {
         n: p for n, p in behind.items() if p.kind is p.KEYWORD_ONLY and n not in ("progress", "download")
     }
@@ -147,7 +154,7 @@ def test_bad_input_is_one_message_and_exit_code_2(run, route, arguments, message
     assert "Traceback" not in result.output
 
 
-@pytest.mark.parametrize("verb", ["manifest", "extract", "inspect", "list", "demo"])
+@pytest.mark.parametrize("verb", [*VERBS, "inspect", "list", "demo"])
 def test_help_has_examples_and_fits_80_columns(run, monkeypatch, verb):
     monkeypatch.setenv("COLUMNS", "80")
     shown = run(verb, "--help").stdout
@@ -167,7 +174,7 @@ def test_listings(run):
 
 def test_version_and_demo(run, monkeypatch):
     assert run("--version").stdout.strip() == __version__
-    monkeypatch.setattr(pipeline, "run_demo", lambda shown: shown.print("the demonstration"))
+    monkeypatch.setattr(pipeline.recordings, "run_demo", lambda shown: shown.print("the demonstration"))
     assert "the demonstration" in run("demo").stdout
 
 

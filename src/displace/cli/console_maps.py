@@ -31,6 +31,27 @@ def show_map(console: Console, town: PlaceMap, path: Path) -> None:
         console.print(reliability_table(town.calibration))
 
 
+def map_record(town: PlaceMap, path: Path) -> dict[str, Any]:
+    """What a map holds, JSON-able."""
+    return {
+        "file_bytes": path.stat().st_size,
+        "places": len(town.place_ids),
+        "traversals": town.traversals,
+        "fusion": town.fusion,
+        "settings": town.settings,
+        "reason": town.reason,
+        "rows": list(town.vectors.shape),
+        "dtype": str(town.vectors.dtype),
+        "dim": town.dim,
+        "storage": town.notes,
+        "model": town.model,
+        "has_positions": town.positions is not None,
+        "tolerance": town.tolerance,
+        "statistics_bytes": None if town.statistics is None else town.statistics.nbytes,
+        "calibration": None if town.calibration is None else town.calibration.to_json(),
+    }
+
+
 def _facts(town: PlaceMap, path: Path) -> Iterable[tuple[str, str]]:
     n_references = sum(town.traversals.values())
     listed = ", ".join(f"{name} ({count})" for name, count in town.traversals.items())

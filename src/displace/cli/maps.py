@@ -64,7 +64,7 @@ def build(
             output,
             fusion=fusion,
             traversals=traversals,
-            exclude=exclude or (),
+            exclude=exclude,
             dtype=dtype,
             calibration=calibration,
             tolerance=tolerance,
@@ -199,7 +199,7 @@ def advise(
     """
     with console.bars(err) as bars:
         advice = pipeline.advise(
-            store, traversals=traversals, exclude=exclude or (), tolerance=tolerance, progress=bars.stage
+            store, traversals=traversals, exclude=exclude, tolerance=tolerance, progress=bars.stage
         )
     if as_json:
         console.show_json(out, advice.to_json())

@@ -12,7 +12,7 @@ import typer
 from rich.console import RenderableType
 
 from displace import pipeline
-from displace.cli import console
+from displace.cli import console, console_maps
 from displace.cli.app import app
 from displace.cli.console import err, out
 from displace.datasets.base import Check
@@ -236,17 +236,28 @@ def extract(
 
 @app.command()
 def inspect(
-    store: Annotated[Path, typer.Argument(metavar="STORE", help="A folder made by displace extract.")],
+    source: Annotated[Path, typer.Argument(metavar="STORE|MAP", help="A descriptor store, or a map.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with every skipped image.")] = False,
 ) -> None:
-    """Say what a descriptor store holds, without reading a vector.
+    """Say what a descriptor store or a map holds.
+
+    Of a store no vector is read; of a map every byte is checked. A map shows its
+    settings and why, its size, what rounding costs, and how sure its matches are.
 
     [bold]Examples[/]
 
     displace inspect route.desc
-    displace inspect route.desc --json
+    displace inspect town.displace
+    displace inspect town.displace --json
     """
-    summary = pipeline.inspect(store)
+    if source.is_file():
+        town = pipeline.open_map(source)
+        if as_json:
+            console.show_json(out, console_maps.map_record(town, source))
+        else:
+            console_maps.show_map(out, town, source)
+        return
+    summary = pipeline.inspect(source)
     if as_json:
         console.show_json(out, dataclasses.asdict(summary))
     else:

@@ -1,6 +1,6 @@
 """Every verb of the command line as a function. Defaults live here and nowhere else."""
 
-from displace.pipeline.maps import Located, advise, build, export, locate, update
+from displace.pipeline.maps import Located, advise, build, export, locate, open_map, update
 from displace.pipeline.recordings import (
     Entry,
     check,
@@ -32,6 +32,7 @@ __all__ = [
     "locate",
     "manifest",
     "models",
+    "open_map",
     "read_manifest",
     "relabel",
     "update",

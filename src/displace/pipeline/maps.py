@@ -19,7 +19,7 @@ from displace.descriptors.store import DescriptorStore, is_store
 from displace.errors import InputError
 from displace.fusion.base import Fusion
 from displace.geo import Positions
-from displace.images import find_images, is_image
+from displace.images import find_images
 from displace.interop import export as export_as
 from displace.interop.locations import Locations
 from displace.manifest.place_assignment import KnownPlaces
@@ -40,7 +40,7 @@ def build(
     *,
     fusion: str = "displace",
     traversals: Sequence[str] | None = None,
-    exclude: Sequence[str] = (),
+    exclude: Sequence[str] | None = None,
     dtype: str = "float16",
     calibration: bool = True,
     tolerance: float | None = None,
@@ -70,7 +70,7 @@ def build(
     output = Path(store).with_suffix(ENDING) if output is None else Path(output)
     _check_output(output, overwrite)
     described = DescriptorStore(store)
-    refs = described.references(traversals, exclude)
+    refs = described.references(traversals, exclude or ())
     positions, images = _places(described, refs)
     chosen: str | Fusion = fusion
     if fusion == "auto":
@@ -92,6 +92,11 @@ def build(
     )
     town.save(output)
     return town
+
+
+def open_map(path: PathLike) -> PlaceMap:
+    """Read a map, after checking all of its bytes."""
+    return PlaceMap.load(path)
 
 
 @dataclass(frozen=True)
@@ -216,7 +221,7 @@ def advise(
     store: PathLike,
     *,
     traversals: Sequence[str] | None = None,
-    exclude: Sequence[str] = (),
+    exclude: Sequence[str] | None = None,
     tolerance: float | None = None,
     progress: Progress | None = None,
 ) -> Advice:
@@ -231,7 +236,7 @@ def advise(
         See `displace.advise`.
     """
     described = DescriptorStore(store)
-    refs = described.references(traversals, exclude)
+    refs = described.references(traversals, exclude or ())
     positions, _ = _places(described, refs)
     return advise_on(refs, positions=positions, tolerance=tolerance, progress=_part(progress, "comparing"))
 
@@ -334,6 +339,8 @@ def _images_of(sources: Sequence[PathLike], every: str, progress: Progress | Non
     with tempfile.TemporaryDirectory(prefix="displace-") as frames:
         paths: list[Path] = []
         for number, source in enumerate(map(Path, sources)):
+            if not source.exists():
+                raise InputError(f"no file or folder {source}")
             if source.is_dir():
                 found = find_images(source)
                 if not found:
@@ -344,10 +351,8 @@ def _images_of(sources: Sequence[PathLike], every: str, progress: Progress | Non
                 paths += find_images(
                     extract_frames(source, folder, every, progress=_part(progress, "frames"))
                 )
-            elif is_image(source) or source.exists():
-                paths.append(source)
             else:
-                raise InputError(f"no file or folder {source}")
+                paths.append(source)
         yield paths
 
 

@@ -1,0 +1,189 @@
+"""The verbs that make and use maps, typed as a user would."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+
+import cv2
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from displace import PlaceMap, cli, pipeline
+from displace.cli import console, maps, recordings
+from displace.datasets.town import write
+
+PLACES = 24
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A small town: four traversals described, one more recording, and one that was never seen."""
+    folder = tmp_path_factory.mktemp("walk")
+    write(folder / "town", places=PLACES, size=(160, 120), workers=1)
+    for name in ("rain", "night"):
+        (folder / "town" / name).rename(folder / name)
+    (folder / "town" / "manifest.csv").unlink()
+    for name, sources in (("route", [folder / "town"]), ("night", [folder / "night"])):
+        against = folder / "route.csv" if name == "night" else None
+        pipeline.manifest(sources, folder / f"{name}.csv", layout="names", against=against)
+        pipeline.extract(folder / f"{name}.csv", folder / f"{name}.desc")
+    pipeline.build(folder / "route.desc", folder / "town.displace")
+    return folder
+
+
+def read_rows(path):
+    with path.open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture
+def run(folder, monkeypatch):
+    """Run the command in that folder; wide, so that messages are not broken."""
+    monkeypatch.chdir(folder)
+    for name in ("out", "err"):
+        shown = console.Console(stderr=name == "err", width=200)
+        for module in (console, sys.modules["displace.cli.app"], recordings, maps):
+            monkeypatch.setattr(module, name, shown, raising=False)
+    return lambda *args: CliRunner().invoke(cli.app, [str(arg) for arg in args])
+
+
+def test_build_shows_what_the_map_holds(run, folder):
+    done = run("build", "route.desc", "-o", "shown.displace")
+    assert done.exit_code == 0, done.output
+    for text in (
+        "24",
+        "dusk (24)",
+        "displace: ridge",
+        "float16",
+        "hog",
+        "AUC",
+        "how often a probability was right",
+    ):
+        assert text in done.stdout
+    again = run("build", "route.desc", "-o", "shown.displace")
+    assert again.exit_code == 2
+    assert (
+        "shown.displace exists; choose another name with -o, or replace it with --overwrite" in again.stderr
+    )
+
+
+def test_build_of_two_traversals_says_that_it_has_no_confidence(run):
+    done = run("build", "route.desc", "-o", "two.displace", "--traversal", "sun", "--traversal", "dusk")
+    assert "no confidence: 2 traversals, and it takes three" in done.stdout
+
+
+def test_build_auto_takes_what_advise_recommends(run):
+    recommended = json.loads(run("advise", "route.desc", "--json").stdout)["recommended"]
+    run("build", "route.desc", "-o", "auto.displace", "--fusion", "auto", "--no-calibration")
+    assert PlaceMap.load("auto.displace").fusion == recommended["fusion"]
+
+
+def test_locate_one_image(run, folder):
+    done = run("locate", "town.displace", "town/sun/0005.jpg", "-k", 3)
+    assert done.exit_code == 0, done.output
+    assert "at 0005, confidence" in done.stdout
+
+
+def test_locate_a_folder_as_csv_and_json(run, folder):
+    done = run("locate", "town.displace", "rain", "-o", "rain.csv")
+    assert done.exit_code == 0, done.output
+    rows = read_rows(folder / "rain.csv")
+    assert len(rows) == PLACES
+    records = json.loads(run("locate", "town.displace", "rain", "--json").stdout)
+    assert [r["places"][0] for r in records] == [r["place"] for r in rows]
+    assert np.mean([r["places"][0] == f"{i:04d}" for i, r in enumerate(records)]) > 0.3
+
+
+def test_locate_a_video_and_a_store(run, folder):
+    writer = cv2.VideoWriter(str(folder / "evening.avi"), cv2.VideoWriter.fourcc(*"MJPG"), 10, (160, 120))
+    for place in range(6):
+        writer.write(cv2.imread(str(folder / "town" / "dusk" / f"{place:04d}.jpg")))
+    writer.release()
+    records = json.loads(run("locate", "town.displace", "evening.avi", "--every", 2, "--json").stdout)
+    assert [r["places"][0] for r in records] == ["0000", "0002", "0004"]
+    located = json.loads(
+        run("locate", "town.displace", "night.desc", "--traversal", "night", "--json").stdout
+    )
+    assert len(located) == PLACES
+
+
+def test_below_the_confidence_it_is_not_in_the_map_and_the_exit_code_says_so(run, folder):
+    noise = np.random.default_rng(0).integers(0, 256, (120, 160, 3), np.uint8)
+    cv2.imwrite(str(folder / "noise.png"), noise)
+    done = run("locate", "town.displace", "noise.png", "--min-confidence", 0.9)
+    assert done.exit_code == 1
+    assert "not in the map" in done.stdout
+
+
+def test_unreadable_images_are_named_and_the_others_located(run, folder):
+    mixed = folder / "mixed"
+    mixed.mkdir()
+    (mixed / "good.jpg").write_bytes((folder / "town" / "sun" / "0003.jpg").read_bytes())
+    (mixed / "bad.jpg").write_bytes(b"no image")
+    done = run("locate", "town.displace", "mixed", "--json")
+    assert done.exit_code == 1
+    assert [r["places"][0] for r in json.loads(done.stdout)] == ["0003"]
+    assert "bad.jpg" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["locate", "town.displace", "nowhere.jpg"], "no file or folder nowhere.jpg"),
+        (["locate", "route.csv", "town/sun/0005.jpg"], "is not a displace map file"),
+        (["locate", "nowhere.displace", "town/sun/0005.jpg"], "cannot read nowhere.displace: No such file"),
+        (["locate", "town.displace", "town/sun/0005.jpg", "--crop", "0,0,0.2,0"], "they differ in"),
+        (["locate", "town.displace", "town/sun/0005.jpg", "--search", "fais"], "did you mean 'faiss'"),
+        (["build", "route.desc", "-o", "x.displace", "--fusion", "bsf"], "exists for evaluation only"),
+        (["build", "route.desc", "-o", "x.displace", "--exclude", "fog"], "unknown traversal 'fog'"),
+        (["update", "town.displace"], "give either add= or remove="),
+        (["update", "town.displace", "--remove", "sun"], "built without keep_references"),
+        (["export", "town.displace", "--to", "onx", "-o", "x"], "did you mean 'onnx'"),
+    ],
+)
+def test_bad_input_is_one_message_and_exit_code_2(run, arguments, message):
+    done = run(*arguments)
+    assert done.exit_code == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.output
+
+
+def test_update_adds_and_removes(run, folder):
+    before = PlaceMap.load(folder / "town.displace").traversals
+    added = run("update", "town.displace", "--add", "night.desc", "-o", "more.displace")
+    assert added.exit_code == 0, added.output
+    assert f"added {PLACES} references, +0 places: more.displace" in added.stdout
+    assert "the projection moved by" in added.stdout
+    assert "do again: calibration" in added.stdout
+    assert PlaceMap.load(folder / "more.displace").traversals == {**before, "night": PLACES}
+    removed = run("update", "more.displace", "--remove", "night", "--references", "night.desc")
+    assert f"removed {PLACES} references" in removed.stdout
+    assert PlaceMap.load(folder / "more.displace").traversals == before
+
+
+def test_inspect_shows_a_map(run, folder):
+    shown = run("inspect", "town.displace")
+    assert shown.exit_code == 0
+    assert "beside it, needed only to update" in shown.stdout
+    record = json.loads(run("inspect", "town.displace", "--json").stdout)
+    assert (record["places"], record["fusion"], record["dim"]) == (PLACES, "displace", 3168)
+    assert 0 <= record["calibration"]["auc"] <= 1
+
+
+def test_advise_prints_a_table(run):
+    shown = run("advise", "route.desc")
+    assert shown.exit_code == 0, shown.output
+    assert all(name in shown.stdout for name in ("displace", "hops", "sun", "snow"))
+
+
+def test_export(run, folder):
+    assert run("export", "town.displace", "--to", "csv", "-o", "places.csv").exit_code == 0
+    assert len(read_rows(folder / "places.csv")) == PLACES
+    done = run(
+        "export", "town.displace", "--to", "hloc", "--queries", "night.desc", "-k", 2, "-o", "pairs.txt"
+    )
+    assert done.exit_code == 0, done.output
+    assert len((folder / "pairs.txt").read_text().splitlines()) == 2 * PLACES
