@@ -10,6 +10,7 @@ from rich.console import Console
 import displace
 from displace import ReferenceSet, get_fusion
 from displace.advise import Advice, Choice, advise, worth
+from displace.advise.recommending import Contender, recommend
 from displace.advise.trials import MAX_HELD_OUT
 from displace.advise.variation import coverage
 from displace.arrays import l2_normalize
@@ -188,6 +189,40 @@ class TestRecommendation:
         assert found.best.n_bytes < hops.n_bytes
         assert not found.warnings
         assert found.notes[0].startswith("What each traversal is worth was left out")
+
+
+class TestRule:
+    """The choice from hits made up: 400 queries, so that one is 0.25 points."""
+
+    @staticmethod
+    def contender(name, n_bytes, n_right, params=None):
+        hits = {"rain": np.arange(200) < n_right // 2, "dusk": np.arange(200) < n_right - n_right // 2}
+        return Contender(Choice(name, params or {}), n_bytes, True, "", hits)
+
+    def test_the_best_where_others_are_shown_to_be_worse(self):
+        best = self.contender("pooling", 5000, 300)
+        assert recommend([self.contender("hops", 1000, 280), best]) is best
+
+    def test_a_smaller_one_where_it_is_not(self):
+        small = self.contender("hops", 1000, 298)
+        assert recommend([small, self.contender("pooling", 5000, 300)]) is small
+
+    def test_the_higher_mean_where_sizes_are_about_equal(self):
+        best = self.contender("pooling", 1050, 300)
+        assert recommend([self.contender("hops", 1000, 298), best]) is best
+
+    def test_defaults_where_other_settings_are_not_shown_to_be_better(self):
+        default = self.contender("displace", 1000, 298)
+        other = self.contender("displace", 1000, 300, {"tau": 1.0})
+        assert recommend([other, default]) is default
+
+    def test_other_settings_where_they_are(self):
+        other = self.contender("displace", 1000, 320, {"tau": 1.0})
+        assert recommend([self.contender("displace", 1000, 300), other]) is other
+
+    def test_other_settings_where_the_defaults_are_larger(self):
+        other = self.contender("displace", 1000, 298, {"tau": 0.5})
+        assert recommend([self.contender("displace", 2000, 300), other]) is other
 
 
 class TestWorth:

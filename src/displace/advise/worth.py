@@ -18,8 +18,8 @@ import numpy as np
 
 from displace import tuning
 from displace.advise.advice import Worth
-from displace.advise.trials import Flags, Trials
-from displace.metrics import Estimate, paired_bootstrap
+from displace.advise.trials import Trials
+from displace.metrics import Estimate, Flags, paired_bootstrap
 from displace.references import ReferenceSet
 
 Hits = dict[frozenset[Any], dict[Any, Flags]]

@@ -1,0 +1,79 @@
+"""The choice among fusions that were measured on the same queries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from displace.advise.advice import Choice
+from displace.arrays import Indices
+from displace.metrics import Estimate, Flags, bootstrap, paired_bootstrap
+
+SAME_SIZE = 1.1
+"""Sizes that differ by less than this factor count as equal."""
+
+
+@dataclass(frozen=True, eq=False)
+class Contender:
+    """A fusion with what it needs and what it found.
+
+    Parameters
+    ----------
+    choice : Choice
+    n_bytes : int
+        To store with all traversals as references, as float32.
+    storable : bool
+        Whether a map can hold it.
+    settings : str
+        Settings it takes with all traversals as references, in a line.
+    hits : dict of traversal to array of shape (q,)
+        Whether each query of the held-out traversal was found.
+    """
+
+    choice: Choice
+    n_bytes: int
+    storable: bool
+    settings: str
+    hits: dict[Any, Flags]
+
+    def mean(self) -> Estimate:
+        """Mean R@1 over the conditions."""
+        return bootstrap(self._joined(), groups=self._groups())
+
+    def ahead_of(self, other: Contender) -> Estimate:
+        """By how many points its mean is above another's, paired over queries."""
+        return paired_bootstrap(self._joined(), other._joined(), groups=self._groups())
+
+    def _joined(self) -> Flags:
+        return np.concatenate(list(self.hits.values()))
+
+    def _groups(self) -> Indices:
+        return np.repeat(np.arange(len(self.hits)), [len(flags) for flags in self.hits.values()])
+
+
+def recommend(contenders: Sequence[Contender]) -> Contender:
+    """Return the smallest of those that are not shown to be worse than the best.
+
+    Shown is a difference whose paired interval lies above 0. Sizes up to 10 % above the smallest count as equal to it,
+    and then the higher mean decides. Settings other than a fusion's defaults must earn their place: they give way to the
+    defaults where these are about as small and not shown to be worse.
+    """
+
+    def mean(contender: Contender) -> float:
+        return contender.mean().value
+
+    best = max(contenders, key=mean)
+    equal = [c for c in contenders if best.ahead_of(c).low <= 0]
+    limit = SAME_SIZE * min(c.n_bytes for c in equal)
+    chosen = max((c for c in equal if c.n_bytes <= limit), key=mean)
+    for plain in contenders:
+        if (
+            plain.choice == Choice(chosen.choice.fusion)
+            and plain.n_bytes <= limit
+            and chosen.ahead_of(plain).low <= 0
+        ):
+            return plain
+    return chosen
