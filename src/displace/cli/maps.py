@@ -233,6 +233,7 @@ def export(
     displace export town.displace --to hloc --queries night.desc -k 10 -o pairs.txt
     displace export town.displace --to geojson --queries night.desc -o night.geojson
     displace export route.desc --to hloc -o features.h5
+    displace export route.desc --to vme --traversal night -o logs
     """
     written = pipeline.export(
         source, to, output, queries=queries, traversal=traversal, k=k, crs=crs, overwrite=overwrite

@@ -265,7 +265,7 @@ def export(
     queries : path-like, optional
         Descriptor store whose images are located in the map first.
     traversal : str, optional
-        Which of its traversals; by default all of them.
+        Which of its traversals; by default all of them. Of a store exported for VPR-methods-evaluation: its queries.
     k : int
         Places for each query.
     crs : str, optional
@@ -276,6 +276,8 @@ def export(
     _check_output(Path(output), overwrite)
     options: dict[str, Any] = {} if crs is None else {"crs": crs}
     if is_store(source):
+        if traversal is not None:
+            options["queries"] = traversal
         return export_as(to, DescriptorStore(source), output, **options)
     town = PlaceMap.load(source)
     if queries is None:
