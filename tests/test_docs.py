@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from displace.fusion.base import Fusion
+from displace.synthetic import make_route
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -26,6 +27,25 @@ def test_links_between_pages_lead_somewhere():
         for target in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")):
             if "://" not in target:
                 assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_python_of_the_readme_runs(tmp_path, monkeypatch):
+    route = make_route(n_places=40, n_traversals=3, dim=24)
+    refs = route.references
+    namespace = {
+        "vectors": refs.vectors,
+        "places": refs.places,
+        "traversals": refs.traversals,
+        "queries": route.queries,
+        "truth": route.truth,
+    }
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+    assert len(blocks) >= 2
+    for block in blocks:
+        exec(block, namespace)
+    assert (tmp_path / "town.displace").is_file()
+    assert namespace["matches"].places.shape == (40, 5)
 
 
 def test_the_fusion_of_the_walk_through_works():
