@@ -58,8 +58,8 @@ def recommend(contenders: Sequence[Contender]) -> Contender:
     """Return the smallest of those that are not shown to be worse than the best.
 
     Shown is a difference whose paired interval lies above 0. Sizes up to 10 % above the smallest count as equal to it,
-    and then the higher mean decides. Settings other than a fusion's defaults must earn their place: they give way to the
-    defaults where these are about as small and not shown to be worse.
+    and then the higher mean decides. Settings other than a fusion's defaults must earn their place: they give way to
+    the defaults where these are about as small and not shown to be worse.
     """
 
     def mean(contender: Contender) -> float:

@@ -12,10 +12,10 @@ them in other directions it knows nothing. For a held-out traversal h and the ot
 h and o deviate from the same means and are judged by directions learned at other places; what differs is that o's
 condition was among those that the directions were learned from. If h is of their kind the shares are alike.
 
-The limit on their ratio, 0.85, was set on 200 generated routes (``python -m benchmarks variation``): 6 % of conditions
-made of the others' directions are warned about, most of them shifted as a whole more than few others can show, and 69 %
-of those with new directions that cost DisPlace 10 points or more. Stronger variation along *known* directions raises
-the coverage: it is no reason for a warning, and hurts DisPlace little.
+The limit on their ratio is 0.85. On 200 generated routes (``python -m benchmarks variation``) 6 % of conditions made of
+the others' directions are warned about, nearly all of them shifted as a whole by twice what varies from place to place,
+and 69 % of those with new directions that cost DisPlace 10 points or more. Stronger variation along *known* directions
+raises the coverage: it is no reason for a warning.
 """
 
 from __future__ import annotations
