@@ -164,6 +164,13 @@ def test_update_adds_and_removes(run, folder):
     assert PlaceMap.load(folder / "more.displace").traversals == before
 
 
+def test_a_new_recording_is_assigned_to_the_places_of_a_map(run, folder):
+    done = run("manifest", "rain", "-o", "rain_against.csv", "--against", "town.displace")
+    assert done.exit_code == 0, done.output
+    rows = read_rows(folder / "rain_against.csv")
+    assert [row["place"] for row in rows] == [f"{place:04d}" for place in range(PLACES)]
+
+
 def test_inspect_shows_a_map(run, folder):
     shown = run("inspect", "town.displace")
     assert shown.exit_code == 0

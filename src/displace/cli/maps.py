@@ -72,7 +72,7 @@ def build(
             overwrite=overwrite,
             progress=bars.stage,
         )
-    console_maps.show_map(out, town, output or store.with_suffix(pipeline.maps.ENDING))
+    console_maps.show_map(out, town, output or store.with_suffix(pipeline.recordings.MAP_ENDING))
 
 
 @app.command()

@@ -58,7 +58,7 @@ def manifest(
         str | None, typer.Option(help="SOURCE is this data set (see: displace list datasets).")
     ] = None,
     against: Annotated[
-        Path | None, typer.Option(help="Manifest with known places, to which SOURCE is assigned.")
+        Path | None, typer.Option(help="Manifest or map with known places, to which SOURCE is assigned.")
     ] = None,
     anchor: Annotated[
         str | None,

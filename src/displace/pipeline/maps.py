@@ -25,13 +25,13 @@ from displace.interop.locations import Locations
 from displace.manifest.place_assignment import KnownPlaces
 from displace.manifest.table import Manifest
 from displace.models import get_model
+from displace.pipeline.recordings import MAP_ENDING
 from displace.place_map import PlaceMap, Update
 from displace.place_map import build as build_map
 from displace.references import ReferenceSet
 from displace.video import extract_frames, is_video
 
 PathLike = str | os.PathLike[str]
-ENDING = ".displace"
 
 
 def build(
@@ -67,7 +67,7 @@ def build(
     progress : callable, optional
         Called as ``progress(stage, done, total)``.
     """
-    output = Path(store).with_suffix(ENDING) if output is None else Path(output)
+    output = Path(store).with_suffix(MAP_ENDING) if output is None else Path(output)
     _check_output(output, overwrite)
     described = DescriptorStore(store)
     refs = described.references(traversals, exclude or ())

@@ -26,12 +26,15 @@ from displace.errors import InputError, ManifestError
 from displace.fusion import FUSIONS
 from displace.interop.sources import unpack
 from displace.manifest.builder import build_manifest
+from displace.manifest.place_assignment import KnownPlaces
 from displace.manifest.summary import Summary
 from displace.manifest.table import Manifest
 from displace.models import ModelRow, get_model, list_models
+from displace.place_map import PlaceMap
 from displace.registry import Registry
 
 PathLike = str | os.PathLike[str]
+MAP_ENDING = ".displace"
 
 
 def manifest(
@@ -62,7 +65,7 @@ def manifest(
     output : path-like
         CSV file to write; frames of videos and bags go into a folder beside it (``route.frames``).
     against : path-like, optional
-        Manifest file with the places to which the sources are assigned.
+        Manifest or map with the places to which the sources are assigned.
     layout, anchor, spacing, radius, max_heading, max_gap
         See `displace.manifest.builder.build_manifest`.
     drop_off_route : bool
@@ -81,7 +84,7 @@ def manifest(
     """
     output = Path(output)
     _check_new(output, overwrite)
-    known = None if against is None else read_manifest(against)
+    known = None if against is None else known_places(against)
     folders = unpack(
         sources[0] if len(sources) == 1 else sources,
         output.with_suffix(".frames"),
@@ -201,6 +204,16 @@ def _check_new(output: Path, overwrite: bool) -> None:
     """Refuse to replace a manifest, which may have been edited by hand, unless asked to."""
     if output.exists() and not overwrite:
         raise ManifestError(f"{output} exists; choose another name with -o, or replace it with --overwrite")
+
+
+def known_places(path: PathLike) -> Manifest | KnownPlaces:
+    """Read the places that a manifest or a map knows."""
+    if Path(path).suffix != MAP_ENDING:
+        return read_manifest(path)
+    town = PlaceMap.load(path)
+    ids = [str(place) for place in town.place_ids.tolist()]
+    stems = [Path(image).stem for image in town.images or []]
+    return KnownPlaces(ids, town.positions, dict(zip(stems, ids, strict=False)))
 
 
 def read_manifest(path: PathLike) -> Manifest:
