@@ -1,0 +1,126 @@
+"""Recall@N."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from displace.arrays import as_labels
+from displace.errors import InputError
+from displace.matches import Matches
+from displace.metrics.truth import PlaceSets, SamePlace, TruthRule
+
+DEFAULT_KS = (1, 5, 10)
+
+
+class Recalls(dict[int, float]):
+    """Recall@N in percent, by N, with what it was counted over.
+
+    Parameters
+    ----------
+    values : dict of int to float
+    protocol : str
+        The rule for what is correct.
+    n_queries : int
+        Queries counted.
+    n_unanswerable : int
+        Queries with no correct place in the map.
+    unanswerable : {"miss", "drop"}
+        How those were counted.
+    """
+
+    def __init__(
+        self, values: dict[int, float], protocol: str, n_queries: int, n_unanswerable: int, unanswerable: str
+    ) -> None:
+        super().__init__(values)
+        self.protocol, self.n_queries = protocol, n_queries
+        self.n_unanswerable, self.unanswerable = n_unanswerable, unanswerable
+
+    def __str__(self) -> str:
+        numbers = "  ".join(f"R@{k} {value:.1f}" for k, value in self.items())
+        note = ""
+        if self.n_unanswerable:
+            rule = "count as misses" if self.unanswerable == "miss" else "left out"
+            note = f"; {self.n_unanswerable} without a correct place {rule}"
+        return f"{numbers}  ({self.protocol}, {self.n_queries} queries{note})"
+
+
+def recall_at(
+    ranked_places: ArrayLike | Matches,
+    truth: ArrayLike | Sequence[Collection[Any]] | TruthRule,
+    ks: Sequence[int] = DEFAULT_KS,
+    *,
+    places: ArrayLike | None = None,
+    unanswerable: str = "miss",
+) -> Recalls:
+    """Share (%) of queries with a correct place among the first N.
+
+    Parameters
+    ----------
+    ranked_places : array of shape (q, k) or (q,), or Matches
+        Places, best first.
+    truth : array of shape (q,), sequence of q sets, or a rule
+        The correct place of each query, the set of its correct places, or `WithinFrames` / `WithinMetres`.
+    ks : sequence of int
+        The values of N. By default 1, 5 and 10, as far as there are that many ranked places.
+    places : array, optional
+        Ids of the places in the map, to tell queries that have no correct place there.
+    unanswerable : {"miss", "drop"}
+        Whether queries without a correct place count as misses (default) or are left out.
+
+    Examples
+    --------
+    >>> print(recall_at([["a", "b"], ["c", "a"]], ["a", "a"], ks=(1, 2)))
+    R@1 50.0  R@2 100.0  (exact place, 2 queries)
+    >>> import numpy as np
+    >>> from displace.metrics import WithinFrames
+    >>> recall_at([[4, 9]], WithinFrames(np.array([5]), tolerance=1), ks=(1,))[1]
+    100.0
+    """
+    ranked = np.asarray(ranked_places.places if isinstance(ranked_places, Matches) else ranked_places)
+    ranked = ranked[:, None] if ranked.ndim == 1 else ranked
+    if ranked.ndim != 2:
+        raise InputError(f"ranked_places must have shape (q, k); got shape {ranked.shape}")
+    if unanswerable not in ("miss", "drop"):
+        raise InputError(f"unanswerable={unanswerable!r} must be 'miss' or 'drop'")
+    known = None if places is None else np.asarray(places)
+    ks = _usable_ks(ks, ranked.shape[1], known)
+    rule = _as_rule(truth, len(ranked))
+    if len(ranked) == 0:
+        raise InputError("no queries: ranked_places is empty")
+    hit_within = np.logical_or.accumulate(rule.correct(ranked), axis=1)
+    has_answer = rule.answerable(known)
+    counted = np.ones(len(ranked), bool) if unanswerable == "miss" else has_answer
+    if not counted.any():
+        raise InputError("no query has a correct place in the map: nothing is left to count")
+    values = {k: 100 * float(hit_within[counted, min(k, ranked.shape[1]) - 1].mean()) for k in ks}
+    return Recalls(values, rule.name, int(counted.sum()), int((~has_answer).sum()), unanswerable)
+
+
+def _usable_ks(ks: Sequence[int], n_ranked: int, known: NDArray[Any] | None) -> list[int]:
+    """Check the values of N against the length of the rankings."""
+    if ks is DEFAULT_KS:
+        return [k for k in ks if k <= n_ranked]
+    complete = known is not None and n_ranked >= len(np.unique(known))
+    for k in ks:
+        if k < 1 or (k > n_ranked and not complete):
+            raise InputError(
+                f"ks has {k}, but {n_ranked} places are ranked for each query; rank with k={max(ks)}"
+            )
+    return list(ks)
+
+
+def _as_rule(truth: Any, n: int) -> TruthRule:
+    """Turn plain truth into a rule, and check that it is for `n` queries."""
+    if isinstance(truth, TruthRule):
+        rule = truth
+    elif len(truth) and isinstance(truth[0], set | frozenset | list | tuple):
+        rule = PlaceSets(truth)
+    else:
+        rule = SamePlace(as_labels(truth, n, "truth"))
+    if len(rule) != n:  # type: ignore[arg-type]
+        raise InputError(f"truth is for {len(rule)} queries; ranked_places has {n}")  # type: ignore[arg-type]
+    return rule
