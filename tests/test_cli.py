@@ -22,6 +22,7 @@ from displace.cli import console, maps, recordings
 VERBS = {
     "manifest": (recordings.manifest, pipeline.manifest),
     "extract": (recordings.extract, pipeline.extract),
+    "demo": (recordings.demo, pipeline.demo),
     "build": (maps.build, pipeline.build),
     "locate": (maps.locate, pipeline.locate),
     "update": (maps.update, pipeline.update),
@@ -154,7 +155,7 @@ def test_bad_input_is_one_message_and_exit_code_2(run, route, arguments, message
     assert "Traceback" not in result.output
 
 
-@pytest.mark.parametrize("verb", [*VERBS, "inspect", "list", "demo"])
+@pytest.mark.parametrize("verb", [*VERBS, "inspect", "list"])
 def test_help_has_examples_and_fits_80_columns(run, monkeypatch, verb):
     monkeypatch.setenv("COLUMNS", "80")
     shown = run(verb, "--help").stdout
@@ -172,10 +173,8 @@ def test_listings(run):
     assert run("list", "things").exit_code == 2
 
 
-def test_version_and_demo(run, monkeypatch):
+def test_version(run):
     assert run("--version").stdout.strip() == __version__
-    monkeypatch.setattr(pipeline.recordings, "run_demo", lambda shown: shown.print("the demonstration"))
-    assert "the demonstration" in run("demo").stdout
 
 
 def test_progress_in_a_log_file_is_a_line_now_and_then(run, route, monkeypatch):

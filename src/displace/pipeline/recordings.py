@@ -11,11 +11,11 @@ from inspect import getdoc
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from threadpoolctl import threadpool_limits
 
 from displace.datasets import DATASETS
 from displace.datasets.base import Check
+from displace.demo import Demo
 from displace.demo import run as run_demo
 from displace.descriptors.extraction import Extraction, Progress
 from displace.descriptors.extraction import extract as extract_images
@@ -257,9 +257,19 @@ def fusions() -> list[Entry]:
     return _entries(FUSIONS)
 
 
-def demo(console: Console) -> None:
-    """Fit every fusion on a generated route and print how they compare."""
-    run_demo(console)
+def demo(folder: PathLike = "displace-demo", *, places: int = 200, progress: Progress | None = None) -> Demo:
+    """Draw a town in six conditions, map five of them, locate the night, compare all fusions, write a page.
+
+    Parameters
+    ----------
+    folder : path-like
+        Where everything goes; run again, it keeps the pictures and descriptors that are there.
+    places : int
+        Places along the route, 20 to 2000.
+    progress : callable, optional
+        Called as ``progress(stage, done, total)``.
+    """
+    return run_demo(folder, places, progress)
 
 
 def _entries(registry: Registry[Any]) -> list[Entry]:

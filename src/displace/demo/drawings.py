@@ -1,0 +1,165 @@
+"""The drawings of the page, as SVG: the route with what was located where, and the reliability of the confidence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from displace.demo.outcome import Demo
+
+Numbers = NDArray[np.float64]
+
+WIDTH = 1160.0
+MARGIN = 28.0
+ARC_HEIGHT = 0.22
+"""Height of the arc of a wrong match, as a share of its length."""
+MAX_ARC = 125.0
+
+
+def route_map(demo: Demo) -> str:
+    """Draw the route with each query at its true position: a disc where it was located rightly, a cross where not.
+
+    An arc leads from a cross to where the query was placed: above the route when too far ahead, below when too far
+    back. The opacity is the confidence.
+    """
+    truth, places, found, north = _on_paper(demo)
+    order = np.argsort(demo.town.place_ids.astype(np.str_))
+    confidence, right = confidences(demo), demo.right
+    marks = [
+        _mark(demo, row, truth[row], found[row], float(confidence[row]), bool(right[row]))
+        for row in np.argsort(right, kind="stable")  # right ones on top
+    ]
+    low, high = truth[:, 1].min() - MAX_ARC * 0.75, truth[:, 1].max() + MAX_ARC * 0.75
+    road = " ".join(f"{x:.1f},{y:.1f}" for x, y in places[order])
+    return "\n".join(
+        [
+            f'<svg class="route" viewBox="0 {low:.0f} {WIDTH:.0f} {high - low:.0f}" role="img" '
+            f'aria-label="Map of the route with {len(marks)} located pictures">',
+            f'<polyline class="verge" points="{road}"/><polyline class="road" points="{road}"/>',
+            *marks,
+            *_legend(places[order], low, high, north, demo),
+            "</svg>",
+        ]
+    )
+
+
+def confidences(demo: Demo) -> Numbers:
+    """Confidence of each query; 1 where the map has no calibration."""
+    if demo.matches.confidence is None:
+        return np.ones(len(demo.matches))
+    return np.asarray(demo.matches.confidence, np.float64)
+
+
+def offsets(demo: Demo) -> Numbers:
+    """Metres between each query's true position and where it was located."""
+    truth, _, found, _ = _metres(demo)
+    away: Numbers = np.linalg.norm(truth - found, axis=1)
+    return away
+
+
+def _metres(demo: Demo) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+    """Positions of queries, places and matches, and the direction of north."""
+    truth, places, found = demo.queries.positions(), demo.town.positions, demo.matches.positions
+    assert truth is not None
+    assert places is not None
+    assert found is not None
+    return truth, places.metres(), found.metres(), np.array([[0.0, 1.0]])
+
+
+def _on_paper(demo: Demo) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+    """Positions with the route's long axis across the drawing, from its beginning on the left; y downwards."""
+    truth, places, found, north = _metres(demo)
+    middle = places.mean(axis=0)
+    axis = np.linalg.svd(places - middle, full_matrices=False)[2][0]
+    axis = axis * np.sign((places[-1] - places[0]) @ axis)
+    turn = np.column_stack([axis, [axis[1], -axis[0]]])  # the second one is to the right: down on paper
+    across = (places - middle) @ turn
+    scale = (WIDTH - 2 * MARGIN) / np.ptp(across[:, 0])
+    shift = np.array([MARGIN - scale * across[:, 0].min(), 0.0])
+    on = [(points - middle) @ turn * scale + shift for points in (truth, places, found)]
+    return on[0], on[1], on[2], north @ turn * scale
+
+
+def _mark(demo: Demo, row: int, at: Numbers, found: Numbers, confidence: float, right: bool) -> str:
+    """One query: a disc, or a cross with the arc to where it was placed."""
+    own, placed = demo.queries.places[row], demo.matches.places[row, 0]
+    words = f"place {own} located at {placed}: {'right' if right else 'wrong'}, confidence {confidence:.2f}"
+    x, y = at
+    if right:
+        shape = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5"/>'
+    else:
+        middle, length = (at + found) / 2, float(np.linalg.norm(found - at))
+        height = min(2 * ARC_HEIGHT * length, 2 * MAX_ARC) * (-1 if found[0] > x else 1)
+        shape = (
+            f'<path class="arc" d="M{x:.1f} {y:.1f}Q{middle[0]:.1f} {middle[1] + height:.1f} '
+            f'{found[0]:.1f} {found[1]:.1f}"/>'
+            f'<path class="cross" d="M{x - 4:.1f} {y - 4:.1f}l8 8m0 -8l-8 8"/>'
+        )
+    opacity = max(0.12, confidence)
+    return (
+        f'<g class="query {"right" if right else "wrong"}" data-confidence="{confidence:.3f}" '
+        f'opacity="{opacity:.2f}"><title>{words}</title>{shape}</g>'
+    )
+
+
+def _legend(road: Numbers, low: float, high: float, north: Numbers, demo: Demo) -> list[str]:
+    """Beginning and end of the route, a scale and north."""
+    hundred = 100 * float(np.linalg.norm(north))
+    nx, ny = (north[0] / np.linalg.norm(north)).tolist()
+    y, x = high - 22, WIDTH - MARGIN - hundred
+    ax, ay = WIDTH - MARGIN - 14, low + 30
+    (sx, sy), (ex, ey) = road[0], road[-1]
+    return [
+        f'<text x="{sx:.0f}" y="{sy + 30:.0f}">place {demo.town.place_ids[0]}</text>',
+        f'<text x="{ex:.0f}" y="{ey + 30:.0f}" text-anchor="end">{demo.town.place_ids[-1]}</text>',
+        f'<path class="scale" d="M{x:.1f} {y - 4:.1f}v4h{hundred:.1f}v-4"/>',
+        f'<text x="{x + hundred / 2:.1f}" y="{y + 16:.1f}" text-anchor="middle">100 m</text>',
+        f'<path class="scale" d="M{ax - 16 * nx:.1f} {ay - 16 * ny:.1f}L{ax + 16 * nx:.1f} {ay + 16 * ny:.1f}"/>',
+        f'<circle class="tip" cx="{ax + 16 * nx:.1f}" cy="{ay + 16 * ny:.1f}" r="3"/>',
+        f'<text x="{ax + 27 * nx:.1f}" y="{ay + 27 * ny + 4:.1f}" text-anchor="middle">N</text>',
+    ]
+
+
+def reliability_plot(curves: Sequence[tuple[str, str, Sequence[Sequence[float]]]]) -> str:
+    """Draw how often matches of each confidence were right.
+
+    Parameters
+    ----------
+    curves : sequence of (label, class, curve)
+        A curve is rows of mean confidence, share of right matches and number of queries.
+    """
+    size, left, top = 300.0, 46.0, 12.0
+    parts = [
+        '<svg class="reliability" viewBox="0 0 372 372" role="img" aria-label="Reliability of the confidence">'
+    ]
+    for tick in (0.0, 0.25, 0.5, 0.75, 1.0):
+        x, y = left + size * tick, top + size * (1 - tick)
+        parts.append(f'<path class="grid" d="M{left} {y}h{size}M{x} {top}v{size}"/>')
+        parts.append(f'<text x="{left - 8}" y="{y + 4}" text-anchor="end">{tick:.0%}</text>')
+        parts.append(f'<text x="{x}" y="{top + size + 18}" text-anchor="middle">{tick:.0%}</text>')
+    parts.append(f'<path class="ideal" d="M{left} {top + size}L{left + size} {top}"/>')
+    for _, kind, curve in curves:
+        points = [(left + size * p, top + size * (1 - share), n) for p, share, n in curve]
+        line = " ".join(f"{x:.1f},{y:.1f}" for x, y, _ in points)
+        parts.append(f'<g class="{kind}"><polyline points="{line}"/>')
+        parts += [_point(kind, x, y, 2.5 + 0.28 * float(np.sqrt(n)), n) for x, y, n in points]
+        parts.append("</g>")
+    parts.append(
+        f'<text x="{left + size / 2}" y="{top + size + 42}" text-anchor="middle">confidence said</text>'
+        f'<text transform="translate(12 {top + size / 2}) rotate(-90)" text-anchor="middle">'
+        "matches that were right</text>"
+        "</svg>"
+    )
+    return "\n".join(parts)
+
+
+def _point(kind: str, x: float, y: float, r: float, n: float) -> str:
+    """A disc, or a square for the query's own curve, so that colour is not needed to tell them."""
+    words = f"<title>{n:.0f} pictures</title>"
+    if kind == "own":
+        return (
+            f'<rect x="{x - r:.1f}" y="{y - r:.1f}" width="{2 * r:.1f}" height="{2 * r:.1f}">{words}</rect>'
+        )
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{r:.1f}">{words}</circle>'
