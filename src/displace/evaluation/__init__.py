@@ -1,0 +1,1 @@
+"""Evaluation: suites of cells, their results on disk, tables from them, and the published numbers beside."""

@@ -1,0 +1,136 @@
+"""Raw rankings, and what was asked: the files beside each result, from which every number can be computed again."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import zipfile
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from displace.arrays import Vectors
+from displace.errors import FormatError
+from displace.metrics import Flags
+from displace.storage import atomic_write
+
+Numbers = NDArray[np.int32]
+
+
+class _Arrays:
+    """A dataclass of arrays that is one ``.npz`` file."""
+
+    def save(self, path: Path) -> None:
+        """Write the arrays, atomically."""
+        with atomic_write(path) as file:
+            np.savez_compressed(file, **self._arrays())  # type: ignore[arg-type]
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read the arrays."""
+        try:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+                return cls(**{field.name: arrays[field.name] for field in fields(cls)})  # type: ignore[arg-type]
+        except FileNotFoundError:
+            raise FormatError(
+                f"{path} is missing: it belongs to the results beside it; run the suite again"
+            ) from None
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            raise FormatError(f"{path} cannot be read ({error}); remove it and run the suite again") from None
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        return {field.name: np.asarray(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking(_Arrays):
+    """The best places of each query.
+
+    Parameters
+    ----------
+    places : int32 array of shape (q, k)
+        Indices into `Questions.place_ids`, best first.
+    scores : float32 array of shape (q, k)
+        Higher is better.
+    correct : bool array of shape (q, k)
+        Whether each place is correct.
+    """
+
+    places: Numbers
+    scores: Vectors
+    correct: Flags
+
+    def hits(self, k: int = 1) -> Flags:
+        """Whether each query has a correct place among its first `k`, shape (q,)."""
+        found: Flags = np.logical_or.reduce(self.correct[:, :k], axis=1)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Questions(_Arrays):
+    """What the methods were asked: queries, places to choose from, and which are correct.
+
+    One file serves every model and method that was asked the same.
+
+    Parameters
+    ----------
+    place_ids : str array of shape (N,)
+        Sorted.
+    place_images : str array of shape (N,)
+        An image of each place, relative to the folder `Questions.root`.
+    query_images : str array of shape (q,)
+    query_places : str array of shape (q,)
+        Place of each query; empty where it is not known.
+    truth_starts : int32 array of shape (q + 1,)
+        The correct places of query i are ``truth[truth_starts[i]:truth_starts[i + 1]]``.
+    truth : int32 array
+        Indices into `place_ids`.
+    image_root : str array of no dimension
+        Folder that image names start from, relative to the results folder, or absolute.
+    """
+
+    place_ids: NDArray[np.str_]
+    place_images: NDArray[np.str_]
+    query_images: NDArray[np.str_]
+    query_places: NDArray[np.str_]
+    truth_starts: Numbers
+    truth: Numbers
+    image_root: NDArray[np.str_]
+
+    def __len__(self) -> int:
+        return len(self.query_images)
+
+    def root(self, folder: str | os.PathLike[str]) -> Path:
+        """Folder that image names start from, when the results are in `folder`."""
+        return Path(os.path.normpath(Path(folder) / str(self.image_root)))
+
+    def correct_of(self, query: int) -> Numbers:
+        """Indices of the correct places of one query."""
+        return self.truth[self.truth_starts[query] : self.truth_starts[query + 1]]
+
+    @property
+    def answerable(self) -> Flags:
+        """Whether each query has a correct place, shape (q,)."""
+        flags: Flags = np.diff(self.truth_starts) > 0
+        return flags
+
+    def correct(self, places: NDArray[Any]) -> Flags:
+        """Whether each ranked place (q, k), an index into `place_ids`, is correct for its query."""
+        n = len(self.place_ids)
+        query = np.repeat(np.arange(len(self), dtype=np.int64), np.diff(self.truth_starts))
+        pairs = query * n + self.truth
+        asked = np.arange(len(places), dtype=np.int64)[:, None] * n + places
+        flags: Flags = np.isin(asked, pairs)
+        return flags
+
+    def digest(self) -> str:
+        """Hash of everything asked; equal questions have equal digests, wherever the images lie."""
+        total = hashlib.sha256()
+        for name, array in self._arrays().items():
+            if name != "image_root":
+                total.update(f"{name} {array.dtype.str} {array.shape}".encode())
+                total.update(np.ascontiguousarray(array).tobytes())
+        return total.hexdigest()[:16]

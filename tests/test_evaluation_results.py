@@ -1,0 +1,143 @@
+"""Results on disk: records, rankings, questions, and folders of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from displace.errors import FormatError, InputError, UnknownNameError
+from displace.evaluation.results import Questions, Ranking, Result, Results
+
+
+def make_result(label="HOPS", query="night", **changes):
+    values = {
+        "cell": f"{label}{query}".ljust(16, "0").lower(),
+        "dataset": "robotcar",
+        "protocol": "robotcar-5",
+        "tolerance": "±5 frames",
+        "model": "cosplace",
+        "fusion": "hops",
+        "parameters": {},
+        "label": label,
+        "group": "descriptor",
+        "query": query,
+        "references": ["sun", "rain"],
+        "dim": 4,
+        "recalls": {1: 50.0, 5: 100.0},
+    }
+    return Result(**{**values, **changes})
+
+
+def make_questions():
+    return Questions(
+        place_ids=np.array(["a", "b", "c"]),
+        place_images=np.array(["sun/a.jpg", "sun/b.jpg", "sun/c.jpg"]),
+        query_images=np.array(["night/0.jpg", "night/1.jpg", "night/2.jpg"]),
+        query_places=np.array(["a", "b", ""]),
+        truth_starts=np.array([0, 2, 3, 3], np.int32),
+        truth=np.array([0, 1, 1], np.int32),
+        image_root=np.array("../route"),
+    )
+
+
+def make_ranking():
+    places = np.array([[1, 0], [0, 1], [2, 0]], np.int32)
+    return Ranking(places, np.ones((3, 2), np.float32), make_questions().correct(places))
+
+
+def test_correct_flags_are_those_of_sets():
+    questions, ranking = make_questions(), make_ranking()
+    sets = [{0, 1}, {1}, set()]
+    expected = [[place in right for place in row] for row, right in zip(ranking.places, sets, strict=True)]
+    np.testing.assert_array_equal(ranking.correct, expected)
+    np.testing.assert_array_equal(questions.answerable, [True, True, False])
+    np.testing.assert_array_equal(ranking.hits(1), [True, False, False])
+    np.testing.assert_array_equal(ranking.hits(2), [True, True, False])
+
+
+def test_a_cell_comes_back_as_it_was(tmp_path):
+    results = Results(tmp_path / "results")
+    name = results.add_questions("robotcar-night", make_questions())
+    result = make_result(questions=name, explanation="γ = 0.1", projection=128, seed=3)
+    results.add(result, make_ranking())
+    (found,) = Results.open(tmp_path / "results")
+    assert found == result
+    for field in dataclasses.fields(Ranking):
+        np.testing.assert_array_equal(
+            getattr(results.ranking(found), field.name), getattr(make_ranking(), field.name)
+        )
+    asked = results.questions(found)
+    assert asked.digest() == make_questions().digest()
+    assert asked.root(tmp_path / "results") == tmp_path / "route"
+    np.testing.assert_array_equal(asked.correct_of(0), [0, 1])
+
+
+def test_equal_questions_are_one_file_and_others_another(tmp_path):
+    results = Results(tmp_path)
+    first = results.add_questions("x", make_questions())
+    assert results.add_questions("x", make_questions()) == first
+    other = dataclasses.replace(make_questions(), query_places=np.array(["a", "c", ""]))
+    assert results.add_questions("x", other) != first
+    assert len(list((tmp_path / "questions").iterdir())) == 2
+
+
+def test_select_by_value_by_list_and_unknown_field(tmp_path):
+    results = Results(tmp_path)
+    for query in ("night", "rain", "dusk"):
+        results.add(make_result(query=query), make_ranking())
+    results.add(make_result("DisPlace", error="singular", recalls={}), None)
+    assert {r.query for r in results.select(query=["night", "rain"], ok=True)} == {"night", "rain"}
+    assert [r.label for r in results.select(query="night").select(ok=False)] == ["DisPlace"]
+    assert len(results.select(references=["sun", "rain"])) == 4
+    with pytest.raises(UnknownNameError, match="did you mean 'query'"):
+        results.select(qery="night")
+
+
+def test_a_record_without_its_end_is_not_a_cell(tmp_path):
+    """A crash between the ranking and the record leaves the cell missing, not broken."""
+    results = Results(tmp_path)
+    results.add(make_result(), make_ranking())
+    next((tmp_path / "cells").glob("*.json")).unlink()
+    assert results.cells() == set()
+    with pytest.raises(InputError, match="has no results"):
+        Results.open(tmp_path)
+
+
+def test_an_impossible_cell_has_no_ranking(tmp_path):
+    results = Results(tmp_path)
+    result = make_result(error="the within-place scatter is singular", recalls={})
+    results.add(result, None)
+    with pytest.raises(InputError, match="singular"):
+        results.ranking(result)
+
+
+def test_a_later_format_names_the_way_out(tmp_path):
+    results = Results(tmp_path)
+    results.add(make_result(), make_ranking())
+    path = next((tmp_path / "cells").glob("*.json"))
+    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 99}))
+    with pytest.raises(FormatError, match=r"format=99.*pip install -U displace"):
+        list(results)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 1}', '{"format": "x"}'])
+def test_damaged_records_are_named(tmp_path, text):
+    (tmp_path / "cells").mkdir()
+    (tmp_path / "cells" / "bad.json").write_text(text)
+    with pytest.raises(FormatError, match=r"bad\.json"):
+        list(Results.open(tmp_path))
+
+
+def test_damaged_rankings_are_named(tmp_path):
+    results = Results(tmp_path)
+    results.add(make_result(), make_ranking())
+    path = next((tmp_path / "cells").glob("*.npz"))
+    path.write_bytes(path.read_bytes()[:40])
+    with pytest.raises(FormatError, match=r"npz cannot be read"):
+        results.ranking(make_result())
+    path.unlink()
+    with pytest.raises(FormatError, match="is missing"):
+        results.ranking(make_result())
