@@ -103,7 +103,7 @@ def test_routes_by_size():
     assert eigen.pick_route(n_places=27592, dim=4096) == "staged"
 
 
-@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=40), st.floats(0.01, 1))
+@given(st.lists(st.just(0.0) | st.floats(1e-9, 1e6), min_size=1, max_size=40), st.floats(0.01, 1))
 def test_choose_n_is_the_fewest_that_reach_tau(values, tau):
     values = np.sort(np.array(values))[::-1]
     n = eigen.choose_n(values, tau)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from displace import DisPlace, ReferenceSet, get_fusion, recall_at
+from displace import DisPlace, ReferenceSet, get_fusion, pipeline, recall_at
 from displace.compression import random_projection
 
 
@@ -69,3 +69,22 @@ def test_cross_validated_default_is_never_a_point_below_hops_or_pooling(sped400,
     fusion = DisPlace()
     assert recall(fusion, projected) >= baseline - 1
     assert "leave-one-traversal-out" in fusion.explain()
+
+
+def test_images_become_these_descriptors_and_recalls(shared, sped400, tmp_path):
+    """From folders of images to recall, as a user would: manifest, extract, fuse."""
+    pytest.importorskip("efficientnet_lite_pytorch", reason="needs the extra 'lite'")
+    images = shared / "data" / "sped400"
+    pipeline.manifest([images], tmp_path / "sped.csv")
+    store = pipeline.extract(tmp_path / "sped.csv", model="efficientnet_lite").store
+    assert len(store) == 1600
+    for name, expected in sped400.items():
+        vectors = store.queries(name).vectors
+        assert store.queries(name).places.tolist() == sorted(store.queries(name).places.tolist())
+        cosines = np.einsum("nd,nd->n", vectors, expected) / np.linalg.norm(expected, axis=1)
+        assert cosines.min() >= 0.999
+    refs, queries = store.references(exclude=["query"]), store.queries("query")
+    for fusion, known in ((get_fusion("hops")(), 77.5), (get_fusion("pooling")(), 75.0), (DisPlace(), 91.0)):
+        fusion.fit(refs.vectors, refs.places, refs.traversals)
+        found = recall_at(fusion.rank(queries.vectors, k=1), queries.places)[1]
+        assert found == pytest.approx(known, abs=0.25)
