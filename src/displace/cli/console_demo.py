@@ -15,7 +15,7 @@ def show_demo(console: Console, demo: Demo) -> None:
     """Show what the map located, all fusions, the conditions and where the page is."""
     right, comparison = demo.right, demo.comparison
     console.print(
-        f"protocol {comparison.protocol.name}, {meaning(comparison)}\n"
+        f"protocol {comparison.protocol.name}: {meaning(comparison)}\n"
         f"{demo.map_file} ({decimal(demo.map_file.stat().st_size)}) locates {right.sum()} of {len(right)} "
         f"{comparison.query} pictures\n",
         highlight=False,

@@ -31,7 +31,9 @@ def route_map(demo: Demo) -> str:
         _mark(demo, row, truth[row], found[row], float(confidence[row]), bool(right[row]))
         for row in np.argsort(right, kind="stable")  # right ones on top
     ]
-    low, high = truth[:, 1].min() - MAX_ARC * 0.75, truth[:, 1].max() + MAX_ARC * 0.75
+    peaks = [_peak(truth[row], found[row])[1] for row in np.flatnonzero(~right)]
+    heights = np.array([*truth[:, 1], *peaks])
+    low, high = heights.min() - MARGIN, heights.max() + MARGIN
     road = " ".join(f"{x:.1f},{y:.1f}" for x, y in places[order])
     return "\n".join(
         [
@@ -50,13 +52,6 @@ def confidences(demo: Demo) -> Numbers:
     if demo.matches.confidence is None:
         return np.ones(len(demo.matches))
     return np.asarray(demo.matches.confidence, np.float64)
-
-
-def offsets(demo: Demo) -> Numbers:
-    """Metres between each query's true position and where it was located."""
-    truth, _, found, _ = _metres(demo)
-    away: Numbers = np.linalg.norm(truth - found, axis=1)
-    return away
 
 
 def _metres(demo: Demo) -> tuple[Numbers, Numbers, Numbers, Numbers]:
@@ -90,10 +85,10 @@ def _mark(demo: Demo, row: int, at: Numbers, found: Numbers, confidence: float, 
     if right:
         shape = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5"/>'
     else:
-        middle, length = (at + found) / 2, float(np.linalg.norm(found - at))
-        height = min(2 * ARC_HEIGHT * length, 2 * MAX_ARC) * (-1 if found[0] > x else 1)
+        # A quadratic curve passes half-way between its chord and its control point.
+        bend = 2 * _peak(at, found) - (at + found) / 2
         shape = (
-            f'<path class="arc" d="M{x:.1f} {y:.1f}Q{middle[0]:.1f} {middle[1] + height:.1f} '
+            f'<path class="arc" d="M{x:.1f} {y:.1f}Q{bend[0]:.1f} {bend[1]:.1f} '
             f'{found[0]:.1f} {found[1]:.1f}"/>'
             f'<path class="cross" d="M{x - 4:.1f} {y - 4:.1f}l8 8m0 -8l-8 8"/>'
         )
@@ -102,6 +97,13 @@ def _mark(demo: Demo, row: int, at: Numbers, found: Numbers, confidence: float, 
         f'<g class="query {"right" if right else "wrong"}" data-confidence="{confidence:.3f}" '
         f'opacity="{opacity:.2f}"><title>{words}</title>{shape}</g>'
     )
+
+
+def _peak(at: Numbers, found: Numbers) -> Numbers:
+    """Highest point of the arc from a wrong match's true position to where it was placed."""
+    height = min(ARC_HEIGHT * float(np.linalg.norm(found - at)), MAX_ARC)
+    peak: Numbers = (at + found) / 2 + np.array([0.0, -height if found[0] > at[0] else height])
+    return peak
 
 
 def _legend(road: Numbers, low: float, high: float, north: Numbers, demo: Demo) -> list[str]:
@@ -130,15 +132,15 @@ def reliability_plot(curves: Sequence[tuple[str, str, Sequence[Sequence[float]]]
     curves : sequence of (label, class, curve)
         A curve is rows of mean confidence, share of right matches and number of queries.
     """
-    size, left, top = 300.0, 46.0, 12.0
+    size, left, top = 300.0, 66.0, 12.0
     parts = [
-        '<svg class="reliability" viewBox="0 0 372 372" role="img" aria-label="Reliability of the confidence">'
+        '<svg class="reliability" viewBox="0 0 396 364" role="img" aria-label="Reliability of the confidence">'
     ]
     for tick in (0.0, 0.25, 0.5, 0.75, 1.0):
         x, y = left + size * tick, top + size * (1 - tick)
         parts.append(f'<path class="grid" d="M{left} {y}h{size}M{x} {top}v{size}"/>')
-        parts.append(f'<text x="{left - 8}" y="{y + 4}" text-anchor="end">{tick:.0%}</text>')
-        parts.append(f'<text x="{x}" y="{top + size + 18}" text-anchor="middle">{tick:.0%}</text>')
+        parts.append(f'<text x="{left - 8}" y="{y + 4}" text-anchor="end">{100 * tick:.0f} %</text>')
+        parts.append(f'<text x="{x}" y="{top + size + 18}" text-anchor="middle">{100 * tick:.0f} %</text>')
     parts.append(f'<path class="ideal" d="M{left} {top + size}L{left + size} {top}"/>')
     for _, kind, curve in curves:
         points = [(left + size * p, top + size * (1 - share), n) for p, share, n in curve]
@@ -147,8 +149,8 @@ def reliability_plot(curves: Sequence[tuple[str, str, Sequence[Sequence[float]]]
         parts += [_point(kind, x, y, 2.5 + 0.28 * float(np.sqrt(n)), n) for x, y, n in points]
         parts.append("</g>")
     parts.append(
-        f'<text x="{left + size / 2}" y="{top + size + 42}" text-anchor="middle">confidence said</text>'
-        f'<text transform="translate(12 {top + size / 2}) rotate(-90)" text-anchor="middle">'
+        f'<text x="{left + size / 2}" y="{top + size + 42}" text-anchor="middle">confidence</text>'
+        f'<text transform="translate(16 {top + size / 2}) rotate(-90)" text-anchor="middle">'
         "matches that were right</text>"
         "</svg>"
     )

@@ -33,7 +33,7 @@ def comparison_markdown(comparison: Comparison) -> str:
 
 def meaning(comparison: Comparison) -> str:
     """Say what counts as right."""
-    return f"{comparison.protocol.tolerance}: {comparison.protocol.note}"
+    return comparison.protocol.note or str(comparison.protocol.tolerance)
 
 
 def worst_sentence(comparison: Comparison) -> str:

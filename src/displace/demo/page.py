@@ -9,7 +9,7 @@ from string import Template
 from displace.confidence import area_under_curve, reliability
 from displace.demo.comparison import Comparison
 from displace.demo.drawings import confidences, reliability_plot, route_map
-from displace.demo.markdown import worst_sentence
+from displace.demo.markdown import meaning, worst_sentence
 from displace.demo.outcome import Demo
 from displace.demo.pictures import RIVAL, example, kinds, picture
 from displace.storage import atomic_write
@@ -34,7 +34,7 @@ def _parts(demo: Demo) -> dict[str, str]:
         "n_queries": str(len(demo.queries)),
         "n_right": str(int(demo.right.sum())),
         "n_traversals": str(len(demo.town.traversals)),
-        "right_is": f"{comparison.protocol.tolerance}, {comparison.protocol.note}",
+        "right_is": meaning(comparison),
         "protocol": comparison.protocol.name,
         "conditions": _conditions_strip(demo),
         "map": route_map(demo),
@@ -43,6 +43,7 @@ def _parts(demo: Demo) -> dict[str, str]:
         "worst": worst_sentence(comparison),
         "leads": _leads(comparison),
         "singles": _singles(comparison),
+        "singles_range": _singles_range(comparison),
         "confidence": _confidence(demo),
         "folder": escape(demo.folder.as_posix()),
         "first": escape(demo.queries.images[len(demo.queries) // 2]),
@@ -55,7 +56,8 @@ def summary(demo: Demo) -> str:
     rival = comparison.score(RIVAL)
     best, found = max(comparison.singles[query].items(), key=lambda item: item[1])
     return (
-        f"From {len(demo.town.traversals)} drives by day, a map of {demo.map_file.stat().st_size / 1e6:.1f} MB locates "
+        f"Made of {len(demo.town.traversals)} drives, none of them at {query}, a map of "
+        f"{demo.map_file.stat().st_size / 1e6:.1f} MB locates "
         f"<b>{100 * demo.right.mean():.1f} %</b> of {len(demo.queries)} pictures taken at {query}; "
         f"{rival.title} locates {rival.recalls[query][1]:.1f} %, plain matching in the best single drive ({best}) "
         f"{found:.1f} %."
@@ -108,7 +110,11 @@ def _leads(comparison: Comparison) -> str:
 
 def _singles(comparison: Comparison) -> str:
     names = list(comparison.singles)
-    head = "<tr><td></td>" + "".join(f'<th scope="col">{escape(name)}</th>' for name in names) + "</tr>"
+    head = (
+        '<tr><td class="corner">query ↓ &ensp; searched in →</td>'
+        + "".join(f'<th scope="col">{escape(name)}</th>' for name in names)
+        + "</tr>"
+    )
     rows = [head]
     for query, found in comparison.singles.items():
         cells = (
@@ -119,6 +125,11 @@ def _singles(comparison: Comparison) -> str:
         )
         rows.append(f'<tr><th scope="row">{escape(query)}</th>{"".join(cells)}</tr>')
     return "\n".join(rows)
+
+
+def _singles_range(comparison: Comparison) -> str:
+    values = [value for found in comparison.singles.values() for value in found.values()]
+    return f"{min(values):.1f} to {max(values):.1f} %"
 
 
 def _confidence(demo: Demo) -> str:
@@ -137,12 +148,12 @@ def _confidence(demo: Demo) -> str:
     auc = f"{area_under_curve(confidence, right):.2f}" if 0 < right.sum() < len(right) else "not defined"
     answered = (
         f"Of the {sure.sum()} {demo.comparison.query} pictures with a confidence of {SURE} or more, "
-        f"{right[sure].mean():.0%} were located rightly"
+        f"{100 * right[sure].mean():.1f} % were located rightly"
         if sure.any()
         else f"No {demo.comparison.query} picture reached a confidence of {SURE}"
     )
     return f"""<div class="beside"><div>{plot}</div><div>
-<p>{answered}; of all {len(right)} it was {right.mean():.0%}.</p>
+<p>{answered}; of all {len(right)} it was {100 * right.mean():.1f} %.</p>
 <ul class="keys">
 <li><svg viewBox="0 0 40 16" class="held-out"><polyline points="2,8 38,8"/><circle cx="20" cy="8" r="5"/></svg>
 {calibration.n_queries} held-out pictures of the drives in the map, some of places that were removed from it:
