@@ -7,25 +7,21 @@ neither has seen, is located. AUC and expected calibration error are for "the to
 from __future__ import annotations
 
 import argparse
-import os
-from pathlib import Path
 
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
 from benchmarks._measure import header, row
+from benchmarks._shared import sped400
 from displace import ReferenceSet, build
 from displace.confidence import calibration_error, features
 
 
 def main(argv: list[str]) -> None:
     argparse.ArgumentParser(prog="python -m benchmarks confidence", description=__doc__).parse_args(argv)
-    path = Path(os.environ.get("DISPLACE_SHARED", "../shared")) / "data" / "sped400_efficientnet_lite0.npz"
-    if not path.is_file():
-        print(f"skipped: no {path}")
+    real = sped400()
+    if real is None:
         return
-    with np.load(path) as arrays:
-        real = {name: arrays[name].astype(np.float32) for name in arrays}
     columns = ["confidence", "score", "score ratio", "z-score"]
     header(
         "places left out",

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import os
-from pathlib import Path
 
 import numpy as np
 
 from benchmarks._measure import header, row
+from benchmarks._shared import sped400
 from displace import DisPlace, ReferenceSet, get_fusion, recall_at
 from displace.compression import random_projection
 
@@ -22,12 +21,9 @@ FUSIONS = {
 
 def main(argv: list[str]) -> None:
     argparse.ArgumentParser(prog="python -m benchmarks sped400", description=__doc__).parse_args(argv)
-    path = Path(os.environ.get("DISPLACE_SHARED", "../shared")) / "data" / "sped400_efficientnet_lite0.npz"
-    if not path.is_file():
-        print(f"skipped: no {path}")
+    real = sped400()
+    if real is None:
         return
-    with np.load(path) as arrays:
-        real = {name: arrays[name].astype(np.float32) for name in arrays}
     header("R@1", "D=1792, γ=2.2", "D=792, γ=0.99 (5 seeds)")
     for name, make in FUSIONS.items():
         projected = [recall(make(), real, random_projection(1792, 792, seed)) for seed in range(5)]

@@ -1,6 +1,7 @@
 """Every verb of the command line as a function. Defaults live here and nowhere else."""
 
-from displace.pipeline.maps import Located, advise, build, export, locate, open_map, update
+from displace.pipeline.locating import Located, locate
+from displace.pipeline.maps import advise, build, export, open_map, update
 from displace.pipeline.recordings import (
     Entry,
     check,
