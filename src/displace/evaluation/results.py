@@ -6,6 +6,7 @@ A results folder::
       cells/robotcar-night-cosplace-hops-1f0c9a2b.json     the record
       cells/robotcar-night-cosplace-hops-1f0c9a2b.npz      its ranking (`Ranking`)
       questions/robotcar-night-6d1e8c0f33aa90b2.npz        what was asked (`Questions`), shared by cells
+      suites/robotcar.toml                                 the suites that were run
 
 The record is written last: where it is there, the cell is complete.
 """
@@ -80,6 +81,8 @@ class Result:
         What the method says about its settings; may be empty.
     error : str
         Why the cell could not be computed; empty where it was.
+    retry : bool
+        Whether that was not to be expected from the data, so that the next run tries again.
     versions : dict of str to str
         Of displace, numpy, scipy, scikit-learn and Python, and the machine's platform.
     store : dict
@@ -112,6 +115,7 @@ class Result:
     n: int = 0
     explanation: str = ""
     error: str = ""
+    retry: bool = False
     versions: dict[str, str] = field(default_factory=dict)
     store: dict[str, Any] = field(default_factory=dict)
 
@@ -206,9 +210,9 @@ class Results:
         chosen._filters = (*self._filters, keep)
         return chosen
 
-    def cells(self) -> set[str]:
-        """Hashes of all cells that are there."""
-        return {result.cell for result in self}
+    def cells(self) -> dict[str, Result]:
+        """All results by the hash of their cell."""
+        return {result.cell: result for result in self}
 
     def add(self, result: Result, ranking: Ranking | None) -> None:
         """Write one cell; when this returns it survives any crash.
@@ -223,7 +227,11 @@ class Results:
         path = self.folder / CELLS / f"{result.name}.json"
         if ranking is not None:
             ranking.save(path.with_suffix(".npz"))
-        write_json(path, result.to_json())
+        self.update(result)
+
+    def update(self, result: Result) -> None:
+        """Write the record of a cell that is there; its ranking stays."""
+        write_json(self.folder / CELLS / f"{result.name}.json", result.to_json())
 
     def add_questions(self, name: str, questions: Questions) -> str:
         """Write what is asked, unless it is there; return the file's name for `Result.questions`."""

@@ -1,0 +1,157 @@
+"""Run a suite: every cell that is not there yet, one after the other, each on disk as soon as it is computed."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+
+from displace.descriptors.store import DescriptorStore, is_store
+from displace.errors import InputError, UnknownNameError
+from displace.evaluation.cells import Cell, compute
+from displace.evaluation.loading import Split, store_digest
+from displace.evaluation.results import Result, Results
+from displace.evaluation.suites import Suite
+from displace.registry import unknown
+from displace.storage import atomic_write
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run of a suite did.
+
+    Parameters
+    ----------
+    results : Results
+        The folder, with what other runs left there.
+    cells : list of Result
+        The suite's own cells, computed now or before.
+    n_computed : int
+        Cells computed now.
+    absent : dict of str to Path
+        Models whose descriptor store is not there, and where it should be.
+    seconds : float
+    """
+
+    results: Results
+    cells: list[Result]
+    n_computed: int
+    absent: dict[str, Path]
+    seconds: float
+
+    @property
+    def impossible(self) -> list[Result]:
+        """Cells that could not be computed."""
+        return [result for result in self.cells if not result.ok]
+
+
+def run_suite(suite: Suite, output: str | os.PathLike[str], progress: Progress | None = None) -> Outcome:
+    """Compute the cells of a suite that a results folder does not have.
+
+    Stopped or killed at any moment, it loses the running cell at most; run again, it goes on.
+
+    Parameters
+    ----------
+    suite : Suite
+    output : path-like
+        The results folder.
+    progress : callable, optional
+        Called as ``progress(stage, cells done, cells in all)``.
+    """
+    start = time.perf_counter()
+    stores, absent = _open_stores(suite)
+    results = Results(output)
+    cells = list(_cells(suite, stores))
+    known = results.cells()
+    missing = [cell for cell in cells if cell.id not in known or known[cell.id].retry]
+    for done, (cell, result) in enumerate(_computed(missing, stores, results)):
+        known[cell.id] = result
+        if progress:
+            progress("cells", done + 1, len(missing))
+    for cell in cells:
+        if known[cell.id].order != list(cell.order):
+            # The suite was rearranged since: tables follow it.
+            known[cell.id] = replace(known[cell.id], order=list(cell.order))
+            results.update(known[cell.id])
+    _keep_suite(suite, results.folder)
+    own = [known[cell.id] for cell in cells]
+    return Outcome(results, own, len(missing), absent, time.perf_counter() - start)
+
+
+def _open_stores(suite: Suite) -> tuple[dict[str, DescriptorStore], dict[str, Path]]:
+    """Stores that are there, and the paths of those that are not."""
+    absent = {model: path for model, path in suite.stores.items() if not is_store(path)}
+    if len(absent) == len(suite.stores):
+        places = "; ".join(f"{model}: {path}" for model, path in absent.items()) or "it names none"
+        raise InputError(
+            f"suite {suite.name} finds none of its descriptor stores ({places}). Make one with displace extract, or "
+            "say where they are with --store MODEL=PATH or --root FOLDER"
+        )
+    opened = {model: DescriptorStore(path) for model, path in suite.stores.items() if model not in absent}
+    return opened, absent
+
+
+def _cells(suite: Suite, stores: dict[str, DescriptorStore]) -> Iterator[Cell]:
+    """All cells, those that share descriptors side by side."""
+    for n_model, (model, store) in enumerate(stores.items()):
+        record = {"path": str(store.folder), "model": store.model, "content": store_digest(store)}
+        names = store.manifest.traversal_names()
+        for n_query, query in enumerate(suite.queries or suite.protocol.queries_in(store.manifest)):
+            if query not in names:
+                raise UnknownNameError(f"{store.folder}: {unknown('query traversal', query, names)}")
+            references = tuple(suite.protocol.references_for(query, names))
+            methods = [row for method in suite.methods for row in method.rows(references)]
+            for projection, seed in _projections(suite, store):
+                for n_method, method in enumerate(methods):
+                    yield Cell(
+                        suite.dataset,
+                        model,
+                        query,
+                        suite.protocol,
+                        method,
+                        references,
+                        record,
+                        projection,
+                        seed,
+                        suite.k,
+                        (n_model, n_query, n_method),
+                    )
+
+
+def _projections(suite: Suite, store: DescriptorStore) -> list[tuple[int | None, int]]:
+    """Descriptors as they are, then every dimension below theirs with every seed."""
+    smaller = [dim for dim in suite.dims if dim < store.dim]
+    return [(None, 0), *((dim, seed) for dim in smaller for seed in suite.seeds)]
+
+
+def _computed(
+    cells: list[Cell], stores: dict[str, DescriptorStore], results: Results
+) -> Iterator[tuple[Cell, Result]]:
+    """Compute and keep cell after cell; descriptors are read once for the cells that share them."""
+    for (model, query), asked in groupby(cells, key=lambda cell: (cell.model, cell.query)):
+        same_question = list(asked)
+        first = same_question[0]
+        split = Split.of(stores[model], first.protocol, query, results.folder)
+        name = results.add_questions(f"{first.dataset}-{query}", split.questions)
+        for (projection, seed), group in groupby(
+            same_question, key=lambda cell: (cell.projection, cell.seed)
+        ):
+            references = split.vectors(split.references, projection, seed)
+            queries = split.vectors(split.queries, projection, seed)
+            for cell in group:
+                result, ranking = compute(cell, split, references, queries, name)
+                results.add(result, ranking)
+                yield cell, result
+
+
+def _keep_suite(suite: Suite, folder: Path) -> None:
+    """Keep the suite's own text beside its results, so that they can be repeated."""
+    if suite.text:
+        (folder / "suites").mkdir(parents=True, exist_ok=True)
+        with atomic_write(folder / "suites" / f"{suite.name}.toml", "w") as file:
+            file.write(suite.text)

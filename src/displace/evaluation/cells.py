@@ -1,0 +1,176 @@
+"""Cells: one number of a table each. What determines it, and how it is computed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import time
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy
+import sklearn
+
+from displace._version import __version__
+from displace.arrays import Vectors
+from displace.errors import DisplaceError, DisplaceWarning
+from displace.evaluation.loading import Split
+from displace.evaluation.methods import Method
+from displace.evaluation.rankings import Ranking
+from displace.evaluation.results import Result
+from displace.fusion.base import Fusion
+from displace.protocols import Protocol
+
+KS = (1, 5, 10)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One method with one model on one query traversal.
+
+    Parameters
+    ----------
+    dataset, model, query : str
+    protocol : Protocol
+    method : Method
+    references : tuple of str
+        Reference traversals.
+    store : dict
+        What `Result.store` records; its "content" is part of the identity.
+    projection : int or None
+        Dimension of a random projection.
+    seed : int
+        Of that projection.
+    k : int
+        Places kept of the ranking.
+    order : tuple of int
+        Position of model, query and method in the suite.
+    """
+
+    dataset: str
+    model: str
+    query: str
+    protocol: Protocol
+    method: Method
+    references: tuple[str, ...]
+    store: dict[str, Any]
+    projection: int | None
+    seed: int
+    k: int
+    order: tuple[int, int, int]
+
+    @property
+    def id(self) -> str:
+        """Hash of everything that determines the ranking, and of the row's label; versions are not part of it."""
+        what = [
+            self.dataset,
+            self.protocol.name,
+            str(self.protocol.tolerance),
+            self.model,
+            self.method.fusion,
+            self.method.parameters,
+            self.method.label,
+            self.query,
+            sorted(self.references),
+            self.projection,
+            self.seed,
+            self.k,
+            self.store["content"],
+        ]
+        return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
+
+    def blank(self, dim: int) -> Result:
+        """Return the record of the cell before anything is computed."""
+        return Result(
+            cell=self.id,
+            dataset=self.dataset,
+            protocol=self.protocol.name,
+            tolerance=str(self.protocol.tolerance),
+            model=self.model,
+            fusion=self.method.fusion,
+            parameters=self.method.parameters,
+            label=self.method.label,
+            group=self.method.group,
+            query=self.query,
+            references=list(self.references),
+            dim=dim,
+            projection=self.projection,
+            seed=self.seed,
+            order=list(self.order),
+            versions=versions(),
+            store=self.store,
+        )
+
+
+def compute(
+    cell: Cell, split: Split, references: Vectors, queries: Vectors, questions: str
+) -> tuple[Result, Ranking | None]:
+    """Fit and rank.
+
+    Parameters
+    ----------
+    cell : Cell
+    split : Split
+        Places, traversals and truth.
+    references, queries : arrays of shape (m, D), (q, D)
+    questions : str
+        Name of the file of what is asked.
+
+    Returns
+    -------
+    result, ranking
+        Where the method cannot be fitted, the result says why and the ranking is None.
+    """
+    result = replace(
+        cell.blank(references.shape[1]),
+        questions=questions,
+        n_places=len(split.questions.place_ids),
+        n_references=len(references),
+        n_queries=len(queries),
+        n_unanswerable=int((~split.questions.answerable).sum()),
+    )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", DisplaceWarning)
+        try:
+            start = time.perf_counter()
+            fusion = cell.method.make().fit(references, split.places, split.traversals)
+            fitted = time.perf_counter()
+            matches = fusion.rank(queries, cell.k)
+            ranked = time.perf_counter()
+        except DisplaceError as error:
+            return replace(result, error=str(error)), None
+        except Exception as error:  # one method's fault must not end a long run
+            return replace(result, error=f"{type(error).__name__}: {error}", retry=True), None
+    places = matches.places.astype(np.int32)
+    ranking = Ranking(places, matches.scores.astype(np.float32), split.questions.correct(places))
+    n: Any = getattr(fusion, "n_components_", references.shape[1])
+    notes = [str(w.message) for w in caught if issubclass(w.category, DisplaceWarning)]
+    return replace(
+        result,
+        recalls={k: 100 * float(ranking.hits(k).mean()) for k in KS if k <= cell.k},
+        seconds={"fit": fitted - start, "rank": ranked - fitted},
+        n_bytes=int(fusion.nbytes_),
+        n=int(n),
+        explanation=". ".join([*_explained(fusion), *notes]),
+    ), ranking
+
+
+def versions() -> dict[str, str]:
+    """Versions of what computes, and the machine."""
+    return {
+        "displace": __version__,
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "scikit-learn": sklearn.__version__,
+        "python": platform.python_version(),
+        "platform": f"{platform.platform()}, {os.cpu_count()} cores",
+    }
+
+
+def _explained(fusion: Fusion) -> list[str]:
+    explain = getattr(fusion, "explain", None)
+    return [explain()] if callable(explain) else []

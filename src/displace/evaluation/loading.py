@@ -1,0 +1,116 @@
+"""Descriptors and questions of one query traversal, in memory or, where they are large, in a file that is mapped."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from displace.arrays import Indices, Vectors, blocks, check_finite
+from displace.compression import random_projection
+from displace.descriptors.store import DescriptorStore
+from displace.errors import InputError
+from displace.evaluation.rankings import Questions
+from displace.evaluation.truth import correct_places
+from displace.protocols import Protocol
+
+IN_MEMORY = 2**30
+"""Bytes of descriptors up to which they are held in memory; more are mapped from a file without a name."""
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """The rows of a store that are references and queries, and what is asked.
+
+    Parameters
+    ----------
+    store : DescriptorStore
+    references, queries : mask over the store's rows
+    places : array of shape (m,)
+        Index of each reference's place in ``questions.place_ids``.
+    traversals : array of shape (m,)
+        Traversal of each reference.
+    questions : Questions
+    """
+
+    store: DescriptorStore
+    references: NDArray[np.bool_]
+    queries: NDArray[np.bool_]
+    places: Indices
+    traversals: NDArray[np.str_]
+    questions: Questions
+
+    @classmethod
+    def of(cls, store: DescriptorStore, protocol: Protocol, query: str, folder: Path) -> Split:
+        """Split a store as the protocol says; image names become relative to the results' `folder`."""
+        manifest = store.manifest
+        names = protocol.references_for(query, manifest.traversal_names())
+        references = np.isin(manifest.traversals, names) & (manifest.places != "")
+        queries = manifest.traversals == query
+        if not references.any():
+            raise InputError(
+                f"query={query!r} leaves no references with a place in {store.folder}; it has the traversals "
+                f"{', '.join(manifest.traversal_names())}"
+            )
+        place_ids, first, index = np.unique(
+            manifest.places[references], return_index=True, return_inverse=True
+        )
+        starts, truth = correct_places(protocol.truth(manifest, query), place_ids)
+        images = np.array(manifest.images)
+        questions = Questions(
+            place_ids,
+            images[references][first],
+            images[queries],
+            manifest.places[queries],
+            starts,
+            truth,
+            np.array(_relative(manifest.root, folder)),
+        )
+        return cls(store, references, queries, index, manifest.traversals[references], questions)
+
+    def vectors(self, rows: NDArray[np.bool_], projection: int | None, seed: int) -> Vectors:
+        """Descriptors of the rows of a mask, projected at random where a dimension is given."""
+        wanted = np.flatnonzero(rows)
+        R = None if projection is None else random_projection(self.store.dim, projection, seed)
+        out = _empty((len(wanted), self.store.dim if R is None else R.shape[1]))
+        for part in blocks(len(wanted), row_bytes=4 * self.store.dim):
+            vectors = self.store.vectors(wanted[part])
+            check_finite(vectors, f"descriptors of {self.store.folder}")
+            out[part] = vectors if R is None else vectors @ R
+        return out
+
+
+def store_digest(store: DescriptorStore) -> str:
+    """Hash of the model and of every row's content, place, traversal and position."""
+    manifest = store.manifest
+    total = hashlib.sha256(json.dumps([store.model, store.dim, str(store.dtype)], sort_keys=True).encode())
+    for column in (store.contents, manifest.places.tolist(), manifest.traversals.tolist()):
+        total.update(json.dumps(column).encode())
+    for name, values in manifest.numbers.items():
+        total.update(name.encode() + values.tobytes())
+    return total.hexdigest()[:16]
+
+
+def _empty(shape: tuple[int, int]) -> Vectors:
+    """Room for descriptors: memory, or a mapped file whose pages the system can drop and read again."""
+    if 4 * shape[0] * shape[1] <= IN_MEMORY:
+        return np.empty(shape, np.float32)
+    # The mapping keeps the file alive; it has no name, so that nothing is left behind after a crash.
+    with tempfile.TemporaryFile(prefix="displace-") as file:
+        mapped: np.memmap[Any, Any] = np.memmap(file, np.float32, "w+", shape=shape)
+    return mapped
+
+
+def _relative(root: Path, folder: Path) -> str:
+    """Path from the results folder to the images, absolute where there is no other way."""
+    try:
+        return Path(os.path.relpath(root.resolve(), folder.resolve())).as_posix()
+    except ValueError:  # another drive
+        return root.resolve().as_posix()

@@ -1,0 +1,102 @@
+"""Methods: a fusion with its parameters, as a row of a table."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from displace.errors import InputError
+from displace.fusion import FUSIONS, get_fusion
+from displace.fusion.base import Fusion
+from displace.fusion.single import Single
+from displace.registry import unknown
+
+GROUPS = {"single": "single reference", "score": "score level", "descriptor": "descriptor level"}
+"""Groups of methods in the order of the tables, with their names."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """One row of a table, or one for each reference traversal.
+
+    Parameters
+    ----------
+    fusion : str
+        Registry name.
+    parameters : dict
+        For ``get_fusion(fusion)(**parameters)``.
+    label : str
+        Name in tables; by default the fusion's title.
+    each_reference : bool
+        One row for each reference traversal, which becomes the parameter `traversal` and the row's label.
+
+    Examples
+    --------
+    >>> [row.label for row in Method("single", each_reference=True).rows(["sun", "rain"])]
+    ['sun', 'rain']
+    >>> Method("displace", {"tau": 1.0}).make()
+    DisPlace(tau=1.0)
+    """
+
+    fusion: str
+    parameters: dict[str, Any] = field(default_factory=dict)
+    label: str = ""
+    each_reference: bool = False
+
+    def __post_init__(self) -> None:
+        made = get_fusion(self.fusion)
+        known = list(inspect.signature(made).parameters)
+        for name in [*self.parameters, *(["traversal"] if self.each_reference else [])]:
+            if name not in known:
+                raise InputError(
+                    unknown(f"parameter of the fusion '{self.fusion}'", name, known)
+                    if known
+                    else f"the fusion '{self.fusion}' has no parameters; got {name}={self.parameters.get(name)!r}"
+                )
+        if not self.label:
+            object.__setattr__(self, "label", getattr(made, "title", self.fusion))
+
+    @property
+    def group(self) -> str:
+        """Key of `GROUPS`."""
+        made = get_fusion(self.fusion)
+        return "single" if issubclass(made, Single) else made.level
+
+    def make(self) -> Fusion:
+        """Return the unfitted fusion."""
+        return get_fusion(self.fusion)(**self.parameters)
+
+    def rows(self, references: Sequence[str]) -> list[Method]:
+        """Return the rows it makes for these reference traversals."""
+        if not self.each_reference:
+            return [self]
+        return [
+            replace(self, parameters={**self.parameters, "traversal": name}, label=name, each_reference=False)
+            for name in references
+        ]
+
+
+def methods_named(names: str | Sequence[str] = "all") -> list[Method]:
+    """Return fusions with their default parameters: "all" that there are, plug-ins among them, or those named.
+
+    Sorted as in tables: single reference, score level, descriptor level, DisPlace last.
+    """
+    wanted = FUSIONS.names() if names == "all" else [names] if isinstance(names, str) else list(names)
+    methods = [Method(name) for name in wanted]
+    groups = list(GROUPS)
+    return sorted(methods, key=lambda method: (groups.index(method.group), method.fusion == "displace"))
+
+
+def method_of(record: Mapping[str, Any]) -> Method:
+    """Return the method of a table in a suite file."""
+    known = ["fusion", "label", "parameters", "each_reference"]
+    for name in record:
+        if name not in known:
+            raise InputError(unknown("key", name, known))
+    if not isinstance(record.get("fusion"), str):
+        raise InputError(
+            f"fusion={record.get('fusion')!r} must be the name of a fusion: {', '.join(FUSIONS.names())}"
+        )
+    return Method(**record)

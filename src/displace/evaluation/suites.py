@@ -1,0 +1,212 @@
+"""Suites: what a benchmark computes, as a TOML file.
+
+::
+
+    title = "Recall@1 on my route"
+    dataset = "robotcar"                  # a known data set, or any name together with a [protocol]
+    protocol = "robotcar-5"               # by default the data set's first one
+    queries = ["night", "rain"]           # by default every traversal in turn
+
+    [stores]                              # model = descriptor store, relative to this file
+    cosplace = "cosplace.desc"
+
+    [[methods]]
+    fusion = "displace"
+    label = "DisPlace (paper)"
+    parameters = { ridge = 0.0, center = false }
+
+    [random_projection]                   # optional: also at these dimensions, once for each seed
+    dims = [64, 128]
+    seeds = [0, 1, 2]
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from displace.datasets import DATASETS
+from displace.errors import DisplaceError, InputError, UnknownNameError
+from displace.evaluation.methods import Method, method_of
+from displace.protocols import Protocol, Tolerance
+from displace.registry import unknown
+
+SHIPPED = files("displace.evaluation") / "data" / "suites"
+
+
+@dataclass(frozen=True)
+class Suite:
+    """The cells of one or several tables: models × queries × methods (× random projections × seeds).
+
+    Parameters
+    ----------
+    name, title : str
+    dataset : str
+    protocol : Protocol
+    methods : tuple of Method
+    stores : dict of str to Path
+        Descriptor store of each model.
+    queries : tuple of str
+        Query traversals; empty for those of the protocol.
+    dims, seeds : tuples of int
+        Dimensions and seeds of random projections, beside the descriptors as they are.
+    k : int
+        Places kept of each ranking.
+    text : str
+        The file's content, kept beside the results.
+    """
+
+    name: str
+    title: str
+    dataset: str
+    protocol: Protocol
+    methods: tuple[Method, ...]
+    stores: dict[str, Path] = field(default_factory=dict)
+    queries: tuple[str, ...] = ()
+    dims: tuple[int, ...] = ()
+    seeds: tuple[int, ...] = (0,)
+    k: int = 10
+    text: str = ""
+
+    def __post_init__(self) -> None:
+        labels = [method.label for method in self.methods if not method.each_reference]
+        if twice := {label for label in labels if labels.count(label) > 1}:
+            raise InputError(
+                f"two methods are called {', '.join(sorted(twice))}; give each its own label in [[methods]]"
+            )
+        if not self.methods:
+            raise InputError("the suite has no methods; add at least one [[methods]] table")
+        if self.k < 1 or any(dim < 1 for dim in self.dims):
+            raise InputError(f"k={self.k} and dims={list(self.dims)} must be at least 1")
+        if self.dims and not self.seeds:
+            raise InputError("seeds is empty; give at least one for the random projections")
+
+    @classmethod
+    def read(cls, source: str | os.PathLike[str], root: str | os.PathLike[str] | None = None) -> Suite:
+        """Read a suite.
+
+        Parameters
+        ----------
+        source : path-like
+            A TOML file, or the name of a suite that comes with the package.
+        root : path-like, optional
+            Folder that its descriptor stores are relative to; by default the file's, or the present one for a
+            suite of the package.
+        """
+        path = Path(source)
+        shipped = str(source).removesuffix(".toml")
+        if path.is_file():
+            text, folder = path.read_text("utf-8"), path.parent
+        elif shipped in shipped_suites():
+            text, folder = (SHIPPED / f"{shipped}.toml").read_text("utf-8"), Path()
+        else:
+            raise UnknownNameError(
+                f"no file {source}, and " + unknown("suite", str(source), shipped_suites())
+            )
+        try:
+            parsed = _parse(tomllib.loads(text), path.stem, folder if root is None else Path(root))
+            return replace(parsed, text=text)
+        except tomllib.TOMLDecodeError as error:
+            raise InputError(f"{source} is not TOML: {error}") from None
+        except DisplaceError as error:
+            raise InputError(f"suite {source}: {error}") from None
+
+    def with_stores(self, stores: Mapping[str, str | os.PathLike[str]]) -> Suite:
+        """Return the suite with these models' stores replaced or added."""
+        return replace(self, stores=self.stores | {model: Path(path) for model, path in stores.items()})
+
+
+def shipped_suites() -> list[str]:
+    """Names of the suites that come with the package."""
+    return sorted(
+        entry.name.removesuffix(".toml") for entry in SHIPPED.iterdir() if entry.name.endswith(".toml")
+    )
+
+
+def find_protocol(name: str) -> tuple[str, Protocol]:
+    """Return the data set's name and the protocol of a protocol's name, among all data sets."""
+    known = {
+        protocol.name: (dataset, protocol)
+        for dataset in DATASETS.names()
+        for protocol in DATASETS.get(dataset).protocols
+    }
+    if name not in known:
+        raise UnknownNameError(unknown("protocol", name, known))
+    return known[name]
+
+
+def _parse(record: dict[str, Any], name: str, folder: Path) -> Suite:
+    """Return the suite of a file's content."""
+    _check_keys(
+        record,
+        ["title", "dataset", "protocol", "queries", "k", "stores", "methods", "random_projection"],
+    )
+    dataset = _typed(record, "dataset", str, None)
+    projection = _typed(record, "random_projection", dict, {})
+    _check_keys(projection, ["dims", "seeds"])
+    return Suite(
+        name,
+        _typed(record, "title", str, name),
+        dataset,
+        _protocol(record.get("protocol"), dataset),
+        tuple(method_of(row) for row in _typed(record, "methods", list, [])),
+        {model: folder / path for model, path in _typed(record, "stores", dict, {}).items()},
+        tuple(_typed(record, "queries", list, [])),
+        tuple(_typed(projection, "dims", list, [])),
+        tuple(_typed(projection, "seeds", list, [0])),
+        _typed(record, "k", int, 10),
+    )
+
+
+def _protocol(value: Any, dataset: str) -> Protocol:
+    """Return a known data set's protocol by name, or one that the file defines."""
+    if value is None or isinstance(value, str):
+        return DATASETS.get(dataset)().protocol(value)
+    if not isinstance(value, dict):
+        raise InputError(f"protocol={value!r} must be a name or a table")
+    _check_keys(value, ["name", "tolerance", "queries", "references"])
+    tolerance = parse_tolerance(_typed(value, "tolerance", str, "exact"))
+    return Protocol(
+        _typed(value, "name", str, f"{dataset}, {tolerance}"),
+        tolerance,
+        tuple(_typed(value, "queries", list, [])),
+        tuple(_typed(value, "references", list, [])),
+    )
+
+
+def parse_tolerance(text: str) -> Tolerance:
+    """Return the tolerance of a text.
+
+    >>> [str(parse_tolerance(text)) for text in ("exact", "5 frames", "25m")]
+    ['exact place', '±5 frames', 'within 25 m']
+    """
+    if text == "exact":
+        return Tolerance("exact")
+    for ending, kind in (("frames", "frames"), ("m", "metres")):
+        number = text.removesuffix(ending).strip()
+        if text.endswith(ending) and number.replace(".", "", 1).isdecimal():
+            return Tolerance(kind, float(number))  # type: ignore[arg-type]
+    raise InputError(
+        f"tolerance={text!r} must be 'exact', a number of frames ('5 frames') or of metres ('25m')"
+    )
+
+
+def _check_keys(record: Mapping[str, Any], known: Sequence[str]) -> None:
+    for name in record:
+        if name not in known:
+            raise InputError(unknown("key", name, known))
+
+
+def _typed(record: Mapping[str, Any], key: str, kind: type, default: Any) -> Any:
+    """Value of a key, checked; a key without a default must be there."""
+    value = record.get(key, default)
+    if value is None:
+        raise InputError(f"the key '{key}' is missing")
+    if not isinstance(value, kind):
+        raise InputError(f"{key}={value!r} must be of type {kind.__name__}")
+    return value

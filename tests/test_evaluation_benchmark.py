@@ -1,0 +1,229 @@
+"""Running suites: numbers against independent computations, what a rerun computes, what stops it and what does not."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from routes import make_store, make_suite
+
+from displace import DisPlace, ReferenceSet, get_fusion, recall_at
+from displace.compression import random_projection
+from displace.descriptors.store import DescriptorStore
+from displace.errors import ConditioningWarning, InputError, UnknownNameError
+from displace.evaluation import benchmark, loading
+from displace.evaluation.benchmark import run_suite
+from displace.evaluation.cells import Cell
+from displace.evaluation.methods import Method
+from displace.evaluation.results import Results
+from displace.metrics import WithinFrames
+from displace.protocols import Tolerance
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return make_store(tmp_path_factory.mktemp("route") / "made.desc")
+
+
+def by_hand(store, query="night"):
+    """References and queries, taken from the store without the evaluation."""
+    rest = store.traversals != query
+    vectors = store.vectors()
+    return ReferenceSet(vectors[rest], store.places[rest], store.traversals[rest]), vectors[~rest]
+
+
+@pytest.mark.parametrize("name", ["displace", "pooling", "dmat_med", "single"])
+def test_a_cell_is_what_the_estimator_gives(store, tmp_path, name):
+    outcome = run_suite(make_suite({"made": store.folder}, fusions=[name]), tmp_path)
+    (result,) = outcome.cells
+    refs, queries = by_hand(store)
+    fusion = get_fusion(name)().fit(refs.vectors, refs.places, refs.traversals)
+    matches = fusion.rank(queries, 10)
+    expected = recall_at(matches, store.places[store.traversals == "night"])
+    assert result.recalls == pytest.approx(dict(expected))
+    assert (result.n_places, result.n_references, result.n_queries, result.n_bytes) == (
+        30,
+        90,
+        30,
+        fusion.nbytes_,
+    )
+    ids = outcome.results.questions(result).place_ids
+    np.testing.assert_array_equal(ids[outcome.results.ranking(result).places], matches.places)
+    assert result.protocol == "made-exact"
+    assert result.tolerance == "exact place"
+    assert result.references == ["sun", "rain", "dusk"]
+    assert result.seconds.keys() == {"fit", "rank"}
+    assert {"displace", "numpy", "scipy", "scikit-learn"} <= result.versions.keys()
+
+
+@pytest.mark.parametrize("tolerance", [Tolerance("frames", 2), Tolerance("metres", 20)])
+def test_tolerances_count_neighbours(store, tmp_path, tolerance):
+    (result,) = run_suite(
+        make_suite({"made": store.folder}, fusions=["hops"], tolerance=tolerance), tmp_path
+    ).cells
+    refs, queries = by_hand(store)
+    matches = get_fusion("hops")().fit(refs.vectors, refs.places).rank(queries, 10)
+    numbers = np.char.lstrip(matches.places, "p").astype(int)
+    expected = recall_at(numbers, WithinFrames(np.arange(30), 2))
+    assert result.recalls == pytest.approx(dict(expected))
+    assert result.recalls[1] > recall_at(numbers, np.arange(30))[1]
+
+
+def test_random_projections_are_those_of_the_seed(store, tmp_path):
+    suite = make_suite({"made": store.folder}, fusions=["hops"], dims=(6, 99), seeds=(3, 4))
+    cells = run_suite(suite, tmp_path).cells
+    assert [(cell.projection, cell.seed, cell.dim) for cell in cells] == [(None, 0, 12), (6, 3, 6), (6, 4, 6)]
+    refs, queries = by_hand(store)
+    R = random_projection(12, 6, 4)
+    matches = get_fusion("hops")().fit(refs.vectors @ R, refs.places).rank(queries @ R, 10)
+    assert cells[2].recalls == pytest.approx(
+        dict(recall_at(matches, store.places[store.traversals == "night"]))
+    )
+
+
+def test_a_rerun_computes_only_what_is_missing(store, tmp_path, monkeypatch):
+    suite = make_suite({"made": store.folder}, fusions=["hops", "pooling"], queries=("night", "sun"))
+    assert run_suite(suite, tmp_path).n_computed == 4
+    next((tmp_path / "cells").glob("*sun*hops*.json")).unlink()
+    computed = []
+    compute = benchmark.compute
+    monkeypatch.setattr(
+        benchmark, "compute", lambda cell, *rest: computed.append(cell) or compute(cell, *rest)
+    )
+    steps = []
+    outcome = run_suite(suite, tmp_path, lambda *step: steps.append(step))
+    assert [(cell.query, cell.method.label) for cell in computed] == [("sun", "HOPS")]
+    assert steps == [("cells", 1, 1)]
+    assert len(outcome.cells) == 4
+    assert run_suite(suite, tmp_path).n_computed == 0
+
+
+def test_ctrl_c_loses_at_most_the_running_cell(store, tmp_path, monkeypatch):
+    suite = make_suite({"made": store.folder}, fusions=["hops", "pooling", "dmat_avg"])
+    rank = get_fusion("pooling").rank
+
+    def interrupted(self, *rest):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(get_fusion("pooling"), "rank", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_suite(suite, tmp_path)
+    assert [result.fusion for result in Results.open(tmp_path)] == ["hops"]
+    monkeypatch.setattr(get_fusion("pooling"), "rank", rank)
+    assert run_suite(suite, tmp_path).n_computed == 2
+
+
+def test_other_content_is_another_cell(tmp_path):
+    first = make_store(tmp_path / "a.desc", seed=0)
+    suite = make_suite({"made": first.folder}, fusions=["hops"])
+    (one,) = run_suite(suite, tmp_path / "results").cells
+    second = make_store(tmp_path / "b.desc", seed=1)
+    (two,) = run_suite(suite.with_stores({"made": second.folder}), tmp_path / "results").cells
+    assert one.cell != two.cell
+    assert len(Results.open(tmp_path / "results")) == 2
+    # The same descriptors in another folder are the same cell.
+    (tmp_path / "a.desc").rename(tmp_path / "moved.desc")
+    moved = suite.with_stores({"made": tmp_path / "moved.desc"})
+    assert run_suite(moved, tmp_path / "results").n_computed == 0
+
+
+def test_the_identity_of_a_cell_is_stable():
+    """The hash of a fixed cell never changes, or a new version would compute everything again."""
+    suite = make_suite({})
+    cell = Cell(
+        "made", "hog", "night", suite.protocol, Method("displace", {"tau": 0.9}), ("sun", "rain"),
+        {"content": "00ff"}, 64, 1, 10, (0, 0, 0),
+    )  # fmt: skip
+    assert cell.id == "7aa2e36852856817"
+    assert dataclasses.replace(cell, order=(5, 5, 5)).id == cell.id
+    for change in (
+        {"query": "sun"},
+        {"seed": 2},
+        {"k": 5},
+        {"projection": None},
+        {"method": Method("displace")},
+    ):
+        assert dataclasses.replace(cell, **change).id != cell.id
+
+
+def test_an_impossible_cell_is_recorded_and_the_others_are_computed(tmp_path):
+    store = make_store(tmp_path / "wide.desc", n_places=8, dim=64)
+    methods = (Method("displace", {"ridge": 0.0, "center": False}, "DisPlace (paper)"), Method("displace"))
+    suite = make_suite({"made": store.folder}, methods=methods)
+    outcome = run_suite(suite, tmp_path / "results")
+    (impossible,) = outcome.impossible
+    assert impossible.label == "DisPlace (paper)"
+    assert "within-place scatter is singular" in impossible.error
+    assert outcome.cells[1].ok
+    assert "ridge" in outcome.cells[1].explanation
+    assert run_suite(suite, tmp_path / "results").n_computed == 0
+
+
+def test_a_fault_of_one_method_does_not_end_the_run_and_is_tried_again(store, tmp_path, monkeypatch):
+    suite = make_suite({"made": store.folder}, fusions=["hops", "pooling"])
+    fit = get_fusion("hops")._fit
+
+    def faulty(self, *rest):
+        raise ZeroDivisionError("by chance")
+
+    monkeypatch.setattr(get_fusion("hops"), "_fit", faulty)
+    first = run_suite(suite, tmp_path)
+    assert [result.error for result in first.cells] == ["ZeroDivisionError: by chance", ""]
+    monkeypatch.setattr(get_fusion("hops"), "_fit", fit)
+    second = run_suite(suite, tmp_path)
+    assert second.n_computed == 1
+    assert not second.impossible
+
+
+def test_absent_stores_are_named_and_the_others_run(store, tmp_path):
+    suite = make_suite({"made": store.folder, "netvlad": tmp_path / "netvlad.desc"}, fusions=["hops"])
+    outcome = run_suite(suite, tmp_path / "results")
+    assert outcome.absent == {"netvlad": tmp_path / "netvlad.desc"}
+    assert len(outcome.cells) == 1
+    with pytest.raises(InputError, match=r"finds none of its descriptor stores .*--store MODEL=PATH"):
+        run_suite(make_suite({"netvlad": tmp_path / "netvlad.desc"}), tmp_path / "results")
+
+
+def test_unknown_query_traversal_suggests(store, tmp_path):
+    with pytest.raises(UnknownNameError, match="did you mean 'night'"):
+        run_suite(make_suite({"made": store.folder}, queries=("nigth",)), tmp_path)
+
+
+def test_single_reference_has_a_row_for_each_traversal(store, tmp_path):
+    suite = make_suite({"made": store.folder}, methods=(Method("single", each_reference=True),))
+    outcome = run_suite(suite, tmp_path)
+    assert [(cell.label, cell.parameters, cell.group) for cell in outcome.cells] == [
+        (name, {"traversal": name}, "single") for name in ("sun", "rain", "dusk")
+    ]
+
+
+def test_rearranged_suites_keep_their_cells_and_change_their_order(store, tmp_path):
+    run_suite(make_suite({"made": store.folder}, fusions=["hops", "pooling"]), tmp_path)
+    outcome = run_suite(make_suite({"made": store.folder}, fusions=["pooling", "hops"]), tmp_path)
+    assert outcome.n_computed == 0
+    assert {r.fusion: r.order for r in Results.open(tmp_path)} == {"pooling": [0, 0, 0], "hops": [0, 0, 1]}
+
+
+def test_large_descriptors_are_mapped_and_give_the_same(store, tmp_path, monkeypatch):
+    suite = make_suite({"made": store.folder}, fusions=["displace", "bsf", "pooling"])
+    plain = run_suite(suite, tmp_path / "plain")
+    monkeypatch.setattr(loading, "IN_MEMORY", 0)
+    mapped = run_suite(suite, tmp_path / "mapped")
+    split = loading.Split.of(DescriptorStore(store.folder), suite.protocol, "night", tmp_path)
+    assert isinstance(split.vectors(split.references, None, 0), np.memmap)
+    for one, other in zip(plain.cells, mapped.cells, strict=True):
+        assert one.recalls == other.recalls
+        np.testing.assert_array_equal(plain.results.ranking(one).places, mapped.results.ranking(other).places)
+
+
+def test_warnings_become_part_of_the_explanation(tmp_path):
+    store = make_store(tmp_path / "made.desc", dim=24)  # γ = 24 / (90 − 30)
+    methods = (Method("displace", {"ridge": 0.0, "center": False}),)
+    (result,) = run_suite(make_suite({"made": store.folder}, methods=methods), tmp_path / "results").cells
+    refs, _ = by_hand(store)
+    with pytest.warns(ConditioningWarning, match="γ = 0.40"):
+        fusion = DisPlace(ridge=0.0, center=False).fit(refs.vectors, refs.places)
+    assert fusion.n_components_ == result.n < 24
+    assert result.explanation.startswith(fusion.explain())
+    assert "determine the within-place scatter in 24 dimensions poorly" in result.explanation

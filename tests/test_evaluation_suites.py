@@ -1,0 +1,158 @@
+"""Suite files: what they say, and what is wrong with them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from displace.errors import InputError, UnknownNameError
+from displace.evaluation.methods import Method, methods_named
+from displace.evaluation.suites import Suite, find_protocol, parse_tolerance, shipped_suites
+from displace.fusion import FUSIONS
+from displace.protocols import Tolerance
+
+GOOD = """
+title = "mine"
+dataset = "robotcar"
+queries = ["night"]
+
+[stores]
+cosplace = "here/cosplace.desc"
+
+[[methods]]
+fusion = "displace"
+label = "DisPlace (paper)"
+parameters = { ridge = 0.0, center = false }
+
+[[methods]]
+fusion = "single"
+each_reference = true
+
+[random_projection]
+dims = [64, 128]
+seeds = [0, 1]
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "mine.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_file_is_read_whole(tmp_path):
+    suite = Suite.read(write(tmp_path, GOOD))
+    assert (suite.name, suite.title, suite.dataset, suite.protocol.name) == (
+        "mine",
+        "mine",
+        "robotcar",
+        "robotcar-5",
+    )
+    assert suite.methods[0].make().get_params()["ridge"] == 0.0
+    assert suite.methods[0].make().get_params()["center"] is False
+    assert suite.stores == {"cosplace": tmp_path / "here" / "cosplace.desc"}
+    assert (suite.dims, suite.seeds, suite.queries) == ((64, 128), (0, 1), ("night",))
+    assert Suite.read(tmp_path / "mine.toml", root="elsewhere").stores["cosplace"] == Path(
+        "elsewhere/here/cosplace.desc"
+    )
+
+
+def test_a_protocol_of_its_own(tmp_path):
+    text = (
+        'dataset = "walk"\nprotocol = { name = "walk-2", tolerance = "2 frames", references = ["a", "b"] }\n'
+    )
+    suite = Suite.read(write(tmp_path, text + '[[methods]]\nfusion = "hops"\n'))
+    assert suite.protocol.tolerance == Tolerance("frames", 2)
+    assert suite.protocol.references == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("queries =", "querys =", "unknown key 'querys'; did you mean 'queries'?"),
+        ('"robotcar"', '"robotcat"', "unknown data set 'robotcat'; did you mean 'robotcar'?"),
+        ('"displace"', '"displaze"', "unknown fusion 'displaze'; did you mean 'displace'?"),
+        ("ridge =", "rigde =", "unknown parameter of the fusion 'displace' 'rigde'; did you mean 'ridge'?"),
+        ("each_reference", "each_ref", "unknown key 'each_ref'; did you mean 'each_reference'?"),
+        ('"single"', '"hops"', "the fusion 'hops' has no parameters"),
+        ("dims", "dim", "unknown key 'dim'; did you mean 'dims'?"),
+        ("[64, 128]", "64", "dims=64 must be of type list"),
+        ('dataset = "robotcar"', "", "the key 'dataset' is missing"),
+        ("[64, 128]", "[0]", "must be at least 1"),
+        ("seeds = [0, 1]", "seeds = []", "seeds is empty"),
+        ('label = "DisPlace (paper)"', '[[methods]]\nfusion = "displace"', "two methods are called DisPlace"),
+        ("title =", "title", "is not TOML"),
+        ('queries = ["night"]', 'protocol = "robotcar-3"', "did you mean 'robotcar-"),
+        ('queries = ["night"]', 'protocol = { tolerance = "5 feet" }', "tolerance='5 feet' must be 'exact'"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path, old, new, message):
+    assert old in GOOD
+    with pytest.raises(InputError, match=re.escape(message)):
+        Suite.read(write(tmp_path, GOOD.replace(old, new, 1)))
+
+
+def test_a_suite_without_methods_is_refused(tmp_path):
+    with pytest.raises(InputError, match="no methods"):
+        Suite.read(write(tmp_path, 'dataset = "town"\n'))
+
+
+def test_an_unknown_suite_suggests():
+    with pytest.raises(UnknownNameError, match="did you mean 'robotcar'"):
+        Suite.read("robotcra")
+
+
+TABLE_III = {"pooling": "Pooling", "hops": "HOPS", "displace": "DisPlace"}
+SCORES = {"dmat_avg", "dmat_min", "std_dmat_min", "dmat_med", "bsf"}
+
+
+@pytest.mark.parametrize("name", shipped_suites())
+def test_shipped_suites_run_displace_twice(name):
+    suite = Suite.read(name)
+    twice = {m.label: m.parameters for m in suite.methods if m.fusion == "displace"}
+    assert twice == {"DisPlace (paper)": {"ridge": 0.0, "center": False}, "DisPlace": {}}
+    fusions = {m.fusion for m in suite.methods}
+    expected = set(TABLE_III) if name == "gldv2_micro" else set(TABLE_III) | SCORES
+    assert fusions - {"single"} == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "n_queries", "single"),
+    [("nordland", 4, True), ("robotcar", 5, True), ("pittsburgh30k", 1, False), ("gldv2_micro", 1, False)],
+)
+def test_the_papers_suites_have_its_models_queries_and_rows(name, n_queries, single):
+    suite = Suite.read(f"{name}.toml")
+    assert list(suite.stores) == ["cosplace", "eigenplaces", "mixvpr", "netvlad", "salad", "megaloc"]
+    assert len(suite.queries) == n_queries
+    assert any(m.each_reference for m in suite.methods) is single
+    assert "sun" not in suite.queries
+
+
+def test_all_methods_are_in_the_order_of_tables():
+    methods = methods_named()
+    assert {m.fusion for m in methods} == set(FUSIONS.names())
+    assert methods[0].fusion == "single"
+    assert methods[-1].fusion == "displace"
+    groups = [m.group for m in methods]
+    assert groups == sorted(groups, key=["single", "score", "descriptor"].index)
+    assert [m.fusion for m in methods_named(["hops", "bsf"])] == ["bsf", "hops"]
+
+
+def test_labels_are_titles_unless_given():
+    assert Method("dmat_avg").label == "dMat. Avg."
+    assert Method("dmat_avg", label="mean").label == "mean"
+
+
+@pytest.mark.parametrize("text", ["5", "frames", "-2 frames", "1.2.3m", "m", "near"])
+def test_bad_tolerances(text):
+    with pytest.raises(InputError, match="must be 'exact'"):
+        parse_tolerance(text)
+
+
+def test_protocols_are_found_by_name():
+    dataset, protocol = find_protocol("robotcar-2")
+    assert (dataset, protocol.tolerance) == ("robotcar", Tolerance("frames", 2))
+    with pytest.raises(UnknownNameError, match="did you mean 'robotcar-"):
+        find_protocol("robotcar-22")
