@@ -151,7 +151,13 @@ def _show_one(console: Console, record: dict[str, Any]) -> None:
 def _verdict(record: dict[str, Any]) -> str:
     if not record["in_map"]:
         return f"[yellow]not in the map[/] (confidence {record['confidence']:.2f})"
-    sure = f", confidence {record['confidence']:.2f}" if "confidence" in record else ""
+    confidence = record.get("confidence", 1.0)
+    if confidence < 0.5:
+        return (
+            f"[yellow]probably not in the map, or not {record['places'][0]}[/]: "
+            f"confidence {confidence:.2f} that this is right"
+        )
+    sure = f", confidence {confidence:.2f}" if "confidence" in record else ""
     where = ", ".join(f"{name} {record[name]:.6g}" for name in POSITION if record.get(name) is not None)
     return f"at {record['places'][0]}{sure}" + (f", {where}" if where else "")
 
@@ -160,7 +166,9 @@ POSITION = ("easting", "northing", "latitude", "longitude")
 
 
 def _show_many(console: Console, records: list[dict[str, Any]]) -> None:
-    table = Table("image", "place")
+    table = Table()
+    table.add_column("image", overflow="fold")
+    table.add_column("place")
     columns = ["confidence"] if "confidence" in records[0] else []
     columns += [name for name in POSITION if name in records[0]]
     for name in ("score", *columns):

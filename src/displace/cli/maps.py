@@ -155,6 +155,7 @@ def update(
     add: Annotated[
         Path | None, typer.Option(metavar="STORE", help="Add this recording, assigned to the map's places.")
     ] = None,
+    traversals: Traversals = None,
     remove: Annotated[str | None, typer.Option(metavar="TRAVERSAL", help="Remove this traversal.")] = None,
     references: Annotated[
         Path | None,
@@ -178,7 +179,9 @@ def update(
     displace update town.displace --add snow.desc
     displace update town.displace --remove rain --references route.desc
     """
-    done = pipeline.update(map_file, add=add, remove=remove, references=references, output=output)
+    done = pipeline.update(
+        map_file, add=add, traversals=traversals, remove=remove, references=references, output=output
+    )
     console_maps.show_update(out, done, output or map_file)
 
 

@@ -96,6 +96,7 @@ def update(
     map_file: PathLike,
     *,
     add: PathLike | None = None,
+    traversals: Sequence[str] | None = None,
     remove: str | None = None,
     references: PathLike | None = None,
     output: PathLike | None = None,
@@ -108,6 +109,8 @@ def update(
         A map with its statistics beside it.
     add : path-like, optional
         Descriptor store of the new recording, assigned to the map's places.
+    traversals : sequence of str, optional
+        Which of its traversals to add; by default all, and none of them may be in the map already.
     remove : str, optional
         Traversal to remove.
     references : path-like, optional
@@ -121,7 +124,13 @@ def update(
     if add is not None:
         store = DescriptorStore(add)
         town.check_model(store.model)
-        refs = store.references()
+        refs = store.references(traversals)
+        known = [str(name) for name in refs.traversal_ids if str(name) in town.traversals]
+        if known:
+            raise InputError(
+                f"the map already has references of {', '.join(known)}; add other traversals (--traversal), or give "
+                "this recording a name of its own in its manifest"
+            )
         done = town.add(refs, _places(store, refs)[0])
     elif references is not None:
         store = DescriptorStore(references)
