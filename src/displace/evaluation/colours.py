@@ -1,0 +1,87 @@
+"""One colour, marker and dash for each method, the same in every figure.
+
+The colours keep apart under the common kinds of colour blindness; marker and dash say the same without any colour.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, replace
+
+RIGHT, WRONG = "#00805f", "#c8420b"
+"""Frames of right and wrong matches; a mark ✓ or ✗ always stands beside them."""
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a method is drawn.
+
+    Parameters
+    ----------
+    colour : str
+        Hexadecimal.
+    marker : str
+        matplotlib's name of the marker.
+    symbol : str
+        plotly's name of the same marker.
+    dash : {"solid", "dash", "dot", "dashdot"}
+        plotly's name of the dash.
+    filled : bool
+        Whether the marker is filled; that of another setting of a method is not.
+    """
+
+    colour: str
+    marker: str
+    symbol: str
+    dash: str
+    filled: bool = True
+
+    @property
+    def linestyle(self) -> str:
+        """Name of the dash in matplotlib."""
+        return {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}[self.dash]
+
+
+_STYLES = {
+    "displace": Style("#d55e00", "o", "circle", "solid"),
+    "hops": Style("#0072b2", "s", "square", "solid"),
+    "pooling": Style("#009e73", "D", "diamond", "solid"),
+    "single": Style("#5f6b76", "h", "hexagon", "dot"),
+    "dmat_avg": Style("#cc79a7", "^", "triangle-up", "dash"),
+    "dmat_min": Style("#3ba3dc", "v", "triangle-down", "dash"),
+    "dmat_med": Style("#e69f00", "P", "cross", "dash"),
+    "std_dmat_min": Style("#6a4c93", "X", "x", "dashdot"),
+    "bsf": Style("#7a4a21", "p", "pentagon", "dashdot"),
+}
+_SPARE = ("#332288", "#117733", "#882255", "#997700", "#004488", "#aa4499")
+
+CONDITIONS = (
+    Style("#332288", "o", "circle", "solid"),
+    Style("#e69f00", "s", "square", "solid"),
+    Style("#117733", "D", "diamond", "dash"),
+    Style("#88ccee", "^", "triangle-up", "dash"),
+    Style("#aa4499", "v", "triangle-down", "dashdot"),
+    Style("#999933", "X", "x", "dot"),
+)
+"""For curves that stand for query conditions and not for methods."""
+
+
+def style_of(fusion: str, plain: bool = True) -> Style:
+    """Return the style of a fusion; another setting of it has its colour, an open marker and another dash.
+
+    Parameters
+    ----------
+    fusion : str
+        Registry name; a name that is not known here gets a colour of its own, the same each time.
+    plain : bool
+        Whether the fusion has its default parameters.
+
+    Examples
+    --------
+    >>> style_of("hops").colour, style_of("hops", plain=False).filled
+    ('#0072b2', False)
+    """
+    style = _STYLES.get(fusion)
+    if style is None:
+        style = Style(_SPARE[zlib.crc32(fusion.encode()) % len(_SPARE)], "*", "star", "solid")
+    return style if plain else replace(style, dash="dot" if style.dash == "dash" else "dash", filled=False)

@@ -1,0 +1,43 @@
+"""The paper's five studies: functions that compute, and plain records of what they found."""
+
+from displace.evaluation.studies.compression import Compression, study_compression
+from displace.evaluation.studies.cost import Cost, all_methods, study_cost
+from displace.evaluation.studies.files import (
+    KINDS,
+    Study,
+    kind_of,
+    load_studies,
+    load_study,
+    save_study,
+    study_path,
+)
+from displace.evaluation.studies.qualitative import Qualitative, study_examples
+from displace.evaluation.studies.space import Space, study_space
+from displace.evaluation.studies.task import METHODS, PAPER, Setting, Task
+from displace.evaluation.studies.tau import TAUS, TauAblation, study_tau
+
+__all__ = [
+    "KINDS",
+    "METHODS",
+    "PAPER",
+    "TAUS",
+    "Compression",
+    "Cost",
+    "Qualitative",
+    "Setting",
+    "Space",
+    "Study",
+    "Task",
+    "TauAblation",
+    "all_methods",
+    "kind_of",
+    "load_studies",
+    "load_study",
+    "save_study",
+    "study_compression",
+    "study_cost",
+    "study_examples",
+    "study_path",
+    "study_space",
+    "study_tau",
+]

@@ -1,0 +1,162 @@
+"""Study: Recall@1 against query time and against storage."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from displace.errors import InputError, SingularScatterError
+from displace.evaluation.methods import Method, methods_named
+from displace.evaluation.studies.task import BEST_SINGLE, PAPER, Progress, Run, Setting, Task, run
+from displace.metrics import bootstrap
+
+K = 5
+"""Places that are ranked for each timed query."""
+
+
+@dataclass(frozen=True)
+class CostRow:
+    """One method.
+
+    Parameters
+    ----------
+    label, fusion : str
+    plain : bool
+        Whether the fusion has its default parameters.
+    recall, recall_low, recall_high : float
+        R@1 (%) with its 95 % bootstrap interval.
+    milliseconds, milliseconds_low, milliseconds_high : float
+        To rank one query: median and quartiles over the rounds.
+    n_bytes : int
+        Stored for locating, as float32, the projection included.
+    """
+
+    label: str
+    fusion: str
+    plain: bool
+    recall: float
+    recall_low: float
+    recall_high: float
+    milliseconds: float
+    milliseconds_low: float
+    milliseconds_high: float
+    n_bytes: int
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Recall, time and storage of every method.
+
+    Parameters
+    ----------
+    setting : Setting
+    repeats, n_timed : int
+        Rounds, and queries asked one by one in each.
+    rows : list of CostRow
+    notes : list of str
+        Methods that could not be fitted, and why.
+    """
+
+    setting: Setting
+    repeats: int
+    n_timed: int
+    rows: list[CostRow]
+    notes: list[str] = field(default_factory=list)
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> Cost:
+        """Make one of its JSON."""
+        rows = [CostRow(**row) for row in record["rows"]]
+        return cls(
+            Setting(**record["setting"]), record["repeats"], record["n_timed"], rows, record.get("notes", [])
+        )
+
+
+def all_methods() -> list[Method]:
+    """Return every fusion there is, the best single traversal, and DisPlace in the paper's setting too."""
+    return [BEST_SINGLE, *(method for method in methods_named() if method.group != "single"), PAPER]
+
+
+def study_cost(
+    task: Task,
+    methods: Sequence[Method] | None = None,
+    repeats: int = 15,
+    n_timed: int = 50,
+    progress: Progress | None = None,
+) -> Cost:
+    """Fit every method, then time them in turn, one query at a time on one thread, round after round.
+
+    Rounds are interleaved, each beginning with another method, so that what the machine does meanwhile is shared.
+
+    Parameters
+    ----------
+    task : Task
+    methods : sequence of Method, optional
+        All by default.
+    repeats : int
+        Rounds.
+    n_timed : int
+        Queries in a round, spread evenly.
+    progress : callable, optional
+        Called as ``progress(stage, done, total)``.
+    """
+    if repeats < 1 or n_timed < 1:
+        raise InputError(f"repeats={repeats} and n_timed={n_timed} must be at least 1")
+    runs, notes = _fitted(all_methods() if methods is None else methods, task, progress)
+    n_timed = min(n_timed, len(task.queries))
+    sample = task.queries[np.linspace(0, len(task.queries) - 1, n_timed).astype(np.intp)]
+    times = np.empty((len(runs), repeats))
+    with threadpool_limits(1, user_api="blas"):
+        for done in runs:  # what is loaded or allocated once is not a query's time
+            done.fusion.rank(sample[:1], k=K)
+        for turn in range(repeats):
+            for place in np.roll(np.arange(len(runs)), -turn).tolist():
+                times[place, turn] = _milliseconds(runs[place], sample)
+            if progress is not None:
+                progress("timing", turn + 1, repeats)
+    rows = [_row(done, spent) for done, spent in zip(runs, times, strict=True)]
+    return Cost(task.setting, repeats, n_timed, rows, notes)
+
+
+def _fitted(methods: Sequence[Method], task: Task, progress: Progress | None) -> tuple[list[Run], list[str]]:
+    """Fit what can be fitted."""
+    runs, notes = [], []
+    for number, method in enumerate(methods, 1):
+        try:
+            runs.append(run(method, task))
+        except SingularScatterError as error:
+            notes.append(f"{method.label}: {error}")
+        if progress is not None:
+            progress("fitting", number, len(methods))
+    return runs, notes
+
+
+def _milliseconds(done: Run, sample: Any) -> float:
+    """Mean time of a query in one round."""
+    start = time.perf_counter()
+    for row in range(len(sample)):
+        done.fusion.rank(sample[row : row + 1], k=K)
+    return 1000 * (time.perf_counter() - start) / len(sample)
+
+
+def _row(done: Run, spent: Any) -> CostRow:
+    recall = bootstrap(done.hits)
+    low, middle, high = np.quantile(spent, [0.25, 0.5, 0.75]).tolist()
+    method = done.method
+    return CostRow(
+        method.label,
+        method.fusion,
+        not method.parameters,
+        recall.value,
+        recall.low,
+        recall.high,
+        middle,
+        low,
+        high,
+        done.fusion.nbytes_,
+    )

@@ -1,0 +1,193 @@
+"""Study: the descriptors around one query before and after the projection, with the place that confounds it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from displace.arrays import Vectors, l2_normalize, top_k
+from displace.errors import InputError
+from displace.evaluation.studies.task import DISPLACE, HOPS, Progress, Run, Setting, Task, run
+from displace.fusion.base import VectorFusion
+
+ROLES = ("other", "truth", "confounder", "query")
+
+
+@dataclass(frozen=True)
+class View:
+    """The points in one space.
+
+    Parameters
+    ----------
+    title : str
+    dim : int
+        Dimension of the space.
+    points : list of [x, y]
+        t-SNE coordinates, in the order of `Space.places`.
+    truth, confounder : float
+        Cosine of the query with the fused vector of the true and of the confounding place.
+    """
+
+    title: str
+    dim: int
+    points: list[list[float]]
+    truth: float
+    confounder: float
+
+
+@dataclass(frozen=True)
+class Space:
+    """References around one query, and the query, in two spaces.
+
+    Parameters
+    ----------
+    setting : Setting
+    row : int
+        Number of the query.
+    truth, confounder : str
+        Place ids.
+    places, traversals, roles : list of str
+        Of each point; the last point is the query.
+    views : list of View
+        Before and after.
+    seed : int
+    reason : str
+        Why this query.
+    """
+
+    setting: Setting
+    row: int
+    truth: str
+    confounder: str
+    places: list[str]
+    traversals: list[str]
+    roles: list[str]
+    views: list[View]
+    seed: int
+    reason: str
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> Space:
+        """Make one of its JSON."""
+        views = [View(**view) for view in record["views"]]
+        return cls(**{**record, "setting": Setting(**record["setting"]), "views": views})
+
+
+def study_space(
+    task: Task,
+    row: int | None = None,
+    n_places: int = 60,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Space:
+    """Lay out the places nearest to one query by t-SNE, in the space of HOPS and in that of DisPlace.
+
+    Parameters
+    ----------
+    task : Task
+    row : int, optional
+        Number of the query. By default the one that HOPS gets wrong by the widest margin and DisPlace right; without
+        such a query, the one that HOPS gets wrong by the widest margin, and without any error query 0.
+    n_places : int
+        Places that are shown: those most like the query in either space, the true and the confounding one included.
+    seed : int
+        Of t-SNE, which starts from the first two principal components.
+    progress : callable, optional
+        Called as ``progress(stage, done, total)``.
+    """
+    if row is not None and not 0 <= row < len(task.queries):
+        raise InputError(f"row={row} must be at least 0 and below {len(task.queries)}, the number of queries")
+    if n_places < 3:
+        raise InputError(f"n_places={n_places} must be at least 3")
+    runs = [run(HOPS, task), run(DISPLACE, task)]
+    row, reason = (row, "chosen by the user") if row is not None else _telling_query(task, runs)
+    scores = [_scores(done, task, row) for done in runs]
+    known: NDArray[Any] = runs[0].fusion.place_ids_
+    right = np.zeros(len(known), bool)
+    right[task.correct_of(row)] = True
+    if not right.any() or right.all():
+        raise InputError(
+            f"query {row} has {int(right.sum())} right places of {len(known)}: nothing confounds it"
+        )
+    truth = int(np.argmax(np.where(right, scores[0], -np.inf)))
+    confounder = int(np.argmax(np.where(right, -np.inf, scores[0])))
+    shown = _shown(scores, n_places, truth, confounder)
+    keep = np.isin(task.references.places, known[shown])
+    near = task.references.select(keep)
+    roles = np.where(near.places == known[truth], 1, np.where(near.places == known[confounder], 2, 0))
+    views = []
+    for number, (done, score) in enumerate(zip(runs, scores, strict=True), 1):
+        views.append(_view(done, score, near.vectors, task.queries[row], truth, confounder, seed))
+        if progress is not None:
+            progress("descriptor space", number, len(runs))
+    return Space(
+        task.setting,
+        row,
+        str(known[truth]),
+        str(known[confounder]),
+        [*map(str, near.places.tolist()), str(known[truth])],
+        [*map(str, near.traversals.tolist()), task.query],
+        [*(ROLES[role] for role in roles), ROLES[3]],
+        views,
+        seed,
+        reason,
+    )
+
+
+def _telling_query(task: Task, runs: list[Run]) -> tuple[int, str]:
+    """Return the query that HOPS is most wrong about, if possible one that DisPlace mends, and why it was chosen."""
+    hops, displace = runs
+    for flags, reason in (
+        (~hops.hits & displace.hits, "HOPS is wrong by the widest margin where DisPlace is right"),
+        (~hops.hits, "HOPS is wrong by the widest margin; DisPlace is wrong there too"),
+    ):
+        rows = [row for row in np.flatnonzero(flags).tolist() if len(task.correct_of(row))]
+        if rows:
+            return max(rows, key=lambda row: _margin(task, hops, row)), reason
+    return 0, "the first query, as HOPS makes no error that could be mended"
+
+
+def _margin(task: Task, done: Run, row: int) -> float:
+    """By how much the place found, a wrong one, is more like the query than the best right one."""
+    fusion = done.fusion
+    assert isinstance(fusion, VectorFusion)
+    right = fusion.transform(task.queries[row : row + 1])[0] @ fusion.place_vectors_[task.correct_of(row)].T
+    return float(done.scores[row] - right.max())
+
+
+def _scores(done: Run, task: Task, row: int) -> Vectors:
+    """Cosine of one query with each place."""
+    fusion = done.fusion
+    assert isinstance(fusion, VectorFusion)
+    scores: Vectors = fusion.transform(task.queries[row : row + 1])[0] @ fusion.place_vectors_.T
+    return scores
+
+
+def _shown(scores: list[Vectors], n_places: int, *needed: int) -> list[int]:
+    """Return the places most like the query, taken from either space in turn."""
+    order = [top_k(score[None], n_places)[0].tolist() for score in scores]
+    both = [place for pair in zip(*order, strict=True) for place in pair]
+    return list(dict.fromkeys([*needed, *both]))[:n_places]
+
+
+def _view(
+    done: Run, score: Vectors, near: Vectors, query: Vectors, truth: int, confounder: int, seed: int
+) -> View:
+    """Lay out one space."""
+    from sklearn.manifold import TSNE
+
+    fusion = done.fusion
+    assert isinstance(fusion, VectorFusion)
+    vectors = l2_normalize(fusion.transform(np.vstack([near, query[None]]))).astype(np.float64)
+    perplexity = min(30.0, (len(vectors) - 1) / 3)
+    points = TSNE(init="pca", perplexity=perplexity, random_state=seed).fit_transform(vectors)
+    return View(
+        f"{done.method.label}'s space",
+        vectors.shape[1],
+        [[round(float(x), 3), round(float(y), 3)] for x, y in points],
+        float(score[truth]),
+        float(score[confounder]),
+    )

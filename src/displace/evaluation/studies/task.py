@@ -1,0 +1,229 @@
+"""What the studies work on: one query traversal against its references, and the methods that are compared."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from displace.arrays import Vectors
+from displace.descriptors.store import DescriptorStore
+from displace.errors import ConditioningWarning, InputError
+from displace.evaluation.methods import Method
+from displace.evaluation.rankings import Numbers
+from displace.evaluation.results import Result, Results
+from displace.evaluation.truth import correct_places
+from displace.fusion.base import Fusion
+from displace.metrics import Flags, TruthRule
+from displace.references import ReferenceSet
+
+Progress = Callable[[str, int, int], None]
+"""Called as ``progress(stage, done, total)``."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the numbers of a study are about; it goes beside every one of them.
+
+    Parameters
+    ----------
+    dataset, model, protocol, query : str
+    references : list of str
+        Reference traversals.
+    n_places, n_queries, dim : int
+    """
+
+    dataset: str
+    model: str
+    protocol: str
+    query: str
+    references: list[str]
+    n_places: int
+    n_queries: int
+    dim: int
+
+    def __str__(self) -> str:
+        """One line.
+
+        >>> print(Setting("town", "hog", "town-1", "night", ["sun", "rain"], 240, 240, 3168))
+        town, query night against sun, rain; hog, 3168-D; 240 places, 240 queries; protocol town-1
+        """
+        return (
+            f"{self.dataset}, query {self.query} against {', '.join(self.references)}; {self.model}, {self.dim}-D; "
+            f"{self.n_places:,} places, {self.n_queries:,} queries; protocol {self.protocol}"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """One query traversal against its references.
+
+    Parameters
+    ----------
+    references : ReferenceSet
+    queries : array of shape (q, D)
+    truth_starts, truth : int32 arrays
+        The correct places of query i are ``truth[truth_starts[i]:truth_starts[i + 1]]``, rows of
+        ``references.place_ids``.
+    query, dataset, model, protocol : str
+        Names, to be printed beside the numbers.
+    query_images, place_images : list of str
+        Paths of a picture of each query and of each place; empty where there are none.
+    """
+
+    references: ReferenceSet
+    queries: Vectors
+    truth_starts: Numbers
+    truth: Numbers
+    query: str = "query"
+    dataset: str = "own data"
+    model: str = "descriptors"
+    protocol: str = ""
+    query_images: list[str] = field(default_factory=list)
+    place_images: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, references: ReferenceSet, queries: Vectors, truth: TruthRule, **names: Any) -> Task:
+        """Return the task of arrays and a rule for what is correct.
+
+        Parameters
+        ----------
+        references : ReferenceSet
+        queries : array of shape (q, D)
+        truth : TruthRule
+        **names
+            `query`, `dataset`, `model`, `protocol`, `query_images`, `place_images`.
+        """
+        if len(truth) != len(queries):  # type: ignore[arg-type]
+            raise InputError(f"truth is for {len(truth)} queries; queries has {len(queries)}")  # type: ignore[arg-type]
+        starts, places = correct_places(truth, references.place_ids)
+        return cls(references, queries, starts, places, **{"protocol": truth.name, **names})
+
+    @classmethod
+    def of_result(cls, results: Results, result: Result, store: DescriptorStore) -> Task:
+        """Return the task that a result is about, with the vectors of the store that it was made from."""
+        asked = results.questions(result)
+        references, queries = store.references(result.references), store.queries(result.query)
+        same_places = np.array_equal(references.place_ids, asked.place_ids)
+        if not same_places or queries.manifest.images != asked.query_images.tolist():
+            raise InputError(
+                f"{store.folder} is not the store that {result.name} was made from: its places or queries differ; "
+                "give that store, or run the suite again"
+            )
+        root = asked.root(results.folder)
+        return cls(
+            references,
+            queries.vectors,
+            asked.truth_starts,
+            asked.truth,
+            result.query,
+            result.dataset,
+            result.model,
+            result.protocol,
+            [(root / image).as_posix() for image in asked.query_images.tolist()],
+            [(root / image).as_posix() for image in asked.place_images.tolist()],
+        )
+
+    @property
+    def setting(self) -> Setting:
+        """Names and sizes."""
+        return Setting(
+            self.dataset,
+            self.model,
+            self.protocol,
+            self.query,
+            [str(name) for name in self.references.traversal_ids.tolist()],
+            len(self.references.place_ids),
+            len(self.queries),
+            self.references.vectors.shape[1],
+        )
+
+    def projected(self, R: Vectors) -> Task:
+        """Return the task with references and queries multiplied by the same matrix."""
+        refs = self.references
+        projected = ReferenceSet(refs.vectors @ R, refs.places, refs.traversals)
+        return replace(self, references=projected, queries=self.queries @ R)
+
+    def correct_of(self, row: int) -> Numbers:
+        """Rows of ``references.place_ids`` that are right for one query."""
+        return self.truth[self.truth_starts[row] : self.truth_starts[row + 1]]
+
+    def hits(self, places: NDArray[Any]) -> Flags:
+        """Whether the place given to each query is correct, shape (q,)."""
+        n = len(self.references.place_ids)
+        found = np.searchsorted(self.references.place_ids, places)
+        asked = np.repeat(np.arange(len(self.queries), dtype=np.int64), np.diff(self.truth_starts))
+        flags: Flags = np.isin(np.arange(len(places), dtype=np.int64) * n + found, asked * n + self.truth)
+        return flags
+
+
+PAPER = Method("displace", {"ridge": 0.0, "center": False}, "DisPlace (paper)")
+HOPS, DISPLACE = Method("hops"), Method("displace")
+BEST_SINGLE = Method("single", label="Best single", each_reference=True)
+"""The traversal that the truth says is best: a bound, not a method that one could use."""
+
+METHODS = (BEST_SINGLE, Method("dmat_avg"), Method("pooling"), HOPS, DISPLACE)
+"""The methods that the paper's figures compare."""
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A fitted method with what it found.
+
+    Parameters
+    ----------
+    method : Method
+    fusion : Fusion
+        Fitted.
+    places : array of shape (q,)
+        The best place of each query.
+    scores : array of shape (q,)
+        Its score.
+    hits : array of shape (q,)
+        Whether it is correct.
+    """
+
+    method: Method
+    fusion: Fusion
+    places: NDArray[Any]
+    scores: Vectors
+    hits: Flags
+
+    @property
+    def recall(self) -> float:
+        """R@1 in percent."""
+        return 100 * float(np.mean(self.hits))
+
+
+def run(method: Method, task: Task) -> Run:
+    """Fit a method on the references and find the best place of each query.
+
+    Of a method with a row for each reference traversal, the best row counts.
+    """
+    refs, runs = task.references, []
+    for row in method.rows(refs.traversal_ids.tolist()):
+        fusion = row.make()
+        with warnings.catch_warnings():
+            # Settings are compared on purpose, also those that few references do not support.
+            warnings.simplefilter("ignore", ConditioningWarning)
+            fusion.fit(refs.vectors, refs.places, refs.traversals)
+        best = fusion.rank(task.queries, k=1)
+        places = best.places[:, 0]
+        runs.append(Run(method, fusion, places, best.scores[:, 0], task.hits(places)))
+    return max(runs, key=lambda done: done.recall)
+
+
+def run_all(
+    methods: Sequence[Method], task: Task, progress: Progress | None = None, stage: str = "methods"
+) -> list[Run]:
+    """Run several methods on one task."""
+    runs = []
+    for number, method in enumerate(methods, 1):
+        runs.append(run(method, task))
+        if progress is not None:
+            progress(stage, number, len(methods))
+    return runs

@@ -1,0 +1,107 @@
+"""Figures: they show the numbers of the studies, in the colours of the methods, and are files of the kind asked for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from displace.errors import InputError
+from displace.evaluation import studies
+from displace.evaluation.colours import RIGHT, WRONG, style_of
+from displace.evaluation.figures import draw, save_figure, save_figures
+from displace.metrics import SamePlace
+from displace.synthetic import make_route
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pictures")
+    route = make_route(n_places=40, n_traversals=3, dim=32, noise=0.9, seed=3)
+    pictures = []
+    for name in ("query", "place"):
+        paths = [folder / f"{name}{row}.png" for row in range(40)]
+        for row, path in enumerate(paths[:-1]):  # the last one is missing
+            Image.new("RGB", (32, 24), (row, 100, 200)).save(path)
+        pictures.append([str(path) for path in paths])
+    return studies.Task.of(
+        route.references,
+        route.queries,
+        SamePlace(route.truth),
+        query_images=pictures[0],
+        place_images=pictures[1],
+    )
+
+
+def lines(axes):
+    return {line.get_label(): line for line in axes.lines}
+
+
+def test_compression_shows_its_means(task):
+    study = studies.study_compression(task, dims=(8, 16), seeds=(0, 1))
+    (axes,) = draw(study).axes
+    for curve in study.curves:
+        line = lines(axes)[curve.label]
+        np.testing.assert_allclose(line.get_ydata(), curve.means)
+        assert line.get_color() == style_of(curve.fusion).colour
+    assert "better" in axes.get_ylabel()
+    levels = [line.get_ydata()[0] for line in axes.lines if line.get_label().startswith("_")]
+    assert levels == [curve.full for curve in study.curves]
+
+
+def test_tau_shows_recall_and_dimensions(task):
+    study = studies.study_tau([task], (0.5, 0.9, 1.0))
+    left, right = draw(study).axes
+    np.testing.assert_allclose(lines(left)["query"].get_ydata(), study.curves[0].recalls)
+    np.testing.assert_allclose(lines(right)["query"].get_ydata(), study.curves[0].dims)
+    assert "↓ better" in right.get_ylabel()
+
+
+def test_cost_shows_time_and_storage(task):
+    study = studies.study_cost(task, methods=studies.METHODS, repeats=2, n_timed=2)
+    left, right = draw(study).axes
+    for axes, attribute, unit in ((left, "milliseconds", 1), (right, "n_bytes", 2**20)):
+        shown = {bar.get_label(): bar.lines[0].get_xydata()[0] for bar in axes.containers}
+        for row in study.rows:
+            np.testing.assert_allclose(shown[row.label], [getattr(row, attribute) / unit, row.recall])
+        assert "← better" in axes.get_xlabel()
+
+
+def test_space_marks_the_query(task):
+    study = studies.study_space(task, n_places=8)
+    for axes, view in zip(draw(study).axes, study.views, strict=True):
+        query = next(c for c in axes.collections if c.get_label().startswith("query"))
+        np.testing.assert_allclose(query.get_offsets(), [view.points[-1]], rtol=1e-4)
+
+
+def test_frames_tell_right_from_wrong_without_colour(task):
+    study = studies.study_examples(task, n_columns=2)
+    panels = np.array(draw(study).axes).reshape(2 + len(studies.METHODS), 2)
+    for across, column in enumerate(study.columns):
+        for down, pick in enumerate(column.picks, 2):
+            axes = panels[down][across]
+            assert "✓✗"[not pick.right] in [text.get_text() for text in axes.texts]
+            spine = axes.spines["left"]
+            assert spine.get_linestyle() == ("-" if pick.right else "--")
+            np.testing.assert_allclose(
+                spine.get_edgecolor()[:3],
+                [int((RIGHT if pick.right else WRONG)[at : at + 2], 16) / 255 for at in (1, 3, 5)],
+            )
+
+
+def test_methods_that_agree_make_a_figure_that_says_so(task):
+    study = studies.study_examples(task, methods=studies.METHODS[3:4] * 2)
+    assert study.columns == []
+    assert "same queries" in draw(study).texts[0].get_text()
+
+
+def test_files_are_what_their_endings_say(task, tmp_path):
+    study = studies.study_tau([task], (0.5, 1.0))
+    written = save_figures([study], tmp_path, ("pdf", "png", "svg"))
+    assert [path.suffix for path in written] == [".pdf", ".png", ".svg"]
+    starts = [path.read_bytes()[:5] for path in written]
+    assert starts == [b"%PDF-", b"\x89PNG\r", b"<?xml"]
+    again = save_figures([study], tmp_path / "again", ("pdf", "svg"))
+    assert [path.read_bytes() for path in again] == [written[0].read_bytes(), written[2].read_bytes()]
+    with pytest.raises(InputError, match=r"must end in one of \.pdf"):
+        save_figure(draw(study), tmp_path / "figure.gif")

@@ -1,0 +1,313 @@
+"""Studies: numbers against refits and plain loops, choices against brute force, files back and forth."""
+
+from __future__ import annotations
+
+import json
+from itertools import combinations
+
+import numpy as np
+import pytest
+from sklearn.random_projection import GaussianRandomProjection
+
+from displace import DisPlace, ReferenceSet, recall_at
+from displace.errors import FormatError, InputError
+from displace.evaluation import studies
+from displace.evaluation.colours import CONDITIONS, style_of
+from displace.evaluation.studies import cost
+from displace.evaluation.studies.qualitative import choose_columns
+from displace.fusion import FUSIONS
+from displace.metrics import SamePlace, WithinFrames
+from displace.synthetic import make_route
+
+
+@pytest.fixture(scope="module")
+def route():
+    return make_route(n_places=60, n_traversals=3, dim=48, noise=0.8, seed=3)
+
+
+@pytest.fixture(scope="module")
+def task(route):
+    return studies.Task.of(
+        route.references, route.queries, SamePlace(route.truth), query="night", dataset="generated"
+    )
+
+
+def unit(vectors):
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def hops_recall(refs, queries, truth):
+    """R@1 of the normalised sum, place by place."""
+    fused = np.stack(
+        [unit(refs.vectors[refs.places == place].sum(axis=0)) for place in np.unique(refs.places)]
+    )
+    return 100 * np.mean(
+        [np.argmax(fused @ query) == place for query, place in zip(queries, truth, strict=True)]
+    )
+
+
+def test_hits_are_those_of_the_rule(route):
+    rule = WithinFrames(route.truth, 2)
+    task = studies.Task.of(route.references, route.queries, rule)
+    places = np.random.default_rng(0).integers(0, 60, 60)
+    np.testing.assert_array_equal(task.hits(places), np.abs(places - route.truth) <= 2)
+    assert task.correct_of(0).tolist() == [0, 1, 2]
+    assert task.setting.protocol == "±2 frames"
+
+
+def test_truth_of_another_length_is_refused(route):
+    with pytest.raises(InputError, match="truth is for 59 queries; queries has 60"):
+        studies.Task.of(route.references, route.queries, SamePlace(route.truth[1:]))
+
+
+def test_compression_is_mean_and_deviation_over_projections(task, route):
+    found = studies.study_compression(task, dims=(12, 24), seeds=(5, 6, 7))
+    assert (found.dims, found.seeds) == ([12, 24], [5, 6, 7])
+    hops = next(curve for curve in found.curves if curve.label == "HOPS")
+    refs = route.references
+    for at, dim in enumerate((12, 24)):
+        recalls = []
+        for seed in (5, 6, 7):
+            sketch = GaussianRandomProjection(dim, random_state=seed).fit(np.zeros((1, 48)))
+            projected = ReferenceSet(sketch.transform(refs.vectors), refs.places, refs.traversals)
+            recalls.append(hops_recall(projected, sketch.transform(route.queries), route.truth))
+        assert hops.means[at] == pytest.approx(np.mean(recalls), abs=1e-3)
+        assert hops.deviations[at] == pytest.approx(np.std(recalls, ddof=1), abs=1e-3)
+    assert hops.full == pytest.approx(hops_recall(refs, route.queries, route.truth))
+    assert hops.means[1] > hops.means[0]
+
+
+def test_best_single_is_the_best_of_all_traversals(task, route):
+    found = studies.study_compression(task, dims=(24,), seeds=(0,))
+    alone = [
+        np.mean(np.argmax(unit(route.queries) @ unit(refs.vectors).T, axis=1) == route.truth)
+        for refs in (route.references.only(name) for name in route.references.traversal_ids)
+    ]
+    assert found.curves[0].label == "Best single"
+    assert found.curves[0].full == pytest.approx(100 * max(alone))
+
+
+def test_what_cannot_be_fitted_is_told_and_left_empty():
+    route = make_route(n_places=20, n_traversals=2, dim=48)
+    task = studies.Task.of(route.references, route.queries, SamePlace(route.truth))
+    found = studies.study_compression(task, dims=(8, 40), seeds=(0,), methods=[studies.PAPER])
+    assert found.curves[0].means[0] is not None
+    assert found.curves[0].means[1] is None
+    assert found.curves[0].full is None
+    assert any("D=40" in note and "singular" in note for note in found.notes)
+    rows = studies.study_cost(task, methods=[studies.PAPER, studies.METHODS[3]], repeats=1, n_timed=2)
+    assert [row.label for row in rows.rows] == ["HOPS"]
+    assert "DisPlace (paper)" in rows.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("dims", "seeds", "message"),
+    [
+        ((0,), (0,), "dims has 0"),
+        ((48,), (0,), "below the descriptors' own 48"),
+        (None, (), "seeds is empty"),
+    ],
+)
+def test_compression_refuses(task, dims, seeds, message):
+    with pytest.raises(InputError, match=message):
+        studies.study_compression(task, dims=dims, seeds=seeds)
+
+
+def test_cut_eigenvectors_are_those_of_a_refit(task, route):
+    taus = (0.3, 0.6, 0.95, 1.0)
+    found = studies.study_tau([task], taus)
+    refs = route.references
+    default = DisPlace().fit(refs.vectors, refs.places, refs.traversals)
+    curve = found.curves[0]
+    for tau, recall, n in zip(taus, curve.recalls, curve.dims, strict=True):
+        refit = DisPlace(tau=tau, ridge=default.ridge_, center=default.center_)
+        refit.fit(refs.vectors, refs.places, refs.traversals)
+        assert n == refit.n_components_
+        assert recall == pytest.approx(recall_at(refit.rank(route.queries, k=1), route.truth)[1])
+    assert curve.dims == sorted(curve.dims)
+    assert len(set(curve.dims)) == len(taus)
+    assert curve.baseline == pytest.approx(hops_recall(refs, route.queries, route.truth))
+    assert found.default == 0.95
+
+
+def test_tau_refuses(task):
+    with pytest.raises(InputError, match=r"taus has 1\.5"):
+        studies.study_tau([task], (0.5, 1.5))
+    with pytest.raises(InputError, match="tasks is empty"):
+        studies.study_tau([])
+    single = make_route(n_places=10, n_traversals=1, dim=8)
+    one = studies.Task.of(single.references, single.queries, SamePlace(single.truth))
+    with pytest.raises(InputError, match="no projection to cut"):
+        studies.study_tau([one])
+
+
+def test_columns_show_frequent_patterns_and_a_loss():
+    rng = np.random.default_rng(1)
+    hits = rng.random((4, 500)) < np.array([0.3, 0.4, 0.5, 0.97])[:, None]
+    chosen = choose_columns(hits, 4)
+    patterns = ["".join("01"[int(flag)] for flag in hits[:, row]) for row in range(500)]
+    counts = {p: patterns.count(p) for p in set(patterns) if p not in ("0000", "1111")}
+    frequent = sorted(counts, key=lambda p: (-counts[p], patterns.index(p)))
+    shown = [patterns[row] for row in chosen]
+    assert len(set(shown)) == 4
+    assert set(shown[:3]) == set(frequent[:3])
+    assert [p for p in shown if p.endswith("0")] == [next(p for p in frequent if p.endswith("0"))]
+    assert shown[-1].endswith("0")
+
+
+def test_methods_that_never_differ_have_no_columns():
+    assert choose_columns(np.ones((3, 10), bool), 4) == []
+
+
+def test_picks_are_what_the_methods_find(route):
+    images = [f"q{row}.jpg" for row in range(60)], [f"p{row}.jpg" for row in range(60)]
+    task = studies.Task.of(
+        route.references,
+        route.queries,
+        SamePlace(route.truth),
+        query_images=images[0],
+        place_images=images[1],
+    )
+    found = studies.study_examples(task, n_columns=3)
+    assert len(found.columns) == 3
+    fusion = DisPlace().fit(route.references.vectors, route.references.places, route.references.traversals)
+    places = fusion.predict(route.queries)
+    for column in found.columns:
+        assert {pick.right for pick in column.picks} == {True, False}
+        own = column.picks[-1]
+        assert (own.label, own.place) == ("DisPlace", str(places[column.row]))
+        assert own.right == (places[column.row] == route.truth[column.row])
+        assert own.image == f"p{own.place}.jpg"
+        assert (column.query_image, column.truth_place) == (f"q{column.row}.jpg", str(column.row))
+        assert column.truth_image == f"p{column.row}.jpg"
+    assert found == studies.study_examples(task, n_columns=3)
+
+
+def test_space_marks_truth_and_confounder(task, route):
+    found = studies.study_space(task, n_places=12)
+    refs, query = route.references, unit(route.queries[found.row])
+    fused = np.stack([unit(refs.vectors[refs.places == place].sum(axis=0)) for place in range(60)])
+    scores = fused @ query
+    assert found.truth == str(route.truth[found.row])
+    assert found.confounder == str(np.argmax(scores))  # HOPS is wrong here
+    before, after = found.views
+    assert before.confounder == pytest.approx(scores.max(), abs=1e-5)
+    assert before.truth == pytest.approx(scores[route.truth[found.row]], abs=1e-5)
+    assert after.truth > after.confounder  # and DisPlace is right
+    assert len(before.points) == len(after.points) == len(found.roles) == 12 * 3 + 1
+    assert [found.roles.count(role) for role in ("truth", "confounder", "query")] == [3, 3, 1]
+    assert {p for p, role in zip(found.places, found.roles, strict=True) if role == "confounder"} == {
+        found.confounder
+    }
+    margins = {
+        row: (fused @ unit(route.queries[row])).max() - fused[row] @ unit(route.queries[row])
+        for row in range(60)
+    }
+    own = DisPlace().fit(refs.vectors, refs.places, refs.traversals).predict(route.queries)
+    mended = [row for row in range(60) if margins[row] > 0 and own[row] == row]
+    assert found.row == max(mended, key=margins.get)
+
+
+def test_space_refuses(task):
+    with pytest.raises(InputError, match="row=60 must be at least 0 and below 60"):
+        studies.study_space(task, row=60)
+    with pytest.raises(InputError, match="n_places=2"):
+        studies.study_space(task, n_places=2)
+
+
+def test_cost_counts_bytes_and_interleaves(task, monkeypatch):
+    order = []
+    monkeypatch.setattr(
+        cost,
+        "_milliseconds",
+        lambda done, sample: order.append(done.method.label) or float(len(order)),
+    )
+    found = studies.study_cost(task, methods=studies.METHODS, repeats=5, n_timed=3)
+    labels = [method.label for method in studies.METHODS]
+    rounds = [order[start : start + 5] for start in range(0, 25, 5)]
+    assert all(sorted(turn) == sorted(labels) for turn in rounds)
+    assert [turn[0] for turn in rounds] == labels
+    rows = {row.label: row for row in found.rows}
+    assert rows["HOPS"].n_bytes == 60 * 48 * 4
+    assert rows["Pooling"].n_bytes == rows["dMat. Avg."].n_bytes == 3 * 60 * 48 * 4
+    calls = [number for number, label in enumerate(order, 1) if label == "HOPS"]
+    assert rows["HOPS"].milliseconds == np.median(calls)
+    assert rows["HOPS"].recall_low < rows["HOPS"].recall < rows["HOPS"].recall_high
+
+
+def test_cost_measures_every_fusion(task):
+    found = studies.study_cost(task, repeats=2, n_timed=2)
+    assert {row.fusion for row in found.rows} == set(FUSIONS.names())
+    assert all(0 < row.milliseconds_low <= row.milliseconds <= row.milliseconds_high for row in found.rows)
+
+
+@pytest.fixture(scope="module")
+def finished(task):
+    return [
+        studies.study_cost(task, methods=studies.METHODS, repeats=1, n_timed=1),
+        studies.study_space(task, n_places=5),
+        studies.study_examples(task),
+        studies.study_tau([task]),
+        studies.study_compression(task, dims=(16,), seeds=(0, 1)),
+    ]
+
+
+def test_studies_come_back_from_disk(finished, tmp_path):
+    for study in finished:
+        studies.save_study(study, studies.study_path(tmp_path, studies.kind_of(study), "own data", "night"))
+    loaded = studies.load_studies(tmp_path)
+    assert [studies.kind_of(study) for study in loaded] == list(studies.KINDS)
+    assert sorted(map(repr, loaded)) == sorted(map(repr, finished))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "is not a study"),
+        ('{"format": 1, "study": "weather"}', "is not a study"),
+        (json.dumps({"format": 99, "study": "tau"}), "later version"),
+    ],
+)
+def test_damaged_studies_are_named(tmp_path, text, message):
+    path = tmp_path / "study.json"
+    path.write_text(text)
+    with pytest.raises(FormatError, match=message):
+        studies.load_study(path)
+
+
+def lab(colour, simulate):
+    """CIE L*a*b* of a colour as a dichromat sees it (Machado et al. 2009, severity 1)."""
+    srgb = np.array([int(colour[at : at + 2], 16) for at in (1, 3, 5)]) / 255
+    linear = np.where(srgb <= 0.04045, srgb / 12.92, ((srgb + 0.055) / 1.055) ** 2.4)
+    linear = np.clip(simulate @ linear, 0, 1)
+    xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]) @ linear
+    f = np.cbrt(xyz / [0.9505, 1.0, 1.089])
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+VISION = {
+    "usual": np.eye(3),
+    "protan": np.array(
+        [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]
+    ),
+    "deutan": np.array(
+        [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
+    ),
+}
+
+
+@pytest.mark.parametrize("vision", VISION)
+def test_methods_of_the_paper_keep_apart(vision):
+    names = [method.fusion for method in studies.METHODS]
+    for a, b in combinations(names, 2):
+        colours = (lab(style_of(name).colour, VISION[vision]) for name in (a, b))
+        assert np.linalg.norm(next(colours) - next(colours)) > 15, (a, b)
+
+
+def test_each_method_has_its_own_colour_and_marker():
+    styles = [style_of(name) for name in FUSIONS.names()]
+    assert len({style.colour for style in styles}) == len({style.marker for style in styles}) == len(styles)
+    assert len({style.marker for style in CONDITIONS}) == len(CONDITIONS)
+    assert style_of("displace", plain=False).colour == style_of("displace").colour
+    assert style_of("displace", plain=False).dash != style_of("displace").dash
+    assert style_of("a_plug_in") == style_of("a_plug_in")
