@@ -176,10 +176,10 @@ def _score(
 ) -> Score:
     """Fit and rank with each condition left out."""
     recalls, matches, seconds, milliseconds = {}, {}, [], []
-    fusion: Fusion
+    kind = FUSIONS.get(name)
     for done, (condition, rule) in enumerate(truth.items(), 1):
         refs, queries = store.references(exclude=[condition]), store.queries(condition)
-        fusion = FUSIONS.get(name)()
+        fusion = kind()
         start = time.perf_counter()
         fusion.fit(refs.vectors, refs.places, refs.traversals)
         fitted = time.perf_counter()
@@ -191,8 +191,8 @@ def _score(
             report(done)
     return Score(
         name,
-        fusion.title,
-        type(fusion).stored_rows is not Fusion.stored_rows,
+        kind.title,
+        kind.stored_rows is not Fusion.stored_rows,
         recalls,
         matches,
         median(seconds),

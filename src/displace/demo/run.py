@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from displace.datasets import town
 from displace.demo.comparison import compare
@@ -56,17 +57,14 @@ def run(folder: str | os.PathLike[str], places: int, progress: Progress | None =
     store = extract(
         Manifest.read(manifest), get_model("hog"), folder / "town.desc", strict=True, progress=progress
     ).store
-    built = _build(store, _stage(progress, "calibrating"))
     queries = store.queries(QUERY)
-    protocol = town.Town().protocol(PROTOCOL)
-    comparison = compare(store, protocol, QUERY, _stage(progress, "comparing fusions"))
-    demo = Demo(
-        folder,
-        built,
-        queries.manifest,
-        built.locate(queries.vectors, k=5),
-        comparison,
-    )
+    with threadpool_limits(1):  # these problems are too small for more, and every fusion is timed alike
+        built = _build(store, _stage(progress, "calibrating"))
+        matches = built.locate(queries.vectors, k=5)
+        comparison = compare(
+            store, town.Town().protocol(PROTOCOL), QUERY, _stage(progress, "comparing fusions")
+        )
+    demo = Demo(folder, built, queries.manifest, matches, comparison)
     built.save(demo.map_file)
     with atomic_write(folder / "demo.md", "w") as file:
         file.write(comparison_markdown(comparison))
