@@ -9,6 +9,7 @@ import platform
 import time
 import warnings
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -101,6 +102,7 @@ class Cell:
             projection=self.projection,
             seed=self.seed,
             order=list(self.order),
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
             versions=versions(),
             store=self.store,
         )

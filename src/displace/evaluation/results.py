@@ -83,6 +83,8 @@ class Result:
         Why the cell could not be computed; empty where it was.
     retry : bool
         Whether that was not to be expected from the data, so that the next run tries again.
+    created : str
+        When, in UTC (ISO 8601).
     versions : dict of str to str
         Of displace, numpy, scipy, scikit-learn and Python, and the machine's platform.
     store : dict
@@ -116,6 +118,7 @@ class Result:
     explanation: str = ""
     error: str = ""
     retry: bool = False
+    created: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     store: dict[str, Any] = field(default_factory=dict)
 

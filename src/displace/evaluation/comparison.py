@@ -1,0 +1,79 @@
+"""Measured beside published numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from displace.evaluation.paper import PROTOCOLS, SOURCE, published_recall
+from displace.evaluation.tables import Column, Table
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One cell that was measured and published.
+
+    Parameters
+    ----------
+    column : Column
+    label : str
+        The method.
+    measured : float or None
+        Recall@1 (%); None where it was impossible.
+    published : float
+    """
+
+    column: Column
+    label: str
+    measured: float | None
+    published: float
+
+    @property
+    def difference(self) -> float | None:
+        """Measured minus published, in points."""
+        return None if self.measured is None else self.measured - self.published
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All such cells of a table.
+
+    Parameters
+    ----------
+    rows : list of Compared
+        Empty where nothing is comparable; `notes` say why.
+    notes : list of str
+    """
+
+    rows: list[Compared]
+    notes: list[str]
+
+
+def compare(table: Table) -> Comparison:
+    """Put the published Recall@1 beside the measured; only numbers under the same protocol are comparable."""
+    expected = PROTOCOLS.get(table.dataset)
+    why = (
+        f"nothing is published for the data set {table.dataset}"
+        if expected is None
+        else f"published numbers are under {expected}, these under {table.protocol}: not comparable"
+        if table.protocol != expected
+        else f"published numbers are Recall@1, these Recall@{table.k}"
+        if table.k != 1
+        else "published numbers are without random projection"
+        if table.projection is not None
+        else ""
+    )
+    if why:
+        return Comparison([], [why])
+    rows = [
+        Compared(column, row.label, row.value(column), value)
+        for column in table.columns
+        for row in table.rows
+        if column in row.entries
+        and (
+            value := published_recall(
+                table.dataset, column.model, column.query, row.fusion, row.parameters.get("traversal")
+            )
+        )
+        is not None
+    ]
+    return Comparison(rows, [f"protocol {table.protocol}; published: {SOURCE}"])

@@ -1,0 +1,140 @@
+"""Tables as text: Markdown, CSV, LaTeX, and side by side with the published numbers."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterable
+from itertools import groupby
+
+from displace.evaluation.comparison import Compared, compare
+from displace.evaluation.methods import GROUPS
+from displace.evaluation.results import Result
+from displace.evaluation.tables import BOLD, UNDERLINE, Column, Row, Table
+
+NOT_RUN = "–"
+CSV_COLUMNS = (
+    "dataset", "protocol", "tolerance", "projection", "group", "method", "fusion", "model", "query", "seed",
+    "recall_at_1", "recall_at_5", "recall_at_10", "n_queries", "n_without_answer", "dim", "n", "bytes",
+    "fit_seconds", "rank_seconds", "error",
+)  # fmt: skip
+
+
+def to_markdown(table: Table) -> str:
+    """Markdown tables, one for each model where there are several queries; **bold** and <u>underlined</u>."""
+    parts = [f"**{_plain(table.title)}**"]
+    for heading, panel in table.panels():
+        names = [column.query if heading else column.model for column in panel.columns]
+        lines = [_line(map(_plain, [heading or "method", *names])), _line(["---", *["---:"] * len(names)])]
+        for group, rows in groupby(panel.rows, key=lambda row: row.group):
+            lines.append(_line([f"*{GROUPS[group]}*", *[""] * len(names)]))
+            lines += [_line([_plain(row.label), *_cells(panel, row, _MARKDOWN)]) for row in rows]
+        parts.append("\n".join(lines))
+    parts += [f"- {_plain(note)}" for note in table.notes]
+    return "\n\n".join(parts) + "\n"
+
+
+def to_csv(table: Table) -> str:
+    """One line for each cell, with all that a spreadsheet may want."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(CSV_COLUMNS)
+    for row in table.rows:
+        for column in table.columns:
+            entry = row.entries.get(column)
+            writer.writerows(map(_csv_line, entry.results if entry else ()))
+    return text.getvalue()
+
+
+def to_latex(table: Table) -> str:
+    """A booktabs table as in the paper; needs the packages booktabs and graphicx."""
+    n_queries = [sum(c.model == model for c in table.columns) for model in table.models]
+    width = 1 + len(table.columns)
+    lines = [
+        r"% \usepackage{booktabs,graphicx}",
+        r"\begin{tabular}{l" + "|".join("c" * n for n in n_queries) + "}",
+        r"\toprule",
+    ]
+    if len(table.queries) > 1:
+        rotated = [rf"\rotatebox{{90}}{{{_tex(column.query)}}}" for column in table.columns]
+        lines.append(_row_of(["Queries", *rotated]))
+        spans = zip(n_queries, table.models, strict=True)
+        lines.append(_row_of(["References", *[rf"\multicolumn{{{n}}}{{c}}{{{_tex(m)}}}" for n, m in spans]]))
+    else:
+        lines.append(_row_of(["Method", *[rf"\rotatebox{{90}}{{{_tex(c.model)}}}" for c in table.columns]]))
+    for group, rows in groupby(table.rows, key=lambda row: row.group):
+        lines += [r"\midrule", rf"\multicolumn{{{width}}}{{l}}{{\emph{{{GROUPS[group]}}}}} \\"]
+        lines += [_row_of([_tex(row.label), *_cells(table, row, _LATEX)]) for row in rows]
+    lines += [r"\bottomrule", r"\end{tabular}", f"% {table.title}"]
+    return "\n".join([*lines, *[f"% {note}" for note in table.notes]]) + "\n"
+
+
+def to_published(table: Table) -> str:
+    """Markdown: measured, published and difference of every cell that the paper has."""
+    compared = compare(table)
+    if not compared.rows:
+        return "\n\n".join([f"**{_plain(table.title)}**", *compared.notes]) + "\n"
+    head = ["model", "query", "method", "measured", "published", "difference"]
+    lines = [_line(head), _line(["---"] * 3 + ["---:"] * 3)]
+    lines += [
+        _line([*map(_plain, (c.column.model, c.column.query, c.label)), *compared_texts(c)])
+        for c in compared.rows
+    ]
+    return "\n\n".join([f"**{_plain(table.title)}**", "\n".join(lines), *compared.notes]) + "\n"
+
+
+def compared_texts(compared: Compared) -> list[str]:
+    """Measured, published and difference as text."""
+    measured = "n/p" if compared.measured is None else f"{compared.measured:.1f}"
+    difference = NOT_RUN if compared.difference is None else f"{compared.difference:+.1f}"
+    return [measured, f"{compared.published:.1f}", difference]
+
+
+FORMATS: dict[str, Callable[[Table], str]] = {
+    "markdown": to_markdown,
+    "csv": to_csv,
+    "latex": to_latex,
+    "published": to_published,
+}
+"""Text of a table by the format's name."""
+
+_MARKDOWN = {BOLD: "**{}**", UNDERLINE: "<u>{}</u>"}
+_LATEX = {BOLD: r"\textbf{{{}}}", UNDERLINE: r"\underline{{{}}}"}
+
+
+def _cells(table: Table, row: Row, marks: dict[str, str]) -> list[str]:
+    return [_cell(table, row, column, marks) for column in table.columns]
+
+
+def _cell(table: Table, row: Row, column: Column, marks: dict[str, str]) -> str:
+    if column not in row.entries:
+        return NOT_RUN
+    mark = table.marks(column).get(row.label)
+    return (marks[mark] if mark else "{}").format(row.entries[column].text)
+
+
+def _line(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _plain(text: str) -> str:
+    """Text that Markdown shows as it is."""
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
+
+
+def _tex(text: str) -> str:
+    """Text that LaTeX shows as it is."""
+    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    return "".join(special.get(c, f"\\{c}" if c in "&%$#_{}" else c) for c in text)
+
+
+def _row_of(cells: Iterable[str]) -> str:
+    return " & ".join(cells).replace(" ± ", r" $\pm$ ").replace(NOT_RUN, "--") + r" \\"
+
+
+def _csv_line(r: Result) -> list[object]:
+    return [
+        r.dataset, r.protocol, r.tolerance, r.projection or "", r.group, r.label, r.fusion, r.model, r.query,
+        r.seed, *(r.recalls.get(k, "") for k in (1, 5, 10)), r.n_queries, r.n_unanswerable, r.dim, r.n,
+        r.n_bytes, r.seconds.get("fit", ""), r.seconds.get("rank", ""), r.error,
+    ]  # fmt: skip

@@ -1,0 +1,261 @@
+"""Tables, built from results and nothing else."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from displace.errors import InputError
+from displace.evaluation.methods import GROUPS
+from displace.evaluation.paper import PROTOCOLS, SOURCE, published_values
+from displace.evaluation.results import Result
+
+BOLD, UNDERLINE = "bold", "underline"
+
+
+@dataclass(frozen=True, order=True)
+class Column:
+    """A model and a query traversal."""
+
+    model: str
+    query: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One number of a table.
+
+    Parameters
+    ----------
+    value : float or None
+        Recall in percent, the mean where there are several seeds; None where it was impossible.
+    deviation : float or None
+        Standard deviation over seeds, where there are several.
+    results : tuple of Result
+        What it was taken from; none for published numbers.
+    k : int
+        The N of Recall@N.
+    """
+
+    value: float | None
+    deviation: float | None = None
+    results: tuple[Result, ...] = ()
+    k: int = 1
+
+    @property
+    def text(self) -> str:
+        """The number with one decimal."""
+        if self.value is None:
+            return "n/p"
+        return f"{self.value:.1f}" + ("" if self.deviation is None else f" ± {self.deviation:.1f}")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A method with its entries; a column without one was not run."""
+
+    label: str
+    group: str
+    fusion: str
+    parameters: dict[str, Any]
+    entries: dict[Column, Entry]
+
+    def value(self, column: Column) -> float | None:
+        """Recall in one column, where there is one."""
+        entry = self.entries.get(column)
+        return None if entry is None else entry.value
+
+
+@dataclass(frozen=True)
+class Table:
+    """Methods by models and query traversals, of one data set under one protocol.
+
+    Parameters
+    ----------
+    dataset, protocol, tolerance : str
+    k : int
+        The N of Recall@N.
+    columns : list of Column
+    rows : list of Row
+        In groups: single reference, score level, descriptor level.
+    projection : int or None
+        Dimension of the random projection of the descriptors.
+    notes : list of str
+        What a reader must know: queries without an answer, cells that were impossible.
+    """
+
+    dataset: str
+    protocol: str
+    tolerance: str
+    k: int
+    columns: list[Column]
+    rows: list[Row]
+    projection: int | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def title(self) -> str:
+        """What the numbers are, with the protocol."""
+        projected = "" if self.projection is None else f", randomly projected to {self.projection} dimensions"
+        return f"Recall@{self.k} on {self.dataset} ({self.protocol}: {self.tolerance}){projected}"
+
+    @property
+    def models(self) -> list[str]:
+        """Each model once."""
+        return list(dict.fromkeys(column.model for column in self.columns))
+
+    @property
+    def queries(self) -> list[str]:
+        """Each query traversal once."""
+        return list(dict.fromkeys(column.query for column in self.columns))
+
+    def row(self, label: str) -> Row:
+        """Return the row of a method."""
+        found = next((row for row in self.rows if row.label == label), None)
+        if found is None:
+            raise InputError(f"no row {label!r}; there are {', '.join(row.label for row in self.rows)}")
+        return found
+
+    def panels(self) -> list[tuple[str, Table]]:
+        """Narrow parts, each with a heading: one for each model where there are several queries."""
+        if len(self.queries) == 1:
+            return [("", self)]
+        return [
+            (model, replace(self, columns=[c for c in self.columns if c.model == model]))
+            for model in self.models
+        ]
+
+    def marks(self, column: Column) -> dict[str, str]:
+        """Labels of the rows that are bold or underlined in a column, as in the paper.
+
+        With single references: the best of them underlined, the best of the others bold. Without: the best bold, the
+        second underlined.
+        """
+        values = {row.label: row.value(column) for row in self.rows}
+        single = [row.label for row in self.rows if row.group == "single"]
+        if single:
+            others = [label for label in values if label not in single]
+            return {
+                **dict.fromkeys(_best(values, single), UNDERLINE),
+                **dict.fromkeys(_best(values, others), BOLD),
+            }
+        best = _best(values, list(values))
+        second = _best(values, [label for label in values if label not in best])
+        return {**dict.fromkeys(best, BOLD), **dict.fromkeys(second, UNDERLINE)}
+
+
+def build_tables(results: Iterable[Result], k: int = 1) -> list[Table]:
+    """Make a table for each data set, protocol and random projection.
+
+    Parameters
+    ----------
+    results : iterable of Result
+        Such as `Results.open(folder)`, or a selection of it.
+    k : int
+        The N of Recall@N.
+    """
+    groups: dict[tuple[str, str, str, int], list[Result]] = {}
+    for result in results:
+        key = (result.dataset, result.protocol, result.tolerance, result.projection or 0)
+        groups.setdefault(key, []).append(result)
+    return [_table(cells, k) for _, cells in sorted(groups.items(), key=lambda item: item[0])]
+
+
+def published_table(dataset: str) -> Table:
+    """Return the paper's own table of a data set."""
+    values = published_values(dataset)
+    columns = list(dict.fromkeys(Column(value.model, value.query) for value in values))
+    rows: dict[str, Row] = {}
+    for value in values:
+        parameters = {} if value.traversal is None else {"traversal": value.traversal}
+        row = rows.setdefault(value.label, Row(value.label, value.group, value.fusion, parameters, {}))
+        row.entries[Column(value.model, value.query)] = Entry(value.recall)
+    models = list(dict.fromkeys(column.model for column in columns))
+    columns.sort(key=lambda column: (models.index(column.model), column.query))
+    return Table(dataset, PROTOCOLS[dataset], "published", 1, columns, list(rows.values()), notes=[SOURCE])
+
+
+def _table(cells: list[Result], k: int) -> Table:
+    newest = _newest(cells)
+    first = newest[0]
+    position: dict[Column, list[int]] = {}
+    rows: dict[tuple[str, str], list[Result]] = {}
+    for cell in newest:
+        column = Column(cell.model, cell.query)
+        position[column] = min(position.get(column, cell.order), cell.order)
+        rows.setdefault((cell.group, cell.label), []).append(cell)
+    group_order = list(GROUPS)
+    keys = sorted(
+        rows, key=lambda key: (group_order.index(key[0]), min(cell.order[2] for cell in rows[key]), key[1])
+    )
+    return Table(
+        first.dataset,
+        first.protocol,
+        first.tolerance,
+        k,
+        sorted(position, key=lambda column: (position[column][:2], column)),
+        [_row(rows[key], k) for key in keys],
+        first.projection,
+        _notes(newest, len(cells) - len(newest)),
+    )
+
+
+def _newest(cells: list[Result]) -> list[Result]:
+    """Of cells that differ only in the descriptors' content or the places kept, the one computed last."""
+    kept: dict[Any, Result] = {}
+    for cell in sorted(cells, key=lambda cell: (cell.created, cell.cell)):
+        kept[cell.model, cell.query, cell.group, cell.label, cell.seed] = cell
+    return list(kept.values())
+
+
+def _row(cells: Sequence[Result], k: int) -> Row:
+    entries: dict[Column, list[Result]] = {}
+    for cell in cells:
+        entries.setdefault(Column(cell.model, cell.query), []).append(cell)
+    first = cells[0]
+    return Row(
+        first.label,
+        first.group,
+        first.fusion,
+        first.parameters,
+        {column: _entry(found, k) for column, found in entries.items()},
+    )
+
+
+def _entry(cells: list[Result], k: int) -> Entry:
+    done = [cell for cell in cells if cell.ok]
+    for cell in done:
+        if k not in cell.recalls:
+            raise InputError(f"k={k} is none of {', '.join(map(str, cell.recalls))}, which {cell.name} has")
+    values = [cell.recalls[k] for cell in done]
+    if not values:
+        return Entry(None, None, tuple(cells), k)
+    deviation = statistics.stdev(values) if len(values) > 1 else None
+    return Entry(statistics.fmean(values), deviation, tuple(done), k)
+
+
+def _notes(cells: list[Result], n_older: int) -> list[str]:
+    notes = []
+    unanswerable = {(c.query, c.n_unanswerable, c.n_queries) for c in cells if c.n_unanswerable}
+    notes += [
+        f"{query}: {n:,} of {total:,} queries have no correct place in the map and count as misses"
+        for query, n, total in sorted(unanswerable)
+    ]
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for cell in cells:
+        if not cell.ok:
+            reasons.setdefault((cell.label, cell.error), []).append(f"{cell.model} {cell.query}")
+    notes += [
+        f"n/p: {label} was not possible on {', '.join(on)}: {why}" for (label, why), on in reasons.items()
+    ]
+    if n_older:
+        notes.append(f"{n_older:,} cells of earlier descriptors under the same names are left out")
+    return notes
+
+
+def _best(values: dict[str, float | None], labels: Sequence[str]) -> list[str]:
+    """All labels with the highest value."""
+    known = {label: value for label in labels if (value := values[label]) is not None}
+    return [label for label, value in known.items() if value == max(known.values())]

@@ -1,0 +1,137 @@
+"""Who wins: counted as the paper counts, with intervals where there are rankings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from displace.errors import InputError
+from displace.evaluation.results import Results
+from displace.evaluation.tables import Column, Row, Table
+from displace.metrics import Estimate, paired_bootstrap
+
+
+@dataclass(frozen=True)
+class Duel:
+    """A method against the best of its rivals in one column.
+
+    Parameters
+    ----------
+    column : Column
+    value : float
+        Recall of the method (%).
+    rival : str
+        Label of the best rival.
+    rival_value : float
+    difference : Estimate or None
+        Points between them, paired over queries; None for published numbers.
+    """
+
+    column: Column
+    value: float
+    rival: str
+    rival_value: float
+    difference: Estimate | None = None
+
+    @property
+    def won(self) -> bool:
+        """Whether the method is strictly better, however little."""
+        return self.value > self.rival_value
+
+    @property
+    def sure(self) -> bool:
+        """Whether the interval of the difference leaves out zero."""
+        return self.difference is not None and (self.difference.low > 0 or self.difference.high < 0)
+
+
+@dataclass(frozen=True)
+class Wins:
+    """How often a method is better than all of its rivals.
+
+    Parameters
+    ----------
+    label : str
+    rivals : str
+        Who they are, in words.
+    duels : list of Duel
+    """
+
+    label: str
+    rivals: str
+    duels: list[Duel]
+
+    @property
+    def n_won(self) -> int:
+        """Columns in which it is strictly better than every rival."""
+        return sum(duel.won for duel in self.duels)
+
+    def __str__(self) -> str:
+        text = f"{self.label} wins {self.n_won} of {len(self.duels)} against {self.rivals}"
+        if any(duel.difference for duel in self.duels):
+            ahead = sum(duel.sure and duel.won for duel in self.duels)
+            behind = sum(duel.sure and not duel.won for duel in self.duels)
+            text += f"; beyond its 95 % interval: {ahead} won, {behind} lost"
+        return text
+
+
+def count_wins(table: Table, label: str, results: Results | None = None, *, single: bool = False) -> Wins:
+    """Count the columns in which a method is strictly better than the best of its rivals.
+
+    Rivals are the multi-reference methods; other settings of the same fusion are none.
+
+    Parameters
+    ----------
+    table : Table
+    label : str
+        Row of the method.
+    results : Results, optional
+        Where the rankings are, for paired bootstrap intervals of the differences.
+    single : bool
+        Count against the best single reference instead.
+    """
+    own = table.row(label)
+    rivals = [row for row in table.rows if (row.group == "single") == single and row.fusion != own.fusion]
+    if not rivals:
+        raise InputError(f"label={label!r} has no rivals in the table")
+    duels = [duel for column in table.columns if (duel := _duel(own, rivals, column, results))]
+    return Wins(label, "the best single reference" if single else "the best multi-reference method", duels)
+
+
+def all_wins(table: Table, results: Results | None = None) -> list[Wins]:
+    """Count for every DisPlace row: against the multi-reference methods, and against single references."""
+    others = [row.group == "single" for row in table.rows if row.fusion != "displace"]
+    return [
+        count_wins(table, row.label, results, single=single)
+        for row in table.rows
+        if row.fusion == "displace"
+        for single in (False, True)
+        if single in others
+    ]
+
+
+def _duel(own: Row, rivals: list[Row], column: Column, results: Results | None) -> Duel | None:
+    value = own.value(column)
+    known = [(found, row) for row in rivals if (found := row.value(column)) is not None]
+    if value is None or not known:
+        return None
+    # Of equal rivals the first counts, as rows are listed.
+    best, rival = max(known, key=lambda pair: pair[0])
+    difference = None if results is None else _difference(own, rival, column, results)
+    return Duel(column, value, rival.label, best, difference)
+
+
+def _difference(own: Row, rival: Row, column: Column, results: Results) -> Estimate | None:
+    """Paired difference over the queries, mean of the seeds; None where the two were not asked the same."""
+    mine, other = (
+        {(result.seed, result.questions): result for result in row.entries[column].results}
+        for row in (own, rival)
+    )
+    if not mine or mine.keys() != other.keys():
+        return None
+    k = own.entries[column].k
+    first, second = (
+        np.mean([results.ranking(result).hits(k) for result in side.values()], axis=0)
+        for side in (mine, other)
+    )
+    return paired_bootstrap(first, second)

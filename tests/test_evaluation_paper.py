@@ -1,0 +1,100 @@
+"""The published numbers: complete, under our names, and counted as the paper counts."""
+
+from __future__ import annotations
+
+import csv
+
+import pytest
+
+from displace.datasets import DATASETS
+from displace.errors import UnknownNameError
+from displace.evaluation import paper
+from displace.evaluation.paper import published, published_recall, published_values
+from displace.evaluation.suites import Suite
+from displace.evaluation.tables import BOLD, UNDERLINE, Column, published_table
+from displace.evaluation.wins import all_wins, count_wins
+from displace.fusion import FUSIONS
+from displace.models import list_models
+
+
+def test_all_values_are_there_under_known_names():
+    values = published()
+    assert len(values) == 720
+    assert {v.dataset for v in values} <= set(DATASETS.names())
+    assert {v.fusion for v in values} <= set(FUSIONS.names())
+    assert {v.model for v in values} <= {row.name.partition(":")[0] for row in list_models()}
+    for value in values:
+        dataset = DATASETS.get(value.dataset)
+        assert value.query in dataset.traversals
+        assert value.traversal is None or value.traversal in dataset.traversals
+        assert value.protocol in {protocol.name for protocol in dataset.protocols}
+
+
+def test_each_value_is_that_of_the_source(shared):
+    """Look-up by our names gives each number of the tables, read here by hand."""
+    n = 0
+    for name in ("nordland", "robotcar", "pitts30k_gldv2"):
+        with (shared / "paper" / f"{name}.csv").open(encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                dataset = row["dataset"].removeprefix("Oxford ").replace("-", "_").lower()
+                single = row["group"] == "single-reference"
+                fusion = row["method"].replace(". ", "_").rstrip(".").replace(" ", "_").lower()
+                query = {"pittsburgh30k": "queries", "gldv2_micro": "val"}.get(dataset, row["query"].lower())
+                found = published_recall(
+                    dataset,
+                    row["descriptor"].lower(),
+                    query,
+                    "single" if single else fusion,
+                    fusion if single else None,
+                )
+                assert found == float(row["recall_at_1"]), row
+                n += 1
+    assert n == 720
+
+
+@pytest.mark.parametrize("dataset", list(paper.PROTOCOLS))
+def test_the_suites_cover_the_published_tables(dataset):
+    suite = Suite.read(dataset)
+    values = published_values(dataset)
+    assert suite.protocol.name == values[0].protocol
+    assert {v.model for v in values} == set(suite.stores)
+    assert {v.query for v in values} == set(suite.queries)
+    assert {v.fusion for v in values} == {method.fusion for method in suite.methods}
+
+
+@pytest.mark.parametrize(
+    ("dataset", "multi", "single"),
+    [("nordland", (24, 24), (24, 24)), ("robotcar", (25, 30), (30, 30)), ("pittsburgh30k", (0, 6), None)],
+)
+def test_wins_are_counted_as_the_paper_states(dataset, multi, single):
+    """24/24 and 25/30 against multi-reference methods, 24/24 and 30/30 against single references: its captions."""
+    counts = {wins.rivals: (wins.n_won, len(wins.duels)) for wins in all_wins(published_table(dataset))}
+    assert counts["the best multi-reference method"] == multi
+    assert counts.get("the best single reference") == single
+
+
+def test_a_tie_is_no_win():
+    duel = next(
+        d
+        for d in count_wins(published_table("robotcar"), "DisPlace").duels
+        if d.column == Column("mixvpr", "overcast")
+    )
+    assert duel.value == duel.rival_value == 98.9
+    assert not duel.won
+
+
+def test_marks_are_those_of_the_paper():
+    """Read from the printed tables."""
+    nordland = published_table("nordland").marks(Column("cosplace", "winter"))
+    assert nordland == {"Spring": UNDERLINE, "DisPlace": BOLD}
+    gldv2 = published_table("gldv2_micro")
+    assert gldv2.marks(Column("cosplace", "val")) == {"DisPlace": BOLD, "Pooling": UNDERLINE}
+    assert gldv2.marks(Column("megaloc", "val")) == {"Pooling": BOLD, "DisPlace": UNDERLINE}
+    pittsburgh = published_table("pittsburgh30k").marks(Column("mixvpr", "queries"))
+    assert pittsburgh == {"dMat. Min.": BOLD, "Pooling": BOLD, "BSF": UNDERLINE}
+
+
+def test_unknown_data_sets_suggest():
+    with pytest.raises(UnknownNameError, match="did you mean 'nordland'"):
+        published_values("nordlnd")
+    assert published_recall("town", "hog", "night", "hops") is None

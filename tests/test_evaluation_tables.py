@@ -1,0 +1,257 @@
+"""Tables from results: the numbers against the raw rankings, marks, formats, comparison with the published."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+
+import numpy as np
+import pytest
+from routes import make_store, make_suite
+
+from displace.errors import InputError
+from displace.evaluation.benchmark import run_suite
+from displace.evaluation.comparison import compare
+from displace.evaluation.methods import Method
+from displace.evaluation.results import Result, Results
+from displace.evaluation.table_formats import FORMATS
+from displace.evaluation.tables import BOLD, UNDERLINE, Column, build_tables
+from displace.evaluation.wins import all_wins, count_wins
+from displace.metrics import paired_bootstrap
+
+METHODS = (
+    Method("single", each_reference=True),
+    Method("dmat_avg"),
+    Method("hops"),
+    Method("displace", {"ridge": 0.0, "center": False}, "DisPlace (paper)"),
+    Method("displace"),
+)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """Two models, two queries; the second model is too wide for the paper's setting."""
+    folder = tmp_path_factory.mktemp("route")
+    stores = {
+        "narrow": make_store(folder / "narrow.desc", n_places=40, dim=10).folder,
+        "wide": make_store(folder / "wide.desc", n_places=40, dim=100, seed=1).folder,
+    }
+    suite = make_suite(stores, methods=METHODS, queries=("night", "sun"), dims=(6,), seeds=(0, 1, 2))
+    run_suite(suite, folder / "results")
+    return Results.open(folder / "results")
+
+
+def recomputed(results, result, k):
+    """Recall from the ranking's place indices and the truth, without the flags and without the package's code."""
+    ranking, asked = results.ranking(result), results.questions(result)
+    hits = [
+        bool(set(row[:k]) & set(asked.truth[asked.truth_starts[i] : asked.truth_starts[i + 1]].tolist()))
+        for i, row in enumerate(ranking.places.tolist())
+    ]
+    return 100 * sum(hits) / len(hits)
+
+
+@pytest.mark.parametrize("k", [1, 5, 10])
+def test_a_table_is_what_the_raw_rankings_give(results, k):
+    plain, projected = sorted(build_tables(results, k), key=lambda table: table.projection or 0)
+    assert (plain.projection, projected.projection) == (None, 6)
+    n = 0
+    for table in (plain, projected):
+        for row in table.rows:
+            for column in table.columns:
+                cells = list(
+                    results.select(
+                        model=column.model,
+                        query=column.query,
+                        label=row.label,
+                        projection=table.projection,
+                        ok=True,
+                    )
+                )
+                if cells:
+                    values = [recomputed(results, cell, k) for cell in cells]
+                    assert row.value(column) == pytest.approx(np.mean(values))
+                    deviation = row.entries[column].deviation
+                    assert deviation == (None if len(values) == 1 else pytest.approx(np.std(values, ddof=1)))
+                    n += 1
+    assert (
+        n == 2 * 2 * (3 + 4) * 2 - 2
+    )  # models, queries, methods, projections; the paper's setting twice impossible
+
+
+def test_rows_and_columns_are_in_the_suites_order(results):
+    table = build_tables(results)[0]
+    assert table.columns == [Column(m, q) for m in ("narrow", "wide") for q in ("night", "sun")]
+    labels = [row.label for row in table.rows]
+    assert sorted(labels[:4]) == ["dusk", "night", "rain", "sun"]
+    assert labels[4:] == ["dMat. Avg.", "HOPS", "DisPlace (paper)", "DisPlace"]
+    assert table.row("sun").value(Column("narrow", "sun")) is None
+    assert "made-exact: exact place" in table.title
+
+
+def test_marks_show_the_best_single_and_the_best_other(results):
+    table = build_tables(results)[0]
+    for column in table.columns:
+        values = {row.label: row.value(column) for row in table.rows if row.value(column) is not None}
+        single = {row.label for row in table.rows if row.group == "single"} & set(values)
+        best = max(values[label] for label in single)
+        top = max(value for label, value in values.items() if label not in single)
+        expected = {label: UNDERLINE for label in single if values[label] == best}
+        expected |= {label: BOLD for label in set(values) - single if values[label] == top}
+        assert table.marks(column) == expected
+
+
+def test_impossible_cells_are_shown_with_the_reason(results):
+    table = build_tables(results)[0]
+    assert table.row("DisPlace (paper)").entries[Column("wide", "night")].text == "n/p"
+    (note,) = table.notes
+    assert note.startswith(
+        "n/p: DisPlace (paper) was not possible on wide night, wide sun: the within-place scatter"
+    )
+
+
+def test_queries_without_an_answer_are_noted(tmp_path):
+    store = make_store(tmp_path / "made.desc")
+    places = store.manifest.places.copy()
+    places[(store.traversals == "night") & (np.arange(len(places)) % 30 < 3)] = "elsewhere"
+    from displace.descriptors.store_writing import relabel
+    from displace.manifest.table import Manifest
+
+    relabel(store.folder, Manifest(store.images, places, store.traversals, store.manifest.root))
+    run_suite(make_suite({"made": store.folder}), tmp_path / "results")
+    (table,) = build_tables(Results.open(tmp_path / "results"))
+    assert table.notes == ["night: 3 of 30 queries have no correct place in the map and count as misses"]
+    assert all(row.value(table.columns[0]) <= 90 for row in table.rows)
+
+
+def test_wins_have_paired_intervals(results):
+    table = build_tables(results)[0]
+    wins = count_wins(table, "DisPlace", results)
+    duel = wins.duels[0]
+    cells = results.select(model="narrow", query="night", projection=None)
+    hits = {
+        label: results.ranking(next(iter(cells.select(label=label)))).correct[:, 0]
+        for label in ("DisPlace", duel.rival)
+    }
+    assert duel.rival in ("HOPS", "dMat. Avg.")
+    assert duel.difference == paired_bootstrap(hits["DisPlace"], hits[duel.rival])
+    assert duel.difference.value == pytest.approx(duel.value - duel.rival_value)
+    assert wins.n_won == sum(d.value > d.rival_value for d in wins.duels)
+    assert "of 4 against the best multi-reference method; beyond its 95 % interval" in str(wins)
+    impossible = count_wins(table, "DisPlace (paper)", results)
+    assert len(impossible.duels) == 2
+    assert [(w.label, "single" in w.rivals) for w in all_wins(table)] == [
+        (label, single) for label in ("DisPlace (paper)", "DisPlace") for single in (False, True)
+    ]
+
+
+def test_projected_tables_show_mean_and_deviation_and_pair_by_seed(results):
+    table = build_tables(results)[1]
+    assert "randomly projected to 6 dimensions" in table.title
+    assert " ± " in table.row("HOPS").entries[Column("narrow", "night")].text
+    duel = count_wins(table, "DisPlace", results).duels[0]
+    assert duel.difference.value == pytest.approx(duel.value - duel.rival_value)
+
+
+def test_markdown_has_every_number_marked(results):
+    table = build_tables(results)[0]
+    text = FORMATS["markdown"](table)
+    best = table.row("DisPlace").entries[Column("narrow", "night")].text
+    assert "| narrow | night | sun |" in text
+    assert "| *single reference* |  |  |" in text
+    assert f"**{best}**" in text
+    assert "<u>" in text
+    assert "| sun | " in text
+    rows = [line for line in text.splitlines() if line.startswith("| DisPlace |")]
+    assert len(rows) == 2
+    assert all(row.count("|") == 4 for row in rows)
+
+
+def test_csv_has_a_line_for_each_cell(results):
+    lines = list(csv.DictReader(io.StringIO(FORMATS["csv"](build_tables(results)[0]))))
+    assert len(lines) == 2 * 2 * 7
+    line = next(x for x in lines if (x["method"], x["model"], x["query"]) == ("HOPS", "wide", "sun"))
+    cell = next(iter(results.select(label="HOPS", model="wide", query="sun", projection=None)))
+    assert float(line["recall_at_5"]) == cell.recalls[5]
+    assert (line["protocol"], int(line["bytes"])) == ("made-exact", cell.n_bytes)
+    assert sum("singular" in x["error"] for x in lines) == 2
+
+
+def test_latex_is_a_booktabs_table(results):
+    text = FORMATS["latex"](build_tables(results)[0])
+    assert text.count(r"\begin{tabular}{lcc|cc}") == 1
+    for part in (r"\toprule", r"\bottomrule", r"\multicolumn{2}{c}{narrow}", r"\textbf{", r"\underline{"):
+        assert part in text
+    body = [
+        line
+        for line in text.splitlines()
+        if line.endswith(r"\\") and "emph" not in line and "multicolumn" not in line
+    ]
+    assert all(line.count("&") == 4 for line in body)
+    assert len(body) == 1 + 4 + 4
+    assert text.count(r"\midrule") == 3
+
+
+def made_up(label, fusion, model, query, value, **changes):
+    parameters = changes.pop("parameters", {})
+    return Result(
+        cell=f"{label}{model}{query}", dataset="robotcar", protocol="robotcar-5", tolerance="±5 frames", model=model,
+        fusion=fusion, parameters=parameters, label=label, group="descriptor", query=query, references=[], dim=512,
+        recalls={1: value}, **changes,
+    )  # fmt: skip
+
+
+def test_measured_beside_published():
+    cells = [
+        made_up("DisPlace (paper)", "displace", "cosplace", "night", 61.0),
+        made_up("DisPlace", "displace", "cosplace", "night", 62.5),
+        made_up("sun", "single", "cosplace", "night", 22.0, parameters={"traversal": "sun"}),
+        made_up("HOPS", "hops", "hog", "night", 10.0),
+    ]
+    (table,) = build_tables(cells)
+    compared = {(c.label, c.published, round(c.difference, 1)) for c in compare(table).rows}
+    assert compared == {("DisPlace (paper)", 60.6, 0.4), ("DisPlace", 60.6, 1.9), ("sun", 22.8, -0.8)}
+    text = FORMATS["published"](table)
+    assert "| cosplace | night | DisPlace (paper) | 61.0 | 60.6 | +0.4 |" in text
+    assert "robotcar-5" in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"protocol": "robotcar-2"},
+            "published numbers are under robotcar-5, these under robotcar-2: not comparable",
+        ),
+        ({"dataset": "town"}, "nothing is published for the data set town"),
+        ({"projection": 64}, "without random projection"),
+    ],
+)
+def test_what_is_not_comparable_is_not_compared(changes, message):
+    cell = dataclasses.replace(made_up("DisPlace", "displace", "cosplace", "night", 61.0), **changes)
+    comparison = compare(build_tables([cell])[0])
+    assert comparison.rows == []
+    assert message in comparison.notes[0]
+    assert message in FORMATS["published"](build_tables([cell])[0])
+
+
+def test_of_equal_cells_the_newest_counts():
+    old = made_up("HOPS", "hops", "cosplace", "night", 1.0, created="2026-01-01T00:00:00+00:00")
+    new = dataclasses.replace(old, cell="other", recalls={1: 2.0}, created="2026-02-01T00:00:00+00:00")
+    (table,) = build_tables([new, old])
+    assert table.row("HOPS").value(Column("cosplace", "night")) == 2.0
+    assert "1 cells of earlier descriptors" in table.notes[0]
+
+
+def test_names_cannot_break_the_formats():
+    (table,) = build_tables([made_up("a|b_<c>*", "hops", "x_y", "n&m", 5.0)])
+    assert r"| a\|b_&lt;c>\* | **5.0** |" in FORMATS["markdown"](table)
+    latex = FORMATS["latex"](table)
+    assert r"a|b\_<c>*" in latex
+    assert r"\rotatebox{90}{x\_y}" in latex
+
+
+def test_a_recall_that_was_not_computed_is_refused():
+    with pytest.raises(InputError, match="k=7 is none of 1"):
+        build_tables([made_up("HOPS", "hops", "cosplace", "night", 1.0)], k=7)
