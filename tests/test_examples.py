@@ -1,0 +1,69 @@
+"""The examples run, and do what they say."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from displace import PlaceMap
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="module")
+def walk():
+    spec = importlib.util.spec_from_file_location("walk", ROOT / "examples" / "walk.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["walk"] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules["walk"]
+
+
+def test_the_walk_on_the_town(walk, drawn_town, tmp_path, capsys):
+    for name in walk.TOWN:
+        (tmp_path / "town" / name).mkdir(parents=True)
+        for place in range(60):
+            shutil.copy2(drawn_town / name / f"{place:04d}.jpg", tmp_path / "town" / name)
+    shutil.copy2(drawn_town / "town.json", tmp_path / "town")
+    done = walk.main(["--work", str(tmp_path)])
+    assert done.updated_recall >= done.first_recall > 100 / 60 * 10, (
+        "ten times chance, and better with more drives"
+    )
+    town = PlaceMap.load(done.map_file)
+    assert len(town.place_ids) == 60
+    assert sorted(town.traversals) == ["overcast", "rain", "sun"]
+    assert town.calibration is not None
+    rows = (tmp_path / "positions.csv").read_text().splitlines()
+    assert len(rows) == 61
+    assert {row.traversal for row in done.advice.worth} == {"overcast", "rain", "sun"}
+    shown = capsys.readouterr().out
+    for text in (
+        "120 images described",
+        "added 60 references of 'sun'",
+        "recommended:",
+        "with a confidence of",
+    ):
+        assert text in shown
+
+
+def test_the_walk_on_real_images(walk, shared, tmp_path, capsys):
+    images = shared / "data" / "sped400"
+    if not images.is_dir():
+        pytest.skip(f"no images at {images}")
+    done = walk.main(["--images", str(images), "--work", str(tmp_path)])
+    assert done.first_recall > 75
+    assert done.updated_recall > done.first_recall
+    assert done.advice.recommended.fusion == "displace"
+    assert "added 400 references of 'ref3'" in capsys.readouterr().out
+
+
+def test_the_walk_names_what_is_missing(walk, tmp_path):
+    from displace.errors import InputError
+
+    with pytest.raises(InputError, match="has 0 folders with images"):
+        walk.main(["--images", str(tmp_path), "--work", str(tmp_path / "w")])
