@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import scipy
 import sklearn
+from threadpoolctl import threadpool_info
 
 from displace._version import __version__
 from displace.arrays import Vectors
@@ -162,7 +163,8 @@ def compute(
 
 
 def versions() -> dict[str, str]:
-    """Versions of what computes, and the machine."""
+    """Versions of what computes, the machine, and the threads of its linear algebra."""
+    threads = max((pool["num_threads"] for pool in threadpool_info()), default=1)
     return {
         "displace": __version__,
         "numpy": np.__version__,
@@ -170,6 +172,7 @@ def versions() -> dict[str, str]:
         "scikit-learn": sklearn.__version__,
         "python": platform.python_version(),
         "platform": f"{platform.platform()}, {os.cpu_count()} cores",
+        "threads": str(threads),
     }
 
 

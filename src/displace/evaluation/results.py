@@ -86,7 +86,7 @@ class Result:
     created : str
         When, in UTC (ISO 8601).
     versions : dict of str to str
-        Of displace, numpy, scipy, scikit-learn and Python, and the machine's platform.
+        Of displace, numpy, scipy, scikit-learn and Python; the machine's platform, and the threads used.
     store : dict
         Descriptor store: its path as given, the model's fingerprint and a hash of the content.
     """

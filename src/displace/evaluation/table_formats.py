@@ -11,6 +11,7 @@ from displace.evaluation.comparison import Compared, compare
 from displace.evaluation.methods import GROUPS
 from displace.evaluation.results import Result
 from displace.evaluation.tables import BOLD, UNDERLINE, Column, Row, Table
+from displace.evaluation.wins import Wins
 
 NOT_RUN = "–"
 CSV_COLUMNS = (
@@ -32,6 +33,22 @@ def to_markdown(table: Table) -> str:
         parts.append("\n".join(lines))
     parts += [f"- {_plain(note)}" for note in table.notes]
     return "\n\n".join(parts) + "\n"
+
+
+def wins_to_markdown(wins: Wins) -> str:
+    """Who wins, and by how much in each column."""
+    head = ["model", "query", wins.label, "best other", "", "difference, 95 % interval"]
+    lines = [_line(map(_plain, head)), _line(["---", "---", "---:", "---", "---:", "---:"])]
+    for duel in wins.duels:
+        texts = (
+            duel.column.model,
+            duel.column.query,
+            f"{duel.value:.1f}",
+            duel.rival,
+            f"{duel.rival_value:.1f}",
+        )
+        lines.append(_line([*map(_plain, texts), str(duel.difference or NOT_RUN)]))
+    return f"{_plain(str(wins))}\n\n" + "\n".join(lines) + "\n"
 
 
 def to_csv(table: Table) -> str:

@@ -62,13 +62,18 @@ class Wins:
     duels: list[Duel]
 
     @property
+    def measured(self) -> bool:
+        """Whether there are intervals."""
+        return any(duel.difference for duel in self.duels)
+
+    @property
     def n_won(self) -> int:
         """Columns in which it is strictly better than every rival."""
         return sum(duel.won for duel in self.duels)
 
     def __str__(self) -> str:
         text = f"{self.label} wins {self.n_won} of {len(self.duels)} against {self.rivals}"
-        if any(duel.difference for duel in self.duels):
+        if self.measured:
             ahead = sum(duel.sure and duel.won for duel in self.duels)
             behind = sum(duel.sure and not duel.won for duel in self.duels)
             text += f"; beyond its 95 % interval: {ahead} won, {behind} lost"
@@ -101,13 +106,14 @@ def count_wins(table: Table, label: str, results: Results | None = None, *, sing
 def all_wins(table: Table, results: Results | None = None) -> list[Wins]:
     """Count for every DisPlace row: against the multi-reference methods, and against single references."""
     others = [row.group == "single" for row in table.rows if row.fusion != "displace"]
-    return [
+    counted = [
         count_wins(table, row.label, results, single=single)
         for row in table.rows
         if row.fusion == "displace"
         for single in (False, True)
         if single in others
     ]
+    return [wins for wins in counted if wins.duels]
 
 
 def _duel(own: Row, rivals: list[Row], column: Column, results: Results | None) -> Duel | None:

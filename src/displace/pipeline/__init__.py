@@ -1,5 +1,6 @@
 """Every verb of the command line as a function. Defaults live here and nowhere else."""
 
+from displace.pipeline.evaluation import Tabulated, bench, evaluate, tables, tabulate
 from displace.pipeline.locating import Located, locate
 from displace.pipeline.maps import advise, build, export, open_map, update
 from displace.pipeline.recordings import (
@@ -20,12 +21,15 @@ from displace.pipeline.recordings import (
 __all__ = [
     "Entry",
     "Located",
+    "Tabulated",
     "advise",
+    "bench",
     "build",
     "check",
     "dataset_manifest",
     "datasets",
     "demo",
+    "evaluate",
     "export",
     "extract",
     "fusions",
@@ -36,5 +40,7 @@ __all__ = [
     "open_map",
     "read_manifest",
     "relabel",
+    "tables",
+    "tabulate",
     "update",
 ]

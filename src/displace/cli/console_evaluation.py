@@ -1,0 +1,149 @@
+"""What the command line shows of evaluations: recalls of one's own data, tables, who wins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.filesize import decimal
+from rich.table import Table as Grid
+from rich.text import Text
+
+from displace.evaluation.benchmark import Outcome
+from displace.evaluation.comparison import compare
+from displace.evaluation.methods import GROUPS
+from displace.evaluation.results import Result
+from displace.evaluation.table_formats import NOT_RUN, compared_texts
+from displace.evaluation.tables import BOLD, UNDERLINE, Table
+from displace.evaluation.wins import Wins
+from displace.pipeline import Tabulated
+
+STYLES = {BOLD: "bold green", UNDERLINE: "underline"}
+
+
+def evaluation_table(results: Sequence[Result]) -> Group:
+    """Recalls, times and bytes of each fusion, a table for each query traversal."""
+    parts: list[RenderableType] = []
+    for query, cells in groupby(results, key=lambda result: result.query):
+        parts += _query_table(query, list(cells))
+    impossible = {result.label: result.error for result in results if not result.ok}
+    parts += [Text(f"{label} was not possible: {why}", style="yellow") for label, why in impossible.items()]
+    return Group(*parts)
+
+
+def _query_table(query: str, cells: list[Result]) -> list[RenderableType]:
+    first = cells[0]
+    head = Text(f"{query} located in {', '.join(first.references)}: {first.protocol}", style="bold")
+    grid = _grid()
+    grid.add_column("fusion", overflow="fold")
+    for name in ("R@1", "R@5", "R@10", "fit", "a query", "bytes"):
+        grid.add_column(name, justify="right")
+    done = [cell for cell in cells if cell.ok]
+    best = max((cell.recalls[1] for cell in done), default=0.0)
+    for cell in done:
+        grid.add_row(
+            Text(cell.label),
+            Text(f"{cell.recalls[1]:.1f}", style=STYLES[BOLD] if cell.recalls[1] == best else ""),
+            *(f"{cell.recalls[k]:.1f}" for k in (5, 10)),
+            f"{cell.seconds['fit']:.2f} s",
+            f"{1000 * cell.seconds['rank'] / max(1, cell.n_queries):.2f} ms",
+            decimal(cell.n_bytes),
+        )
+    missed = (
+        f"; {first.n_unanswerable:,} without a correct place count as misses" if first.n_unanswerable else ""
+    )
+    counts = Text(
+        f"{first.tolerance}; {first.n_places:,} places, {first.n_references:,} references, "
+        f"{first.n_queries:,} queries{missed}; {first.model}, {first.dim} dimensions",
+        style="dim",
+    )
+    return [head, grid, counts, Text()]
+
+
+def results_table(tabulated: Tabulated) -> Group:
+    """One table as in the paper, a panel for each model where there are several queries."""
+    table = tabulated.table
+    parts: list[RenderableType] = [Text(table.title, style="bold")]
+    parts += [_panel(heading, panel) for heading, panel in table.panels()]
+    for wins in tabulated.wins:
+        parts += [Text(str(wins)), *([_wins_table(wins)] if wins.measured else [])]
+    parts += [Text(note, style="yellow") for note in table.notes]
+    return Group(*parts, Text())
+
+
+def _wins_table(wins: Wins) -> Grid:
+    """By how much in each column, with the interval."""
+    grid = _grid()
+    for name in ("model", "query", "best other"):
+        grid.add_column(name, overflow="fold")
+    grid.add_column("difference, 95 % interval", justify="right")
+    for duel in wins.duels:
+        style = "" if not duel.sure else "green" if duel.won else "red"
+        rival = f"{duel.rival} {duel.rival_value:.1f}"
+        cells = (duel.column.model, duel.column.query, rival)
+        grid.add_row(*map(Text, cells), Text(str(duel.difference or NOT_RUN), style=style))
+    return grid
+
+
+def published_view(table: Table) -> Group:
+    """Measured, published and difference of each cell that the paper has."""
+    compared = compare(table)
+    parts: list[RenderableType] = [Text(table.title, style="bold")]
+    if compared.rows:
+        grid = _grid()
+        for name in ("model", "query", "method"):
+            grid.add_column(name, overflow="fold")
+        for name in ("measured", "published", "difference"):
+            grid.add_column(name, justify="right")
+        for row in compared.rows:
+            grid.add_row(*map(Text, (row.column.model, row.column.query, row.label, *compared_texts(row))))
+        parts.append(grid)
+    return Group(*parts, *[Text(note) for note in compared.notes], Text())
+
+
+def show_outcome(console: Console, outcome: Outcome) -> None:
+    """Say what a run computed, and what it could not."""
+    reused = len(outcome.cells) - outcome.n_computed
+    console.print(
+        f"{outcome.n_computed:,} cells computed, {reused:,} were there, in {outcome.seconds:,.1f} s: "
+        f"{outcome.results.folder}",
+        highlight=False,
+        soft_wrap=True,
+    )
+    for model, path in outcome.absent.items():
+        console.print(
+            Text(f"left out: {model}, as there is no descriptor store at {path}", style="yellow"),
+            soft_wrap=True,
+        )
+    if outcome.impossible:
+        console.print(
+            f"not possible: {len(outcome.impossible):,} of them; the notes below the table say why",
+            style="yellow",
+        )
+
+
+def records(results: Sequence[Result]) -> list[dict[str, Any]]:
+    """Results for other programs."""
+    return [result.to_json() for result in results]
+
+
+def _panel(heading: str, panel: Table) -> Grid:
+    grid = _grid()
+    grid.add_column(heading or "method", overflow="fold")
+    for column in panel.columns:
+        grid.add_column(Text(column.query if heading else column.model), justify="right")
+    for group, rows in groupby(panel.rows, key=lambda row: row.group):
+        grid.add_row(Text(GROUPS[group], style="dim italic"))
+        for row in rows:
+            texts = [row.entries[c].text if c in row.entries else NOT_RUN for c in panel.columns]
+            styles = [STYLES.get(panel.marks(c).get(row.label, ""), "") for c in panel.columns]
+            cells = [Text(text, style=style) for text, style in zip(texts, styles, strict=True)]
+            grid.add_row(Text(row.label), *cells)
+    return grid
+
+
+def _grid() -> Grid:
+    return Grid(box=box.SIMPLE_HEAD, pad_edge=False)

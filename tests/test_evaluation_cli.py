@@ -1,0 +1,252 @@
+"""The verbs evaluate, bench and table, as a user types them, and plug-ins in them."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+
+import numpy as np
+import pytest
+from routes import make_store
+from typer.testing import CliRunner
+
+from displace import cli, get_fusion, pipeline, recall_at
+from displace.cli import console, evaluation
+from displace.evaluation.results import Results
+from displace.fusion import FUSIONS
+
+SUITE = """
+title = "a made route"
+dataset = "made"
+protocol = { name = "made-2", tolerance = "2 frames" }
+queries = ["night", "sun"]
+
+[stores]
+first = "first.desc"
+second = "elsewhere/second.desc"
+
+[[methods]]
+fusion = "single"
+each_reference = true
+
+[[methods]]
+fusion = "hops"
+
+[[methods]]
+fusion = "displace"
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("evaluation")
+    make_store(folder / "first.desc")
+    make_store(folder / "other.desc", seed=1, model="second")
+    (folder / "mine.toml").write_text(SUITE, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def run(folder, monkeypatch):
+    """Run the command in that folder; wide, so that messages are not broken."""
+    monkeypatch.chdir(folder)
+    for name in ("out", "err"):
+        shown = console.Console(stderr=name == "err", width=200)
+        for module in (console, sys.modules["displace.cli.app"], evaluation):
+            monkeypatch.setattr(module, name, shown, raising=False)
+    return lambda *args: CliRunner().invoke(cli.app, [str(arg) for arg in args])
+
+
+@pytest.mark.parametrize(
+    ("shown", "behind"),
+    [
+        (evaluation.evaluate, pipeline.evaluate),
+        (evaluation.bench, pipeline.bench),
+        (evaluation.table, pipeline.tables),
+    ],
+)
+def test_defaults_are_those_of_the_pipeline(shown, behind):
+    given, expected = inspect.signature(shown).parameters, inspect.signature(behind).parameters
+    names = [name for name, p in expected.items() if p.kind is p.KEYWORD_ONLY and name != "progress"]
+    assert names
+    assert {n: given[n].default for n in names} == {n: expected[n].default for n in names}
+    if "output" in expected and shown is evaluation.bench:
+        assert str(given["output"].default) == expected["output"].default
+
+
+def test_evaluate_one_line(run, folder):
+    done = run("evaluate", "first.desc", "--query", "night")
+    assert done.exit_code == 0, done.output
+    assert "night located in sun, rain, dusk: exact place, each against all others" in done.stdout
+    assert "30 places, 90 references, 30 queries" in done.stdout
+    for name in FUSIONS.names():
+        assert get_fusion(name).title in done.stdout
+    assert not list(folder.glob("displace-*"))
+
+
+def test_evaluate_json_is_right(run, folder):
+    records = json.loads(
+        run("evaluate", "first.desc", "--query", "night", "--fusion", "hops,bsf", "--json").stdout
+    )
+    assert [record["fusion"] for record in records] == ["bsf", "hops"]
+    store = pipeline.evaluation.DescriptorStore(folder / "first.desc")
+    rest = store.traversals != "night"
+    hops = get_fusion("hops")().fit(store.vectors(rest), store.places[rest])
+    expected = recall_at(hops.rank(store.vectors(~rest), 10), store.places[~rest])
+    assert {int(k): v for k, v in records[1]["recalls"].items()} == pytest.approx(dict(expected))
+
+
+def test_threads_are_limited_and_recorded(run):
+    (record,) = json.loads(
+        run("evaluate", "first.desc", "--query", "sun", "--fusion", "hops", "--threads", 1, "--json").stdout
+    )
+    assert record["versions"]["threads"] == "1"
+
+
+def test_evaluate_each_traversal_in_turn_by_default(run):
+    records = json.loads(run("evaluate", "first.desc", "--fusion", "hops", "--json").stdout)
+    assert [record["query"] for record in records] == ["sun", "rain", "dusk", "night"]
+
+
+def test_tolerances_and_protocols_make_a_difference_and_are_named(run):
+    found = {}
+    for option in (["--tolerance", "exact"], ["--tolerance", "2 frames"], ["--tolerance", "20m"]):
+        (record,) = json.loads(
+            run("evaluate", "first.desc", "--query", "night", "--fusion", "hops", *option, "--json").stdout
+        )
+        found[record["tolerance"]] = record["recalls"]["1"]
+    assert list(found) == ["exact place", "±2 frames", "within 20 m"]
+    assert found["exact place"] < found["±2 frames"] == found["within 20 m"]
+    (record,) = json.loads(
+        run(
+            "evaluate",
+            "first.desc",
+            "--query",
+            "night",
+            "--fusion",
+            "hops",
+            "--protocol",
+            "robotcar-2",
+            "--json",
+        ).stdout
+    )
+    assert (record["protocol"], record["dataset"]) == ("robotcar-2", "robotcar")
+    assert record["recalls"]["1"] == found["±2 frames"]
+
+
+def test_bench_then_tables(run, folder):
+    done = run("bench", "mine.toml", "-o", "results", "--store", "second=other.desc")
+    assert done.exit_code == 0, done.output
+    assert "20 cells computed, 0 were there" in done.stderr
+    assert "Recall@1 on made (made-2: ±2 frames)" in done.stdout
+    assert "DisPlace wins" in done.stdout
+    again = run("bench", "mine.toml", "-o", "results", "--store", "second=other.desc")
+    assert "0 cells computed, 20 were there" in again.stderr
+    assert (folder / "results" / "suites" / "mine.toml").read_text("utf-8") == SUITE
+    assert len(Results.open(folder / "results")) == 20
+    assert "night" in run("table", "results").stdout
+    for form, text in {
+        "markdown": "| *single reference* |",
+        "csv": "dataset,protocol",
+        "latex": r"\toprule",
+        "published": "nothing is published for the data set made",
+    }.items():
+        shown = run("table", "results", "--format", form)
+        assert shown.exit_code == 0, shown.output
+        assert text in shown.stdout
+    assert "| HOPS |" in run("table", "results", "--format", "markdown", "-k", 5).stdout
+    written = run("table", "results", "--format", "latex", "-o", "made.tex")
+    assert written.exit_code == 0
+    assert (folder / "made.tex").read_text("utf-8") == run("table", "results", "--format", "latex").stdout
+
+
+def test_bench_names_the_stores_that_are_not_there(run):
+    done = run("bench", "mine.toml", "-o", "partly")
+    assert done.exit_code == 0
+    assert "left out: second, as there is no descriptor store at elsewhere/second.desc" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["evaluate", "first.desc", "--query", "nigth"], "did you mean 'night'"),
+        (["evaluate", "first.desc", "--fusion", "hop"], "did you mean 'hops'"),
+        (["evaluate", "first.desc", "--tolerance", "near"], "tolerance='near' must be 'exact'"),
+        (["evaluate", "first.desc", "--protocol", "robotcar-9"], "did you mean 'robotcar-"),
+        (["evaluate", "first.desc", "--protocol", "robotcar-5", "--tolerance", "exact"], "not both"),
+        (["evaluate", "nowhere.desc"], "nowhere.desc does not exist"),
+        (["bench", "robotcra"], "did you mean 'robotcar'"),
+        (["bench", "robotcar", "--root", "nowhere"], "finds none of its descriptor stores"),
+        (["bench", "mine.toml", "--store", "first"], "must be MODEL=PATH"),
+        (["table", "nowhere"], "nowhere does not exist; make some with: displace bench SUITE -o nowhere"),
+    ],
+)
+def test_bad_input_is_one_message_and_exit_code_2(run, arguments, message):
+    done = run(*arguments)
+    assert done.exit_code == 2, done.output
+    assert message in done.stderr
+    assert "Traceback" not in done.output
+
+
+PLUGIN = '''
+"""A fusion of another package: a place is its last reference."""
+
+import numpy as np
+from displace.arrays import l2_normalize
+from displace.fusion.base import VectorFusion
+
+
+class Latest(VectorFusion):
+    """Each place is its last reference, scaled."""
+
+    title = "Latest"
+
+    def __init__(self, power=1.0):
+        self.power = power
+
+    def _fit(self, X, index, traversals):
+        rows = np.empty(len(self.place_ids_), np.intp)
+        rows[index] = np.arange(len(index))
+        self.place_vectors_ = l2_normalize(np.sign(X[rows]) * np.abs(X[rows]) ** self.power)
+'''
+
+
+@pytest.fixture
+def plugin(tmp_path, monkeypatch):
+    """A package outside of this one, installed as far as Python can tell."""
+    (tmp_path / "their_package").mkdir()
+    (tmp_path / "their_package" / "__init__.py").write_text(PLUGIN, encoding="utf-8")
+    info = tmp_path / "their_package-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: their-package\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[displace.fusion]\nlatest = their_package:Latest\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield "latest"
+    sys.modules.pop("their_package", None)
+
+
+def test_a_fusion_of_another_package_is_evaluated(run, plugin, folder):
+    records = json.loads(
+        run("evaluate", "first.desc", "--query", "night", "--fusion", "all", "--json").stdout
+    )
+    by_name = {record["fusion"]: record for record in records}
+    assert by_name.keys() == set(FUSIONS.names())
+    assert (by_name["latest"]["label"], by_name["latest"]["group"]) == ("Latest", "descriptor")
+    store = pipeline.evaluation.DescriptorStore(folder / "first.desc")
+    # The last traversal that is not the query is dusk: what retrieval from it alone finds.
+    dusk, night = (store.vectors(store.traversals == name) for name in ("dusk", "night"))
+    expected = 100 * np.mean((night @ dusk.T).argmax(axis=1) == np.arange(30))
+    assert by_name["latest"]["recalls"]["1"] == pytest.approx(expected)
+
+
+def test_a_fusion_of_another_package_is_a_row_of_a_suite(run, plugin, folder):
+    extra = '\n[[methods]]\nfusion = "latest"\nlabel = "Theirs"\nparameters = { power = 0.5 }\n'
+    (folder / "theirs.toml").write_text(SUITE + extra, encoding="utf-8")
+    done = run("bench", "theirs.toml", "-o", "theirs")
+    assert done.exit_code == 0, done.output
+    assert "Theirs" in done.stdout
+    (cell, *_) = Results.open(folder / "theirs").select(fusion="latest", query="night")
+    assert cell.parameters == {"power": 0.5}
+    (folder / "theirs.toml").write_text(SUITE + extra.replace("power", "pover"), encoding="utf-8")
+    assert "did you mean 'power'" in run("bench", "theirs.toml", "-o", "theirs").stderr
