@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -227,3 +232,27 @@ def test_warnings_become_part_of_the_explanation(tmp_path):
     assert fusion.n_components_ == result.n < 24
     assert result.explanation.startswith(fusion.explain())
     assert "determine the within-place scatter in 24 dimensions poorly" in result.explanation
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from routes import make_suite
+from displace import get_fusion
+from displace.evaluation.benchmark import run_suite
+
+get_fusion("pooling").rank = lambda *rest: os.kill(os.getpid(), signal.SIGKILL)
+run_suite(make_suite({"made": sys.argv[1]}, fusions=["hops", "pooling", "dmat_avg"]), sys.argv[2])
+"""
+
+
+def test_a_killed_run_leaves_whole_cells_and_goes_on(store, tmp_path):
+    folder = Path(__file__).parent
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    command = [sys.executable, "-c", KILLED, str(store.folder), str(tmp_path)]
+    assert subprocess.run(command, env=environment, check=False).returncode == -signal.SIGKILL
+    (left,) = Results.open(tmp_path)
+    assert left.fusion == "hops"
+    assert Results(tmp_path).ranking(left).places.shape == (30, 10)
+    outcome = run_suite(make_suite({"made": store.folder}, fusions=["hops", "pooling", "dmat_avg"]), tmp_path)
+    assert (outcome.n_computed, len(outcome.cells), outcome.impossible) == (2, 3, [])

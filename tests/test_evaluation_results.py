@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from displace.errors import FormatError, InputError, UnknownNameError
 from displace.evaluation.results import Questions, Ranking, Result, Results
+from displace.evaluation.tables import build_tables
+
+GOLDEN = Path(__file__).parent / "golden" / "results_v1"
 
 
 def make_result(label="HOPS", query="night", **changes):
@@ -141,3 +145,24 @@ def test_damaged_rankings_are_named(tmp_path):
     path.unlink()
     with pytest.raises(FormatError, match="is missing"):
         results.ranking(make_result())
+
+
+def test_results_of_the_first_format_load_forever():
+    """Written once by golden/make_results.py; what is expected stands here in plain numbers."""
+    results = Results.open(GOLDEN)
+    assert len(results) == 6
+    (hops,) = results.select(label="HOPS", projection=None)
+    assert (hops.cell, hops.dim, hops.n_places, hops.n_references) == ("e25a70673f38321c", 40, 12, 36)
+    assert hops.recalls == pytest.approx({1: 50.0, 5: 75.0, 10: 1100 / 12})
+    assert hops.references == ["sun", "rain", "dusk"]
+    asked, ranking = results.questions(hops), results.ranking(hops)
+    assert asked.place_ids.tolist() == [f"p{i:04d}" for i in range(12)]
+    assert asked.query_images[3] == "night/0003.jpg"
+    assert asked.place_images[3] == "sun/0003.jpg"
+    np.testing.assert_array_equal(asked.truth, range(12))
+    assert ranking.places.shape == ranking.scores.shape == (12, 10)
+    np.testing.assert_array_equal(asked.correct(ranking.places), ranking.correct)
+    assert ranking.hits(1).sum() == 6
+    (paper,) = results.select(label="DisPlace (paper)", projection=30)
+    assert (paper.ok, paper.seed, paper.parameters) == (False, 0, {"ridge": 0.0, "center": False})
+    assert [(t.projection, len(t.rows)) for t in build_tables(results)] == [(None, 3), (30, 3)]
