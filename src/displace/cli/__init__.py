@@ -1,9 +1,9 @@
 """The command line: one function per verb, which parses, calls the pipeline and prints."""
 
-from displace.cli import recordings, maps, evaluation  # noqa: I001 (the order in which --help lists the verbs)
+from displace.cli import recordings, maps, evaluation, report  # noqa: I001 (the order in which --help lists the verbs)
 from displace.cli.app import app
 
-__all__ = ["app", "evaluation", "main", "maps", "recordings"]
+__all__ = ["app", "evaluation", "main", "maps", "recordings", "report"]
 
 
 def main() -> None:

@@ -17,6 +17,7 @@ from displace.pipeline.recordings import (
     read_manifest,
     relabel,
 )
+from displace.pipeline.reporting import report
 
 __all__ = [
     "Entry",
@@ -40,6 +41,7 @@ __all__ = [
     "open_map",
     "read_manifest",
     "relabel",
+    "report",
     "tables",
     "tabulate",
     "update",

@@ -12,6 +12,7 @@ from displace.evaluation.studies.files import (
     study_path,
 )
 from displace.evaluation.studies.qualitative import Qualitative, study_examples
+from displace.evaluation.studies.running import run_studies
 from displace.evaluation.studies.space import Space, study_space
 from displace.evaluation.studies.task import METHODS, PAPER, Setting, Task
 from displace.evaluation.studies.tau import TAUS, TauAblation, study_tau
@@ -33,6 +34,7 @@ __all__ = [
     "kind_of",
     "load_studies",
     "load_study",
+    "run_studies",
     "save_study",
     "study_compression",
     "study_cost",

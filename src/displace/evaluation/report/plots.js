@@ -1,0 +1,54 @@
+// Draws the plots when they come into view, in the page's colours; narrow pages stack what stands side by side.
+(() => {
+  "use strict";
+  const plots = JSON.parse(document.getElementById("plots").textContent);
+  const colour = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const narrow = () => window.innerWidth < 760;
+
+  const themed = (layout, width) => {
+    const own = JSON.parse(JSON.stringify(layout));
+    const pair = "xaxis2" in own;
+    own.paper_bgcolor = own.plot_bgcolor = "rgba(0,0,0,0)";
+    own.font = {family: "system-ui, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif", size: 13, color: colour("--ink")};
+    own.hoverlabel = Object.assign({bgcolor: colour("--card"), font: {color: colour("--ink")}}, own.hoverlabel);
+    for (const name of Object.keys(own).filter(key => /^[xy]axis/.test(key))) {
+      Object.assign(own[name], {gridcolor: colour("--line"), linecolor: colour("--soft"), zerolinecolor: colour("--line"),
+        automargin: true, fixedrange: narrow()});
+    }
+    own.width = width;
+    own.height = 440;
+    if (narrow()) {
+      own.margin = Object.assign(own.margin, {l: 46, r: 6});
+      own.legend = Object.assign(own.legend, {y: pair ? -0.12 : -0.28});
+      own.height = 520;
+      if (pair) {
+        own.xaxis.domain = own.xaxis2.domain = [0, 1];
+        own.yaxis.domain = [0.57, 1];
+        own.yaxis2.domain = [0, 0.43];
+        own.xaxis.anchor = "y";
+        own.height = 760;
+      }
+    }
+    return own;
+  };
+
+  const draw = node => {
+    const plot = plots[node.dataset.plot];
+    Plotly.react(node, plot.data, themed(plot.layout, node.clientWidth), {displaylogo: false, displayModeBar: false})
+      .then(() => { node.dataset.drawn = "yes"; });
+  };
+  const nodes = [...document.querySelectorAll("[data-plot]")];
+  const seen = new Set();
+  const watch = new IntersectionObserver(entries => {
+    for (const entry of entries.filter(entry => entry.isIntersecting && !seen.has(entry.target))) {
+      seen.add(entry.target);
+      draw(entry.target);
+    }
+  }, {rootMargin: "300px"});
+  nodes.forEach(node => watch.observe(node));
+  const again = () => seen.forEach(draw);
+  let due;
+  window.addEventListener("resize", () => { clearTimeout(due); due = setTimeout(again, 150); });
+  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
+  window.addEventListener("beforeprint", () => nodes.forEach(node => { seen.add(node); draw(node); }));
+})();

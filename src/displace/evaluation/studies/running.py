@@ -1,0 +1,117 @@
+"""Run the studies of a results folder on the descriptors that its results were made from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from displace.descriptors.store import DescriptorStore, is_store
+from displace.errors import InputError, UnknownNameError
+from displace.evaluation.results import Result, Results
+from displace.evaluation.studies.compression import study_compression
+from displace.evaluation.studies.cost import study_cost
+from displace.evaluation.studies.files import KINDS, Study, save_study, study_path
+from displace.evaluation.studies.qualitative import study_examples
+from displace.evaluation.studies.space import study_space
+from displace.evaluation.studies.task import Progress, Task
+from displace.evaluation.studies.tau import study_tau
+from displace.registry import unknown
+
+_RUN: dict[str, Callable[..., Study]] = {
+    "compression": study_compression,
+    "qualitative": study_examples,
+    "space": study_space,
+    "cost": study_cost,
+}
+"""Studies of one query traversal; the one of τ takes all of them."""
+
+
+def run_studies(
+    results: Results,
+    kinds: Sequence[str] = tuple(KINDS),
+    *,
+    query: str | None = None,
+    root: str | os.PathLike[str] = ".",
+    progress: Progress | None = None,
+) -> list[Path]:
+    """Run studies for each data set and model of a results folder, and keep them there; what is there stays.
+
+    Parameters
+    ----------
+    results : Results
+    kinds : sequence of str
+        Names of studies.
+    query : str, optional
+        Query traversal; by default the first of each data set. The study of τ takes all.
+    root : path-like
+        Folder that the recorded paths of the descriptor stores start from.
+    progress : callable, optional
+        Called as ``progress(stage, done, total)``.
+
+    Returns
+    -------
+    list of Path
+        Files of the studies, old and new.
+    """
+    for kind in kinds:
+        if kind not in KINDS:
+            raise UnknownNameError(unknown("study", kind, KINDS))
+    written = []
+    for queries in _groups(results):
+        names = [result.query for result in queries]
+        if query is not None and query not in names:
+            continue
+        chosen = queries[0 if query is None else names.index(query)]
+        for kind in kinds:
+            about = (chosen.dataset, chosen.model, chosen.query, str(chosen.store.get("content", ""))[:8])
+            path = study_path(results.folder, kind, *about)
+            if not path.exists():
+                shown = (
+                    None
+                    if progress is None
+                    else partial(_named, progress, f"{chosen.dataset} {chosen.model}")
+                )
+                save_study(_run(kind, results, chosen, queries, Path(root), shown), path)
+            written.append(path)
+    if query is not None and not written:
+        raise UnknownNameError(unknown("query", query, sorted({result.query for result in results})))
+    return written
+
+
+def open_store(result: Result, root: Path) -> DescriptorStore:
+    """Open the store that a result was made from, at its recorded path or under its name in `root`."""
+    recorded = Path(str(result.store.get("path", "")))
+    for path in (root / recorded, root / recorded.name):
+        if is_store(path):
+            return DescriptorStore(path)
+    raise InputError(
+        f"the descriptors of {result.dataset} {result.model} are not at {root / recorded}; studies need them: "
+        "say in which folder they are with --root FOLDER"
+    )
+
+
+def _groups(results: Results) -> list[list[Result]]:
+    """One result for each query traversal, for each data set, protocol and model."""
+    groups: dict[tuple[str, str, str], dict[str, Result]] = {}
+    for result in sorted(
+        results.select(ok=True, projection=None), key=lambda result: (result.order, result.created)
+    ):
+        key = (result.dataset, result.protocol, result.model)
+        groups.setdefault(key, {}).setdefault(result.query, result)
+    return [list(queries.values()) for queries in groups.values()]
+
+
+def _run(
+    kind: str, results: Results, chosen: Result, queries: list[Result], root: Path, progress: Progress | None
+) -> Study:
+    store = open_store(chosen, root)
+    if kind == "tau":
+        return study_tau([Task.of_result(results, result, store) for result in queries], progress=progress)
+    return _RUN[kind](Task.of_result(results, chosen, store), progress=progress)
+
+
+def _named(progress: Progress, about: str, stage: str, *counts: Any) -> None:
+    progress(f"{about}: {stage}", *counts)
