@@ -87,10 +87,13 @@ def test_layers_import_downwards_only(path):
 def test_exported_members_are_sorted_and_there():
     assert displace.__all__ == sorted(displace.__all__)
     assert all(hasattr(displace, name) for name in displace.__all__)
+    assert set(displace.__all__) <= set(dir(displace))
+    with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
+        _ = displace.nonsense
 
 
 def test_importing_pulls_in_nothing_heavy():
-    code = "import sys, displace; print(' '.join(sorted({m.split('.')[0] for m in sys.modules})))"
+    code = "import sys, displace; displace.build; print(' '.join(sorted({m.split('.')[0] for m in sys.modules})))"
     loaded = set(
         subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True

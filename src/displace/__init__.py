@@ -3,21 +3,39 @@
 Several reference traversals of the same places are fused into one compact descriptor for each place.
 """
 
-from displace._version import __version__
-from displace.fusion import get_fusion
-from displace.fusion.displace import DisPlace
-from displace.matches import Matches
-from displace.metrics import recall_at
-from displace.place_map import PlaceMap, build
-from displace.references import ReferenceSet
+import importlib
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "DisPlace",
-    "Matches",
-    "PlaceMap",
-    "ReferenceSet",
-    "__version__",
-    "build",
-    "get_fusion",
-    "recall_at",
-]
+from displace._version import __version__
+
+if TYPE_CHECKING:
+    from displace.fusion import get_fusion
+    from displace.fusion.displace import DisPlace
+    from displace.matches import Matches
+    from displace.metrics import recall_at
+    from displace.place_map import PlaceMap, build
+    from displace.references import ReferenceSet
+
+__all__ = ["DisPlace", "Matches", "PlaceMap", "ReferenceSet", "__version__", "build", "get_fusion", "recall_at"]
+
+_WHERE = {
+    "DisPlace": "displace.fusion.displace",
+    "Matches": "displace.matches",
+    "PlaceMap": "displace.place_map",
+    "ReferenceSet": "displace.references",
+    "build": "displace.place_map",
+    "get_fusion": "displace.fusion",
+    "recall_at": "displace.metrics",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: worker processes and the command line start without the rest."""
+    if name not in _WHERE:
+        raise AttributeError(f"module 'displace' has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(_WHERE[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
