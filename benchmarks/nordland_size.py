@@ -59,11 +59,11 @@ def measured(name: str, n_places: int, dim: int, tolerance: Tolerance, folder: P
     )
     peaks: list[int] = []
 
-    def note(*_: object) -> None:
-        peaks.append(peak())
+    def note(_stage: str, done: int, _total: int) -> None:
+        if done:
+            peaks.append(peak())
         reset_peak()
 
-    reset_peak()
     outcome = run_suite(suite, folder / "results", note)
     print(f"\n{name}: {size.n_places:,} places, {size.n_references - 1} references each, {dim} dimensions\n")
     header("method", "fit, s", "all queries, s", "ms a query", "stored, MiB", "peak memory, GB")

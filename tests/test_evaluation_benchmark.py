@@ -99,7 +99,7 @@ def test_a_rerun_computes_only_what_is_missing(store, tmp_path, monkeypatch):
     steps = []
     outcome = run_suite(suite, tmp_path, lambda *step: steps.append(step))
     assert [(cell.query, cell.method.label) for cell in computed] == [("sun", "HOPS")]
-    assert steps == [("cells", 1, 1)]
+    assert steps == [("cells", 0, 1), ("cells", 1, 1)]
     assert len(outcome.cells) == 4
     assert run_suite(suite, tmp_path).n_computed == 0
 
@@ -188,6 +188,14 @@ def test_absent_stores_are_named_and_the_others_run(store, tmp_path):
     assert len(outcome.cells) == 1
     with pytest.raises(InputError, match=r"finds none of its descriptor stores .*--store MODEL=PATH"):
         run_suite(make_suite({"netvlad": tmp_path / "netvlad.desc"}), tmp_path / "results")
+
+
+def test_a_store_under_another_models_name_is_refused(tmp_path):
+    """Its numbers would stand beside the wrong published ones."""
+    store = make_store(tmp_path / "made.desc", model="netvlad")
+    with pytest.raises(InputError, match=r"made by netvlad\. Give it as netvlad="):
+        run_suite(make_suite({"cosplace": store.folder}), tmp_path / "results")
+    assert run_suite(make_suite({"ours": store.folder}), tmp_path / "results").n_computed == 2
 
 
 def test_unknown_query_traversal_suggests(store, tmp_path):

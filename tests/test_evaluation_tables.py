@@ -217,6 +217,17 @@ def test_measured_beside_published():
     assert "robotcar-5" in text
 
 
+def test_parts_of_a_data_set_are_named_beside_published_numbers():
+    whole = {"n_places": 3876, "n_references": 5 * 3876, "n_queries": 3876}
+    cells = [
+        made_up("HOPS", "hops", "cosplace", "night", 61.0, **whole),
+        made_up("HOPS", "hops", "cosplace", "rain", 61.0, **{**whole, "n_queries": 100}),
+    ]
+    notes = compare(build_tables(cells)[0]).notes
+    assert len(notes) == 2
+    assert notes[1].startswith("rain is not the whole data set: 3,876 places, 19,380 references, 100 queries")
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

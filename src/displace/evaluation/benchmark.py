@@ -15,6 +15,7 @@ from displace.evaluation.cells import Cell, compute
 from displace.evaluation.loading import Split, store_digest
 from displace.evaluation.results import Result, Results
 from displace.evaluation.suites import Suite
+from displace.models import MODELS
 from displace.registry import unknown
 from displace.storage import atomic_write
 
@@ -69,10 +70,11 @@ def run_suite(suite: Suite, output: str | os.PathLike[str], progress: Progress |
     cells = list(_cells(suite, stores))
     known = results.cells()
     missing = [cell for cell in cells if cell.id not in known or known[cell.id].retry]
+    report = progress or (lambda *_: None)
+    report("cells", 0, len(missing))
     for done, (cell, result) in enumerate(_computed(missing, stores, results)):
         known[cell.id] = result
-        if progress:
-            progress("cells", done + 1, len(missing))
+        report("cells", done + 1, len(missing))
     for cell in cells:
         if known[cell.id].order != list(cell.order):
             # The suite was rearranged since: tables follow it.
@@ -93,6 +95,14 @@ def _open_stores(suite: Suite) -> tuple[dict[str, DescriptorStore], dict[str, Pa
             "say where they are with --store MODEL=PATH or --root FOLDER"
         )
     opened = {model: DescriptorStore(path) for model, path in suite.stores.items() if model not in absent}
+    known = MODELS.names()
+    for model, store in opened.items():
+        made_by = store.model.get("model")
+        if made_by != model and made_by in known and model in known:
+            raise InputError(
+                f"--store {model}={store.folder}: its descriptors were made by {made_by}. Give it as "
+                f"{made_by}={store.folder}, or under a name that is no model's"
+            )
     return opened, absent
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from displace.datasets import DATASETS
 from displace.evaluation.paper import PROTOCOLS, SOURCE, published_recall
 from displace.evaluation.tables import Column, Table
+from displace.protocols import Counts
 
 
 @dataclass(frozen=True)
@@ -76,4 +78,20 @@ def compare(table: Table) -> Comparison:
         )
         is not None
     ]
-    return Comparison(rows, [f"protocol {table.protocol}; published: {SOURCE}"])
+    return Comparison(rows, [f"protocol {table.protocol}; published: {SOURCE}", *_other_sizes(table)])
+
+
+def _other_sizes(table: Table) -> list[str]:
+    """Say which queries do not have the data set's own number of places, references and queries."""
+    expected = DATASETS.get(table.dataset)().protocol(table.protocol).expected
+    found = {
+        result.query: Counts(result.n_places, result.n_references, result.n_queries)
+        for row in table.rows
+        for entry in row.entries.values()
+        for result in entry.results
+    }
+    return [
+        f"{query} is not the whole data set: {counts}; published with {expected}"
+        for query, counts in found.items()
+        if expected is not None and counts != expected
+    ]

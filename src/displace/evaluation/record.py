@@ -1,0 +1,145 @@
+"""The record of one cell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from displace.errors import FormatError
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one method reached with one model on one query traversal.
+
+    Parameters
+    ----------
+    cell : str
+        Hash of everything that determines the ranking.
+    dataset, protocol, tolerance : str
+        Such as "robotcar", "robotcar-5", "±5 frames".
+    model : str
+        Name of the descriptor model.
+    fusion : str
+        Registry name.
+    parameters : dict
+        Of the fusion, where they differ from its defaults.
+    label : str
+        Name of the method in tables, such as "DisPlace (paper)".
+    group : {"single", "score", "descriptor"}
+        Where the method stands in tables.
+    query : str
+        Query traversal.
+    references : list of str
+        Reference traversals.
+    dim : int
+        Dimension of the descriptors that the method was given.
+    projection : int or None
+        Where the descriptors were projected at random before, to how many dimensions (then equal to `dim`).
+    seed : int
+        Of that projection.
+    order : list of int
+        Position of model, query and method in the suite, for tables.
+    questions : str
+        Name of the file of `Questions`.
+    n_places, n_references, n_queries : int
+    n_unanswerable : int
+        Queries without a correct place in the map; they count as misses.
+    recalls : dict of int to float
+        Recall@N in percent, by N; empty where the cell was impossible.
+    seconds : dict of str to float
+        "fit" and "rank" (all queries), wall time.
+    n_bytes : int
+        To store for locating, as float32.
+    n : int
+        Length of a stored vector.
+    explanation : str
+        What the method says about its settings; may be empty.
+    error : str
+        Why the cell could not be computed; empty where it was.
+    retry : bool
+        Whether that was not to be expected from the data, so that the next run tries again.
+    created : str
+        When, in UTC (ISO 8601).
+    versions : dict of str to str
+        Of displace, numpy, scipy, scikit-learn and Python; the machine's platform, and the threads used.
+    store : dict
+        Descriptor store: its path as given, the model's fingerprint and a hash of the content.
+    """
+
+    cell: str
+    dataset: str
+    protocol: str
+    tolerance: str
+    model: str
+    fusion: str
+    parameters: dict[str, Any]
+    label: str
+    group: str
+    query: str
+    references: list[str]
+    dim: int
+    projection: int | None = None
+    seed: int = 0
+    order: list[int] = field(default_factory=lambda: [0, 0, 0])
+    questions: str = ""
+    n_places: int = 0
+    n_references: int = 0
+    n_queries: int = 0
+    n_unanswerable: int = 0
+    recalls: dict[int, float] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    n_bytes: int = 0
+    n: int = 0
+    explanation: str = ""
+    error: str = ""
+    retry: bool = False
+    created: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+    store: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        """Whether the cell could be computed."""
+        return not self.error
+
+    @property
+    def name(self) -> str:
+        """Readable name of the cell's files."""
+        parts = [self.dataset, self.query, self.model, self.label]
+        if self.projection is not None:
+            parts += [f"{self.projection}d", f"s{self.seed}"]
+        return "-".join([*(slug(part) for part in parts), self.cell[:8]])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a record of plain types; `from_json` is its opposite."""
+        record = {"format": FORMAT, **asdict(self)}
+        record["recalls"] = {str(k): value for k, value in self.recalls.items()}
+        return record
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Result:
+        """Return the result of a record of this or any earlier format."""
+        version = record.get("format")
+        if not isinstance(version, int) or version > FORMAT:
+            raise FormatError(
+                f"format={version!r} of the result is not one of 1 to {FORMAT}, which this version reads: "
+                "pip install -U displace"
+            )
+        known = {item.name for item in fields(cls)}
+        values = {name: value for name, value in record.items() if name in known}
+        values["recalls"] = {int(k): float(value) for k, value in record.get("recalls", {}).items()}
+        return cls(**values)
+
+
+def slug(text: str) -> str:
+    """Text as part of a file name.
+
+    >>> slug("DisPlace (paper)"), slug("Std. dMat. Min.")
+    ('displace_paper', 'std_dmat_min')
+    """
+    return re.sub(r"\W+", "_", text.lower()).strip("_") or "_"
