@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 
 import pytest
 
@@ -98,3 +99,27 @@ def test_unknown_data_sets_suggest():
     with pytest.raises(UnknownNameError, match="did you mean 'nordland'"):
         published_values("nordlnd")
     assert published_recall("town", "hog", "night", "hops") is None
+
+
+@pytest.mark.parametrize(("dataset", "caption"), [("nordland", "Nordland"), ("robotcar", "Oxford RobotCar")])
+def test_every_mark_of_the_printed_tables(shared, dataset, caption):
+    """Numbers, bold and underline of each printed cell, read from the paper's own LaTeX."""
+    tex = (shared / "paper" / "displace.tex").read_text("utf-8")
+    start = tex.index(f"Recall@1 on {caption}")
+    printed = tex[tex.index("MegaLoc (8448D)", start) : tex.index(r"\end{tabular}", start)]
+    table = published_table(dataset)
+    n = 0
+    for line in printed.split(r"\\")[1:]:
+        name, *cells = (
+            part.strip() for part in re.sub(r"\\hline|\\midrule|~?\\cite\{.*?\}", "", line).split("&")
+        )
+        row = next((row for row in table.rows if row.label == name.replace("(Ours)", "").strip()), None)
+        if row is None or len(cells) != len(table.columns):
+            continue
+        for column, cell in zip(table.columns, cells, strict=True):
+            mark = BOLD if "textbf" in cell else UNDERLINE if "underline" in cell else None
+            assert table.marks(column).get(row.label) == mark, (row.label, column)
+            number = re.search(r"\d+\.\d", cell)
+            assert row.value(column) == (float(number[0]) if number else None)
+            n += 1
+    assert n == len(table.rows) * len(table.columns)
