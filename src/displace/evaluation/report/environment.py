@@ -9,6 +9,7 @@ from pathlib import Path
 
 from displace.evaluation.report.markup import cells, folded, heading, html_table
 from displace.evaluation.results import Result
+from displace.evaluation.studies import load_studies
 
 
 def environment_html(results: Sequence[Result], folder: Path) -> str:
@@ -16,7 +17,8 @@ def environment_html(results: Sequence[Result], folder: Path) -> str:
     suites = sorted((folder / "suites").glob("*.toml"))
     shown = [folded(f"Suite {path.name}", f"<pre>{escape(path.read_text('utf-8'))}</pre>") for path in suites]
     commands = [f"displace bench {path.name} -o {folder.name}/" for path in suites]
-    commands += [f"displace table {folder.name}/", f"displace report {folder.name}/ -o report.html"]
+    studies = " --studies all" if load_studies(folder) else ""
+    commands += [f"displace table {folder.name}/", f"displace report {folder.name}/ -o report.html{studies}"]
     return "".join(
         [
             heading("Commands"),

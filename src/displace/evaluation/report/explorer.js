@@ -130,7 +130,10 @@
     top.append(tile("query", "query " + block.rows[row], block.queryThumbs[row], "", ""),
       truth < 0 ? tile("truth", "no place of the map is right", -1, "", "")
         : tile("truth", "place " + block.places[truth], block.placeThumbs[truth], "", ""));
-    block.methods.forEach((method, number) => {
+    const first = [...new Set([Number(ownSelect.value), Number(rivalSelect.value)])];
+    const order = [...first, ...block.methods.keys()].filter((number, place, all) => all.indexOf(number) === place);
+    order.forEach(number => {
+      const method = block.methods[number];
       const found = block.found[number * block.rows.length + row];
       grid.append(tile(method.label, "place " + block.places[found], block.placeThumbs[found], isRight(number, row) ? "right" : "wrong", method.colour));
     });

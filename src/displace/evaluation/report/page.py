@@ -18,7 +18,7 @@ from displace.evaluation.report.blocks import Block, read_blocks
 from displace.evaluation.report.environment import environment_html
 from displace.evaluation.report.explorer import explorer_data
 from displace.evaluation.report.findings import find
-from displace.evaluation.report.plots import Plot
+from displace.evaluation.report.plot_parts import Plot
 from displace.evaluation.report.thumbnails import Album, collect
 from displace.evaluation.results import Results
 from displace.evaluation.studies import load_studies

@@ -21,6 +21,11 @@
       own.margin = Object.assign(own.margin, {l: 46, r: 6});
       own.legend = Object.assign(own.legend, {y: pair ? -0.12 : -0.28});
       own.height = 520;
+      own.font.size = 11;
+      own.legend.font = {size: 11};
+      for (const name of ["xaxis", "xaxis2", "yaxis", "yaxis2"]) {
+        if (own[name]) own[name].title = Object.assign({}, own[name].title, {font: {size: 11}});
+      }
       if (pair) {
         own.xaxis.domain = own.xaxis2.domain = [0, 1];
         own.yaxis.domain = [0.57, 1];
@@ -32,7 +37,15 @@
     return own;
   };
 
+  // Megabytes of plotly are compiled with the first plot, after the page's text is there to be read.
+  const wake = () => {
+    if (window.Plotly) return;
+    const script = document.createElement("script");
+    script.textContent = document.getElementById("plotly").textContent;
+    document.head.append(script);
+  };
   const draw = node => {
+    wake();
     const plot = plots[node.dataset.plot];
     Plotly.react(node, plot.data, themed(plot.layout, node.clientWidth), {displaylogo: false, displayModeBar: false})
       .then(() => { node.dataset.drawn = "yes"; });

@@ -8,12 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from displace.evaluation.colours import CONDITIONS, Style, style_of
+from displace.evaluation.colours import CONDITIONS, style_of
 from displace.evaluation.report.blocks import Block
+from displace.evaluation.report.plot_parts import (
+    Plot,
+    bars,
+    line_and_markers,
+    log_axis,
+    markers,
+    one_panel,
+    two_panels,
+)
+from displace.evaluation.results import Result
 from displace.evaluation.studies import Compression, Cost, Space, Study, TauAblation, kind_of
 from displace.metrics import bootstrap
 
-Plot = dict[str, Any]
 RECALL = "Recall@1 (%)   ↑ better"
 SPREAD = 0.7
 """Width over which the methods of one query stand side by side."""
@@ -21,43 +30,60 @@ SPREAD = 0.7
 
 def plot_overview(blocks: Sequence[Block]) -> Plot:
     """Recall@1 with its interval of every method on every query traversal of one model."""
-    labels = list(dict.fromkeys(label for block in blocks for label in block.labels))
-    offsets = np.linspace(-SPREAD / 2, SPREAD / 2, len(labels)) if len(labels) > 1 else np.zeros(1)
-    traces = []
-    for label, offset in zip(labels, offsets, strict=True):
-        points = [
-            (x, block, block.labels.index(label)) for x, block in enumerate(blocks) if label in block.labels
-        ]
-        _, block, at = points[0]
-        result = block.results[at]
-        estimates = [bootstrap(block.rankings[at].hits()) for _, block, at in points]
-        trace = _markers(label, style_of(result.fusion, not result.parameters), size=9)
-        trace |= {
-            "x": [round(x + float(offset), 4) for x, _, _ in points],
-            "y": [estimate.value for estimate in estimates],
-            "error_y": _bars([e.value for e in estimates], [(e.low, e.high) for e in estimates]),
-            "text": [block.first.query for _, block, _ in points],
-            "customdata": [[e.low, e.high] for e in estimates],
-            "hovertemplate": "%{text}: <b>%{y:.1f} %</b> [%{customdata[0]:.1f}, %{customdata[1]:.1f}]",
-        }
-        traces.append(trace)
-    ticks = {"tickvals": list(range(len(blocks))), "ticktext": [block.first.query for block in blocks]}
-    between = [at - 0.5 for at in range(1, len(blocks))]
-    layout = _layout("query traversal", RECALL)
-    layout["xaxis"] |= {**ticks, "range": [-0.55, len(blocks) - 0.45], "showgrid": False, "zeroline": False}
+    names = list(dict.fromkeys(name for block in blocks for name in map(_overview_name, block.results)))
+    offsets = np.linspace(-SPREAD / 2, SPREAD / 2, len(names)) if len(names) > 1 else np.zeros(1)
+    traces = [
+        _overview_trace(name, float(offset), blocks) for name, offset in zip(names, offsets, strict=True)
+    ]
+    layout = one_panel("query traversal", RECALL)
+    layout["xaxis"] |= {
+        "tickvals": list(range(len(blocks))),
+        "ticktext": [block.first.query for block in blocks],
+        "range": [-0.55, len(blocks) - 0.45],
+        "showgrid": False,
+        "zeroline": False,
+    }
     layout["shapes"] = [
         {
             "type": "line",
+            "yref": "paper",
             "x0": x,
             "x1": x,
             "y0": 0,
             "y1": 1,
-            "yref": "paper",
             "line": {"width": 1, "color": "#8884"},
         }
-        for x in between
+        for x in (at - 0.5 for at in range(1, len(blocks)))
     ]
     return {"data": traces, "layout": layout}
+
+
+def _overview_name(result: Result) -> str:
+    """Single references make one entry together."""
+    return "single references" if result.group == "single" else result.label
+
+
+def _overview_trace(name: str, offset: float, blocks: Sequence[Block]) -> Plot:
+    points = [
+        (x, block, at)
+        for x, block in enumerate(blocks)
+        for at, result in enumerate(block.results)
+        if _overview_name(result) == name
+    ]
+    estimates = [bootstrap(block.rankings[at].hits()) for _, block, at in points]
+    results = [block.results[at] for _, block, at in points]
+    style = style_of(results[0].fusion, not results[0].parameters)
+    trace = markers(name, style, size=9) | {
+        "x": [round(x + offset, 4) for x, _, _ in points],
+        "y": [estimate.value for estimate in estimates],
+        "text": [f"{result.query}, {result.label}" for result in results],
+        "customdata": [[estimate.low, estimate.high] for estimate in estimates],
+        "hovertemplate": "%{text}: <b>%{y:.1f} %</b> [%{customdata[0]:.1f}, %{customdata[1]:.1f}]<extra></extra>",
+    }
+    if results[0].group == "single":
+        return trace  # side by side, their intervals would hide each other
+    interval = bars([e.value for e in estimates], [(e.low, e.high) for e in estimates])
+    return trace | {"error_y": interval}
 
 
 def plot_compression(study: Compression) -> Plot:
@@ -65,7 +91,7 @@ def plot_compression(study: Compression) -> Plot:
     traces: list[Plot] = []
     for curve in study.curves:
         style = style_of(curve.fusion, curve.plain)
-        line = _line(curve.label, style) | {
+        line = line_and_markers(curve.label, style) | {
             "x": study.dims,
             "y": curve.means,
             "error_y": {"type": "data", "array": curve.deviations, "thickness": 1.2, "width": 3},
@@ -83,7 +109,7 @@ def plot_compression(study: Compression) -> Plot:
             "hovertemplate": "not projected: <b>%{y:.1f} %</b>",
         }
         traces += [line, full] if curve.full is not None else [line]
-    layout = _layout(f"dimension after random projection, of {study.setting.dim} (log)", RECALL)
+    layout = one_panel(f"dimension after random projection, of {study.setting.dim} (log)", RECALL)
     layout["xaxis"] |= {"type": "log", "tickvals": study.dims, "ticktext": [str(dim) for dim in study.dims]}
     return {"data": traces, "layout": layout}
 
@@ -92,7 +118,7 @@ def plot_tau(study: TauAblation) -> Plot:
     """Recall@1 and kept dimensions against τ, side by side."""
     traces: list[Plot] = []
     for curve, style in zip(study.curves, cycle(CONDITIONS), strict=False):
-        line = _line(curve.query, style) | {"x": study.taus}
+        line = line_and_markers(curve.query, style) | {"x": study.taus}
         hover = f"{curve.settings}<br>HOPS {curve.baseline:.1f} %"
         traces += [
             line | {"y": curve.recalls, "hovertemplate": "τ %{x:g}: <b>%{y:.1f} %</b><br>" + hover},
@@ -105,7 +131,7 @@ def plot_tau(study: TauAblation) -> Plot:
                 "hovertemplate": "τ %{x:g}: <b>%{y} dimensions</b>",
             },
         ]
-    layout = _pair(
+    layout = two_panels(
         ("τ, share of the eigenvalues that is kept", RECALL),
         ("τ, share of the eigenvalues that is kept", f"dimensions, of {study.setting.dim}   ↓ better"),
     )
@@ -130,12 +156,12 @@ def plot_cost(study: Cost) -> Plot:
     """Recall@1 against query time and against storage, side by side."""
     traces: list[Plot] = []
     for row in study.rows:
-        interval = _bars([row.recall], [(row.recall_low, row.recall_high)])
-        point = _markers(row.label, style_of(row.fusion, row.plain), size=12) | {
+        interval = bars([row.recall], [(row.recall_low, row.recall_high)])
+        point = markers(row.label, style_of(row.fusion, row.plain), size=12) | {
             "y": [row.recall],
             "error_y": interval,
         }
-        spent = _bars([row.milliseconds], [(row.milliseconds_low, row.milliseconds_high)])
+        spent = bars([row.milliseconds], [(row.milliseconds_low, row.milliseconds_high)])
         hover = f"<b>%{{y:.1f}} %</b> [{row.recall_low:.1f}, {row.recall_high:.1f}]"
         traces += [
             point | {"x": [row.milliseconds], "error_x": spent, "hovertemplate": "%{x:.3g} ms: " + hover},
@@ -148,9 +174,13 @@ def plot_cost(study: Cost) -> Plot:
                 "hovertemplate": "%{x:.2f} MiB: " + hover,
             },
         ]
-    layout = _pair(("time of one query (ms, log)   ← better", RECALL), ("stored (MiB, log)   ← better", ""))
-    for axis in ("xaxis", "xaxis2"):
-        layout[axis] |= {"type": "log", "dtick": "D2"}
+    layout = two_panels(
+        ("time of one query (ms, log)   ← better", RECALL), ("stored (MiB, log)   ← better", "")
+    )
+    layout["xaxis"] |= log_axis(
+        [value for row in study.rows for value in (row.milliseconds_low, row.milliseconds_high)]
+    )
+    layout["xaxis2"] |= log_axis([row.n_bytes / 2**20 for row in study.rows])
     layout["yaxis2"]["matches"] = "y"
     return {"data": traces, "layout": layout}
 
@@ -187,7 +217,7 @@ def plot_space(study: Space) -> Plot:
         f"{view.title}, {view.dim}-D<br>cosine: its place {view.truth:.3f}, confounding {view.confounder:.3f}"
         for view in study.views
     ]
-    layout = _pair((titles[0], ""), (titles[1], ""))
+    layout = two_panels((titles[0], ""), (titles[1], ""))
     for name in ("xaxis", "xaxis2", "yaxis", "yaxis2"):
         layout[name] |= {"showticklabels": False, "showgrid": False, "zeroline": False}
     return {"data": traces, "layout": layout}
@@ -205,52 +235,3 @@ def plot_study(study: Study) -> Plot | None:
     """Return the plot of a study; None for those that are pictures."""
     drawn = _PLOTS.get(kind_of(study))
     return None if drawn is None else drawn(study)
-
-
-def _markers(label: str, style: Style, size: int) -> Plot:
-    symbol = style.symbol if style.filled else f"{style.symbol}-open"
-    marker = {
-        "color": style.colour,
-        "symbol": symbol,
-        "size": size,
-        "line": {"width": 1.5, "color": style.colour},
-    }
-    return {"type": "scatter", "mode": "markers", "name": label, "legendgroup": label, "marker": marker}
-
-
-def _line(label: str, style: Style) -> Plot:
-    return _markers(label, style, size=8) | {
-        "mode": "lines+markers",
-        "line": {"color": style.colour, "dash": style.dash, "width": 2},
-    }
-
-
-def _bars(values: Sequence[float], intervals: Sequence[tuple[float, float]]) -> Plot:
-    """Error bars from each value to the ends of its interval."""
-    return {
-        "type": "data",
-        "symmetric": False,
-        "array": [high - value for value, (_, high) in zip(values, intervals, strict=True)],
-        "arrayminus": [value - low for value, (low, _) in zip(values, intervals, strict=True)],
-        "thickness": 1.2,
-        "width": 2,
-    }
-
-
-def _layout(x: str, y: str) -> Plot:
-    return {
-        "xaxis": {"title": {"text": x}},
-        "yaxis": {"title": {"text": y}},
-        "legend": {"orientation": "h", "y": -0.24, "yanchor": "top", "x": 0},
-        "margin": {"l": 60, "r": 12, "t": 16, "b": 48},
-        "hoverlabel": {"namelength": -1},
-    }
-
-
-def _pair(left: tuple[str, str], right: tuple[str, str]) -> Plot:
-    """Layout of two panels; narrow pages stack them."""
-    layout = _layout(*left)
-    layout["xaxis"] |= {"domain": [0, 0.46]}
-    layout["xaxis2"] = {"title": {"text": right[0]}, "domain": [0.54, 1], "anchor": "y2"}
-    layout["yaxis2"] = {"title": {"text": right[1]}, "anchor": "x2"}
-    return layout

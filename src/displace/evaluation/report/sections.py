@@ -13,7 +13,8 @@ from displace.evaluation.figures.panels import print_style
 from displace.evaluation.report.blocks import Block
 from displace.evaluation.report.findings import Finding, sentences
 from displace.evaluation.report.markup import heading, note
-from displace.evaluation.report.plots import Plot, plot_overview, plot_study
+from displace.evaluation.report.plot_parts import Plot
+from displace.evaluation.report.plots import plot_overview, plot_study
 from displace.evaluation.studies import Compression, Cost, Qualitative, Space, Study, kind_of
 
 TITLES = {
@@ -47,8 +48,8 @@ def lead(findings: Sequence[Finding], n_cells: int) -> str:
     datasets = ", ".join(dict.fromkeys(finding.table.dataset for finding in findings))
     return (
         f"On {escape(datasets)}, {escape(findings[0].label)} finds more than every other multi-reference method in "
-        f"<b>{won} of {len(duels)}</b> comparisons, in {sure} of them by more than chance among the queries explains; "
-        f"in {lost} another method is ahead by that much."
+        f"<b>{won} of {len(duels)}</b> comparisons, in {sure or 'none'} of them by more than chance among the queries "
+        f"explains; in {lost or 'none'} another method is ahead by that much."
     )
 
 
