@@ -80,6 +80,7 @@ def test_evaluate_one_line(run, folder):
     assert done.exit_code == 0, done.output
     assert "night located in sun, rain, dusk: exact place, each against all others" in done.stdout
     assert "30 places, 90 references, 30 queries" in done.stdout
+    assert "DisPlace: ridge" in done.stdout
     for name in FUSIONS.names():
         assert get_fusion(name).title in done.stdout
     assert not list(folder.glob("displace-*"))

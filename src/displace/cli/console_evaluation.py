@@ -60,7 +60,8 @@ def _query_table(query: str, cells: list[Result]) -> list[RenderableType]:
         f"{first.n_queries:,} queries{missed}; {first.model}, {first.dim} dimensions",
         style="dim",
     )
-    return [head, grid, counts, Text()]
+    settings = [Text(f"{cell.label}: {cell.explanation}", style="dim") for cell in done if cell.explanation]
+    return [head, grid, counts, *settings, Text()]
 
 
 def results_table(tabulated: Tabulated) -> Group:
