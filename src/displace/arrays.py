@@ -37,8 +37,9 @@ def as_vectors(values: ArrayLike, name: str = "vectors") -> Vectors:
 def check_finite(array: Vectors, name: str = "vectors") -> None:
     """Raise an error that names the first rows with NaN or infinity, if there are any."""
     for rows in blocks(len(array), row_bytes=array.itemsize * array.shape[1]):
-        bad = ~np.isfinite(array[rows]).all(axis=1)
-        if bad.any():
+        finite = np.isfinite(array[rows])
+        if not finite.all():
+            bad = ~finite.all(axis=1)
             first = np.flatnonzero(bad)[:5] + rows.start
             listed = ", ".join(map(str, first))
             raise InputError(
@@ -61,7 +62,7 @@ def l2_normalize(vectors: Vectors) -> Vectors:
     array([[0.6, 0.8],
            [0. , 0. ]])
     """
-    norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    norms = np.sqrt(np.einsum("...d,...d->...", vectors, vectors))[..., None]
     norms[norms == 0] = 1
     unit: Vectors = vectors / norms
     return unit
@@ -119,7 +120,9 @@ def ranked(
     for rows in blocks(n_queries, row_bytes=4 * n_places * n_layers):
         scores = scores_of(rows)
         columns = top_k(scores, k)
-        parts.append((columns, np.take_along_axis(scores, columns, axis=1)))
+        parts.append((columns, scores[np.arange(len(scores))[:, None], columns]))
     if not parts:
         return np.empty((0, k), np.intp), np.empty((0, k), np.float32)
+    if len(parts) == 1:
+        return parts[0]
     return np.concatenate([c for c, _ in parts]), np.concatenate([s for _, s in parts])

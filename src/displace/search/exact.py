@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from displace.arrays import Indices, Vectors, ranked
+from displace.arrays import Indices, Vectors, ranked, top_k
 from displace.search.base import Index
 
 
@@ -21,4 +21,8 @@ class Exact(Index):
     def search(self, queries: Vectors, k: int) -> tuple[Indices, Vectors]:
         """Return the k best rows of each query and their scores."""
         queries = np.asarray(queries, np.float32)
+        if len(queries) == 1:  # no blocks, no copies: half of the time at a few thousand rows
+            scores = queries @ self.transposed
+            best = top_k(scores, k)
+            return best, scores[:, best[0]]
         return ranked(len(queries), self.transposed.shape[1], k, lambda rows: queries[rows] @ self.transposed)
