@@ -173,6 +173,7 @@
     if (!node) return;
     show(Number(node.dataset.row));
     rows();
+    list.focus({preventScroll: true});  // the row was drawn anew: keys go to the list
   });
   root.addEventListener("keydown", event => {
     if (event.target.matches("input, select")) return;

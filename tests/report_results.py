@@ -1,0 +1,99 @@
+"""Results folders for the tests of the report: a small town, a part of sped400, and generated rankings."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from displace import pipeline
+from displace.datasets import town
+from displace.evaluation.results import Questions, Ranking, Result, Results
+from displace.manifest.table import Manifest
+
+METHODS = """
+[[methods]]
+fusion = "single"
+each_reference = true
+[[methods]]
+fusion = "dmat_avg"
+[[methods]]
+fusion = "pooling"
+[[methods]]
+fusion = "hops"
+[[methods]]
+fusion = "displace"
+label = "DisPlace (paper)"
+parameters = { ridge = 0.0, center = false }
+[[methods]]
+fusion = "displace"
+"""
+
+
+def town_results(tmp_path_factory):
+    """Draw 24 places, describe them, and run a suite on two conditions, once for all tests."""
+    folder = tmp_path_factory.getbasetemp() / "report-town"
+    if not folder.exists():
+        manifest = town.write(folder / "town", 24, ["sun", "rain", "night", "snow"], workers=1)
+        pipeline.extract(manifest, folder / "town_hog.desc", model="hog", threads=1)
+        suite = 'dataset = "town"\nprotocol = "town-1"\nqueries = ["night", "sun"]\n[stores]\nhog = "town_hog.desc"\n'
+        (folder / "small.toml").write_text(suite + METHODS)
+        pipeline.bench(folder / "small.toml", folder / "results")
+    return Results.open(folder / "results")
+
+
+def sped_results(shared, folder):
+    """Run a suite on 40 of the 400 webcams."""
+    pipeline.manifest([shared / "data" / "sped400"], folder / "all.csv")
+    whole = Manifest.read(folder / "all.csv")
+    whole.select(np.isin(whole.places, whole.place_ids()[:40])).write(folder / "sped.csv")
+    pipeline.extract(folder / "sped.csv", folder / "sped400_hog.desc", model="hog", threads=1)
+    suite = (
+        'dataset = "sped400"\nqueries = ["query"]\n'
+        '[protocol]\nname = "sped400-exact"\ntolerance = "exact"\n[stores]\nhog = "sped400_hog.desc"\n'
+    )
+    (folder / "sped.toml").write_text(suite + METHODS)
+    return pipeline.bench(folder / "sped.toml", folder / "results").results
+
+
+def generated_results(
+    folder, n_queries, methods=("HOPS", "Pooling", "DisPlace"), seed=0, names="frames/{:05d}.jpg"
+):
+    """Random rankings of `n_queries` queries, without any picture."""
+    rng = np.random.default_rng(seed)
+    results = Results(folder)
+    ids = np.array([f"{place:05d}" for place in range(n_queries)])
+    truth = np.arange(n_queries, dtype=np.int32)
+    images = np.array([names.format(row) for row in range(n_queries)])
+    starts = np.arange(n_queries + 1, dtype=np.int32)
+    asked = Questions(ids, images, images, ids, starts, truth, np.array("nowhere"))
+    questions = results.add_questions("generated", asked)
+    for number, label in enumerate(methods):
+        right = rng.random(n_queries) < 0.5 + 0.1 * number
+        places = np.where(right, truth, (truth + 1 + rng.integers(0, n_queries - 1)) % n_queries)[:, None]
+        places = places.astype(np.int32)
+        ranking = Ranking(places, np.ones((n_queries, 1), np.float32), asked.correct(places))
+        fusion = label.lower() if label.lower() in ("hops", "pooling", "displace") else "bsf"
+        result = Result(
+            cell=f"{number:016x}",
+            dataset="generated",
+            protocol="generated-exact",
+            tolerance="exact place",
+            model="noise",
+            fusion=fusion,
+            parameters={},
+            label=label,
+            group="descriptor",
+            query="night",
+            references=["sun"],
+            dim=8,
+            order=[0, 0, number],
+            questions=questions,
+            n_places=n_queries,
+            n_queries=n_queries,
+            recalls={1: 100 * float(ranking.hits().mean())},
+            seconds={"fit": 0.1, "rank": 0.1},
+            n_bytes=32 * n_queries,
+            n=8,
+            versions={"displace": "0"},
+        )
+        results.add(result, ranking)
+    return results

@@ -1,0 +1,282 @@
+"""The report: its numbers are those of the raw rankings, its pictures keep to the budget, it needs nothing else."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from html import unescape
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from report_results import generated_results, sped_results, town_results
+from typer.testing import CliRunner
+
+from displace import pipeline
+from displace.cli import app
+from displace.errors import InputError, UnknownNameError
+from displace.evaluation.report.blocks import read_blocks
+from displace.evaluation.report.explorer import explorer_data
+from displace.evaluation.report.thumbnails import collect, paths_of, thumbnail
+from displace.evaluation.studies import KINDS
+from displace.evaluation.tables import build_tables
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    return town_results(tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def blocks(results):
+    return read_blocks(results, build_tables(results))
+
+
+@pytest.fixture(scope="module")
+def written(results):
+    root = results.folder.parent
+    done = pipeline.report(
+        results.folder,
+        root / "report.html",
+        studies="all",
+        root=root,
+        figures=root / "figures",
+        formats=("svg",),
+    )
+    return done, done.path.read_text("utf-8")
+
+
+class Rows(HTMLParser):
+    """Text of the cells of every table row."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.rows, self.cell = [], None
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.cell = ""
+
+    def handle_data(self, data):
+        if self.cell is not None:
+            self.cell += data
+
+    def handle_endtag(self, tag):
+        if tag in ("td", "th") and self.cell is not None:
+            self.rows[-1].append(self.cell)
+            self.cell = None
+
+
+def raw_recalls(results):
+    """R@1 by label and query, from the ranking files alone."""
+    found = {}
+    for path in sorted((results.folder / "cells").glob("*.npz")):
+        record = json.loads(path.with_suffix(".json").read_text("utf-8"))
+        with np.load(path) as arrays:
+            found[record["label"], record["query"]] = 100 * arrays["correct"][:, 0].mean()
+    return found
+
+
+def test_the_table_is_that_of_the_rankings(results, written):
+    recalls = raw_recalls(results)
+    rows = Rows(written[1]).rows
+    head = next(row for row in rows if row[:1] == ["hog"])
+    assert head == ["hog", "night", "sun"]
+    for label in ("HOPS", "Pooling", "dMat. Avg.", "DisPlace"):
+        row = next(row for row in rows if row[0] == label)
+        assert row[1:] == [f"{recalls[label, query]:.1f}" for query in ("night", "sun")]
+
+
+def test_the_summary_names_the_best_other_method_and_its_numbers(results, written):
+    recalls = raw_recalls(results)
+    mean = {
+        label: np.mean([recalls[label, query] for query in ("night", "sun")])
+        for label in ("HOPS", "Pooling", "dMat. Avg.", "DisPlace")
+    }
+    best = max(("dMat. Avg.", "Pooling", "HOPS"), key=mean.get)
+    text = unescape(re.search(r'<div class="finding">.*?</div>', written[1], re.DOTALL).group())
+    assert f"DisPlace has a Recall@1 of {mean['DisPlace']:.1f} [" in text
+    assert f"the best other multi-reference method, {best}, reaches {mean[best]:.1f} %" in text
+    assert f"{mean['DisPlace'] - mean[best]:+.1f}".replace("-", "−") in text
+    wins = sum(
+        recalls["DisPlace", query] > max(recalls[label, query] for label in ("dMat. Avg.", "Pooling", "HOPS"))
+        for query in ("night", "sun")
+    )
+    assert f"DisPlace wins {wins} of 2" in text
+    assert "town-1: ±1 frames" in text
+
+
+def test_what_was_impossible_is_said(written):
+    assert "DisPlace (paper) was not possible" in written[1]
+    assert "2 cells were not possible" in written[1]
+
+
+def test_the_page_needs_nothing_else(written):
+    page = re.sub(r'<script type="text/plain" id="plotly">.*?</script>', "", written[1], flags=re.DOTALL)
+    assert not re.search(r"""(src|href)\s*=\s*["'](?!data:|#)""", page)
+    assert not re.search(r"https?://", page)
+    assert page.count("<script") == 5
+
+
+def test_all_studies_are_shown_and_kept(results, written):
+    done, page = written
+    assert done.n_studies == len(KINDS) == len(list((results.folder / "studies").glob("*.json")))
+    plots = json.loads(re.search(r'id="plots">(.*?)</script>', page, re.DOTALL).group(1))
+    assert set(re.findall(r'data-plot="(\w+)"', page)) == set(plots)
+    assert len(plots) == 1 + 4  # the overview, and every study but the pictures
+    assert len(list((results.folder.parent / "figures").glob("*.svg"))) == 5
+    before = {path: path.stat().st_mtime_ns for path in (results.folder / "studies").iterdir()}
+    pipeline.report(results.folder, done.path, studies="all", root=results.folder.parent)
+    assert {path: path.stat().st_mtime_ns for path in (results.folder / "studies").iterdir()} == before
+
+
+def test_environment_says_what_was_used(results, written):
+    page = unescape(written[1])
+    record = next(iter(results)).versions
+    assert all(version in page for version in record.values())
+    assert next(iter(results)).store["content"] in page
+    assert 'queries = ["night", "sun"]' in page
+    assert "displace bench small.toml -o results/" in page
+
+
+def numbers(text, kind):
+    return np.frombuffer(base64.b64decode(text), kind)
+
+
+def test_explorer_columns_are_the_rankings(results, blocks):
+    data = explorer_data(blocks, collect(blocks, 10**7))
+    assert [record["title"] for record in data] == ["town · hog · night", "town · hog · sun"]
+    for record in data:
+        query = record["title"].rpartition(" ")[2]
+        labels = [method["label"] for method in record["methods"]]
+        assert labels[record["own"]] == "DisPlace"
+        n = len(record["names"])
+        found = numbers(record["found"], "<u4").reshape(len(labels), n)
+        right = numbers(record["right"], "u1").reshape(len(labels), n)
+        for result in results.select(query=query, ok=True):
+            at = labels.index(result.label)
+            ranking, asked = results.ranking(result), results.questions(result)
+            expected = asked.place_ids[ranking.places[:, 0]].tolist()
+            assert [record["places"][place] for place in found[at]] == expected
+            np.testing.assert_array_equal(right[at], ranking.correct[:, 0])
+        others = {
+            m["label"]: r.mean()
+            for m, r in zip(record["methods"], right, strict=True)
+            if m["group"] != "single"
+        }
+        others.pop("DisPlace")
+        assert others[labels[record["rival"]]] == max(others.values())
+
+
+def test_pictures_keep_to_the_budget_and_are_the_same_each_time(blocks):
+    whole = collect(blocks, 10**8)
+    assert whole.n_queries == 48
+    assert whole.n_bytes == sum(map(len, whole.pictures))
+    budget = whole.n_bytes // 4
+    part, again = collect(blocks, budget), collect(blocks, budget)
+    assert part.pictures == again.pictures
+    assert 0.7 * budget < part.n_bytes <= budget
+    assert 0 < part.n_queries < 48
+    assert collect(blocks, 0).pictures == []
+
+
+def test_queries_on_which_methods_differ_come_first(blocks):
+    block = blocks[0]
+    hits = np.stack([ranking.correct[:, 0] for ranking in block.rankings])
+    differ = [row for row in range(24) if 0 < hits[:, row].sum() < len(hits)]
+    assert 0 < len(differ) < 24
+    size = sum(len(thumbnail(path)) for path in {path for row in differ for path in paths_of(block, row)})
+    album = collect([block], size)
+    assert all(album.number(path) >= 0 for row in differ for path in paths_of(block, row))
+    assert album.n_queries < 24
+
+
+def test_large_results_are_thinned_evenly(tmp_path):
+    results = generated_results(tmp_path, 600)
+    blocks = read_blocks(results, build_tables(results))
+    (record,) = explorer_data(blocks, collect(blocks, 0), max_entries=300)
+    rows = numbers(record["rows"], "<u4")
+    assert (len(rows), record["total"]) == (100, 600)
+    assert np.diff(rows).max() <= 8
+    assert len(numbers(record["found"], "<u4")) == 300
+
+
+def test_missing_pictures_do_not_stop_it(tmp_path):
+    results = generated_results(tmp_path / "results", 30)
+    done = pipeline.report(results.folder, tmp_path / "report.html")
+    assert done.n_pictures == 0
+    assert "the image files were not found" in done.path.read_text("utf-8")
+
+
+def test_names_cannot_break_the_page(tmp_path):
+    evil = "</script><img src=x>"
+    results = generated_results(tmp_path / "results", 20, ("HOPS", "DisPlace", evil), names=evil + "{}.jpg")
+    page = pipeline.report(results.folder, tmp_path / "report.html").path.read_text("utf-8")
+    assert evil not in page
+    assert "&lt;/script&gt;&lt;img src=x&gt;" in page
+    data = json.loads(re.search(r'id="explorer-data">(.*?)</script>', page, re.DOTALL).group(1))
+    assert data[0]["names"][7] == f"{evil}7.jpg"
+
+
+def test_without_displace_the_best_method_is_compared(tmp_path):
+    results = generated_results(tmp_path / "results", 200, ("HOPS", "Pooling"))
+    page = pipeline.report(results.folder, tmp_path / "report.html").path.read_text("utf-8")
+    assert "Pooling finds more than every other multi-reference method in <b>1 of 1</b>" in page
+
+
+def test_one_method_alone_is_reported_too(tmp_path):
+    results = generated_results(tmp_path / "results", 50, ("HOPS",))
+    page = pipeline.report(results.folder, tmp_path / "report.html").path.read_text("utf-8")
+    assert "no two multi-reference methods" in page
+
+
+def test_refusals_name_the_way_out(results, tmp_path):
+    with pytest.raises(InputError, match="displace bench"):
+        pipeline.report(tmp_path, tmp_path / "report.html")
+    with pytest.raises(InputError, match="there is no folder"):
+        pipeline.report(results.folder, tmp_path / "absent" / "report.html")
+    with pytest.raises(InputError, match=r"megabytes=-1 must be at least 0"):
+        pipeline.report(results.folder, tmp_path / "report.html", megabytes=-1)
+    with pytest.raises(UnknownNameError, match="did you mean 'cost'"):
+        pipeline.report(results.folder, tmp_path / "report.html", studies="costs")
+    with pytest.raises(UnknownNameError, match="unknown query 'nihgt'"):
+        pipeline.report(results.folder, tmp_path / "report.html", studies="tau", query="nihgt")
+    generated = generated_results(tmp_path / "results", 20)
+    with pytest.raises(InputError, match="--root FOLDER"):
+        pipeline.report(generated.folder, tmp_path / "report.html", studies="tau")
+
+
+def test_the_verb_writes_and_says_what(results, tmp_path):
+    done = CliRunner().invoke(
+        app,
+        [
+            "report",
+            str(results.folder),
+            "-o",
+            str(tmp_path / "r.html"),
+            "--megabytes",
+            "0.1",
+            "--title",
+            "A <b>",
+        ],
+    )
+    assert done.exit_code == 0, done.output
+    assert f"{len(list((results.folder / 'cells').glob('*.json')))} cells" in done.output
+    page = (tmp_path / "r.html").read_text("utf-8")
+    assert "<h1>A &lt;b&gt;</h1>" in page
+
+
+def test_sped400_from_images_to_report(shared, tmp_path):
+    if not (shared / "data" / "sped400").is_dir():
+        pytest.skip("no sped400 in the shared data")
+    results = sped_results(shared, tmp_path)
+    done = pipeline.report(results.folder, tmp_path / "report.html", studies="tau,qualitative", root=tmp_path)
+    assert (done.n_studies, done.n_results) == (2, 8)
+    assert done.n_pictures == 80  # 40 queries, 40 places
+    recalls = raw_recalls(results)
+    row = next(row for row in Rows(done.path.read_text("utf-8")).rows if row[0] == "DisPlace")
+    assert row[1:] == [f"{recalls['DisPlace', 'query']:.1f}"]

@@ -1,0 +1,187 @@
+"""The report in a real browser: plots are drawn, the explorer filters, pictures show, no request leaves it."""
+
+from __future__ import annotations
+
+import shutil
+import time
+
+import numpy as np
+import pytest
+from report_results import generated_results, town_results
+
+from displace import pipeline
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright (the extra 'dev')")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium (apt-get install chromium)")
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    return town_results(tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def report(results):
+    folder = results.folder.parent
+    return pipeline.report(
+        results.folder, folder / "browser.html", studies="all", root=folder
+    ).path
+
+
+@pytest.fixture
+def visit(browser):
+    """Open a page; what it asks for, and what goes wrong in it, is gathered."""
+    pages = []
+
+    def open_page(path, width=1280, height=900):
+        page = browser.new_page(viewport={"width": width, "height": height})
+        page.asked, page.errors = [], []
+        page.on("request", lambda request: page.asked.append(request.url))
+        page.on("pageerror", lambda error: page.errors.append(str(error)))
+        page.on("console", lambda message: message.type == "error" and page.errors.append(message.text))
+        page.goto(path.as_uri())
+        pages.append(page)
+        return page
+
+    yield open_page
+    for page in pages:
+        page.close()
+
+
+def draw_all(page):
+    for node in page.query_selector_all("[data-plot]"):
+        node.scroll_into_view_if_needed()
+        page.wait_for_function("node => node.dataset.drawn === 'yes'", arg=node)
+
+
+def hits(results, query):
+    """Right or wrong of each query, by method, from the ranking files."""
+    return {
+        result.label: results.ranking(result).correct[:, 0] for result in results.select(query=query, ok=True)
+    }
+
+
+def shown_counts(page):
+    """Number on each filter's button."""
+    return {
+        button.get_attribute("data-kind"): int(button.query_selector("b").inner_text().replace(",", ""))
+        for button in page.query_selector_all("#ex-filters button")
+    }
+
+
+@pytest.mark.parametrize("width", [1280, 420])
+def test_plots_are_drawn_and_nothing_leaves_the_page(visit, report, width):
+    page = visit(report, width)
+    draw_all(page)
+    plots = page.query_selector_all("[data-plot]")
+    assert len(plots) == 5
+    for plot in plots:
+        marks = plot.query_selector_all("svg.main-svg .scatterlayer .points path")
+        expected = page.evaluate(
+            "name => JSON.parse(document.getElementById('plots').textContent)[name].data"
+            ".filter(t => t.mode.includes('markers')).reduce((n, t) => n + t.x.length, 0)",
+            plot.get_attribute("data-plot"),
+        )
+        assert len(marks) == expected > 0
+        box = plot.query_selector("svg.main-svg").bounding_box()
+        assert box["width"] > 0.6 * width
+        assert box["height"] > 300
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert page.errors == []
+    assert {url.split(":")[0] for url in page.asked} <= {"file", "data"}
+    assert [url for url in page.asked if url.startswith("file:")] == [report.as_uri()]
+
+
+def test_axes_say_which_way_is_better(visit, report):
+    page = visit(report)
+    draw_all(page)
+    titles = [node.text_content() for node in page.query_selector_all(".xtitle, .ytitle, .x2title, .y2title")]
+    assert sum("↑ better" in title for title in titles) >= 3
+    assert sum("← better" in title for title in titles) == 2
+
+
+@pytest.mark.parametrize(("number", "query"), [(0, "night"), (1, "sun")])
+def test_the_explorer_filters(visit, report, results, number, query):
+    page = visit(report)
+    page.select_option("#ex-block", str(number))
+    found = hits(results, query)
+    rivals = {
+        label: flags.mean() for label, flags in found.items() if label in ("dMat. Avg.", "Pooling", "HOPS")
+    }
+    rival = page.eval_on_selector("#ex-rival", "node => node.selectedOptions[0].textContent")
+    assert rivals[rival] == max(rivals.values())
+    for other in (rival, "Pooling"):
+        page.select_option("#ex-rival", label=other)
+        own, against = found["DisPlace"], found[other]
+        expected = {
+            "all": len(own),
+            "win": (own & ~against).sum(),
+            "loss": (~own & against).sum(),
+            "right": (own & against).sum(),
+            "wrong": (~own & ~against).sum(),
+        }
+        assert shown_counts(page) == expected
+        for kind, flags in (("win", own & ~against), ("wrong", ~own & ~against)):
+            page.click(f"#ex-filters [data-kind={kind}]")
+            assert page.inner_text("#ex-count").startswith(f"{expected[kind]} of {len(own)} queries")
+            rows = [int(node.inner_text()) for node in page.query_selector_all("#ex-rows .ex-number")]
+            assert rows == np.flatnonzero(flags)[: len(rows)].tolist()
+            assert len(rows) == min(expected[kind], len(rows)) > 0 or expected[kind] == 0
+        page.click("#ex-filters [data-kind=all]")
+    assert page.errors == []
+
+
+def test_a_query_shows_its_pictures_and_who_is_right(visit, report, results):
+    page = visit(report)
+    found = hits(results, "night")
+    page.fill("#ex-search", "0013")
+    assert page.inner_text("#ex-count").startswith("1 of 24 queries")
+    page.click("#ex-rows .ex-row")
+    images = page.query_selector_all("#ex-detail img")
+    assert len(images) == 2 + len(found)
+    page.wait_for_function(
+        "[...document.querySelectorAll('#ex-detail img')].every(image => image.naturalWidth > 0)"
+    )
+    captions = [node.inner_text() for node in page.query_selector_all("#ex-detail figcaption")]
+    assert captions[0].startswith("query")
+    assert captions[1].split() == ["truth", "place", "0013"]
+    for label, flags in found.items():
+        figure = page.query_selector(f"#ex-detail figure:has(figcaption span:text-is('{label}'))")
+        assert figure.get_attribute("class") == ("right" if flags[13] else "wrong")
+        assert "✓✗"[not flags[13]] in figure.inner_text()
+
+
+def test_arrow_keys_go_through_the_list(visit, report):
+    page = visit(report)
+    page.click("#ex-rows .ex-row >> nth=0")
+    for _ in range(3):
+        page.keyboard.press("ArrowDown")
+    assert page.inner_text("#ex-detail .ex-head b") == "query 3"
+    assert page.inner_text("#ex-rows [aria-current=true] .ex-number") == "3"
+
+
+def test_opens_quickly_with_5000_queries(visit, tmp_path):
+    results = generated_results(tmp_path / "results", 5000)
+    path = pipeline.report(results.folder, tmp_path / "report.html").path
+    start = time.perf_counter()
+    page = visit(path)
+    assert shown_counts(page)["all"] == 5000
+    draw_all(page)
+    assert time.perf_counter() - start < 3
+    found = hits(results, "night")
+    assert shown_counts(page)["loss"] == (~found["DisPlace"] & found["Pooling"]).sum()
+    assert page.locator("#ex-rows .ex-row").count() < 60
+    page.eval_on_selector("#ex-list", "node => { node.scrollTop = node.scrollHeight; }")
+    page.wait_for_function("[...document.querySelectorAll('.ex-number')].at(-1).textContent === '4999'")
+    assert page.locator("#ex-rows .ex-row").count() < 60
+    assert page.errors == []
