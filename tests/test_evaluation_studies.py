@@ -77,6 +77,43 @@ def test_compression_is_mean_and_deviation_over_projections(task, route):
     assert hops.means[1] > hops.means[0]
 
 
+def test_projected_cells_of_a_suite_make_the_same_study(task, route, tmp_path):
+    """Recalls of the cells, by seed and dimension, come out as mean and deviation."""
+    from displace.evaluation.results import Result
+
+    rng = np.random.default_rng(0)
+    recalls, cells = {}, []
+    for label, fusion, group in (
+        ("sun", "single", "single"),
+        ("rain", "single", "single"),
+        ("HOPS", "hops", "descriptor"),
+    ):
+        for dim, seed in ((None, 0), (8, 0), (8, 1), (16, 0), (16, 1)):
+            recalls[label, dim, seed] = float(rng.uniform(0, 100))
+            parameters = {"traversal": label} if group == "single" else {}
+            error = "singular" if (label, dim) == ("HOPS", 16) else ""
+            cells.append(
+                Result(
+                    f"{len(cells)}", "town", "town-1", "±1 frames", "hog", fusion, parameters, label, group, "night",
+                    ["sun", "rain"], dim or 32, dim, seed, error=error,
+                    recalls={} if error else {1: recalls[label, dim, seed]},
+                )
+            )  # fmt: skip
+    (study,) = studies.compressions_of(cells)
+    assert (study.dims, study.seeds, study.setting.dim) == ([8, 16], [0, 1], 32)
+    single, hops = study.curves
+    best = [
+        [max(recalls["sun", dim, seed], recalls["rain", dim, seed]) for seed in (0, 1)] for dim in (8, 16)
+    ]
+    np.testing.assert_allclose(single.means, np.mean(best, axis=1), atol=1e-4)
+    np.testing.assert_allclose(single.deviations, np.std(best, axis=1, ddof=1), atol=1e-4)
+    assert single.full == pytest.approx(max(recalls["sun", None, 0], recalls["rain", None, 0]), abs=1e-4)
+    assert (single.label, single.plain) == ("Best single", True)
+    assert hops.means == [pytest.approx((recalls["HOPS", 8, 0] + recalls["HOPS", 8, 1]) / 2, abs=1e-4), None]
+    assert study.notes == ["HOPS at D=16: singular"]
+    assert studies.compressions_of([cell for cell in cells if cell.projection is None]) == []
+
+
 def test_best_single_is_the_best_of_all_traversals(task, route):
     found = studies.study_compression(task, dims=(24,), seeds=(0,))
     alone = [

@@ -20,8 +20,8 @@ from displace.evaluation.report.explorer import explorer_data
 from displace.evaluation.report.findings import find
 from displace.evaluation.report.plot_parts import Plot
 from displace.evaluation.report.thumbnails import Album, collect
-from displace.evaluation.results import Results
-from displace.evaluation.studies import load_studies
+from displace.evaluation.results import Result, Results
+from displace.evaluation.studies import Compression, Study, compressions_of, load_studies
 from displace.evaluation.tables import build_tables
 from displace.storage import atomic_write
 
@@ -77,7 +77,7 @@ def write_report(
     cells = list(results)
     tables = build_tables(cells)
     blocks = read_blocks(results, tables)
-    studies = load_studies(results.folder)
+    studies = _all_studies(results.folder, cells)
     album = collect(blocks, picture_bytes, progress)
     plots: dict[str, Plot] = {}
     findings = find(tables, blocks, results)
@@ -107,6 +107,18 @@ def write_report(
     return Report(path, path.stat().st_size, album.n_bytes, len(album.pictures), len(cells), len(studies))
 
 
+def _all_studies(folder: Path, cells: Sequence[Result]) -> list[Study]:
+    """Studies that were run, and those of random projections that a suite had; of both, the one that was run."""
+    kept = load_studies(folder)
+    known = [_about(study) for study in kept if isinstance(study, Compression)]
+    return [*(study for study in compressions_of(cells) if _about(study) not in known), *kept]
+
+
+def _about(study: Compression) -> tuple[str, ...]:
+    about = study.setting
+    return about.dataset, about.protocol, about.model, about.query
+
+
 def _scripts() -> dict[str, str]:
     """Style and scripts; plotly's from the installed package, once."""
     from plotly.offline import get_plotlyjs
@@ -129,7 +141,7 @@ def _json(record: Any) -> str:
     return text.replace("<", "\\u003c")
 
 
-def _facts(blocks: Sequence[Block], cells: Sequence[Any]) -> str:
+def _facts(blocks: Sequence[Block], cells: Sequence[Result]) -> str:
     queries = sum(len(block.questions) for block in blocks)
     impossible = sum(not cell.ok for cell in cells)
     models = dict.fromkeys(block.first.model for block in blocks)

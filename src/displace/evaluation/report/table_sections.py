@@ -19,8 +19,8 @@ _TAGS = {BOLD: "b", UNDERLINE: "u"}
 
 
 def recalls_html(table: Table) -> str:
-    """One table with the marks of the paper, in panels where it is wide."""
-    parts = [heading(table.title)]
+    """One table with the marks of the paper, in panels where it is wide; folded where it is of random projections."""
+    parts = []
     for title, panel in table.panels():
         names = [column.query if title else column.model for column in panel.columns]
         rows = []
@@ -28,7 +28,8 @@ def recalls_html(table: Table) -> str:
             rows.append(f'<tr class="group"><th colspan="{1 + len(names)}">{escape(GROUPS[group])}</th></tr>')
             rows += [_recalls_row(panel, row) for row in members]
         parts.append(html_table("recalls", [title or "method", *names], rows))
-    return "".join([*parts, *map(note, table.notes)])
+    body = "".join([*parts, *map(note, table.notes)])
+    return heading(table.title) + body if table.projection is None else folded(table.title, body)
 
 
 def _recalls_row(table: Table, row: Row) -> str:

@@ -87,9 +87,14 @@ def collect(
     budget : int
         Bytes.
     progress : callable, optional
-        Called as ``progress(stage, done, total)`` with kilobytes.
+        Called as ``progress(stage, done, total)`` with queries.
     """
-    album = Album(budget)
+    album, total = Album(budget), sum(len(block.questions) for block in blocks)
+
+    def tell(done: int) -> None:
+        if progress is not None:
+            progress("pictures of queries", done, total)
+
     turns = [_in_order(block) for block in blocks]
     while turns:
         for turn in list(turns):
@@ -97,9 +102,10 @@ def collect(
             if paths is None:
                 turns.remove(turn)
             elif not album.add(paths):
-                return album
-        if progress is not None:
-            progress("pictures, kB", album.n_bytes // 1000, budget // 1000)
+                turns = []  # the budget is spent
+                break
+        tell(album.n_queries)
+    tell(total)
     return album
 
 

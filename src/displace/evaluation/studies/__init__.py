@@ -11,6 +11,7 @@ from displace.evaluation.studies.files import (
     save_study,
     study_path,
 )
+from displace.evaluation.studies.projected import compressions_of
 from displace.evaluation.studies.qualitative import Qualitative, study_examples
 from displace.evaluation.studies.running import run_studies
 from displace.evaluation.studies.space import Space, study_space
@@ -31,6 +32,7 @@ __all__ = [
     "Task",
     "TauAblation",
     "all_methods",
+    "compressions_of",
     "kind_of",
     "load_studies",
     "load_study",

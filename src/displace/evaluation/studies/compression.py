@@ -112,9 +112,9 @@ def study_compression(
             m.label,
             m.fusion,
             not m.parameters,
-            _numbers(values.mean(1)),
-            _numbers(_spread(values)),
-            _numbers([at])[0],
+            numbers(values.mean(1)),
+            numbers(_spread(values)),
+            numbers([at])[0],
         )
         for m, values, at in zip(methods, found, full, strict=True)
     ]
@@ -146,6 +146,6 @@ def _spread(values: np.ndarray[Any, np.dtype[np.float64]]) -> Any:
     return values.std(axis=1, ddof=1) if values.shape[1] > 1 else np.zeros(len(values))
 
 
-def _numbers(values: Any) -> list[float | None]:
+def numbers(values: Any) -> list[float | None]:
     """Plain numbers, None for NaN, which JSON does not have."""
     return [None if np.isnan(value) else round(float(value), 4) for value in values]
