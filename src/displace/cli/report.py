@@ -62,8 +62,9 @@ def report(
             megabytes=megabytes,
             progress=bars.stage,
         )
+    studied = "1 study" if done.n_studies == 1 else f"{done.n_studies:,} studies"
     out.print(
-        f"{done.path}: {decimal(done.n_bytes)}, {done.n_results:,} cells, {done.n_studies:,} studies, "
+        f"{done.path}: {decimal(done.n_bytes)}, {done.n_results:,} cells, {studied}, "
         f"{done.n_pictures:,} pictures ({decimal(done.picture_bytes)})",
         highlight=False,
         markup=False,

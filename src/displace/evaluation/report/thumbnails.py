@@ -104,7 +104,8 @@ def collect(
             elif not album.add(paths):
                 turns = []  # the budget is spent
                 break
-        tell(album.n_queries)
+        if album.n_queries < total:
+            tell(album.n_queries)
     tell(total)
     return album
 

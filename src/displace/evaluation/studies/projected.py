@@ -16,12 +16,18 @@ Key = tuple[str, str, str, str]
 def compressions_of(results: Iterable[Result]) -> list[Compression]:
     """Return a study for each data set, protocol, model and query traversal that has randomly projected cells."""
     groups: dict[Key, list[Result]] = {}
-    for result in sorted(results, key=lambda result: (result.created, result.order)):
+    for result in results:
         groups.setdefault((result.dataset, result.protocol, result.model, result.query), []).append(result)
     return [_study(cells) for _, cells in sorted(groups.items()) if any(cell.projection for cell in cells)]
 
 
-def _study(cells: Sequence[Result]) -> Compression:
+def _study(found: Sequence[Result]) -> Compression:
+    # Of cells under the same names, the one computed last counts: descriptors may have been extracted again.
+    newest = {
+        (cell.label, cell.projection, cell.seed): cell
+        for cell in sorted(found, key=lambda cell: cell.created)
+    }
+    cells = list(newest.values())
     dims = sorted({cell.projection for cell in cells if cell.projection is not None})
     seeds = sorted({cell.seed for cell in cells if cell.projection is not None})
     named: dict[str, list[Result]] = {}
@@ -38,7 +44,7 @@ def _study(cells: Sequence[Result]) -> Compression:
         whole.n_queries,
         whole.dim,
     )
-    curves = [_curve(label, found, dims, seeds) for label, found in named.items()]
+    curves = [_curve(label, own, dims, seeds) for label, own in named.items()]
     notes = dict.fromkeys(f"{cell.label} at D={cell.dim}: {cell.error}" for cell in cells if not cell.ok)
     return Compression(setting, dims, seeds, curves, list(notes))
 
