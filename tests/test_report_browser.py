@@ -33,9 +33,7 @@ def results(tmp_path_factory):
 @pytest.fixture(scope="module")
 def report(results):
     folder = results.folder.parent
-    return pipeline.report(
-        results.folder, folder / "browser.html", studies="all", root=folder
-    ).path
+    return pipeline.report(results.folder, folder / "browser.html", studies="all", root=folder).path
 
 
 @pytest.fixture
