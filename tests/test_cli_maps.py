@@ -139,7 +139,10 @@ def test_unreadable_images_are_named_and_the_others_located(run, folder):
         (["locate", "town.displace", "town/sun/0005.jpg", "--search", "fais"], "did you mean 'faiss'"),
         (["build", "route.desc", "-o", "x.displace", "--fusion", "bsf"], "exists for evaluation only"),
         (["build", "route.desc", "-o", "x.displace", "--exclude", "fog"], "unknown traversal 'fog'"),
-        (["update", "town.displace", "--add", "route.desc"], "already has references of dusk, overcast, snow, sun"),
+        (
+            ["update", "town.displace", "--add", "route.desc"],
+            "already has references of dusk, overcast, snow, sun",
+        ),
         (["update", "town.displace"], "give either add= or remove="),
         (["update", "town.displace", "--remove", "sun"], "built without keep_references"),
         (["export", "town.displace", "--to", "onx", "-o", "x"], "did you mean 'onnx'"),

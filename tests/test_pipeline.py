@@ -64,7 +64,9 @@ def test_threads_bound_those_of_the_model(tmp_path, csv, monkeypatch):
     torch = pytest.importorskip("torch", reason="limits are looked at through torch")
     seen = []
     monkeypatch.setattr(
-        pipeline.recordings, "extract_images", lambda *_, workers, **__: seen.append((workers, torch.get_num_threads()))
+        pipeline.recordings,
+        "extract_images",
+        lambda *_, workers, **__: seen.append((workers, torch.get_num_threads())),
     )
     before = torch.get_num_threads()
     pipeline.extract(csv, tmp_path / "d", threads=1)

@@ -16,7 +16,16 @@ if TYPE_CHECKING:
     from displace.place_map import PlaceMap, build
     from displace.references import ReferenceSet
 
-__all__ = ["DisPlace", "Matches", "PlaceMap", "ReferenceSet", "__version__", "build", "get_fusion", "recall_at"]
+__all__ = [
+    "DisPlace",
+    "Matches",
+    "PlaceMap",
+    "ReferenceSet",
+    "__version__",
+    "build",
+    "get_fusion",
+    "recall_at",
+]
 
 _WHERE = {
     "DisPlace": "displace.fusion.displace",

@@ -18,7 +18,15 @@ from displace.interop.utm import as_degrees
 from displace.manifest.csv_file import number_text
 from displace.place_map import PlaceMap
 
-DECIMALS = {"score": 6, "confidence": 4, "latitude": 8, "longitude": 8, "easting": 3, "northing": 3, "heading": 2}
+DECIMALS = {
+    "score": 6,
+    "confidence": 4,
+    "latitude": 8,
+    "longitude": 8,
+    "easting": 3,
+    "northing": 3,
+    "heading": 2,
+}
 """Where they end: 8 decimals of a degree are a millimetre."""
 
 
