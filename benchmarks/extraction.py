@@ -108,7 +108,7 @@ def extract_once(model: DescriptorModel, route: Manifest, store: Path) -> float:
 
     extract(route, model, store, batch_size=BATCH, progress=mark)
     (first, n_first), (last, n_last) = marks[0], marks[-1]
-    return (last - first) / (n_last - n_first)
+    return (last - first) / max(1, n_last - n_first)
 
 
 def prepared(model: DescriptorModel, route: Manifest) -> list[np.ndarray]:
