@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +21,7 @@ from displace.descriptors.preparation import (
     Prepared,
     attempt,
     in_batches,
+    in_chunks,
     in_order,
     n_cores,
     preparing,
@@ -42,6 +42,7 @@ DTYPES = ("float32", "float16")
 SHARD_BYTES = 32 * 2**20
 SHARD_SECONDS = 30.0
 """A shard is written when one of these is reached: what a killed run may have to compute again."""
+HASHED_AT_ONCE = 32
 NOT_FINITE = "its descriptor is not finite (NaN or infinity)"
 
 
@@ -143,12 +144,18 @@ def _hash_all(manifest: Manifest, workers: int, report: Progress) -> tuple[list[
     skipped: dict[str, str] = {}
     files = ((name, manifest.root / name) for name in manifest.images)
     with ThreadPoolExecutor(workers, thread_name_prefix="displace-hash") as pool:
-        for name, answer in in_order(pool, partial(attempt, content_hash), files, ahead=8 * workers):
-            if isinstance(answer, Failure):
-                skipped[name] = str(answer)
-            hashes.append(None if isinstance(answer, Failure) else answer)
-            report("reading", len(hashes), len(manifest))
+        # In chunks: handing over single files costs more than hashing them.
+        for names, answers in in_order(pool, _hash_each, in_chunks(files, HASHED_AT_ONCE), ahead=4 * workers):
+            for name, answer in zip(names, answers, strict=True):
+                if isinstance(answer, Failure):
+                    skipped[name] = str(answer)
+                hashes.append(None if isinstance(answer, Failure) else answer)
+                report("reading", len(hashes), len(manifest))
     return hashes, skipped
+
+
+def _hash_each(paths: list[Path]) -> list[str | Failure]:
+    return [attempt(content_hash, path) for path in paths]
 
 
 def _describe_new(
