@@ -123,7 +123,8 @@ def read_image(path: PathLike) -> Pixels:
 def content_hash(path: PathLike) -> str:
     """SHA-256 of the file's bytes, in hexadecimal."""
     try:
-        with Path(path).open("rb") as file:
+        # A buffer between file and digest doubles the cost of an ordinary photo.
+        with Path(path).open("rb", buffering=0) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise ImageError(f"cannot read {path}: {error.strerror}") from None

@@ -142,7 +142,7 @@ def _hash_all(manifest: Manifest, workers: int, report: Progress) -> tuple[list[
     """Content hash of every image, None where there is none to be had, and the reasons for those."""
     hashes: list[str | None] = []
     skipped: dict[str, str] = {}
-    files = ((name, manifest.root / name) for name in manifest.images)
+    files = zip(manifest.images, _paths(manifest.root, manifest.images), strict=True)
     with ThreadPoolExecutor(workers, thread_name_prefix="displace-hash") as pool:
         # In chunks: handing over single files costs more than hashing them.
         for names, answers in in_order(pool, _hash_each, in_chunks(files, HASHED_AT_ONCE), ahead=4 * workers):
@@ -154,8 +154,14 @@ def _hash_all(manifest: Manifest, workers: int, report: Progress) -> tuple[list[
     return hashes, skipped
 
 
-def _hash_each(paths: list[Path]) -> list[str | Failure]:
+def _hash_each(paths: list[str]) -> list[str | Failure]:
     return [attempt(content_hash, path) for path in paths]
+
+
+def _paths(root: Path, names: Iterable[str]) -> Iterator[str]:
+    """Where the images are, as plain strings: making a Path of each costs as much as hashing it."""
+    folder = str(root)
+    return (os.path.join(folder, name) for name in names)  # noqa: PTH118
 
 
 def _describe_new(
@@ -165,7 +171,7 @@ def _describe_new(
     names = {
         c: name for c, name in zip(index.hashes, index.manifest.images, strict=True) if c and c not in shards
     }
-    files = ((content, index.manifest.root / name) for content, name in names.items())
+    files = zip(names, _paths(index.manifest.root, names.values()), strict=True)
     failures: dict[str, str] = {}
     done = 0
 
@@ -183,7 +189,7 @@ def _describe_new(
         report("describing", 0, len(names))
         for contents, batch in in_batches(readable(answers), batch_size):
             vectors = _described(model, batch)
-            good = [bool(np.isfinite(vector).all()) for vector in vectors]
+            good = np.asarray(np.isfinite(vectors).all(axis=1))
             failures |= {c: NOT_FINITE for c, fine in zip(contents, good, strict=True) if not fine}
             buffer.add([c for c, fine in zip(contents, good, strict=True) if fine], vectors[good])
             done += len(contents)
@@ -249,7 +255,7 @@ def describe(
         As in `extract`.
     """
     workers = _positive(n_cores() if workers is None else workers, "workers")
-    files = ((row, Path(path)) for row, path in enumerate(paths))
+    files = ((row, os.fspath(path)) for row, path in enumerate(paths))
     vectors = np.full((len(paths), model.dim), np.nan, np.float32)
     failed: dict[int, str] = {}
 

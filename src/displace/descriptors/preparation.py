@@ -17,7 +17,6 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
-from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -52,7 +51,7 @@ def n_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def attempt(function: Callable[[Path], Answer], path: Path) -> Answer | Failure:
+def attempt(function: Callable[[str], Answer], path: str) -> Answer | Failure:
     """Call `function` on a file; what is wrong with the file is an answer, not an exception."""
     try:
         return function(path)
@@ -115,7 +114,7 @@ def in_batches(prepared: Iterable[tuple[Key, Prepared]], size: int) -> Iterator[
 
 @contextmanager
 def preparing(
-    model: DescriptorModel, files: Iterable[tuple[Key, Path]], n_files: int, workers: int, ahead: int
+    model: DescriptorModel, files: Iterable[tuple[Key, str]], n_files: int, workers: int, ahead: int
 ) -> Iterator[Iterator[tuple[Key, Prepared | Failure]]]:
     """Read and prepare `files` in the background: in threads, or in processes where `prepare` is heavy.
 
@@ -159,11 +158,11 @@ def preparing(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _prepare(model: DescriptorModel, path: Path) -> Prepared | Failure:
+def _prepare(model: DescriptorModel, path: str) -> Prepared | Failure:
     return attempt(lambda p: model.prepare(read_image(p)), path)
 
 
-def _prepare_in_process(paths: list[Path]) -> list[Prepared | Failure]:
+def _prepare_in_process(paths: list[str]) -> list[Prepared | Failure]:
     return [_prepare(_of_process[0], path) for path in paths]
 
 

@@ -87,7 +87,7 @@ class Shards:
             path = self.folder / f"{number:06d}.npy"
             with atomic_write(path) as file:
                 np.save(file, np.ascontiguousarray(vectors, self.dtype), allow_pickle=False)
-            write_json(path.with_suffix(".json"), record)
+            write_json(path.with_suffix(".json"), record, indent=None)
         self._register(path, keys)
 
     def gather(self, keys: Sequence[str], dtype: DTypeLike = np.float32) -> Vectors:

@@ -115,7 +115,7 @@ class StoreIndex:
             "hashes": self.hashes,
         }
         with writing_to(folder):
-            write_json(folder / INDEX, record)
+            write_json(folder / INDEX, record, indent=None)
 
     def listing(self, manifest: Manifest, hashes: Sequence[str | None]) -> StoreIndex:
         """Return the index that lists the images of `manifest`, with the content hash of each."""
