@@ -6,8 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# The same examples on every run, and no limit on the time of one: a lazy import or a busy machine is no failure.
+settings.register_profile("displace", deadline=None, derandomize=True)
+settings.load_profile("displace")
 
 
 @pytest.fixture(scope="session")

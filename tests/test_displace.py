@@ -106,7 +106,7 @@ def test_tau_one_with_full_rank_is_within_place_whitening():
     np.testing.assert_allclose(all_scores(fusion, route.queries), expected, atol=1e-4)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.integers(0, 1000))
 def test_labelled_references_may_come_in_any_order(seed):
     route = make_route(n_places=80, n_traversals=3, dim=12, drop=0.2, seed=seed)

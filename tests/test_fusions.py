@@ -151,7 +151,7 @@ NAMES = ["displace", "hops", "pooling", "dmat_avg", "dmat_min", "dmat_med", "std
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(seed=st.integers(0, 1000))
 def test_order_of_labelled_references_never_matters(name, seed):
     route = make_route(n_places=60, n_traversals=4, dim=10, drop=0.3, seed=seed)
@@ -162,7 +162,7 @@ def test_order_of_labelled_references_never_matters(name, seed):
 
 
 @pytest.mark.parametrize("name", ["hops", "pooling", "dmat_avg", "dmat_min", "dmat_med", "bsf"])
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(seed=st.integers(0, 1000))
 def test_a_place_that_is_missing_everywhere_but_once_is_as_good_as_that_reference(name, seed):
     """Ragged against padded: a place with one reference scores as if every traversal had that same reference."""

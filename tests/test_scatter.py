@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from naive import scatter_matrices
 
@@ -24,9 +24,14 @@ def full(within):
 def assert_same(a: Scatter, b: Scatter, rtol=1e-10):
     np.testing.assert_array_equal(a.place_ids, b.place_ids)
     np.testing.assert_array_equal(a.counts, b.counts)
-    np.testing.assert_allclose(a.means, b.means, rtol=rtol)
-    scale = max(np.abs(b.within).max(), 1e-30)
-    np.testing.assert_allclose(full(a.within), full(b.within), atol=rtol * scale, rtol=0)
+    assert_close(a.means, b.means, rtol)
+    assert_close(full(a.within), full(b.within), rtol)
+
+
+def assert_close(values, expected, rtol):
+    """Relative to the largest entry: one near 0 is a difference of larger ones and has their rounding."""
+    scale = np.abs(expected).max(initial=1e-30)
+    np.testing.assert_allclose(values, expected, atol=rtol * scale, rtol=0)
 
 
 @given(seeds)
@@ -71,6 +76,8 @@ def test_order_of_references_does_not_matter(seed):
 
 @settings(max_examples=20)
 @given(seeds)
+@example(4203182926)  # means near 0
+@example(1948751991)
 def test_float32_is_as_accurate_as_its_input(seed):
     X, y = references(seed, m=400, n=100, dim=20, dtype=np.float32)
     single, double = Scatter.of(X, y), Scatter.of(X.astype(np.float64), y)
