@@ -19,9 +19,14 @@ N_IMAGES = 100_000
 IMAGE_BYTES = 32 * 32 * 3 * 4  # of a prepared image: all of them would be 1.2 GB
 
 
-def read_made_up(path: Path) -> np.ndarray:
+def number_of(path: str) -> int:
+    """Tell which of the made-up images is asked for."""
+    return int(Path(path).name)
+
+
+def read_made_up(path: str) -> np.ndarray:
     """Image number n, as if decoded from a file."""
-    return np.full((32, 32, 3), int(path.name) % 251, np.uint8)
+    return np.full((32, 32, 3), number_of(path) % 251, np.uint8)
 
 
 def peak_megabytes() -> float:
@@ -37,7 +42,7 @@ class PixelModel(TinyModel):
 
 def measure(folder: Path) -> None:
     """Describe a few images, then many more, and print by how many megabytes the peak rose."""
-    extraction.content_hash = lambda path: f"{int(path.name):064x}"
+    extraction.content_hash = lambda path: f"{number_of(path):064x}"
     preparation.read_image = read_made_up
     names = [str(n) for n in range(N_IMAGES)]
     manifest = Manifest(names, ["p"] * N_IMAGES, ["t"] * N_IMAGES, folder)
