@@ -16,7 +16,7 @@ from routes import make_store, make_suite
 from displace import DisPlace, ReferenceSet, get_fusion, recall_at
 from displace.compression import random_projection
 from displace.descriptors.store import DescriptorStore
-from displace.errors import ConditioningWarning, InputError, UnknownNameError
+from displace.errors import ConditioningWarning, FormatError, InputError, UnknownNameError
 from displace.evaluation import benchmark, loading
 from displace.evaluation.benchmark import run_suite
 from displace.evaluation.cells import Cell
@@ -102,6 +102,30 @@ def test_a_rerun_computes_only_what_is_missing(store, tmp_path, monkeypatch):
     assert steps == [("cells", 0, 1), ("cells", 1, 1)]
     assert len(outcome.cells) == 4
     assert run_suite(suite, tmp_path).n_computed == 0
+
+
+@pytest.mark.parametrize("damage", ["deleted", "cut", "overwritten"])
+@pytest.mark.parametrize("folder", ["cells", "questions"])
+def test_a_rerun_mends_what_was_lost(store, tmp_path, damage, folder):
+    """The way out that the error names: run the suite again."""
+    suite = make_suite({"made": store.folder}, fusions=["hops", "pooling"])
+    first = run_suite(suite, tmp_path)
+    whole = [first.results.ranking(cell).places for cell in first.cells]
+    path = next((tmp_path / folder).glob("*hops*.npz" if folder == "cells" else "*.npz"))
+    content = path.read_bytes()
+    path.unlink()
+    if damage == "cut":
+        path.write_bytes(content[:60])
+    elif damage == "overwritten":  # as long as before, and its table of contents whole
+        path.write_bytes(content[:60] + bytes(20) + content[80:])
+    read = first.results.ranking if folder == "cells" else first.results.questions
+    with pytest.raises(FormatError, match="run the suite again"):
+        read(first.cells[0])
+    again = run_suite(suite, tmp_path)
+    assert again.n_computed == (1 if folder == "cells" else 2)
+    for cell, places in zip(again.cells, whole, strict=True):
+        np.testing.assert_array_equal(again.results.ranking(cell).places, places)
+        assert len(again.results.questions(cell)) == 30
 
 
 def test_ctrl_c_loses_at_most_the_running_cell(store, tmp_path, monkeypatch):

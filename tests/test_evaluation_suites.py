@@ -151,6 +151,15 @@ def test_bad_tolerances(text):
         parse_tolerance(text)
 
 
+def test_fractions_of_frames_are_refused():
+    with pytest.raises(
+        InputError, match=r"tolerance of 2\.5 frames must be a whole number, such as 2 frames"
+    ):
+        parse_tolerance("2.5 frames")
+    assert parse_tolerance("2.0 frames") == Tolerance("frames", 2)
+    assert str(parse_tolerance("2.5m")) == "within 2.5 m"
+
+
 def test_protocols_are_found_by_name():
     dataset, protocol = find_protocol("robotcar-2")
     assert (dataset, protocol.tolerance) == ("robotcar", Tolerance("frames", 2))

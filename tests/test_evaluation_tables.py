@@ -15,6 +15,7 @@ from displace.evaluation.benchmark import run_suite
 from displace.evaluation.comparison import compare
 from displace.evaluation.methods import Method
 from displace.evaluation.results import Result, Results
+from displace.evaluation.studies import compressions_of
 from displace.evaluation.table_formats import FORMATS
 from displace.evaluation.tables import BOLD, UNDERLINE, Column, build_tables
 from displace.evaluation.wins import all_wins, count_wins
@@ -252,7 +253,32 @@ def test_of_equal_cells_the_newest_counts():
     new = dataclasses.replace(old, cell="other", recalls={1: 2.0}, created="2026-02-01T00:00:00+00:00")
     (table,) = build_tables([new, old])
     assert table.row("HOPS").value(Column("cosplace", "night")) == 2.0
-    assert "1 cells of earlier descriptors" in table.notes[0]
+    assert "1 cells of earlier settings or descriptors under the same names are left out" in table.notes[0]
+
+
+def test_settings_changed_and_changed_back_show_the_last_run(tmp_path):
+    """Cells that a run finds there count as much as those that it computes."""
+    store = make_store(tmp_path / "made.desc")
+    whole, cut = (
+        make_suite(
+            {"made": store.folder},
+            methods=(Method("displace", {"n_components": n}, "DisPlace"),),
+            dims=(11,),
+        )
+        for n in (9, 1)
+    )
+    shown, projected = [], []
+    for suite in (whole, cut, whole):
+        outcome = run_suite(suite, tmp_path / "results")
+        cells = Results.open(tmp_path / "results")
+        tables = build_tables(cells)
+        values = [table.row("DisPlace").value(Column("made", "night")) for table in tables]
+        assert values == [cell.recalls[1] for cell in outcome.cells]
+        shown.append(values)
+        projected.append(compressions_of(cells)[0].curves[0].means)
+    assert outcome.n_computed == 0
+    assert shown[0] == shown[2] != shown[1]
+    assert projected[0] == projected[2] != projected[1]
 
 
 def test_names_cannot_break_the_formats():

@@ -27,6 +27,12 @@ class Tolerance:
     kind: Literal["exact", "frames", "metres"]
     value: float = 0
 
+    def __post_init__(self) -> None:
+        if self.kind == "frames" and self.value != int(self.value):
+            raise InputError(
+                f"tolerance of {self.value:g} frames must be a whole number, such as {int(self.value)} frames"
+            )
+
     def __str__(self) -> str:
         return {
             "exact": "exact place",

@@ -68,17 +68,19 @@ def run_suite(suite: Suite, output: str | os.PathLike[str], progress: Progress |
     stores, absent = _open_stores(suite)
     results = Results(output)
     cells = list(_cells(suite, stores))
-    known = results.cells()
+    found = results.cells()
+    run = 1 + max((result.used for result in found.values()), default=0)
+    known = results.complete(found[cell.id] for cell in cells if cell.id in found)
     missing = [cell for cell in cells if cell.id not in known or known[cell.id].retry]
     report = progress or (lambda *_: None)
     report("cells", 0, len(missing))
-    for done, (cell, result) in enumerate(_computed(missing, stores, results)):
+    for done, (cell, result) in enumerate(_computed(missing, stores, results, run)):
         known[cell.id] = result
         report("cells", done + 1, len(missing))
     for cell in cells:
-        if known[cell.id].order != list(cell.order):
-            # The suite was rearranged since: tables follow it.
-            known[cell.id] = replace(known[cell.id], order=list(cell.order))
+        if known[cell.id].used != run:
+            # Tables follow the last run: its order, and its cells among others under the same names.
+            known[cell.id] = replace(known[cell.id], order=list(cell.order), used=run)
             results.update(known[cell.id])
     _keep_suite(suite, results.folder)
     own = [known[cell.id] for cell in cells]
@@ -140,7 +142,7 @@ def _projections(suite: Suite, store: DescriptorStore) -> list[tuple[int | None,
 
 
 def _computed(
-    cells: list[Cell], stores: dict[str, DescriptorStore], results: Results
+    cells: list[Cell], stores: dict[str, DescriptorStore], results: Results, run: int
 ) -> Iterator[tuple[Cell, Result]]:
     """Compute and keep cell after cell; descriptors are read once for the cells that share them."""
     for (model, query), asked in groupby(cells, key=lambda cell: (cell.model, cell.query)):
@@ -154,7 +156,8 @@ def _computed(
             references = split.vectors(split.references, projection, seed)
             queries = split.vectors(split.queries, projection, seed)
             for cell in group:
-                result, ranking = compute(cell, split, references, queries, name)
+                computed, ranking = compute(cell, split, references, queries, name)
+                result = replace(computed, used=run)
                 results.add(result, ranking)
                 yield cell, result
 

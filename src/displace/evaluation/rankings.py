@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import zipfile
+import zlib
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Self
@@ -18,6 +19,8 @@ from displace.metrics import Flags
 from displace.storage import atomic_write
 
 Numbers = NDArray[np.int32]
+_DAMAGED = (OSError, ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
+"""What reading a damaged ``.npz`` raises, wherever the damage is."""
 
 
 class _Arrays:
@@ -38,7 +41,7 @@ class _Arrays:
             raise FormatError(
                 f"{path} is missing: it belongs to the results beside it; run the suite again"
             ) from None
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        except _DAMAGED as error:
             raise FormatError(f"{path} cannot be read ({error}); remove it and run the suite again") from None
 
     def _arrays(self) -> dict[str, NDArray[Any]]:

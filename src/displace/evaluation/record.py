@@ -64,7 +64,10 @@ class Result:
     retry : bool
         Whether that was not to be expected from the data, so that the next run tries again.
     created : str
-        When, in UTC (ISO 8601).
+        When it was computed, in UTC (ISO 8601).
+    used : int
+        Number of the last run in this folder whose suite has the cell, computed or found there; 0 where runs were not
+        yet counted.
     versions : dict of str to str
         Of displace, numpy, scipy, scikit-learn and Python; the machine's platform, and the threads used.
     store : dict
@@ -99,6 +102,7 @@ class Result:
     error: str = ""
     retry: bool = False
     created: str = ""
+    used: int = 0
     versions: dict[str, str] = field(default_factory=dict)
     store: dict[str, Any] = field(default_factory=dict)
 
@@ -106,6 +110,11 @@ class Result:
     def ok(self) -> bool:
         """Whether the cell could be computed."""
         return not self.error
+
+    @property
+    def recency(self) -> tuple[int, str, str]:
+        """Sorts cells under the same names by the last run that had them, so that of several the last one counts."""
+        return self.used, self.created, self.cell
 
     @property
     def name(self) -> str:

@@ -8,14 +8,14 @@ A results folder::
       questions/robotcar-night-6d1e8c0f33aa90b2.npz        what was asked (`Questions`), shared by cells
       suites/robotcar.toml                                 the suites that were run
 
-The record is written last: where it is there, the cell is complete.
+The record is written last: where it is there, so was all the rest (`Results.complete` checks that it still is).
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -92,6 +92,17 @@ class Results:
         """All results by the hash of their cell."""
         return {result.cell: result for result in self}
 
+    def complete(self, cells: Iterable[Result]) -> dict[str, Result]:
+        """Cells whose ranking and questions can be read, by their hash."""
+        opened: dict[str, bool] = {}
+
+        def opens(result: Result) -> bool:
+            if result.questions not in opened:
+                opened[result.questions] = _loads(lambda: self.questions(result))
+            return opened[result.questions] and (not result.ok or _loads(lambda: self.ranking(result)))
+
+        return {result.cell: result for result in cells if opens(result)}
+
     def add(self, result: Result, ranking: Ranking | None) -> None:
         """Write one cell; when this returns it survives any crash.
 
@@ -112,10 +123,10 @@ class Results:
         write_json(self.folder / CELLS / f"{result.name}.json", result.to_json())
 
     def add_questions(self, name: str, questions: Questions) -> str:
-        """Write what is asked, unless it is there; return the file's name for `Result.questions`."""
+        """Write what is asked, unless it is there whole; return the file's name for `Result.questions`."""
         (self.folder / QUESTIONS).mkdir(parents=True, exist_ok=True)
         path = self.folder / QUESTIONS / f"{slug(name)}-{questions.digest()}.npz"
-        if not path.exists():
+        if not _loads(lambda: Questions.load(path)):
             questions.save(path)
         return path.name
 
@@ -138,6 +149,15 @@ def _matches(value: Any, wanted: Any) -> bool:
     ):
         return value in wanted
     return bool(value == wanted)
+
+
+def _loads(load: Callable[[], object]) -> bool:
+    """Whether a file is there and whole."""
+    try:
+        load()
+    except FormatError:
+        return False
+    return True
 
 
 def _read(path: Path) -> Result:

@@ -203,9 +203,9 @@ def _table(cells: list[Result], k: int) -> Table:
 
 
 def _newest(cells: list[Result]) -> list[Result]:
-    """Of cells that differ only in the descriptors' content or the places kept, the one computed last."""
+    """Of cells under the same names, with other settings or descriptors, the one of the last run that had any."""
     kept: dict[Any, Result] = {}
-    for cell in sorted(cells, key=lambda cell: (cell.created, cell.cell)):
+    for cell in sorted(cells, key=lambda cell: cell.recency):
         kept[cell.model, cell.query, cell.group, cell.label, cell.seed] = cell
     return list(kept.values())
 
@@ -251,7 +251,9 @@ def _notes(cells: list[Result], n_older: int) -> list[str]:
         f"n/p: {label} was not possible on {', '.join(on)}: {why}" for (label, why), on in reasons.items()
     ]
     if n_older:
-        notes.append(f"{n_older:,} cells of earlier descriptors under the same names are left out")
+        notes.append(
+            f"{n_older:,} cells of earlier settings or descriptors under the same names are left out"
+        )
     return notes
 
 

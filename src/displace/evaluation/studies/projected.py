@@ -22,10 +22,10 @@ def compressions_of(results: Iterable[Result]) -> list[Compression]:
 
 
 def _study(found: Sequence[Result]) -> Compression:
-    # Of cells under the same names, the one computed last counts: descriptors may have been extracted again.
+    # Of cells under the same names, the one of the last run counts, as in tables.
     newest = {
         (cell.label, cell.projection, cell.seed): cell
-        for cell in sorted(found, key=lambda cell: cell.created)
+        for cell in sorted(found, key=lambda cell: cell.recency)
     }
     cells = list(newest.values())
     dims = sorted({cell.projection for cell in cells if cell.projection is not None})

@@ -96,8 +96,8 @@ def open_store(result: Result, root: Path) -> DescriptorStore:
 def _groups(results: Results) -> list[list[Result]]:
     """One result for each query traversal, for each data set, protocol and model."""
     groups: dict[tuple[str, str, str], dict[str, Result]] = {}
-    # The one computed last: descriptors may have been extracted again since the first.
-    for result in sorted(results.select(ok=True, projection=None), key=lambda result: result.created):
+    # That of the last run, as in tables: descriptors may have been extracted again since the first.
+    for result in sorted(results.select(ok=True, projection=None), key=lambda result: result.recency):
         groups.setdefault((result.dataset, result.protocol, result.model), {})[result.query] = result
     return [sorted(queries.values(), key=lambda result: result.order) for queries in groups.values()]
 
