@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.neighbors import NearestNeighbors
 
 from displace.errors import InputError
 from displace.matches import Matches
@@ -37,6 +38,64 @@ def test_matches_and_single_predictions_are_taken_too():
     places = np.array([["a", "b"], ["b", "a"]])
     assert recall_at(Matches(places, np.ones((2, 2))), ["a", "a"], ks=(1, 2)) == {1: 50.0, 2: 100.0}
     assert recall_at(["a", "b"], ["a", "a"]) == {1: 50.0}
+
+
+class TestSetsOfCorrectPlaces:
+    ranked = np.array([[0, 1], [1, 2], [2, 0]])
+
+    @pytest.mark.parametrize(
+        "sets",
+        [
+            [{0}, {2, 5}, {7, 9}],
+            [frozenset([0]), frozenset([2, 5]), frozenset([7, 9])],
+            [(0,), [2, 5], np.array([7, 9])],
+            [{0: "x"}.keys(), {2: "x", 5: "x"}.keys(), {7: "x"}.keys()],
+            np.array([[0, 3], [2, 5], [7, 9]]),
+            [np.array([0, 3]), np.array([2, 5]), np.array([7, 9])],
+            [iter([0]), iter([2, 5]), iter([7])],
+            iter([{0}, {2, 5}, {7}]),
+        ],
+        ids=["sets", "frozen", "mixed kinds", "keys", "2-D", "equal lengths", "iterators", "one iterator"],
+    )
+    def test_whatever_holds_places_is_a_set(self, sets):
+        recalls = recall_at(self.ranked, sets, ks=(1, 2))
+        assert recalls == {1: pytest.approx(100 / 3), 2: pytest.approx(200 / 3)}
+        assert recalls.protocol == "sets of correct places"
+
+    def test_neighbours_within_a_radius_as_scikit_learn_returns_them(self):
+        at = np.array([[0.0], [10.0], [20.0]])
+        neighbours = NearestNeighbors(radius=6.0).fit(at)
+        sets = neighbours.radius_neighbors([[0.0], [15.0], [99.0]], return_distance=False)
+        assert sets.dtype == object
+        recalls = recall_at(self.ranked, sets, ks=(1,), places=[0, 1, 2])
+        assert (recalls[1], recalls.n_unanswerable) == (pytest.approx(200 / 3), 1)
+
+    def test_strings(self):
+        ranked = [["gate", "tower"], ["tower", "gate"]]
+        assert recall_at(ranked, [{"gate"}, {"a longer name", "gate"}], ks=(1, 2)) == {1: 50.0, 2: 100.0}
+        assert recall_at(np.array(ranked, object), [["gate"], ["gate"]], ks=(1,)) == {1: 50.0}
+
+    @pytest.mark.parametrize(
+        ("ranked", "truth", "message"),
+        [
+            ([["a"], ["b"]], [{1}, {2}], "truth has 1, but places are ranked such as 'a': use one kind"),
+            ([[1], [2]], [{1}, {"b"}], "truth has 'b', but places are ranked such as 1"),
+            (np.array([["a"], ["b"]], object), [{1}, {2}], "truth has 1, but places are ranked such as 'a'"),
+            (np.array([["a"], ["b"]], object), [1, 2], "truth has 1, but places are ranked such as 'a'"),
+            ([[1], [2]], [{1}, 2], r"but 2 for query 1: write a single place as \{2\}"),
+            ([[1], [2]], [1, {2}], "but 1 for query 0"),
+            ([[1], [2]], {1, 2}, "for each query in order; got set"),
+            ([[1], [2]], {0: {1}, 1: {2}}, "for each query in order; got dict"),
+            ([["a"]], "a", "for each query in order; got str"),
+        ],
+    )
+    def test_what_cannot_be_compared_is_named(self, ranked, truth, message):
+        with pytest.raises(InputError, match=message):
+            recall_at(ranked, truth, ks=(1,))
+
+
+def test_no_known_place_is_a_miss():
+    assert recall_at([["a"], ["b"]], np.array(["a", None], object), ks=(1,)) == {1: 50.0}
 
 
 def test_frames_of_named_places():
@@ -76,12 +135,25 @@ class TestQueriesWithoutACorrectPlace:
         recalls = recall_at(self.ranked, rule, ks=(1,), unanswerable="drop")
         assert (recalls[1], recalls.n_queries, recalls.protocol) == (100.0, 1, "within 25 m")
 
+    def test_positions_that_are_not_known(self):
+        """A query at NaN is near no place, and nothing is near a place at NaN."""
+        queries = np.array([[0.0, 0.0], [np.nan, 0.0], [50.0, 0.0]])
+        place_positions = np.array([[0.0, 0.0], [1.0, 0.0], [np.nan, np.nan]])
+        rule = WithinMetres(queries, 25, np.arange(3), place_positions)
+        for options in ({}, {"places": [0, 1, 2]}):
+            recalls = recall_at(self.ranked, rule, ks=(1,), **options)
+            assert (recalls[1], recalls.n_unanswerable) == (pytest.approx(100 / 3), 2)
+        nowhere = WithinMetres(queries, 25, np.arange(3), np.full((3, 2), np.nan))
+        assert recall_at(self.ranked, nowhere, ks=(1,)).n_unanswerable == 3
+
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: recall_at([[1, 2]], [1], ks=(1, 5)), "ks has 5, but 2 places are ranked"),
         (lambda: recall_at([[1, 2]], [1], ks=(0,)), "ks has 0"),
+        (lambda: recall_at([[1, 2]], [1], ks=5), "ks=5 must be a sequence of whole numbers"),
+        (lambda: recall_at([[1, 2]], [1], ks=(1, 2.5)), r"ks=\(1, 2.5\) must be"),
         (lambda: recall_at([[1, 2]], [1, 2]), r"truth must have shape \(1,\)"),
         (lambda: recall_at([[1, 2]], [{1}, {2}]), "truth is for 2 queries; ranked_places has 1"),
         (lambda: recall_at([[1, 2]], ["a"]), "use one kind of place id"),
@@ -98,6 +170,15 @@ class TestQueriesWithoutACorrectPlace:
 def test_bad_input_is_named(call, message):
     with pytest.raises(InputError, match=message):
         call()
+
+
+@pytest.mark.parametrize("ks", [(1, 5, 10), [1, 5, 10], np.array([1, 5, 10])], ids=["tuple", "list", "array"])
+def test_the_default_ks_mean_the_same_when_written_out(ks):
+    ranked = np.arange(5)[None]
+    assert recall_at(ranked, [4], ks) == recall_at(ranked, [4]) == {1: 0.0, 5: 100.0}
+    complete = {"places": np.arange(5)}
+    assert recall_at(ranked, [4], ks, **complete) == recall_at(ranked, [4], **complete)
+    assert recall_at(ranked, [4], **complete) == {1: 0.0, 5: 100.0, 10: 100.0}
 
 
 def test_fewer_places_than_k_is_complete_when_the_map_is_known():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -63,9 +64,11 @@ def recall_at(
     ranked_places : array of shape (q, k) or (q,), or Matches
         Places, best first.
     truth : array of shape (q,), sequence of q sets, or a rule
-        The correct place of each query, the set of its correct places, or `WithinFrames` / `WithinMetres`.
+        The correct place of each query, the set of its correct places (or a list, an array, a tuple: anything but a
+        string), or `WithinFrames` / `WithinMetres`.
     ks : sequence of int
-        The values of N. By default 1, 5 and 10, as far as there are that many ranked places.
+        The values of N. Of 1, 5 and 10, the default, those above the number of ranked places are left out; other
+        values must fit.
     places : array, optional
         Ids of the places in the map, to tell queries that have no correct place there.
     unanswerable : {"miss", "drop"}
@@ -102,9 +105,11 @@ def recall_at(
 
 def _usable_ks(ks: Sequence[int], n_ranked: int, known: NDArray[Any] | None) -> list[int]:
     """Check the values of N against the length of the rankings."""
-    if ks is DEFAULT_KS:
-        return [k for k in ks if k <= n_ranked]
+    if not _is_collection(ks) or not all(isinstance(k, Integral) for k in ks):
+        raise InputError(f"ks={ks!r} must be a sequence of whole numbers, such as (1, 5)")
     complete = known is not None and n_ranked >= len(np.unique(known))
+    if tuple(ks) == DEFAULT_KS:
+        return [k for k in DEFAULT_KS if k <= n_ranked or complete]
     for k in ks:
         if k < 1 or (k > n_ranked and not complete):
             raise InputError(
@@ -115,12 +120,32 @@ def _usable_ks(ks: Sequence[int], n_ranked: int, known: NDArray[Any] | None) -> 
 
 def _as_rule(truth: Any, n: int) -> TruthRule:
     """Turn plain truth into a rule, and check that it is for `n` queries."""
-    if isinstance(truth, TruthRule):
-        rule = truth
-    elif len(truth) and isinstance(truth[0], set | frozenset | list | tuple):
-        rule = PlaceSets(truth)
-    else:
-        rule = SamePlace(as_labels(truth, n, "truth"))
+    rule = truth if isinstance(truth, TruthRule) else _plain_rule(truth, n)
     if len(rule) != n:  # type: ignore[arg-type]
         raise InputError(f"truth is for {len(rule)} queries; ranked_places has {n}")  # type: ignore[arg-type]
     return rule
+
+
+def _plain_rule(truth: Any, n: int) -> TruthRule:
+    """One place for each query, or one set of places for each."""
+    if not _is_collection(truth) or isinstance(truth, Set | Mapping):
+        raise InputError(
+            f"truth must list a place, or a set of places, for each query in order; got {type(truth).__name__}"
+        )
+    items = list(truth)
+    is_set = [_is_collection(item) for item in items]
+    if not any(is_set):
+        return SamePlace(as_labels(truth if isinstance(truth, np.ndarray) else items, n, "truth"))
+    if not all(is_set):
+        odd = is_set.index(False)
+        raise InputError(
+            f"truth has sets of places, but {items[odd]!r} for query {odd}: write a single place as {{{items[odd]!r}}}"
+        )
+    return PlaceSets(items)
+
+
+def _is_collection(value: Any) -> bool:
+    """Whether a value holds others; strings and arrays of no dimension are single values."""
+    return (
+        isinstance(value, Iterable) and not isinstance(value, str | bytes) and getattr(value, "ndim", 1) > 0
+    )

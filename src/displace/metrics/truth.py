@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -60,13 +61,24 @@ class SamePlace:
 
 @dataclass(frozen=True)
 class PlaceSets:
-    """Correct is any of a set of places; an empty set has no correct place."""
+    """Correct is any of a set of places; an empty set has no correct place.
+
+    Parameters
+    ----------
+    sets : sequence of q collections of place ids
+        Sets, lists, arrays or whatever else holds the ids; kept as lists.
+    """
 
     sets: Sequence[Collection[Any]]
     name: str = "sets of correct places"
 
+    def __post_init__(self) -> None:
+        lists = [list(s.flat if isinstance(s, np.ndarray) else s) for s in self.sets]
+        object.__setattr__(self, "sets", lists)
+
     def correct(self, ranked: NDArray[Any]) -> Flags:
         """Whether each ranked place is in the query's set."""
+        _check_comparable(ranked, np.fromiter(chain.from_iterable(self.sets), object))
         flags = [np.isin(row, list(right)) for row, right in zip(ranked, self.sets, strict=True)]
         return np.array(flags, bool).reshape(ranked.shape)
 
@@ -164,28 +176,39 @@ class WithinMetres:
         return flags
 
     def answerable(self, places: NDArray[Any] | None) -> Flags:
-        """Whether any place of the map is near enough."""
+        """Whether any place of the map is near enough; a query or a place whose position is NaN is near none."""
         from scipy.spatial import cKDTree
 
         ids = np.asarray(self.places) if places is None else np.unique(places)
         at = _look_up(ids, np.asarray(self.places), np.asarray(self.place_positions, np.float64))
-        away, _ = cKDTree(at).query(np.asarray(self.positions, np.float64))
-        flags: Flags = away <= self.radius
+        asked = np.asarray(self.positions, np.float64)
+        flags = np.asarray(np.isfinite(asked).all(axis=1))
+        away, _ = cKDTree(at[np.isfinite(at).all(axis=1)]).query(asked[flags])
+        flags[flags] = away <= self.radius
         return flags
 
     def __len__(self) -> int:
         return len(self.positions)
 
 
-def _check_comparable(a: NDArray[Any], b: NDArray[Any]) -> None:
+def _check_comparable(ranked: NDArray[Any], truth: NDArray[Any]) -> None:
     """Strings never equal numbers: say so instead of a recall of 0."""
-    if (
-        a.size
-        and b.size
-        and (a.dtype.kind in "US") != (b.dtype.kind in "US")
-        and "O" not in (a.dtype.kind, b.dtype.kind)
-    ):
-        raise InputError(f"ranked places are {a.dtype}, truth is {b.dtype}: use one kind of place id in both")
+    have, want = _examples(ranked), _examples(truth)
+    strange = want.keys() - have.keys()
+    if have and strange:
+        raise InputError(
+            f"truth has {want[strange.pop()]!r}, but places are ranked such as {next(iter(have.values()))!r}: "
+            "use one kind of place id in both"
+        )
+
+
+def _examples(ids: NDArray[Any]) -> dict[bool, Any]:
+    """The first string and the first value that is none, by whether it is one; None, for "no place", is neither."""
+    if ids.dtype != object:
+        return {ids.dtype.kind in "US": ids.flat[0].item()} if ids.size else {}
+    return {
+        isinstance(value, str | bytes): value for value in ids.ravel()[::-1].tolist() if value is not None
+    }
 
 
 def _look_up(ids: NDArray[Any], keys: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:
