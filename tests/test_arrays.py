@@ -16,6 +16,18 @@ def test_top_k_is_a_stable_sort_by_score(seed, n, k):
     np.testing.assert_array_equal(top_k(scores, k), expected)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("power", [-1, -0.5, 0, 0.5, 0.9])
+def test_vectors_of_any_size_become_unit_vectors(dtype, power):
+    vectors = np.random.default_rng(0).standard_normal((4, 300))
+    # Powers of two, over the range of the type; a zero row beside the others stays zero.
+    scaled = np.vstack([np.ldexp(vectors, int(power * np.finfo(dtype).maxexp)), np.zeros((1, 300))])
+    expected = np.vstack([vectors / np.linalg.norm(vectors, axis=1, keepdims=True), np.zeros((1, 300))])
+    unit = l2_normalize(scaled.astype(dtype))
+    assert unit.dtype == dtype
+    np.testing.assert_allclose(unit, expected, rtol=0, atol=0.01 if power == -1 else 1e-6)
+
+
 def test_top_k_puts_minus_infinity_last():
     scores = np.array([[-np.inf, 0.5, -np.inf, 0.7]])
     np.testing.assert_array_equal(top_k(scores, 3), [[3, 1, 0]])
