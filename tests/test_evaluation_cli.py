@@ -168,6 +168,22 @@ def test_bench_names_the_stores_that_are_not_there(run):
     assert "left out: second, as there is no descriptor store at elsewhere/second.desc" in done.stderr
 
 
+def test_the_packages_suite_stands_in_for_a_file_that_is_not_there(run, folder):
+    line = "there is no file suites/robotcar.toml: the suite robotcar that comes with the package is used"
+    names = ("sun", "dusk", "night", "overcast", "overcast2", "rain")
+    make_store(folder / "robotcar_cosplace.desc", model="cosplace", traversals=names)
+    done = run("bench", "suites/robotcar.toml", "-o", "stand_in/")
+    assert done.exit_code == 0, done.output
+    assert line in done.stderr.splitlines()
+    assert "Recall@1 on robotcar (robotcar-5: ±5 frames)" in done.stdout
+    # A file of that name comes first, and a name without a file needs no explanation.
+    (folder / "suites").mkdir()
+    (folder / "suites" / "robotcar.toml").write_text(SUITE.replace("first.desc", "../first.desc"))
+    own = run("bench", "suites/robotcar.toml", "-o", "stand_in/")
+    assert own.exit_code == 0, own.output
+    assert "there is no file" not in own.stderr + run("bench", "robotcar", "-o", "stand_in").stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -12,6 +12,7 @@ from displace import pipeline
 from displace.cli import console, console_evaluation
 from displace.cli.app import app
 from displace.cli.console import err, out
+from displace.evaluation.suites import shipped_for
 from displace.evaluation.table_formats import FORMATS, wins_to_markdown
 from displace.storage import atomic_write
 
@@ -109,10 +110,15 @@ def bench(
 
     [bold]Examples[/]
 
+    displace bench suites/robotcar.toml -o results/
     displace bench robotcar --root descriptors -o results
     displace bench nordland --store cosplace=nordland.desc
     displace bench my_suite.toml -o results
     """
+    shipped = shipped_for(suite)
+    if shipped is not None and shipped != suite:
+        instead = f"there is no file {suite}: the suite {shipped} that comes with the package is used"
+        err.print(instead, highlight=False, markup=False, soft_wrap=True)
     with console.bars(err) as bars:
         outcome = pipeline.bench(
             suite, output, stores=_paths(stores), root=root, threads=threads, progress=bars.stage

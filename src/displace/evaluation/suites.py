@@ -93,17 +93,17 @@ class Suite:
         Parameters
         ----------
         source : path-like
-            A TOML file, or the name of a suite that comes with the package.
+            A TOML file, or the name of a suite that comes with the package; where there is no such file, the suite
+            of the package with the file's name (`shipped_for`).
         root : path-like, optional
             Folder that its descriptor stores are relative to; by default the file's, or the present one for a
             suite of the package.
         """
-        path = Path(source)
-        shipped = str(source).removesuffix(".toml")
-        if path.is_file():
-            text, folder = path.read_text("utf-8"), path.parent
-        elif shipped in shipped_suites():
+        path, shipped = Path(source), shipped_for(source)
+        if shipped is not None:
             text, folder = (SHIPPED / f"{shipped}.toml").read_text("utf-8"), Path()
+        elif path.is_file():
+            text, folder = path.read_text("utf-8"), path.parent
         else:
             raise UnknownNameError(
                 f"no file {source}, and " + unknown("suite", str(source), shipped_suites())
@@ -126,6 +126,17 @@ def shipped_suites() -> list[str]:
     return sorted(
         entry.name.removesuffix(".toml") for entry in SHIPPED.iterdir() if entry.name.endswith(".toml")
     )
+
+
+def shipped_for(source: str | os.PathLike[str]) -> str | None:
+    """Name of the package's suite that stands in for `source`; None where that is a file, or no suite has its name.
+
+    >>> shipped_for("robotcar"), shipped_for("suites/robotcar.toml"), shipped_for("mine.toml")
+    ('robotcar', 'robotcar', None)
+    """
+    path = Path(source)
+    name = path.stem if path.suffix == ".toml" else str(source)
+    return name if name in shipped_suites() and not path.is_file() else None
 
 
 def find_protocol(name: str) -> tuple[str, Protocol]:
