@@ -21,15 +21,11 @@ def main(argv: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks ranking", description=__doc__)
     parser.add_argument("--fusion", nargs="+", default=FUSIONS.names(), choices=FUSIONS.names())
     parser.add_argument("--queries", type=int, default=27592)
-    parser.add_argument("--here", action="store_true", help="measure the one fusion named, in this process")
     options = parser.parse_args(argv)
-    if options.here:
-        measure_one(options.fusion[0], options.queries)
-        return
     header("fusion", "fit, CPU s", "rank, CPU s", "peak memory of the process, MiB")
     for name in options.fusion:
-        arguments = ["ranking", "--here", "--fusion", name, "--queries", str(options.queries)]
-        subprocess.run([sys.executable, "-m", "benchmarks", *arguments], check=True)
+        code = f"from benchmarks.ranking import measure_one; measure_one({name!r}, {options.queries})"
+        subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def measure_one(name: str, n_queries: int) -> None:
