@@ -263,6 +263,18 @@ class TestDegenerateInput:
         )
         np.testing.assert_array_equal(strings.predict(route.queries), ids[numbers])
 
+    @pytest.mark.parametrize("name", displace.fusion.FUSIONS.names())
+    def test_labels_that_cannot_be_told_apart(self, name):
+        X, fusion = np.eye(4), get_fusion(name)()
+        with pytest.raises(InputError, match="y has both 'a' and 1: use strings only, or numbers only"):
+            fusion.fit(X, np.array([1, "a", 1, "a"], object))
+        with pytest.raises(InputError, match="y has None in row 1"):
+            fusion.fit(X, np.array(["a", None, "b", "b"], object))
+        with pytest.raises(InputError, match="traversals has None in row 2, which names nothing"):
+            fusion.fit(X, [0, 1, 0, 1], [1, "a", None, 2])
+        with pytest.raises(InputError, match="traversals has nan in row 3"):
+            fusion.fit(X, [0, 1, 0, 1], [1, 1, 2, np.nan])
+
     def test_float64_stays_float64(self):
         route = self.refs()
         fusion = DisPlace().fit(route.references.vectors.astype(np.float64), route.references.places)
@@ -282,16 +294,20 @@ class TestDegenerateInput:
             DisPlace().fit(np.ones((3, 2)), [0, 1, 0], traversals=["sun"])
         with pytest.raises(NotFittedError):
             DisPlace().predict(np.ones((2, 9)))
-        with pytest.raises(InputError, match="k=0 must be at least 1"):
-            fusion.rank(route.queries, k=0)
+        for k in (0, 2.5, None, "3", True):
+            with pytest.raises(InputError, match=f"k={k!r} must be a whole number of at least 1"):
+                fusion.rank(route.queries, k=k)
+        assert fusion.rank(route.queries, k=np.int64(2)).places.shape == (20, 2)
 
     def test_more_components_than_places(self):
         with pytest.raises(
-            InputError, match=r"n_components=600 must be at least 1 and at most 10 .*20 places"
+            InputError, match=r"n_components=600 must be .* at least 1 and at most 10 .*20 places"
         ):
             fit(DisPlace(n_components=600), self.refs().references)
         few = make_route(n_places=8, n_traversals=3, dim=10).references
-        with pytest.raises(InputError, match=r"n_components=9 must be at least 1 and at most 7 \(places − 1"):
+        with pytest.raises(
+            InputError, match=r"n_components=9 must be .* at least 1 and at most 7 \(places − 1"
+        ):
             fit(DisPlace(n_components=9), few)
 
     def test_more_neighbours_than_places(self):
@@ -301,11 +317,20 @@ class TestDegenerateInput:
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            ({"tau": 0}, "tau=0 must be above 0 and at most 1"),
+            ({"tau": 0}, "tau=0 must be a number above 0 and at most 1"),
             ({"tau": 1.5}, "tau=1.5 must be"),
-            ({"ridge": -1.0}, "ridge=-1.0 must be 'auto' or at least 0"),
+            ({"tau": "0.9"}, "tau='0.9' must be"),
+            ({"tau": np.nan}, "tau=nan must be"),
+            ({"ridge": -1.0}, "ridge=-1.0 must be 'auto' or a finite number of at least 0"),
             ({"ridge": "none"}, "ridge='none' must be 'auto'"),
-            ({"center": "yes"}, "center='yes' must be"),
+            ({"ridge": np.inf}, "ridge=inf must be"),
+            ({"ridge": np.nan}, "ridge=nan must be"),
+            ({"ridge": None}, "ridge=None must be"),
+            ({"center": "yes"}, "center='yes' must be 'auto', True or False"),
+            ({"center": None}, "center=None must be"),
+            ({"center": 7}, "center=7 must be"),
+            ({"n_components": 2.5}, "n_components=2.5 must be None or a whole number"),
+            ({"n_components": 0}, "n_components=0 must be"),
             ({"solver": "svd"}, "solver='svd' must be one of auto, gram, direct, staged, qr"),
         ],
     )

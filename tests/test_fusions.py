@@ -115,8 +115,10 @@ def test_bsf_limits(route):
     """No tolerance: the best traversal alone, whose best place is dMat Min's. Any: all of them, as dMat Avg."""
     tight = fit("bsf", route.references, selection=0.0).predict(route.queries)
     np.testing.assert_array_equal(tight, fit("dmat_min", route.references).predict(route.queries))
-    loose = fit("bsf", route.references, selection=1e9).rank(route.queries, k=25).places
-    np.testing.assert_array_equal(loose, fit("dmat_avg", route.references).rank(route.queries, k=25).places)
+    average = fit("dmat_avg", route.references).rank(route.queries, k=25).places
+    for selection in (1e9, np.inf):
+        loose = fit("bsf", route.references, selection=selection).rank(route.queries, k=25).places
+        np.testing.assert_array_equal(loose, average)
 
 
 def test_bsf_finds_an_exact_copy_of_a_reference(route):
@@ -124,6 +126,16 @@ def test_bsf_finds_an_exact_copy_of_a_reference(route):
     refs = route.references
     fusion = fit("bsf", refs, selection=0.0)
     np.testing.assert_array_equal(fusion.predict(refs.vectors), refs.places)
+
+
+def test_bsf_without_a_limit_keeps_all_traversals_for_an_exact_copy():
+    """The distance is exactly 0 here, and no multiple of it keeps another traversal: ∞·0 is not a number."""
+    traversals = {"sun": np.eye(4), "rain": l2_normalize(np.eye(4) + 0.3 * np.roll(np.eye(4), 1, axis=1))}
+    refs = ReferenceSet.from_traversals(traversals)
+    scores = all_scores(fit("bsf", refs, selection=np.inf), np.eye(4))
+    assert np.isfinite(scores).all()
+    expected = all_scores(fit("dmat_avg", refs), np.eye(4)) / 0.05
+    np.testing.assert_allclose(np.diff(scores, axis=1), np.diff(expected, axis=1), atol=1e-10)
 
 
 def test_pooling_ranks_as_dmat_min(route):
@@ -218,8 +230,12 @@ class TestSingle:
     ("name", "options", "message"),
     [
         ("bsf", {"likelihood": "cauchy"}, "likelihood='cauchy' must be one of exponential, gaussian"),
-        ("bsf", {"selection": -1}, "selection=-1 must be at least 0"),
-        ("bsf", {"scale": 0}, "scale=0 must be above 0"),
+        ("bsf", {"selection": -1}, "selection=-1 must be a number of at least 0"),
+        ("bsf", {"selection": np.nan}, "selection=nan must be"),
+        ("bsf", {"selection": None}, "selection=None must be"),
+        ("bsf", {"scale": 0}, "scale=0 must be a finite number above 0"),
+        ("bsf", {"scale": np.inf}, "scale=inf must be"),
+        ("bsf", {"scale": "0.1"}, "scale='0.1' must be"),
         ("std_dmat_min", {"axis": "place"}, "axis='place' must be one of query, traversal"),
     ],
 )

@@ -21,6 +21,13 @@ def test_traversals_by_name():
     assert len(refs) == 6
 
 
+def test_labels_of_any_one_kind_are_kept():
+    labels = (["b", "a"], np.array(["b", "a"], object), [2, 1], np.array([2, 1], object), [2.0, 1.0])
+    for ids in labels:
+        refs = ReferenceSet(np.eye(2), ids, ids)
+        assert refs.place_ids.tolist() == refs.traversal_ids.tolist() == sorted(ids)
+
+
 def test_without_traversals_the_jth_reference_is_in_traversal_j():
     refs = ReferenceSet(np.ones((5, 2)), ["a", "b", "a", "a", "b"])
     assert refs.traversals.tolist() == [0, 0, 1, 2, 1]
@@ -48,6 +55,17 @@ def test_a_slot_holds_a_place_once_and_belongs_to_one_traversal(pairs):
     [
         (lambda: ReferenceSet(np.ones((2, 3)), [0]), r"places must have shape \(2,\)"),
         (lambda: ReferenceSet(np.ones((2, 3)), [0, 1], ["sun"]), r"traversals must have shape \(2,\)"),
+        (lambda: ReferenceSet(np.eye(2), [0, np.nan]), "places has nan in row 1, which names nothing"),
+        (lambda: ReferenceSet(np.eye(2), [None, "a"]), "places has None in row 0, which names nothing"),
+        (
+            lambda: ReferenceSet(np.eye(2), np.array([1, "a"], object)),
+            "places has both 'a' and 1: use strings",
+        ),
+        (lambda: ReferenceSet(np.eye(2), [0, 1], [0.5, np.nan]), "traversals has nan in row 1"),
+        (
+            lambda: ReferenceSet(np.eye(2), [0, 1], np.array(["a", 2], object)),
+            "traversals has both 'a' and 2",
+        ),
         (lambda: ReferenceSet.from_traversals({}), "at least one traversal"),
         (lambda: ReferenceSet.from_traversals({"a": np.eye(2), "b": np.ones((3, 2))}), "must have one shape"),
         (lambda: ReferenceSet(np.eye(2), [0, 1], ["a", "b"]).only("c"), "no traversal 'c'; there are a, b"),

@@ -43,12 +43,12 @@ class ReferenceSet:
 
     def __init__(self, vectors: ArrayLike, places: ArrayLike, traversals: ArrayLike | None = None) -> None:
         vectors = as_vectors(vectors)
-        places = as_labels(places, len(vectors), "places")
+        places = as_ids(places, len(vectors), "places")
         if traversals is None:
             traversals = occurrence(np.unique(places, return_inverse=True)[1])
         object.__setattr__(self, "vectors", vectors)
         object.__setattr__(self, "places", places)
-        object.__setattr__(self, "traversals", as_labels(traversals, len(vectors), "traversals"))
+        object.__setattr__(self, "traversals", as_ids(traversals, len(vectors), "traversals"))
 
     @classmethod
     def from_traversals(
@@ -117,6 +117,26 @@ class ReferenceSet:
             f"ReferenceSet({len(self)} references of {len(self.place_ids)} places "
             f"in {len(self.traversal_ids)} traversals, D={self.vectors.shape[1]})"
         )
+
+
+def as_ids(values: ArrayLike, n: int, name: str) -> NDArray[Any]:
+    """Check that `values` is one label for each of `n` rows, and that the labels can be sorted and told apart."""
+    ids = as_labels(values, n, name)
+    if ids.dtype.kind not in "fO":
+        return ids
+    listed = ids.tolist()
+    # NaN is what differs from itself.
+    nameless = [row for row, value in enumerate(listed) if value is None or value != value]
+    if nameless:
+        raise InputError(
+            f"{name} has {listed[nameless[0]]} in row {nameless[0]}, which names nothing: name it, or drop the row"
+        )
+    kinds = {isinstance(value, str): value for value in listed}
+    if len(kinds) > 1:
+        raise InputError(
+            f"{name} has both {kinds[True]!r} and {kinds[False]!r}: use strings only, or numbers only"
+        )
+    return ids
 
 
 def occurrence(groups: Indices) -> Indices:

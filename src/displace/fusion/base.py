@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from displace.arrays import Indices, Vectors, as_labels, check_finite, l2_normalize, ranked
+from displace.arrays import Indices, Vectors, blocks, check_finite, l2_normalize, ranked
 from displace.errors import InputError
 from displace.matches import Matches
-from displace.references import slot_of_each
+from displace.references import as_ids, slot_of_each
 
 FLOATS = (np.float32, np.float64)
 """Working precision: float64 stays, everything else becomes float32."""
@@ -49,8 +50,8 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """
         vectors, places = validate_data(self, X, y, dtype=list(FLOATS), ensure_all_finite=False)
         check_finite(vectors, "X")
-        _check_ids(places)
-        labels = None if traversals is None else as_labels(traversals, len(vectors), "traversals")
+        _check_ids(as_ids(places, len(vectors), "y"))
+        labels = None if traversals is None else as_ids(traversals, len(vectors), "traversals")
         self.place_ids_, index = np.unique(places, return_inverse=True)
         self._fit(vectors, index, labels)
         return self
@@ -66,8 +67,8 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             Places to return for each query; all of them where there are fewer.
         """
         queries = self._check_queries(Q)
-        if k < 1:
-            raise InputError(f"k={k} must be at least 1")
+        if not (is_whole(k) and k >= 1):
+            raise InputError(f"k={k!r} must be a whole number of at least 1")
         columns, scores = ranked(len(queries), len(self.place_ids_), k, self._scorer(queries), self._layers())
         return Matches(self.place_ids_[columns], scores)
 
@@ -127,6 +128,24 @@ def _check_ids(places: NDArray[Any]) -> None:
         )
 
 
+def is_number(value: Any) -> TypeGuard[float]:
+    """Whether a parameter is a real number; infinity and NaN are, True and "0.9" are not."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def is_whole(value: Any) -> bool:
+    """Whether a parameter is an integer; True is not."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def unit_rows(X: Vectors, order: Indices) -> Vectors:
+    """Rows of X in the given order, scaled to unit length; in blocks, so that one copy is held and not two."""
+    rows: Vectors = X[order]
+    for block in blocks(len(rows), row_bytes=rows.itemsize * rows.shape[1]):
+        rows[block] = l2_normalize(rows[block])
+    return rows
+
+
 class VectorFusion(TransformerMixin, Fusion):  # type: ignore[misc]
     """A fusion that stores one unit vector for each place and compares transformed queries with them."""
 
@@ -176,7 +195,7 @@ class ScoreFusion(Fusion):
     def _fit(self, X: Vectors, index: Indices, traversals: NDArray[Any] | None) -> None:
         slots = slot_of_each(index, traversals)
         order = np.lexsort((index, slots))
-        self.reference_vectors_ = l2_normalize(X[order])
+        self.reference_vectors_ = unit_rows(X, order)
         self.present_ = np.zeros((slots.max() + 1, len(self.place_ids_)), bool)
         self.present_[slots, index] = True
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from displace.arrays import Indices, Vectors
 from displace.errors import InputError
-from displace.fusion.base import ScoreFusion
+from displace.fusion.base import ScoreFusion, is_number
 
 LIKELIHOODS = ("exponential", "gaussian")
 
@@ -22,13 +22,13 @@ class Bsf(ScoreFusion):
     some, their *mean* log-likelihood is taken, since a product would favour places with fewer references. Scores are
     log-posteriors; a place in none of the kept traversals has −∞.
 
-    With the exponential likelihood, `selection` = 0 has the top match of `dmat_min` and `selection` → ∞ ranks as
+    With the exponential likelihood, `selection` = 0 has the top match of `dmat_min` and `selection` = ∞ ranks as
     `dmat_avg`.
 
     Parameters
     ----------
     selection : float
-        How much worse than the best traversal another may be and still be kept.
+        How much worse than the best traversal another may be and still be kept; ``math.inf`` keeps all of them.
     likelihood : {"exponential", "gaussian"}
         p(d | place) ∝ exp(−d/scale) or ∝ exp(−d²/2·scale²), shared by all traversals.
     scale : float
@@ -45,10 +45,10 @@ class Bsf(ScoreFusion):
     def _fit(self, X: Vectors, index: Indices, traversals: NDArray[Any] | None) -> None:
         if self.likelihood not in LIKELIHOODS:
             raise InputError(f"likelihood={self.likelihood!r} must be one of {', '.join(LIKELIHOODS)}")
-        if not self.selection >= 0:
-            raise InputError(f"selection={self.selection} must be at least 0")
-        if not self.scale > 0:
-            raise InputError(f"scale={self.scale} must be above 0")
+        if not (is_number(self.selection) and self.selection >= 0):
+            raise InputError(f"selection={self.selection!r} must be a number of at least 0")
+        if not (is_number(self.scale) and 0 < self.scale < np.inf):
+            raise InputError(f"scale={self.scale!r} must be a finite number above 0")
         super()._fit(X, index, traversals)
 
     def _fuse(self, similarities: Vectors) -> Vectors:
@@ -67,6 +67,8 @@ class Bsf(ScoreFusion):
 
     def _kept(self, distances: Vectors) -> NDArray[np.bool_]:
         """Which traversals each query keeps, shape (b, K)."""
+        if np.isinf(self.selection):  # no multiple of a distance of 0 would do
+            return np.ones(distances.shape[:2], bool)
         nearest = np.where(self.present_, distances, np.inf).min(axis=2)
         # Rounding must not drop the best one itself.
         limit = (1 + self.selection) * nearest.min(axis=1, keepdims=True) + 1e-6

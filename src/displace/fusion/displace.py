@@ -14,7 +14,7 @@ from displace import tuning
 from displace.arrays import Indices, Vectors, l2_normalize
 from displace.eigen import ROUTES, Solution, solve, thin_basis
 from displace.errors import ConditioningWarning, InputError, SingularScatterError
-from displace.fusion.base import VectorFusion
+from displace.fusion.base import VectorFusion, is_number, is_whole
 from displace.references import slot_of_each, sum_by
 from displace.scatter import Scatter
 
@@ -196,18 +196,17 @@ class DisPlace(VectorFusion):
     def _check_parameters(self, n_places: int, dim: int) -> None:
         if self.solver not in ROUTES:
             raise InputError(f"solver={self.solver!r} must be one of {', '.join(ROUTES)}")
-        if not 0 < self.tau <= 1:
-            raise InputError(f"tau={self.tau} must be above 0 and at most 1")
-        if (isinstance(self.ridge, str) and self.ridge != "auto") or (
-            not isinstance(self.ridge, str) and self.ridge < 0
-        ):
-            raise InputError(f"ridge={self.ridge!r} must be 'auto' or at least 0")
-        if isinstance(self.center, str) and self.center != "auto":
+        if not (is_number(self.tau) and 0 < self.tau <= 1):
+            raise InputError(f"tau={self.tau!r} must be a number above 0 and at most 1")
+        ridge = 0.0 if self.ridge == "auto" else self.ridge
+        if not (is_number(ridge) and 0 <= ridge < np.inf):
+            raise InputError(f"ridge={self.ridge!r} must be 'auto' or a finite number of at least 0")
+        if not (self.center == "auto" or isinstance(self.center, bool | np.bool_)):
             raise InputError(f"center={self.center!r} must be 'auto', True or False")
-        limit = min(n_places - 1, dim)
-        if self.n_components is not None and not 1 <= self.n_components <= max(limit, 1):
+        n, limit = self.n_components, min(n_places - 1, dim)
+        if n is not None and not (is_whole(n) and 1 <= n <= max(limit, 1)):
             raise InputError(
-                f"n_components={self.n_components} must be at least 1 and at most {limit} "
+                f"n_components={n!r} must be None or a whole number of at least 1 and at most {limit} "
                 f"(places − 1, or the descriptors' dimension); got {n_places} places of {dim} dimensions"
             )
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.arrays import Indices, Vectors, l2_normalize
-from displace.fusion.base import Fusion
+from displace.fusion.base import Fusion, unit_rows
 
 
 class Pooling(Fusion):
@@ -27,7 +27,7 @@ class Pooling(Fusion):
 
     def _fit(self, X: Vectors, index: Indices, traversals: NDArray[Any] | None) -> None:  # noqa: ARG002
         order = np.argsort(index, kind="stable")
-        self.reference_vectors_ = l2_normalize(X[order])
+        self.reference_vectors_ = unit_rows(X, order)
         self.starts_ = np.searchsorted(index[order], np.arange(len(self.place_ids_)))
 
     @property
