@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from memory import peak_bytes, set_block_bytes
 
 from displace import ReferenceSet, get_fusion
 from displace.arrays import l2_normalize
@@ -195,6 +196,23 @@ def test_two_images_of_one_place_in_one_traversal_count_both():
     query = l2_normalize(np.array([[0.0, 1.0, 0.9]]))
     assert fit("dmat_min", refs).predict(query).tolist() == ["a"]
     np.testing.assert_allclose(all_scores(fit("dmat_avg", refs), query)[0, 0], query[0, :2].mean())
+
+
+@pytest.mark.parametrize("name", ["pooling", "dmat_avg", "dmat_min", "dmat_med", "std_dmat_min", "bsf"])
+def test_fitting_holds_one_copy_of_the_references(name, monkeypatch):
+    X = np.random.default_rng(0).standard_normal((4000, 256), np.float32)
+    places, traversals = np.tile(np.arange(1000), 4), np.repeat(np.arange(4), 1000)
+    set_block_bytes(monkeypatch, X.nbytes // 16)
+    peak = peak_bytes(lambda: get_fusion(name)().fit(X, places, traversals))
+    assert X.nbytes < peak < 1.5 * X.nbytes
+
+
+def test_fitting_leaves_the_references_alone(route):
+    refs = route.references
+    for name in NAMES:
+        before = refs.vectors.copy()
+        fit(name, refs)
+        np.testing.assert_array_equal(refs.vectors, before)
 
 
 class TestSingle:

@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from memory import peak_bytes, set_block_bytes
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
 
@@ -46,6 +47,17 @@ def test_scikit_learn_accepts_it(estimator):
     failed_as_expected = {r["check_name"] for r in results if r["status"] == "xfail"}
     assert failed_as_expected == set(expected)
     assert sum(r["status"] == "passed" for r in results) > 40
+
+
+@pytest.mark.parametrize("estimator", list(variants()), ids=str)
+def test_ranking_holds_blocks_of_scores_and_never_a_matrix(estimator, monkeypatch):
+    n, dim, block = 2000, 32, 2**21
+    *references, queries = np.random.default_rng(0).standard_normal((4, n, dim), np.float32)
+    fusion = clone(estimator).fit(np.concatenate(references), np.tile(np.arange(n), 3))
+    set_block_bytes(monkeypatch, block)
+    peak = peak_bytes(lambda: fusion.rank(queries, k=5))
+    one_matrix = 4 * n * n  # there are three
+    assert peak < 3 * block < one_matrix / 2
 
 
 @pytest.fixture(scope="module")
