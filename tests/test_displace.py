@@ -14,6 +14,7 @@ from sklearn.exceptions import NotFittedError
 import displace
 from displace import DisPlace, get_fusion
 from displace.arrays import l2_normalize
+from displace.eigen import Solution
 from displace.errors import ConditioningWarning, InputError, SingularScatterError
 from displace.synthetic import make_route
 
@@ -83,14 +84,34 @@ def test_the_scaling_of_the_eigenvectors_is_part_of_the_method():
     assert np.mean(other.argmax(axis=1) == fusion.predict(route.queries)) < 0.999
 
 
-def test_the_identity_as_projection_is_hops():
-    route = make_route(n_places=80, dim=32)
-    fusion = fit(DisPlace(**PAPER), route.references)
-    fusion.projection_ = np.eye(32, dtype=np.float32)
-    sums = [route.references.vectors[route.references.places == p].sum(axis=0) for p in range(80)]
-    fusion.place_vectors_ = l2_normalize(np.array(sums) @ fusion.projection_)
+@pytest.mark.parametrize("drop", [0.0, 0.4], ids=["complete", "ragged"])
+def test_the_identity_as_projection_is_hops(drop, monkeypatch):
+    route = make_route(n_places=80, dim=32, drop=drop)
+    identity = Solution(np.eye(32, dtype=np.float32), np.ones(32))
+    monkeypatch.setattr("displace.fusion.displace.solve", lambda *_: identity)
+    fusion = fit(DisPlace(ridge=0.1, center=False), route.references)
     hops = fit(get_fusion("hops")(), route.references)
+    np.testing.assert_array_equal(fusion.projection_, np.eye(32))
+    np.testing.assert_allclose(fusion.place_vectors_, hops.place_vectors_, atol=1e-6)
     np.testing.assert_allclose(all_scores(fusion, route.queries), all_scores(hops, route.queries), atol=1e-6)
+
+
+@pytest.mark.parametrize("drop", [0.0, 0.4], ids=["complete", "ragged"])
+def test_references_that_are_white_within_places_are_fused_as_by_hops(drop):
+    """S_W = I leaves a rotation as projection where all directions are kept."""
+    route = make_route(n_places=200, dim=16, drop=drop)
+    refs = route.references
+    S_W, _, _ = naive.scatter_matrices(refs.vectors, refs.places)
+    values, vectors = np.linalg.eigh(S_W)
+    whitening = vectors / np.sqrt(values) @ vectors.T
+    white = displace.ReferenceSet(refs.vectors @ whitening, refs.places, refs.traversals)
+    Q = route.queries @ whitening
+    fusion = fit(DisPlace(tau=1.0, **PAPER), white)
+    np.testing.assert_allclose(
+        all_scores(fusion, Q), all_scores(fit(get_fusion("hops")(), white), Q), atol=1e-8
+    )
+    # … and it is the whitening that makes them alike.
+    assert np.abs(all_scores(fit(DisPlace(tau=1.0, **PAPER), refs), Q) - all_scores(fusion, Q)).max() > 0.01
 
 
 def test_tau_one_with_full_rank_is_within_place_whitening():

@@ -174,21 +174,52 @@ def test_order_of_labelled_references_never_matters(name, seed):
     np.testing.assert_allclose(all_scores(a, route.queries), all_scores(b, route.queries), atol=2e-3)
 
 
-@pytest.mark.parametrize("name", ["hops", "pooling", "dmat_avg", "dmat_min", "dmat_med", "bsf"])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("hops", {}),
+        ("pooling", {}),
+        ("dmat_avg", {}),
+        ("dmat_min", {}),
+        ("dmat_med", {}),
+        ("bsf", {"selection": np.inf}),
+        ("single", {"traversal": "t1"}),
+        ("displace", {"ridge": 0.1, "center": False}),
+        ("displace", {"ridge": 0.1, "center": True}),
+    ],
+)
 @settings(max_examples=8)
 @given(seed=st.integers(0, 1000))
-def test_a_place_that_is_missing_everywhere_but_once_is_as_good_as_that_reference(name, seed):
-    """Ragged against padded: a place with one reference scores as if every traversal had that same reference."""
+def test_a_place_that_is_missing_everywhere_but_once_is_as_good_as_that_reference(name, options, seed):
+    """Ragged against padded: a place with one reference scores as if every traversal had that same reference.
+
+    Copies of a reference have no deviation: they scale S_W as a whole, which moves no projected vector's direction.
+    """
     route = make_route(n_places=12, n_traversals=3, dim=8, seed=seed)
     refs = route.references
     ragged = refs.select((refs.places != 4) | (refs.traversals == "t1"))
     padded_vectors = refs.vectors.copy()
     padded_vectors[refs.places == 4] = refs.vectors[(refs.places == 4) & (refs.traversals == "t1")]
     padded = ReferenceSet(padded_vectors, refs.places, refs.traversals)
-    options = {"selection": 1e9} if name == "bsf" else {}
     a = all_scores(fit(name, ragged, **options), route.queries)
     b = all_scores(fit(name, padded, **options), route.queries)
-    np.testing.assert_allclose(a, b, atol=1e-4 if name == "bsf" else 1e-6)
+    np.testing.assert_allclose(a, b, atol=1e-4 if name in ("bsf", "displace") else 1e-6)
+
+
+@settings(max_examples=8)
+@given(seed=st.integers(0, 1000))
+def test_std_dmat_min_of_a_ragged_set_is_the_best_of_its_complete_parts(seed):
+    """A padded reference would move its traversal's mean; what is left out must move nothing there."""
+    route = make_route(n_places=12, n_traversals=3, dim=8, seed=seed)
+    refs = route.references
+    once = refs.places == 4
+    ragged = fit("std_dmat_min", refs.select(~once | (refs.traversals == "t1")))
+    with_it = fit("std_dmat_min", refs.only("t1"))
+    without_it = fit("std_dmat_min", refs.select(~once & (refs.traversals != "t1")))
+    expected = all_scores(with_it, route.queries)
+    others = np.arange(12) != 4
+    expected[:, others] = np.maximum(expected[:, others], all_scores(without_it, route.queries))
+    np.testing.assert_allclose(all_scores(ragged, route.queries), expected, atol=1e-5)
 
 
 def test_two_images_of_one_place_in_one_traversal_count_both():
