@@ -18,8 +18,8 @@ from displace.evaluation.results import Result, Results
 from displace.evaluation.studies import compressions_of
 from displace.evaluation.table_formats import FORMATS
 from displace.evaluation.tables import BOLD, UNDERLINE, Column, build_tables
-from displace.evaluation.wins import all_wins, count_wins
-from displace.metrics import paired_bootstrap
+from displace.evaluation.wins import Duel, Wins, all_wins, count_wins
+from displace.metrics import Estimate, paired_bootstrap
 
 METHODS = (
     Method("single", each_reference=True),
@@ -96,10 +96,11 @@ def test_marks_show_the_best_single_and_the_best_other(results):
     for column in table.columns:
         values = {row.label: row.value(column) for row in table.rows if row.value(column) is not None}
         single = {row.label for row in table.rows if row.group == "single"} & set(values)
-        best = max(values[label] for label in single)
-        top = max(value for label, value in values.items() if label not in single)
-        expected = {label: UNDERLINE for label in single if values[label] == best}
-        expected |= {label: BOLD for label in set(values) - single if values[label] == top}
+        shown = {label: f"{value:.1f}" for label, value in values.items()}
+        best = max(single, key=values.get)
+        top = max(set(values) - single, key=values.get)
+        expected = {label: UNDERLINE for label in single if shown[label] == shown[best]}
+        expected |= {label: BOLD for label in set(values) - single if shown[label] == shown[top]}
         assert table.marks(column) == expected
 
 
@@ -138,13 +139,35 @@ def test_wins_have_paired_intervals(results):
     assert duel.rival in ("HOPS", "dMat. Avg.")
     assert duel.difference == paired_bootstrap(hits["DisPlace"], hits[duel.rival])
     assert duel.difference.value == pytest.approx(duel.value - duel.rival_value)
-    assert wins.n_won == sum(d.value > d.rival_value for d in wins.duels)
-    assert "of 4 against the best multi-reference method; beyond its 95 % interval" in str(wins)
+    assert wins.n_won == sum(float(f"{d.value:.1f}") > float(f"{d.rival_value:.1f}") for d in wins.duels)
+    assert "of 4 against the best multi-reference method, compared as printed; beyond its" in str(wins)
     impossible = count_wins(table, "DisPlace (paper)", results)
     assert len(impossible.duels) == 2
     assert [(w.label, "single" in w.rivals) for w in all_wins(table)] == [
         (label, single) for label in ("DisPlace (paper)", "DisPlace") for single in (False, True)
     ]
+
+
+def test_numbers_that_are_printed_alike_are_equal():
+    """As in the paper, whose numbers have one decimal; the interval still says which way the queries lean."""
+    column = Column("cosplace", "night")
+    cells = [
+        made_up("HOPS", "hops", "cosplace", "night", 90.96),
+        made_up("Pooling", "pooling", "cosplace", "night", 90.94),
+        made_up("DisPlace", "displace", "cosplace", "night", 91.04),
+    ]
+    (table,) = build_tables(cells)
+    assert table.marks(column) == {"HOPS": BOLD, "DisPlace": BOLD, "Pooling": UNDERLINE}
+    assert count_wins(table, "DisPlace").n_won == 0
+    better = dataclasses.replace(cells[2], recalls={1: 91.06})
+    (table,) = build_tables([*cells[:2], better])
+    assert table.marks(column) == {"DisPlace": BOLD, "HOPS": UNDERLINE}
+    assert count_wins(table, "DisPlace").n_won == 1
+    close = Duel(column, 91.04, "HOPS", 90.96, Estimate(0.08, 0.02, 0.14))
+    assert (close.won, close.ahead, close.behind) == (False, True, False)
+    assert "wins 0 of 1 against it, compared as printed; beyond its 95 % interval: 1 ahead, 0 behind" in str(
+        Wins("DisPlace", "it", [close])
+    )
 
 
 def test_projected_tables_show_mean_and_deviation_and_pair_by_seed(results):

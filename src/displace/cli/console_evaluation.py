@@ -17,7 +17,7 @@ from displace.evaluation.comparison import compare
 from displace.evaluation.methods import GROUPS
 from displace.evaluation.results import Result
 from displace.evaluation.table_formats import NOT_RUN, compared_texts
-from displace.evaluation.tables import BOLD, UNDERLINE, Table
+from displace.evaluation.tables import BOLD, UNDERLINE, Table, as_printed
 from displace.evaluation.wins import Wins
 from displace.pipeline import Tabulated
 
@@ -42,11 +42,11 @@ def _query_table(query: str, cells: list[Result]) -> list[RenderableType]:
     for name in ("R@1", "R@5", "R@10", "fit", "a query", "bytes"):
         grid.add_column(name, justify="right")
     done = [cell for cell in cells if cell.ok]
-    best = max((cell.recalls[1] for cell in done), default=0.0)
+    best = max((as_printed(cell.recalls[1]) for cell in done), default=0.0)
     for cell in done:
         grid.add_row(
             Text(cell.label),
-            Text(f"{cell.recalls[1]:.1f}", style=STYLES[BOLD] if cell.recalls[1] == best else ""),
+            Text(f"{cell.recalls[1]:.1f}", style=STYLES[BOLD] if as_printed(cell.recalls[1]) == best else ""),
             *(f"{cell.recalls[k]:.1f}" for k in (5, 10)),
             f"{cell.seconds['fit']:.2f} s",
             f"{1000 * cell.seconds['rank'] / max(1, cell.n_queries):.2f} ms",
@@ -82,7 +82,7 @@ def _wins_table(wins: Wins) -> Grid:
         grid.add_column(name, overflow="fold")
     grid.add_column("difference, 95 % interval", justify="right")
     for duel in wins.duels:
-        style = "" if not duel.sure else "green" if duel.won else "red"
+        style = "green" if duel.ahead else "red" if duel.behind else ""
         rival = f"{duel.rival} {duel.rival_value:.1f}"
         cells = (duel.column.model, duel.column.query, rival)
         grid.add_row(*map(Text, cells), Text(str(duel.difference or NOT_RUN), style=style))

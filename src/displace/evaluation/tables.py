@@ -131,7 +131,7 @@ class Table:
         """Labels of the rows that are bold or underlined in a column, as in the paper.
 
         With single references: the best of them underlined, the best of the others bold. Without: the best bold, the
-        second underlined.
+        second underlined. Numbers that are printed alike are equal (`as_printed`).
         """
         values = {row.label: row.value(column) for row in self.rows}
         single = [row.label for row in self.rows if row.group == "single"]
@@ -161,6 +161,15 @@ def build_tables(results: Iterable[Result], k: int = 1) -> list[Table]:
         key = (result.dataset, result.protocol, result.tolerance, result.projection or 0)
         groups.setdefault(key, []).append(result)
     return [_table(cells, k) for _, cells in sorted(groups.items(), key=lambda item: item[0])]
+
+
+def as_printed(value: float) -> float:
+    """Recall with the one decimal that is printed, on which marks and wins are decided, as the paper's are.
+
+    >>> as_printed(90.96) == as_printed(91.04) == 91.0
+    True
+    """
+    return round(value, 1)
 
 
 def published_table(dataset: str) -> Table:
@@ -259,5 +268,5 @@ def _notes(cells: list[Result], n_older: int) -> list[str]:
 
 def _best(values: dict[str, float | None], labels: Sequence[str]) -> list[str]:
     """All labels with the highest value."""
-    known = {label: value for label in labels if (value := values[label]) is not None}
+    known = {label: as_printed(value) for label in labels if (value := values[label]) is not None}
     return [label for label, value in known.items() if value == max(known.values())]

@@ -1,4 +1,4 @@
-"""Who wins: counted as the paper counts, with intervals where there are rankings."""
+"""Who wins: counted as the paper counts, on printed numbers, with intervals where there are rankings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from displace.errors import InputError
 from displace.evaluation.results import Results
-from displace.evaluation.tables import Column, Row, Table
+from displace.evaluation.tables import Column, Row, Table, as_printed
 from displace.metrics import Estimate, paired_bootstrap
 
 
@@ -36,13 +36,18 @@ class Duel:
 
     @property
     def won(self) -> bool:
-        """Whether the method is strictly better, however little."""
-        return self.value > self.rival_value
+        """Whether the method is strictly better, as the two are printed."""
+        return as_printed(self.value) > as_printed(self.rival_value)
 
     @property
-    def sure(self) -> bool:
-        """Whether the interval of the difference leaves out zero."""
-        return self.difference is not None and (self.difference.low > 0 or self.difference.high < 0)
+    def ahead(self) -> bool:
+        """Whether the interval of the difference is above zero."""
+        return self.difference is not None and self.difference.low > 0
+
+    @property
+    def behind(self) -> bool:
+        """Whether the interval of the difference is below zero."""
+        return self.difference is not None and self.difference.high < 0
 
 
 @dataclass(frozen=True)
@@ -72,11 +77,12 @@ class Wins:
         return sum(duel.won for duel in self.duels)
 
     def __str__(self) -> str:
-        text = f"{self.label} wins {self.n_won} of {len(self.duels)} against {self.rivals}"
+        text = (
+            f"{self.label} wins {self.n_won} of {len(self.duels)} against {self.rivals}, compared as printed"
+        )
         if self.measured:
-            ahead = sum(duel.sure and duel.won for duel in self.duels)
-            behind = sum(duel.sure and not duel.won for duel in self.duels)
-            text += f"; beyond its 95 % interval: {ahead} won, {behind} lost"
+            ahead, behind = (sum(getattr(duel, side) for duel in self.duels) for side in ("ahead", "behind"))
+            text += f"; beyond its 95 % interval: {ahead} ahead, {behind} behind"
         return text
 
 

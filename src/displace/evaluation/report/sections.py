@@ -43,8 +43,8 @@ def lead(findings: Sequence[Finding], n_cells: int) -> str:
     if not duels:
         return f"{n_cells:,} results."
     won = sum(duel.won for duel in duels)
-    sure = sum(duel.won and duel.sure for duel in duels)
-    lost = sum(not duel.won and duel.sure for duel in duels)
+    sure = sum(duel.won and duel.ahead for duel in duels)
+    lost = sum(duel.behind for duel in duels)
     datasets = ", ".join(dict.fromkeys(finding.table.dataset for finding in findings))
     return (
         f"On {escape(datasets)}, {escape(findings[0].label)} finds more than every other multi-reference method in "
