@@ -160,6 +160,8 @@ def test_learned_attributes():
     np.testing.assert_allclose(fusion.mean_, route.references.vectors.mean(axis=0), atol=1e-6)
     assert np.all(np.diff(fusion.eigenvalues_) <= 0)
     assert fusion.sampling_ratio_ == pytest.approx(20 / 90)
+    assert fusion.nbytes_ == 4 * (30 * n + 20 * n + 20)
+    assert fit(DisPlace(ridge=0.1, center=False, n_components=n), route.references).nbytes_ == 4 * 50 * n
     assert (fusion.ridge_, fusion.center_) == (0.1, True)
     assert "as given" in fusion.explain()
 
@@ -232,6 +234,52 @@ class TestDegenerateInput:
         fusion = get_fusion(name)().fit(X, route.references.places, route.references.traversals)
         queries = np.concatenate([route.queries, np.zeros((1, 10), np.float32)])
         assert not np.isnan(fusion.rank(queries, k=3).scores).any()
+
+    def scores_of_zeros(self, name, **options):
+        """Scores of a zero query, and of all queries against a place whose references are zero; the fusion."""
+        route = self.refs()
+        X = route.references.vectors.copy()
+        X[route.references.places == 3] = 0
+        fusion = get_fusion(name)(**options).fit(X, route.references.places, route.references.traversals)
+        query = all_scores(fusion, np.zeros((1, 10), np.float32))
+        return query, all_scores(fusion, route.queries)[:, 3], fusion, route.queries
+
+    @pytest.mark.parametrize(
+        ("name", "options"),
+        [
+            ("hops", {}),
+            ("pooling", {}),
+            ("single", {}),
+            ("dmat_avg", {}),
+            ("dmat_min", {}),
+            ("dmat_med", {}),
+            ("displace", {"ridge": 0.5, "center": False}),
+        ],
+        ids=lambda value: value if isinstance(value, str) else "",
+    )
+    def test_a_zero_vector_scores_zero(self, name, options):
+        query, place, fusion, _ = self.scores_of_zeros(name, **options)
+        assert not query.any()
+        assert not place.any()
+        assert fusion.rank(np.zeros((1, 10)), k=3).places.tolist() == [[0, 1, 2]]
+
+    def test_a_zero_vector_is_centred_as_any_other(self):
+        query, place, fusion, queries = self.scores_of_zeros("displace", ridge=0.5, center=True)
+        moved = l2_normalize(-fusion.mean_[None] @ fusion.projection_)
+        np.testing.assert_allclose(query, moved @ fusion.place_vectors_.T, atol=1e-6)
+        np.testing.assert_allclose(place, fusion.transform(queries) @ moved[0], atol=1e-5)
+        assert np.abs(query).max() > 0.1
+
+    def test_a_zero_vector_is_at_distance_one_where_distances_are_fused(self):
+        query, place, _, _ = self.scores_of_zeros("bsf", selection=np.inf, scale=0.5)
+        np.testing.assert_allclose(query, -np.log(20), atol=1e-6)
+        similarity = self.scores_of_zeros("dmat_avg")[2].rank(self.refs().queries, k=20).scores
+        np.testing.assert_allclose(place, -np.log(np.exp(similarity / 0.5).sum(axis=1)), atol=1e-5)
+        query, place, fusion, queries = self.scores_of_zeros("std_dmat_min")
+        assert not query.any()
+        similarities = (l2_normalize(queries) @ fusion.reference_vectors_.T).reshape(20, 3, 20)
+        expected = (-similarities.mean(axis=2) / similarities.std(axis=2)).max(axis=1)
+        np.testing.assert_allclose(place, expected, atol=1e-5)
 
     @pytest.mark.parametrize("bad", [np.nan, np.inf])
     @pytest.mark.parametrize("name", displace.fusion.FUSIONS.names())
