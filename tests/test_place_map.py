@@ -326,9 +326,10 @@ def test_maps_of_every_released_format_load(request):
 
 def test_a_later_format_says_which_version_is_needed(route, tmp_path, monkeypatch):
     monkeypatch.setattr("displace.place_map.file.VERSION", 7)
+    monkeypatch.setattr("displace.place_map.file.RELEASES", {1: "0.1", 7: "2.3"})
     build(route.references, calibration=False).save(tmp_path / "later.displace")
     monkeypatch.undo()
-    with pytest.raises(FormatError, match=r"has format version 7; .* it needs displace 0.1 or later"):
+    with pytest.raises(FormatError, match=r"has format version 7; .* it needs displace 2.3 or later"):
         PlaceMap.load(tmp_path / "later.displace")
 
 

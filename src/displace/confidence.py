@@ -90,6 +90,7 @@ def calibrate(
     make: Callable[[], Fusion],
     same_place: SamePlace,
     progress: Callable[[int, int], None] | None = None,
+    watch: Callable[[Fusion, ReferenceSet], None] | None = None,
 ) -> Calibration | None:
     """Fit on held-out traversals; None with fewer than three, or where all top matches are right or all wrong.
 
@@ -102,6 +103,8 @@ def calibrate(
         Whether pairs of place ids count as the same place.
     progress : callable, optional
         Called with (done, total) folds.
+    watch : callable, optional
+        Called with the fusion that a fold has fitted and the fold's queries, for what else they can tell.
     """
     names = refs.traversal_ids
     if len(names) < 3:
@@ -110,7 +113,7 @@ def calibrate(
         names = names[np.linspace(0, len(names) - 1, MAX_FOLDS).astype(np.intp)]
     folds = []
     for number, name in enumerate(names):
-        fold = _fold(refs, name, number / len(names), make, same_place)
+        fold = _fold(refs, name, number / len(names), make, same_place, watch)
         if fold is not None:
             folds.append(fold)
         if progress:
@@ -134,7 +137,12 @@ def calibrate(
 
 
 def _fold(
-    refs: ReferenceSet, name: Any, position: float, make: Callable[[], Fusion], same_place: SamePlace
+    refs: ReferenceSet,
+    name: Any,
+    position: float,
+    make: Callable[[], Fusion],
+    same_place: SamePlace,
+    watch: Callable[[Fusion, ReferenceSet], None] | None,
 ) -> tuple[Vectors, Flags] | None:
     """Features and correctness of one traversal's references against a map of the others with a stretch removed."""
     ids = refs.place_ids
@@ -154,6 +162,8 @@ def _fold(
     if len(queries) > MAX_QUERIES:
         queries = queries.select(np.linspace(0, len(queries) - 1, MAX_QUERIES).astype(np.intp))
     fusion = make().fit(rest.vectors, rest.places, rest.traversals)
+    if watch:
+        watch(fusion, queries)
     matches = fusion.rank(queries.vectors, k=TOP)
     return features(matches.scores), same_place(matches.places[:, 0], queries.places)
 

@@ -18,6 +18,7 @@ from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from displace.errors import FormatError
@@ -34,15 +35,21 @@ Arrays = dict[str, NDArray[Any]]
 def write(
     path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
 ) -> None:
-    """Write `header` (JSON-able, with `format` and `version`) and `arrays` to `path`, atomically."""
+    """Write `header` (JSON-able, with `format` and `version`) and `arrays` to `path`, atomically.
+
+    Raises OSError where the file system cannot take it.
+    """
     stored = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     text = json.dumps({**header, "payload_sha256": payload_digest(stored)}, ensure_ascii=False)
     with replacing(path) as temporary:
-        save_file(stored, temporary, metadata={"displace": text, "checksum": ZEROS})
+        try:
+            save_file(stored, temporary, metadata={"displace": text, "checksum": ZEROS})
+        except SafetensorError as error:  # which is what a full disk is to that library
+            raise OSError(str(error)) from error
         with temporary.open("r+b") as file:
             head = _head(file)
             file.seek(head.index(ZEROS.encode()))
-            file.write(hashlib.sha256(head).hexdigest().encode())
+            file.write(_digest_without(head, ZEROS.encode()))
 
 
 def read(
@@ -62,23 +69,31 @@ def read(
             head = _head(file)
         entries = json.loads(head[8:].decode())
         metadata = entries.pop("__metadata__")
-        header, checksum = json.loads(metadata["displace"]), str(metadata["checksum"])
-        found = header["format"]
+        header, checksum = json.loads(metadata["displace"]), str(metadata["checksum"]).encode()
+        found, written, digest = header["format"], int(header["version"]), str(header["payload_sha256"])
     except OSError as error:
         raise FormatError(f"cannot read {path}: {error.strerror or error}") from None
-    except (ValueError, KeyError, TypeError, AttributeError, struct.error, RecursionError) as error:
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        struct.error,
+        RecursionError,
+    ) as error:
         raise FormatError(f"{path} is not a {kind} file, or its header is damaged ({error})") from None
     if found != kind:
         raise FormatError(f"{path} is not a {kind} file; its format is {found!r}")
-    if hashlib.sha256(head.replace(checksum.encode(), ZEROS.encode())).hexdigest() != checksum:
+    if len(checksum) != len(ZEROS) or _digest_without(head, checksum) != checksum:
         raise FormatError(f"{path} is damaged: its header does not have the checksum it was written with")
-    if header["version"] > version:
+    if written > version:
         raise FormatError(
-            f"{path} has format version {header['version']}; this is displace with format version {version}: "
+            f"{path} has format version {written}; this is displace with format version {version}: "
             f"it needs displace {header.get('needs', 'of a later version')}"
         )
     arrays = _map(path, len(head), size, entries)
-    if verify and header["payload_sha256"] != payload_digest(arrays):
+    if verify and digest != payload_digest(arrays):
         raise FormatError(f"{path} is damaged: its arrays do not have the checksum they were written with")
     return header, arrays
 
@@ -97,8 +112,15 @@ def unpack_labels(name: str, arrays: Arrays) -> NDArray[Any]:
     if name in arrays:
         return np.array(arrays[name])
     raw, ends = arrays[f"{name}_utf8"].tobytes(), arrays[f"{name}_ends"].tolist()
+    if [0, *ends] != sorted([0, *ends]) or [0, *ends][-1] != len(raw):
+        raise ValueError(f"the ends of the strings in {name!r} are out of order")
     texts = [raw[start:end].decode() for start, end in zip([0, *ends], ends, strict=False)]
     return np.array(texts, dtype=np.str_)
+
+
+def _digest_without(head: bytes, checksum: bytes) -> bytes:
+    """SHA-256 of the head, taken with zeros in the place of `checksum`."""
+    return hashlib.sha256(head.replace(checksum, ZEROS.encode())).hexdigest().encode()
 
 
 def _head(file: IO[bytes]) -> bytes:

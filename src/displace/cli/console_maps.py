@@ -10,6 +10,7 @@ import numpy as np
 from rich.console import Console
 from rich.filesize import decimal
 from rich.table import Table
+from rich.text import Text
 
 from displace.confidence import Calibration
 from displace.interop.locations import Locations
@@ -17,18 +18,21 @@ from displace.place_map import PlaceMap, Update
 
 SHOWN = 40
 """Images of which the table shows a row; -o writes all."""
+STALE = "the confidence was learned before an update, from other traversals; build the map again to redo it"
 
 
 def show_map(console: Console, town: PlaceMap, path: Path) -> None:
     """Show what a map holds."""
     grid = Table.grid(padding=(0, 2))
     for name, value in _facts(town, path):
-        grid.add_row(f"[dim]{name}[/]", value)
+        grid.add_row(Text(name, style="dim"), Text(value))
     console.print(grid, highlight=False)
     if town.calibration is None:
         console.print(_why_uncalibrated(town), style="yellow", highlight=False)
-    else:
-        console.print(reliability_table(town.calibration))
+        return
+    if town.calibration_is_stale:
+        console.print(STALE, style="yellow", highlight=False)
+    console.print(reliability_table(town.calibration))
 
 
 def map_record(town: PlaceMap, path: Path) -> dict[str, Any]:
@@ -47,8 +51,10 @@ def map_record(town: PlaceMap, path: Path) -> dict[str, Any]:
         "model": town.model,
         "has_positions": town.positions is not None,
         "tolerance": town.tolerance,
+        "no_statistics": town.no_statistics,
         "statistics_bytes": None if town.statistics is None else town.statistics.nbytes,
         "calibration": None if town.calibration is None else town.calibration.to_json(),
+        "calibration_is_stale": town.calibration_is_stale,
     }
 
 
@@ -65,7 +71,8 @@ def _facts(town: PlaceMap, path: Path) -> Iterable[tuple[str, str]]:
     )
     yield "model", town.model_name if town.model else "none: a map of bare vectors"
     if town.statistics is None:
-        yield "statistics", "none: the map can be used but not updated"
+        why = f": {town.no_statistics}" if town.no_statistics else ""
+        yield "statistics", f"none, the map can be used but not updated{why}"
     else:
         yield "statistics", f"{decimal(town.statistics.nbytes)} beside it, needed only to update"
     if town.calibration is not None:
@@ -78,12 +85,15 @@ def _facts(town: PlaceMap, path: Path) -> Iterable[tuple[str, str]]:
 
 
 def _loss(town: PlaceMap) -> str:
-    if not town.notes:
-        return ""
-    return (
-        f" (same best place as float32 for {town.notes['same_top_match']:g} % of noisy rows, "
-        f"scores within {town.notes['largest_score_change']:.1g})"
-    )
+    """What storing rows in fewer bits costs, as far as it was measured."""
+    recalls = town.notes.get("recall_at_1")
+    if recalls:
+        listed = ", ".join(f"{recall:.2f} % as {dtype}" for dtype, recall in recalls.items())
+        return f"; R@1 of {town.notes['n_queries']:,} held-out queries: {listed}"
+    if "same_top_match" in town.notes:
+        same = town.notes["same_top_match"]
+        return f"; same best place as with float32 for {same:g} % of the rows with noise added"
+    return ""
 
 
 def _why_uncalibrated(town: PlaceMap) -> str:
@@ -117,6 +127,8 @@ def locations_record(locations: Locations, min_confidence: float) -> list[dict[s
         }
         if matches.confidence is not None:
             record["confidence"] = round(float(matches.confidence[row]), 6)
+            if locations.town.calibration_is_stale:
+                record["confidence_is_stale"] = True
         if matches.positions is not None:
             names = ("latitude", "longitude") if matches.positions.degrees else ("easting", "northing")
             values = matches.positions.points[row]
@@ -135,7 +147,9 @@ def show_locations(
     else:
         _show_many(console, records)
     if output is not None:
-        console.print(f"{len(records)} rows in {output}", highlight=False)
+        console.print(Text(f"{len(records)} rows in {output}"), soft_wrap=True)
+    if locations.town.calibration_is_stale:
+        console.print(STALE, style="yellow", highlight=False)
 
 
 def _show_one(console: Console, record: dict[str, Any]) -> None:
@@ -143,23 +157,24 @@ def _show_one(console: Console, record: dict[str, Any]) -> None:
     table = Table("place", box=None, pad_edge=False)
     table.add_column("score", justify="right")
     for place, score in zip(record["places"], record["scores"], strict=True):
-        table.add_row(str(place), f"{score:.3f}")
+        table.add_row(Text(str(place)), f"{score:.3f}")
     console.print(table)
     console.print(_verdict(record), highlight=False)
 
 
-def _verdict(record: dict[str, Any]) -> str:
+def _verdict(record: dict[str, Any]) -> Text:
+    best = record["places"][0]
     if not record["in_map"]:
-        return f"[yellow]not in the map[/] (confidence {record['confidence']:.2f})"
+        return Text.assemble(("not in the map", "yellow"), f" (confidence {record['confidence']:.2f})")
     confidence = record.get("confidence", 1.0)
     if confidence < 0.5:
-        return (
-            f"[yellow]probably not in the map, or not {record['places'][0]}[/]: "
-            f"confidence {confidence:.2f} that this is right"
+        return Text.assemble(
+            (f"probably not in the map, or not {best}", "yellow"),
+            f": confidence {confidence:.2f} that this is right",
         )
     sure = f", confidence {confidence:.2f}" if "confidence" in record else ""
     where = ", ".join(f"{name} {record[name]:.6g}" for name in POSITION if record.get(name) is not None)
-    return f"at {record['places'][0]}{sure}" + (f", {where}" if where else "")
+    return Text(f"at {best}{sure}" + (f", {where}" if where else ""))
 
 
 POSITION = ("easting", "northing", "latitude", "longitude")
@@ -174,9 +189,9 @@ def _show_many(console: Console, records: list[dict[str, Any]]) -> None:
     for name in ("score", *columns):
         table.add_column(name, justify="right")
     for record in records[:SHOWN]:
-        place = str(record["places"][0]) if record["in_map"] else "[yellow]not in the map[/]"
+        place = Text(str(record["places"][0])) if record["in_map"] else Text("not in the map", style="yellow")
         cells = [_number(name, record[name]) for name in columns]
-        table.add_row(record["image"], place, f"{record['scores'][0]:.3f}", *cells)
+        table.add_row(Text(record["image"]), place, f"{record['scores'][0]:.3f}", *cells)
     console.print(table)
     if len(records) > SHOWN:
         console.print(f"… and {len(records) - SHOWN} more; -o FILE or --json has all", highlight=False)
@@ -196,9 +211,7 @@ def show_update(console: Console, done: Update, path: Path) -> None:
     """Show what an update did."""
     verb = "added" if done.n_references > 0 else "removed"
     console.print(
-        f"{verb} {abs(done.n_references)} references, {done.n_places:+d} places: {path}",
-        highlight=False,
-        soft_wrap=True,
+        Text(f"{verb} {abs(done.n_references)} references, {done.n_places:+d} places: {path}"), soft_wrap=True
     )
     if done.sampling_ratio is not None:
         before, after = done.sampling_ratio
@@ -206,5 +219,7 @@ def show_update(console: Console, done: Update, path: Path) -> None:
             f"the projection moved by {done.moved:.1f} % of its span; γ {before:.3g} → {after:.3g}",
             highlight=False,
         )
+    if done.decided:
+        console.print(Text(f"settings that one traversal had left open: {done.decided}"), soft_wrap=True)
     for advice in done.advice:
-        console.print(f"do again: {advice}", style="yellow", highlight=False)
+        console.print(Text(f"do again: {advice}", style="yellow"), soft_wrap=True)

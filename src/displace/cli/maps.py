@@ -167,6 +167,7 @@ def update(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Where to save.", show_default="MAP itself")
     ] = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Add a new recording to a map, or remove a traversal, without the old images.
 
@@ -174,13 +175,19 @@ def update(
 
     [bold]Examples[/]
 
-    displace manifest 2027-01-04 -o snow.csv --against route.csv
+    displace manifest 2027-01-04 -o snow.csv --against town.displace
     displace extract snow.csv
     displace update town.displace --add snow.desc
     displace update town.displace --remove rain --references route.desc
     """
     done = pipeline.update(
-        map_file, add=add, traversals=traversals, remove=remove, references=references, output=output
+        map_file,
+        add=add,
+        traversals=traversals,
+        remove=remove,
+        references=references,
+        output=output,
+        overwrite=overwrite,
     )
     console_maps.show_update(out, done, output or map_file)
 

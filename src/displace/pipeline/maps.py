@@ -22,6 +22,7 @@ from displace.pipeline.locating import check_output, locate_store, part
 from displace.pipeline.recordings import MAP_ENDING
 from displace.place_map import PlaceMap, Update
 from displace.place_map import build as build_map
+from displace.place_map.lock import exclusive
 from displace.references import ReferenceSet
 
 PathLike = str | os.PathLike[str]
@@ -61,29 +62,29 @@ def build(
         Called as ``progress(stage, done, total)``.
     """
     output = Path(store).with_suffix(MAP_ENDING) if output is None else Path(output)
-    check_output(output, overwrite)
-    described = DescriptorStore(store)
-    refs = described.references(traversals, exclude or ())
-    positions, images = _places(described, refs)
-    chosen: str | Fusion = fusion
-    if fusion == "auto":
-        found = advise_on(
-            refs, positions=positions, tolerance=tolerance, progress=part(progress, "comparing")
+    _check_map_output(output, overwrite)
+    with exclusive(output):
+        described = DescriptorStore(store)
+        refs = described.references(traversals, exclude or ())
+        positions, images = _places(described, refs)
+        chosen: str | Fusion = fusion
+        if fusion == "auto":
+            comparing = part(progress, "comparing")
+            found = advise_on(refs, positions=positions, tolerance=tolerance, progress=comparing)
+            chosen = found.recommended.make()
+        town = build_map(
+            refs,
+            chosen,
+            described.model,
+            positions=positions,
+            images=images,
+            dtype=dtype,
+            calibration=calibration,
+            tolerance=tolerance,
+            keep_references=keep_references,
+            progress=part(progress, "calibrating"),
         )
-        chosen = found.recommended.make()
-    town = build_map(
-        refs,
-        chosen,
-        described.model,
-        positions=positions,
-        images=images,
-        dtype=dtype,
-        calibration=calibration,
-        tolerance=tolerance,
-        keep_references=keep_references,
-        progress=part(progress, "calibrating"),
-    )
-    town.save(output)
+        town.save(output)
     return town
 
 
@@ -100,6 +101,7 @@ def update(
     remove: str | None = None,
     references: PathLike | None = None,
     output: PathLike | None = None,
+    overwrite: bool = False,
 ) -> Update:
     """Add a new recording to a map, or remove a traversal, from the map's statistics alone.
 
@@ -117,29 +119,33 @@ def update(
         Store that holds the traversal to be removed; not needed where the map kept its references.
     output : path-like, optional
         Where to save; by default the map is replaced.
+    overwrite : bool
+        Replace `output` where it exists.
     """
     if (add is None) == (remove is None):
         raise InputError("give either add= or remove=, one at a time")
-    town = PlaceMap.load(map_file)
-    if add is not None:
-        store = DescriptorStore(add)
-        town.check_model(store.model)
-        refs = store.references(traversals)
-        known = [str(name) for name in refs.traversal_ids if str(name) in town.traversals]
-        if known:
-            raise InputError(
-                f"the map already has references of {', '.join(known)}; add other traversals (--traversal), or give "
-                "this recording a name of its own in its manifest"
-            )
-        done = town.add(refs, _places(store, refs)[0])
-    elif references is not None:
-        store = DescriptorStore(references)
-        town.check_model(store.model)
-        done = town.remove(store.references([str(remove)]))
-    else:
-        done = town.remove(str(remove))
-    town.save(map_file if output is None else output)
+    target = Path(map_file if output is None else output)
+    _check_map_output(target, overwrite or output is None)
+    with exclusive(target):
+        town = PlaceMap.load(map_file)
+        done = _add(town, add, traversals) if add is not None else _remove(town, str(remove), references)
+        town.save(target)
     return done
+
+
+def _add(town: PlaceMap, recording: PathLike, traversals: Sequence[str] | None) -> Update:
+    store = DescriptorStore(recording)
+    town.check_model(store.model)
+    refs = store.references(traversals)
+    return town.add(refs, *_places(store, refs))
+
+
+def _remove(town: PlaceMap, traversal: str, references: PathLike | None) -> Update:
+    if references is None:
+        return town.remove(traversal)
+    store = DescriptorStore(references)
+    town.check_model(store.model)
+    return town.remove(store.references([traversal]))
 
 
 def advise(
@@ -209,6 +215,21 @@ def export(
         return export_as(to, town, output, **options)
     located = locate_store(town, DescriptorStore(queries), traversal, k, "auto")
     return export_as(to, located.locations, output, **options)
+
+
+def _check_map_output(output: Path, overwrite: bool) -> None:
+    """Refuse what cannot be written before anything is computed, and to replace a map unless asked to."""
+    if output.is_dir():
+        raise InputError(f"cannot write {output}: it is a folder; choose another name with -o")
+    if not output.parent.is_dir():
+        raise InputError(
+            f"cannot write {output}: there is no folder {output.parent}; make it, or choose another name with -o"
+        )
+    if not os.access(output.parent, os.W_OK):
+        raise InputError(
+            f"cannot write {output}: {output.parent} may not be written to; choose another name with -o"
+        )
+    check_output(output, overwrite)
 
 
 def _places(store: DescriptorStore, refs: ReferenceSet) -> tuple[Positions | None, list[str]]:

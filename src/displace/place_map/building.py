@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.arrays import Indices, Vectors, l2_normalize
+from displace.arrays import Vectors, l2_normalize
 from displace.confidence import Calibration, SamePlace, calibrate
 from displace.errors import InputError
 from displace.fusion import get_fusion
@@ -16,11 +16,11 @@ from displace.fusion.base import Fusion
 from displace.fusion.displace import DisPlace
 from displace.geo import Positions
 from displace.place_map.place_map import PlaceMap
-from displace.place_map.statistics import Statistics
+from displace.place_map.rounding import DTYPES, RecallLoss, agreement, quantize
+from displace.place_map.statistics import Statistics, digests_of
 from displace.references import ReferenceSet
 from displace.scatter import Scatter
 
-DTYPES = ("float16", "float32", "int8")
 TOLERANCE = 25.0
 """Metres within which a match counts as correct, where places have positions."""
 
@@ -104,33 +104,47 @@ def build(
         tolerance=0.0 if positions is None else TOLERANCE if tolerance is None else tolerance,
         statistics=statistics_of(_name_of(estimator), refs, keep_references),
     )
-    town.notes = storage_loss(town, rows, row_places)
+    loss = None if dtype == "float32" else RecallLoss(dtype, same_place(town))
     if calibration:
-        town.calibration = recalibrate(town, refs, progress)
+        town.calibration = _calibrate(town, refs, progress, loss)
+        town.calibrated_on = dict(town.traversals)
+    if loss is not None:
+        town.notes = loss.notes() or agreement(rows, row_places, dtype)
     return town
 
 
 def resolved(estimator: Fusion) -> dict[str, Any]:
-    """Parameters of a fitted fusion with what was "auto" decided, JSON-able."""
+    """Parameters of a fitted fusion with what was "auto" decided, JSON-able.
+
+    What DisPlace could not decide, falling back to plain retrieval, stays open for an update to decide.
+    """
     settings: dict[str, Any] = dict(estimator.get_params())
-    if isinstance(estimator, DisPlace):
+    if isinstance(estimator, DisPlace) and not fell_back(estimator):
         settings |= {"ridge": float(estimator.ridge_), "center": bool(estimator.center_)}
     if "traversal" in settings:
         settings["traversal"] = str(getattr(estimator, "traversal_", settings["traversal"]))
     return settings
 
 
-def recalibrate(
-    town: PlaceMap, refs: ReferenceSet, progress: Callable[[int, int], None] | None = None
+def fell_back(estimator: DisPlace) -> bool:
+    """Whether there was nothing to discriminate by, so that no eigenproblem was solved."""
+    return estimator.eigenvalues_.size == 0
+
+
+def _calibrate(
+    town: PlaceMap,
+    refs: ReferenceSet,
+    progress: Callable[[int, int], None] | None,
+    loss: RecallLoss | None,
 ) -> Calibration | None:
-    """Fit the confidence of a map on held-out traversals of its references."""
+    """Fit the confidence of a map on held-out traversals of its references, which show the loss by rounding too."""
     if town.fusion == "single":
         return None  # there is one traversal: nothing of it can be held out
 
     def make() -> Fusion:
         return get_fusion(town.fusion)(**town.settings)
 
-    return calibrate(refs, make, same_place(town), progress)
+    return calibrate(refs, make, same_place(town), progress, None if loss is None else loss.watch)
 
 
 def same_place(town: PlaceMap) -> SamePlace:
@@ -152,8 +166,8 @@ def statistics_of(fusion: str, refs: ReferenceSet, keep_references: bool) -> Sta
     """What an update of such a map needs; None where it cannot be updated."""
     if fusion not in ("displace", "hops", "dmat_avg", "pooling"):
         return None
-    scatter = scatter_of(fusion, refs)
-    return Statistics(scatter, refs if keep_references else None)
+    scatter = None if fusion == "pooling" else scatter_of(fusion, refs)
+    return Statistics(scatter, refs if keep_references else None, digests_of(refs))
 
 
 def scatter_of(fusion: str, refs: ReferenceSet) -> Scatter:
@@ -162,31 +176,6 @@ def scatter_of(fusion: str, refs: ReferenceSet) -> Scatter:
     if fusion == "dmat_avg":
         vectors = l2_normalize(vectors)
     return Scatter.of(vectors, refs.places, means_only=fusion != "displace")
-
-
-def quantize(rows: Vectors, dtype: str) -> tuple[NDArray[Any], Vectors | None]:
-    """Rows as stored, and the scales of int8 rows."""
-    if dtype != "int8":
-        return rows.astype(dtype), None
-    scales = np.maximum(np.abs(rows).max(axis=1), 1e-12).astype(np.float32) / np.float32(127)
-    return np.rint(rows / scales[:, None]).astype(np.int8), scales
-
-
-def storage_loss(town: PlaceMap, rows: Vectors, row_places: Indices) -> dict[str, Any]:
-    """How often storing rows in fewer bits changes the best place, on the rows themselves with noise."""
-    if town.vectors.dtype == np.float32:
-        return {}
-    rng = np.random.default_rng(0)
-    sample = np.linspace(0, len(rows) - 1, min(len(rows), 1000)).astype(np.intp)
-    noise = rng.standard_normal((len(sample), rows.shape[1])).astype(np.float32) / np.sqrt(rows.shape[1])
-    queries = l2_normalize(rows[sample].astype(np.float32) + noise.astype(np.float32))
-    stored = town.rows().astype(np.float32)
-    exact, rounded = ((queries @ array.astype(np.float32).T) for array in (rows, stored))
-    same = row_places[exact.argmax(axis=1)] == row_places[rounded.argmax(axis=1)]
-    return {
-        "same_top_match": round(100 * float(same.mean()), 2),
-        "largest_score_change": float(np.abs(exact - rounded).max()),
-    }
 
 
 def as_float32(array: Vectors | None) -> Vectors | None:

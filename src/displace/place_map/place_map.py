@@ -64,12 +64,16 @@ class PlaceMap:
         One reference image of each place.
     calibration : Calibration, optional
         How rankings become probabilities; None where there were fewer than three traversals.
+    calibrated_on : dict of str to int, optional
+        `traversals` as they were when the calibration was made.
     tolerance : float
         What "correct" meant in the calibration: metres where places have positions; 0 is the very place.
     notes : dict
         Further facts that `inspect` shows, such as the loss by storing rows in float16.
     statistics : Statistics, optional
         What an update needs; kept in a file of its own.
+    no_statistics : str
+        Why a map that was read from a file has none.
     """
 
     place_ids: NDArray[Any]
@@ -87,9 +91,11 @@ class PlaceMap:
     positions: Positions | None = None
     images: list[str] | None = None
     calibration: Calibration | None = None
+    calibrated_on: dict[str, int] | None = None
     tolerance: float = 0.0
     notes: dict[str, Any] = field(default_factory=dict)
     statistics: Statistics | None = None
+    no_statistics: str = ""
 
     def __repr__(self) -> str:
         return (
@@ -109,17 +115,25 @@ class PlaceMap:
         ----------
         path : path-like
         verify : bool
-            Read all bytes and compare their checksum. Without, the rows are memory-mapped and read when used.
+            Read all bytes and compare their checksum. Without, the rows are memory-mapped and read when used; all else
+            is checked as far as a map made of it works.
         """
-        fields = file.load(path, verify)
-        fields["calibration"] = fields["calibration"] and Calibration(**fields["calibration"])
-        return cls(**fields)
+        return cls(**file.load(path, verify))
 
     @property
     def nbytes(self) -> int:
         """Bytes needed to locate: rows, projection and mean, as stored."""
         arrays = (self.vectors, self.scales, self.projection, self.mean)
         return sum(array.nbytes for array in arrays if array is not None)
+
+    @property
+    def calibration_is_stale(self) -> bool:
+        """Whether an update has changed the references since the confidence was learned."""
+        if self.calibration is None:
+            return False
+        if self.calibrated_on is None:  # a file from before this was noted: the held-out traversals are
+            return not set(self.calibration.traversals) <= set(self.traversals)
+        return self.calibrated_on != self.traversals
 
     @property
     def model_name(self) -> str:
@@ -189,21 +203,26 @@ class PlaceMap:
             f"{_model_name(self.model)}; they differ in\n  " + "\n  ".join(parts)
         )
 
-    def add(self, refs: ReferenceSet, positions: Positions | None = None) -> Update:
-        """Add references: a new traversal, of known or new places. Needs the statistics, not the old references.
+    def add(
+        self, refs: ReferenceSet, positions: Positions | None = None, images: Sequence[str] | None = None
+    ) -> Update:
+        """Add new traversals, of known or new places. Needs the statistics, not the old references.
 
         Parameters
         ----------
         refs : ReferenceSet
+            Of traversals that the map does not have.
         positions : Positions, optional
-            Of `refs`' places, in the order of its `place_ids`; used for new places.
+            Of `refs`' places, in the order of its `place_ids`: given to new places, and compared with the map's.
+        images : sequence of str, optional
+            One reference image of each of these places; given to new places.
         """
         from displace.place_map import updating
 
-        return updating.add(self, refs, positions)
+        return updating.add(self, refs, positions, images)
 
     def remove(self, refs: ReferenceSet | str) -> Update:
-        """Remove references that are in the map, or a traversal by name where the references were kept."""
+        """Remove traversals: given all their references, or by name where the references were kept."""
         from displace.place_map import updating
 
         return updating.remove(self, refs)

@@ -1,7 +1,8 @@
-"""Adding references to a map, and removing them, from its statistics alone."""
+"""Adding traversals to a map, and removing them, from its statistics alone."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,14 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.arrays import Vectors, l2_normalize
-from displace.errors import InputError
+from displace.errors import InputError, SingularScatterError
 from displace.fusion.displace import DisPlace
 from displace.geo import Positions
-from displace.place_map.building import as_float32, quantize
+from displace.place_map.building import as_float32, fell_back, resolved
+from displace.place_map.new_places import Places, replace_places
 from displace.place_map.place_map import PlaceMap
-from displace.place_map.statistics import Statistics
+from displace.place_map.rounding import quantize, rounded
+from displace.place_map.statistics import Statistics, digests_of
+from displace.place_map.update_checks import check_addition, check_name, check_removal, usable_statistics
 from displace.references import ReferenceSet
 from displace.scatter import Scatter
+
+EVERYTHING = "that would remove every reference of the map: delete the file instead"
 
 
 @dataclass(frozen=True)
@@ -30,9 +36,12 @@ class Update:
     n_places : int
         Places gained or lost.
     moved : float
-        Share (%) of the projection's span that is new: 0 where the new span is the old one. 0 for maps without one.
+        Share (%) of the projection's span that is not common to the old and the new one, of the larger of the two: 0
+        where they are the same, and for maps without a projection.
     sampling_ratio : (float, float) or None
         γ before and after, for `displace`.
+    decided : str
+        Settings that the map had left open, being of one traversal, and that were decided now; empty where none were.
     advice : list of str
         What should be done again, and why.
     """
@@ -41,78 +50,84 @@ class Update:
     n_places: int
     moved: float = 0.0
     sampling_ratio: tuple[float, float] | None = None
+    decided: str = ""
     advice: list[str] = field(default_factory=list)
 
 
-def add(town: PlaceMap, refs: ReferenceSet, positions: Positions | None = None) -> Update:
-    """Add references to the map, in place."""
-    _check(town, refs)
-    if positions is not None and len(positions) != len(refs.place_ids):
-        raise InputError(
-            f"positions has {len(positions)} entries; the references have {len(refs.place_ids)} places"
-        )
+def add(
+    town: PlaceMap,
+    refs: ReferenceSet,
+    positions: Positions | None = None,
+    images: Sequence[str] | None = None,
+) -> Update:
+    """Add traversals to the map, in place."""
+    check_addition(town, refs, positions, images)
+    places = Places(refs.place_ids, positions, images)
     if town.fusion == "pooling":
-        return _change_rows(town, refs, +1, positions)
-    statistics = _statistics(town)
+        return _change_rows(town, refs, +1, places)
     # In float64: an update and its undoing then differ by less than what rounding to float16 can see.
-    scatter = _scatter(statistics).astype(np.float64)
+    scatter = _scatter(town).astype(np.float64)
     scatter.add(_as_summed(town, refs).astype(np.float64), refs.places)
-    scatter = scatter.astype(np.float32)
-    kept = None if statistics.references is None else _joined(statistics.references, refs)
-    return _apply(town, scatter, kept, refs, +1, positions)
+    return _apply(town, scatter.astype(np.float32), refs, +1, places)
 
 
 def remove(town: PlaceMap, refs: ReferenceSet | str) -> Update:
-    """Remove references from the map, in place: those given, or a traversal whose references were kept."""
+    """Remove traversals from the map, in place: given their references, or by name where they were kept."""
     if isinstance(refs, str):
         refs = _kept_traversal(town, refs)
-    _check(town, refs)
+    check_removal(town, refs)
+    if len(refs) == sum(town.traversals.values()):
+        raise InputError(EVERYTHING)
+    places = Places(refs.place_ids[:0])
     if town.fusion == "pooling":
-        return _change_rows(town, refs, -1, None)
-    statistics = _statistics(town)
-    scatter = _scatter(statistics).astype(np.float64)
+        return _change_rows(town, refs, -1, places)
+    scatter = _scatter(town).astype(np.float64)
     scatter.remove(_as_summed(town, refs).astype(np.float64), refs.places)
-    scatter = scatter.astype(np.float32)
-    if len(scatter.counts) == 0:
-        raise InputError("that would remove every reference of the map: delete the file instead")
-    kept = None if statistics.references is None else _without(statistics.references, refs)
-    return _apply(town, scatter, kept, refs, -1, None)
+    return _apply(town, scatter.astype(np.float32), refs, -1, places)
 
 
-def _apply(
-    town: PlaceMap,
-    scatter: Scatter,
-    kept: ReferenceSet | None,
-    refs: ReferenceSet,
-    sign: int,
-    positions: Positions | None,
-) -> Update:
-    """Compute the map of new statistics and put it in the old one's place."""
-    before = _scatter(_statistics(town))
-    old_projection, n_before = town.projection, len(town.place_ids)
-    if town.fusion == "displace":
+def fused_rows(town: PlaceMap, scatter: Scatter) -> tuple[Vectors, DisPlace | None]:
+    """Rows of the map that these statistics make with its settings, in float32, and what projects queries to them."""
+    if town.fusion != "displace":
+        return scatter.means if town.fusion == "dmat_avg" else l2_normalize(scatter.means), None
+    try:
         fusion = DisPlace(**town.settings).fit_statistics(scatter)
-        rows = fusion.place_vectors_
+    except SingularScatterError as error:
+        raise SingularScatterError(
+            f"the map keeps the settings it was built with (ridge {town.settings['ridge']}), and they cannot be solved "
+            f"for γ = {scatter.sampling_ratio:.2f}; build it anew from all references, with a ridge"
+        ) from error
+    return fusion.place_vectors_, fusion
+
+
+def _apply(town: PlaceMap, scatter: Scatter, refs: ReferenceSet, sign: int, places: Places) -> Update:
+    """Compute the map of new statistics and put it in the old one's place."""
+    rows, fusion = fused_rows(town, scatter)
+    before, old_projection, n_before = _scatter(town), town.projection, len(town.place_ids)
+    decided = ""
+    if fusion is not None:
         town.projection = as_float32(fusion.projection_)
         town.mean = as_float32(fusion.mean_) if fusion.center_ else None
         town.reason = f"{fusion.explain()}, after an update"
-    else:
-        rows = scatter.means if town.fusion == "dmat_avg" else l2_normalize(scatter.means)
-    _replace_places(town, scatter.place_ids, refs, positions)
+        settings = resolved(fusion)
+        if settings != town.settings:
+            town.settings, decided = settings, fusion.explain()
+    _keep_statistics(town, scatter, refs, sign)
+    replace_places(town, scatter.place_ids, places)
     _replace_rows(town, rows, np.arange(len(rows)))
     _count(town, refs, sign)
-    town.statistics = Statistics(scatter, kept)
-    ratios = (before.sampling_ratio, scatter.sampling_ratio) if town.fusion == "displace" else None
+    ratios = None if fusion is None else (before.sampling_ratio, scatter.sampling_ratio)
     return Update(
         sign * len(refs),
         len(town.place_ids) - n_before,
-        _moved(old_projection, town.projection),
+        0.0 if fusion is None or fell_back(fusion) else moved(old_projection, town.projection),
         ratios,
-        _advice(town, ratios),
+        decided,
+        _advice(town, None if decided else ratios),
     )
 
 
-def _change_rows(town: PlaceMap, refs: ReferenceSet, sign: int, positions: Positions | None) -> Update:
+def _change_rows(town: PlaceMap, refs: ReferenceSet, sign: int, new: Places) -> Update:
     """Pooling keeps every reference as a row: append or drop rows."""
     n_before = len(town.place_ids)
     rows, places = town.rows().astype(np.float32), town.place_ids[town.row_places]
@@ -122,14 +137,12 @@ def _change_rows(town: PlaceMap, refs: ReferenceSet, sign: int, positions: Posit
     else:
         keep = _rows_left(town, rows, places, fresh, refs.places)
         rows, places = rows[keep], places[keep]
-        if len(rows) == 0:
-            raise InputError("that would remove every reference of the map: delete the file instead")
     order = np.argsort(places, kind="stable")
     ids, index = np.unique(places[order], return_inverse=True)
-    _replace_places(town, ids, refs, positions)
+    _keep_statistics(town, None, refs, sign)
+    replace_places(town, ids, new)
     _replace_rows(town, rows[order], index)
     _count(town, refs, sign)
-    town.statistics = Statistics()
     return Update(sign * len(refs), len(ids) - n_before, advice=_advice(town, None))
 
 
@@ -138,9 +151,7 @@ def _rows_left(
 ) -> NDArray[np.bool_]:
     """Mask of the rows that stay when each of `gone` takes its nearest row of the same place with it."""
     keep = np.ones(len(rows), bool)
-    stored, scales = quantize(gone, town.vectors.dtype.name)
-    rounded = (stored if scales is None else stored * scales[:, None]).astype(np.float32)
-    for vector, place in zip(rounded, gone_places, strict=True):
+    for vector, place in zip(rounded(gone, town.vectors.dtype.name), gone_places, strict=True):
         candidates = np.flatnonzero(keep & (places == place))
         away = np.abs(rows[candidates] - vector).max(axis=1, initial=0)
         if len(candidates) == 0 or away.min() > 1e-3:
@@ -152,89 +163,68 @@ def _rows_left(
 def _replace_rows(town: PlaceMap, rows: Vectors, row_places: NDArray[np.intp]) -> None:
     town.vectors, town.scales = quantize(rows, town.vectors.dtype.name)
     town.row_places = row_places
+    town.notes = {}  # the loss by rounding was that of the old rows
     for name in ("_indexes", "_most_rows"):
         town.__dict__.pop(name, None)
-
-
-def _replace_places(
-    town: PlaceMap, ids: NDArray[Any], refs: ReferenceSet, positions: Positions | None
-) -> None:
-    """Give the map new ids, with positions and images carried over."""
-    old = {place: row for row, place in enumerate(town.place_ids.tolist())}
-    rows = np.array([old.get(place, -1) for place in ids.tolist()])
-    if town.positions is not None:
-        points = np.where((rows >= 0)[:, None], town.positions.points[rows], np.nan)
-        if positions is not None and positions.degrees == town.positions.degrees:
-            at = np.searchsorted(ids, refs.place_ids)
-            new = rows[at] < 0
-            points[at[new]] = positions.points[new]
-        heading = town.positions.heading
-        heading = None if heading is None else np.where(rows >= 0, heading[rows], np.nan)
-        town.positions = Positions(points, town.positions.degrees, heading)
-    if town.images is not None:
-        town.images = [town.images[row] if row >= 0 else "" for row in rows.tolist()]
-    town.place_ids = ids
 
 
 def _count(town: PlaceMap, refs: ReferenceSet, sign: int) -> None:
     """Keep the number of references of each traversal."""
     for name in refs.traversal_ids:
-        n = town.traversals.get(str(name), 0) + sign * int(np.sum(refs.traversals == name))
-        if n > 0:
-            town.traversals[str(name)] = n
+        if sign > 0:
+            town.traversals[str(name)] = int(np.sum(refs.traversals == name))
         else:
-            town.traversals.pop(str(name), None)
+            del town.traversals[str(name)]
 
 
-def _moved(old: Vectors | None, new: Vectors | None) -> float:
-    """Share (%) of the new span that lies outside the old one."""
+def moved(old: Vectors | None, new: Vectors | None) -> float:
+    """Share (%) of the larger of two spans that does not lie in the other."""
     if old is None or new is None:
         return 0.0
-    Q_old, Q_new = (np.linalg.qr(P.astype(np.float64))[0] for P in (old, new))
-    inside = np.linalg.norm(Q_old.T @ Q_new) ** 2 / min(Q_old.shape[1], Q_new.shape[1])
-    return 100 * max(0.0, 1 - float(inside))
+    dim, sizes = len(old), (old.shape[1], new.shape[1])
+    common = float(min(sizes))  # where one of them spans everything, as plain retrieval does
+    if dim not in sizes:
+        Q_old, Q_new = (np.linalg.qr(P.astype(np.float64))[0] for P in (old, new))
+        common = float(np.linalg.norm(Q_old.T @ Q_new) ** 2)
+    return max(0.0, 100 - 100 * common / float(max(sizes)))
 
 
 def _advice(town: PlaceMap, ratios: tuple[float, float] | None) -> list[str]:
     advice = []
     if ratios is not None:
         before, after = ratios
-        if not 0.5 <= after / before <= 2:
+        if before != after and not 0.5 <= after / before <= 2:
             advice.append(
                 f"settings: the ridge {town.settings['ridge']:.3g} was chosen at γ = {before:.3g}, which is now "
                 f"{after:.3g}; build again from all references to choose anew"
             )
-    if town.calibration is not None and set(town.traversals) != set(town.calibration.traversals):
+    if town.calibration_is_stale:
         advice.append("calibration: it was made with other traversals; build again to redo it")
     elif town.calibration is None and len(town.traversals) >= 3:
         advice.append("calibration: there are three traversals now; build again to have one")
     return advice
 
 
-def _check(town: PlaceMap, refs: ReferenceSet) -> None:
-    if town.fusion == "single":
-        raise InputError("a map of a single traversal cannot be updated: build it anew")
-    if refs.vectors.shape[1] != town.dim:
-        raise InputError(f"references have {refs.vectors.shape[1]} dimensions; the map has {town.dim}")
-    if (refs.places.dtype.kind in "iu") != (town.place_ids.dtype.kind in "iu"):
-        raise InputError(
-            f"the references' place ids are {refs.places.dtype}, the map's are {town.place_ids.dtype}: use one kind"
-        )
+def _scatter(town: PlaceMap) -> Scatter:
+    scatter = usable_statistics(town).scatter
+    if scatter is None:
+        raise InputError("the map cannot be updated: its statistics hold no counts and means; build it anew")
+    return scatter
 
 
-def _statistics(town: PlaceMap) -> Statistics:
-    if town.statistics is None:
-        raise InputError(
-            "the map has no statistics beside it (NAME.displace-stats), without which it cannot be updated; "
-            "put the file back, or build the map anew from all references"
-        )
-    return town.statistics.loaded()
-
-
-def _scatter(statistics: Statistics) -> Scatter:
-    if statistics.scatter is None:
-        raise InputError("the statistics hold no counts and means")
-    return statistics.scatter
+def _keep_statistics(town: PlaceMap, scatter: Scatter | None, refs: ReferenceSet, sign: int) -> None:
+    """Replace the statistics by those of the new references; what was kept of the old ones is kept of the new."""
+    old = usable_statistics(town)
+    names = {str(name) for name in refs.traversal_ids}
+    digests = {name: digest for name, digest in old.digests.items() if name not in names}
+    if sign > 0:
+        digests |= digests_of(refs)
+    kept = old.references
+    if kept is not None and sign > 0:
+        kept = _joined(kept, refs)
+    elif kept is not None:
+        kept = kept.select(~np.isin(kept.traversals.astype(str), sorted(names)))
+    town.statistics = Statistics(scatter, kept, digests)
 
 
 def _as_summed(town: PlaceMap, refs: ReferenceSet) -> Vectors:
@@ -243,26 +233,18 @@ def _as_summed(town: PlaceMap, refs: ReferenceSet) -> Vectors:
 
 
 def _kept_traversal(town: PlaceMap, name: str) -> ReferenceSet:
-    kept = _statistics(town).references
+    check_name(town, name)
+    kept = usable_statistics(town).references
     if kept is None:
         raise InputError(
             f"cannot remove traversal {name!r} by name: the map was built without keep_references; give its references"
         )
-    return kept.only(name)
+    return kept.select(kept.traversals.astype(str) == name)
 
 
 def _joined(a: ReferenceSet, b: ReferenceSet) -> ReferenceSet:
     return ReferenceSet(
         np.concatenate([a.vectors, b.vectors]),
         np.concatenate([a.places, b.places]),
-        np.concatenate([a.traversals, b.traversals]),
+        np.concatenate([a.traversals.astype(str), b.traversals.astype(str)]),
     )
-
-
-def _without(kept: ReferenceSet, gone: ReferenceSet) -> ReferenceSet:
-    """References that stay when each of `gone` takes an equal one with it."""
-    keep = np.ones(len(kept), bool)
-    for vector, place in zip(gone.vectors, gone.places, strict=True):
-        same = np.flatnonzero(keep & (kept.places == place))
-        keep[same[np.abs(kept.vectors[same] - vector).max(axis=1).argmin()]] = False
-    return kept.select(keep)
