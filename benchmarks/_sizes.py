@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 
 from displace.arrays import Vectors, l2_normalize
-from displace.scatter import Scatter
 
 
 class Size(NamedTuple):
@@ -42,11 +41,3 @@ def traversals(size: Size, dim: int, seed: int = 0) -> Iterator[Vectors]:
         traversal += own
         traversal += rng.standard_normal((size.n_places, 64), np.float32) @ directions
         yield l2_normalize(traversal)
-
-
-def statistics(size: Size, dim: int) -> Scatter:
-    """Statistics of generated references, which are never all in memory."""
-    scatter = Scatter.empty(dim)
-    for vectors in traversals(size, dim):
-        scatter.add(vectors, np.arange(size.n_places))
-    return scatter
