@@ -293,6 +293,19 @@ class TestDegenerateInput:
         with pytest.raises(InputError, match="Q contain NaN or infinity, first in row 7"):
             fusion.rank(X[:20])
 
+    @pytest.mark.parametrize("name", displace.fusion.FUSIONS.names())
+    @pytest.mark.parametrize("scale", [1e20, 1e-25], ids=str)
+    def test_very_large_and_very_small_numbers(self, name, scale):
+        """Their squares are beyond float32; directions are what counts."""
+        route = self.refs()
+        refs, scale = route.references, np.float32(scale)
+        expected = fit(get_fusion(name)(), refs)
+        fusion = get_fusion(name)().fit(refs.vectors * scale, refs.places, refs.traversals)
+        np.testing.assert_array_equal(fusion.predict(route.queries * scale), expected.predict(route.queries))
+        np.testing.assert_allclose(
+            all_scores(fusion, route.queries * scale), all_scores(expected, route.queries), atol=1e-3
+        )
+
     def test_constant_dimensions(self):
         route = self.refs()
         X = np.hstack([route.references.vectors, np.ones((60, 2), np.float32)])

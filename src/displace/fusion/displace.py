@@ -139,7 +139,9 @@ class DisPlace(VectorFusion):
 
     def _fit(self, X: Vectors, index: Indices, traversals: NDArray[Any] | None) -> None:
         self._check_parameters(len(self.place_ids_), X.shape[1])
-        basis, coordinates, scatter = self._statistics(X, index)
+        basis, coordinates, scatter = self._statistics(
+            X if _can_be_squared(X) else X.astype(np.float64), index
+        )
         problem = tuning.Problem(
             coordinates,
             index,
@@ -247,6 +249,12 @@ class DisPlace(VectorFusion):
             f"dimensions (γ = D/Σ(K_p − 1) = {self.sampling_ratio_:.2f}), and ridge={self.ridge_:g} cannot mend it. "
             'Use ridge="auto", add traversals, or project to fewer dimensions first'
         )
+
+
+def _can_be_squared(X: Vectors) -> bool:
+    """Whether sums of squares of the values stay well inside their type's range."""
+    largest = max(float(X.max()), -float(X.min()))
+    return X.dtype != np.float32 or largest == 0 or 1e-12 < largest < 1e12
 
 
 def _why_no_projection(scatter: Scatter) -> str:
