@@ -5,8 +5,6 @@ from __future__ import annotations
 import inspect
 import io
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -179,8 +177,8 @@ def test_version(run):
 
 def test_progress_in_a_log_file_is_a_line_now_and_then(run, route, monkeypatch):
     shown = run("extract", route.root / "route.csv", "-o", "d").stderr
-    assert "describing 8 of 8" in shown
-    assert shown.count("reading") == 2  # the first and the last
+    lines = [line for line in shown.splitlines() if " of 8" in line]
+    assert lines == ["reading 1 of 8", "reading 8 of 8", "describing 0 of 8", "describing 8 of 8"]
 
 
 def test_progress_on_a_terminal_has_rate_and_time_left():
@@ -195,45 +193,75 @@ def test_progress_on_a_terminal_has_rate_and_time_left():
     assert "0:00:0" in shown
 
 
+def interrupted(folder, patch):
+    """Run extract on 40 images, with Ctrl-C when `patch` says, in a process and a group of its own."""
+    make_route(folder / "route", n_places=20, shape=(60, 80))
+    code = f"""
+import os, signal, sys
+from displace import cli
+from displace.cli import console
+from displace.descriptors import preparation
+{patch}
+sys.argv = ["displace", "extract", "route/route.csv", "-o", "d", "--threads", "2"]
+cli.main()
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        start_new_session=True,
+    )
+    assert run.returncode == 130, run.stderr
+    assert "nothing lost, run the same command again to resume" in run.stderr
+    assert "Traceback" not in run.stderr
+    return pipeline.extract(folder / "route" / "route.csv", folder / "d")
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are sent the POSIX way")
 def test_ctrl_c_says_that_nothing_is_lost_and_the_next_run_goes_on(tmp_path):
-    route = make_route(tmp_path / "route", n_places=100, shape=(240, 320))
-    command = [sys.executable, "-m", "displace", "extract", "route/route.csv", "-o", "d", "--threads", "1"]
-    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    with process:
-        for line in process.stderr:
-            if line.startswith("describing"):
-                break
-        process.send_signal(signal.SIGINT)
-        rest = process.stderr.read()
-    assert process.returncode == 130
-    assert "nothing lost, run the same command again to resume" in rest
-    assert "Traceback" not in rest
-    done = pipeline.extract(route.root / "route.csv", tmp_path / "d")
-    assert len(done.store) == 200
+    after_the_first_batch = """
+def stage(self, name, done, total, show=console.Bars.stage):
+    show(self, name, done, total)
+    if name == "describing" and done:
+        signal.raise_signal(signal.SIGINT)
+console.Bars.stage = stage
+"""
+    done = interrupted(tmp_path, after_the_first_batch)
+    assert (done.n_reused, done.n_described) == (16, 24)
     assert np.isfinite(done.store.vectors()).all()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are sent the POSIX way")
-def test_ctrl_c_while_worker_processes_start_shows_no_traceback(tmp_path):
-    route = make_route(tmp_path / "route", n_places=20, shape=(60, 80))
-    code = (
-        "import sys; from displace import cli; from displace.descriptors import preparation\n"
-        "preparation.WORTH_PROCESSES = 1\n"
-        "sys.argv = ['displace', 'extract', 'route/route.csv', '-o', 'd', '--threads', '2']\n"
-        "cli.main()"
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-c", code], cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-    with process:
-        for line in process.stderr:
-            if line.startswith("reading 40"):
-                break
-        time.sleep(0.2)  # the workers are still importing
-        os.killpg(process.pid, signal.SIGINT)
-        rest = process.stderr.read()
-    assert process.returncode == 130
-    assert "nothing lost" in rest
-    assert "Traceback" not in rest
-    assert len(pipeline.extract(route.root / "route.csv", tmp_path / "d").store) == 40
+def test_ctrl_c_while_worker_processes_start_is_neither_lost_nor_a_traceback(tmp_path):
+    """To all processes of the group, as a terminal does, while the first worker imports."""
+    (tmp_path / "slow.py").write_text("""
+import os, pathlib, time
+from displace.descriptors import preparation
+def start(model):
+    preparation._start_process(model)
+if "IN_A_WORKER" in os.environ:
+    pathlib.Path("importing").touch()
+    while not pathlib.Path("sent").exists():
+        time.sleep(0.01)
+""")
+    while_the_first_worker_imports = """
+import pathlib, slow, time
+os.environ["IN_A_WORKER"] = "from here on"
+class Pool(preparation.ProcessPoolExecutor):
+    def __init__(self, workers, context, initializer, initargs):
+        super().__init__(workers, context, slow.start, initargs)
+    def submit(self, *args):
+        future = super().submit(*args)
+        while not pathlib.Path("importing").exists():
+            time.sleep(0.01)
+        if not pathlib.Path("sent").exists():
+            os.killpg(0, signal.SIGINT)
+            pathlib.Path("sent").touch()
+        return future
+preparation.ProcessPoolExecutor = Pool
+preparation.WORTH_PROCESSES = 1
+"""
+    done = interrupted(tmp_path, while_the_first_worker_imports)
+    assert done.n_described == 40

@@ -72,7 +72,8 @@ class Rate(ProgressColumn):
 class Bars:
     """Progress of a run's stages, each shown from its beginning; `stage` and `download` are the callbacks.
 
-    On a terminal these are bars with count, rate and time left; in a log file a line now and then.
+    On a terminal these are bars with count, rate and time left; in a log file lines: the first and the last of each
+    stage, and one now and then between them.
     """
 
     def __init__(self, console: Console) -> None:
@@ -94,13 +95,13 @@ class Bars:
         """Show that `done` of `total` images of a stage are done; 0 in all is a total not known."""
         if not done and not total:
             return
-        if name not in self.tasks:
+        first, last = name not in self.tasks, done == total
+        if first:
             # Started with the first stage, so that an error before it stands alone.
             self.progress.start()
             self.tasks[name] = self.progress.add_task(name, total=total or None)
         self.progress.update(self.tasks[name], completed=done)
-        last = done == total
-        if self.progress.disable and (last or time.monotonic() >= self.line_due):
+        if self.progress.disable and (first or last or time.monotonic() >= self.line_due):
             self.line_due = time.monotonic() + SECONDS_BETWEEN_LINES
             self.console.print(
                 f"{name} {done:,} of {total:,}" if total else f"{name} {done:,}", highlight=False

@@ -9,6 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -136,10 +137,7 @@ def preparing(
     if model.prepare_is_heavy and workers > 1 and n_files >= WORTH_PROCESSES:
         # "spawn": a fork would copy locks that threads hold, and keep the store's lock beyond our death.
         context = multiprocessing.get_context("spawn")
-        with _deaf_to_ctrl_c():
-            pool = ProcessPoolExecutor(workers, context, initializer=_start_process, initargs=(model,))
-            for _ in range(workers):
-                pool.submit(os.getpid)  # each starts a process
+        pool = ProcessPoolExecutor(workers, context, initializer=_start_process, initargs=(model,))
         chunks = in_order(
             pool, _prepare_in_process, in_chunks(files, CHUNK), ahead=max(2 * workers, ahead // CHUNK)
         )
@@ -148,6 +146,10 @@ def preparing(
         pool = ThreadPoolExecutor(workers, thread_name_prefix="displace-prepare")
         answers = in_order(pool, partial(_prepare, model), files, ahead)
     try:
+        if isinstance(pool, ProcessPoolExecutor):
+            with _ctrl_c_later():
+                for _ in range(workers):
+                    pool.submit(os.getpid)  # each starts a process
         yield answers
     except BrokenProcessPool as error:
         raise DisplaceError(
@@ -179,16 +181,22 @@ def _start_process(model: DescriptorModel) -> None:
 
 
 @contextmanager
-def _deaf_to_ctrl_c() -> Iterator[None]:
-    """Processes started in here ignore Ctrl-C from their first moment on: it is for the parent to handle."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may change signals
+def _ctrl_c_later() -> Iterator[None]:
+    """Let Ctrl-C wait until the block ends, and keep it from processes started in it: the parent handles it."""
+    if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
+        yield  # there is no mask to inherit; only the main thread may change handlers
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    came: list[int] = []
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # inherited by the processes
+    # A library's thread, whose mask is its own, may take the signal all the same.
+    handler = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.signal(signal.SIGINT, handler)
+    if came:
+        signal.raise_signal(signal.SIGINT)
 
 
 def _end_with_parent() -> None:
