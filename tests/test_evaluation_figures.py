@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -47,6 +49,21 @@ def test_compression_shows_its_means(task):
     assert "better" in axes.get_ylabel()
     levels = [line.get_ydata()[0] for line in axes.lines if line.get_label().startswith("_")]
     assert levels == [curve.full for curve in study.curves]
+
+
+def test_compression_says_what_was_projected(task, tmp_path):
+    found = [
+        studies.study_compression(task, dims=(8, 16), seeds=(0,), after_fusion=after)
+        for after in (False, True)
+    ]
+    labels = [draw(study).axes[0].get_xlabel() for study in found]
+    assert [label.split("   ")[0] for label in labels] == [
+        "dimension, randomly projected before fusion",
+        "dimension, randomly projected after fusion",
+    ]
+    # Studies that differ in it, or in the protocol, are different files.
+    other = dataclasses.replace(found[0], setting=dataclasses.replace(found[0].setting, protocol="another"))
+    assert len(set(save_figures([*found, other], tmp_path, ["svg"]))) == 3
 
 
 def test_tau_shows_recall_and_dimensions(task):

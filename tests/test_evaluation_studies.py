@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import re
 from itertools import combinations
 
 import numpy as np
 import pytest
+from routes import make_store, make_suite
 from sklearn.random_projection import GaussianRandomProjection
+from typer.testing import CliRunner
 
 from displace import DisPlace, ReferenceSet, recall_at
+from displace.cli import app
 from displace.errors import FormatError, InputError
 from displace.evaluation import studies
+from displace.evaluation.benchmark import run_suite
 from displace.evaluation.colours import CONDITIONS, style_of
-from displace.evaluation.studies import cost
+from displace.evaluation.results import Results
+from displace.evaluation.studies import cost, running
 from displace.evaluation.studies.qualitative import choose_columns
 from displace.fusion import FUSIONS
 from displace.metrics import SamePlace, WithinFrames
+from displace.protocols import Protocol, Tolerance
 from displace.synthetic import make_route
 
 
@@ -75,6 +83,37 @@ def test_compression_is_mean_and_deviation_over_projections(task, route):
         assert hops.deviations[at] == pytest.approx(np.std(recalls, ddof=1), abs=1e-3)
     assert hops.full == pytest.approx(hops_recall(refs, route.queries, route.truth))
     assert hops.means[1] > hops.means[0]
+
+
+def test_projection_after_fusion_is_of_the_fused_vectors(task, route):
+    found = studies.study_compression(task, dims=(12, 40), seeds=(5, 6), after_fusion=True)
+    before = studies.study_compression(task, dims=(12, 40), seeds=(5, 6))
+    assert (found.where, before.where) == ("projected after fusion", "projected before fusion")
+    curves = {curve.label: curve for curve in found.curves}
+    # A sum and its projection commute: the order makes no difference to HOPS and to single references.
+    for curve in before.curves:
+        assert curves[curve.label].full == curve.full
+        if curve.label in ("HOPS", "Best single"):
+            assert curves[curve.label] == curve
+    refs = route.references
+    fusion = DisPlace().fit(refs.vectors, refs.places, refs.traversals)
+    n = fusion.n_components_
+    assert 12 < n <= 40
+    recalls = []
+    for seed in (5, 6):
+        sketch = GaussianRandomProjection(12, random_state=seed).fit(np.zeros((1, n)))
+        places = unit(sketch.transform(fusion.place_vectors_))
+        best = np.argmax(unit(sketch.transform(fusion.transform(route.queries))) @ places.T, axis=1)
+        recalls.append(100 * np.mean(best == route.truth))
+    assert curves["DisPlace"].means == [pytest.approx(np.mean(recalls), abs=1e-3), None]
+    assert curves["DisPlace"].means[0] != before.curves[-1].means[0]
+    for label in ("dMat. Avg.", "Pooling"):
+        assert curves[label].means == [None, None]
+    assert found.notes == [
+        "dMat. Avg.: not applicable after fusion, as it holds no one vector for each place",
+        "Pooling: not applicable after fusion, as it holds no one vector for each place",
+        f"DisPlace: its fused vectors have {n} dimensions, to be projected to fewer only",
+    ]
 
 
 def test_projected_cells_of_a_suite_make_the_same_study(task, route, tmp_path):
@@ -295,6 +334,79 @@ def test_studies_come_back_from_disk(finished, tmp_path):
     loaded = studies.load_studies(tmp_path)
     assert [studies.kind_of(study) for study in loaded] == list(studies.KINDS)
     assert sorted(map(repr, loaded)) == sorted(map(repr, finished))
+
+
+def test_studies_of_before_there_was_a_choice_are_of_projected_descriptors(finished, tmp_path):
+    path = tmp_path / "study.json"
+    studies.save_study(finished[-1], path)
+    record = json.loads(path.read_text("utf-8"))
+    assert record.pop("after_fusion") is False
+    path.write_text(json.dumps(record))
+    assert studies.load_study(path) == finished[-1]
+
+
+@pytest.fixture
+def two_protocols(tmp_path):
+    """Results of one store under two protocols."""
+    store = make_store(tmp_path / "made.desc", dim=40)
+    suite = make_suite({"made": store.folder}, queries=("night", "sun"))
+    run_suite(suite, tmp_path / "results")
+    near = Protocol("made-2", Tolerance("frames", 2))
+    run_suite(dataclasses.replace(suite, protocol=near), tmp_path / "results")
+    return Results.open(tmp_path / "results")
+
+
+def test_each_protocol_has_its_own_study(two_protocols):
+    written = studies.run_studies(two_protocols, ["qualitative", "tau"], query="sun")
+    assert len(set(written)) == 4
+    found = studies.load_studies(two_protocols.folder)
+    topics = [studies.topic_of(study) for study in found]
+    # The study of τ covers all queries, whichever is asked for.
+    assert sorted(topics) == sorted(
+        (kind, "made", protocol, "made", query)
+        for kind, query in (("qualitative", "sun"), ("tau", "night"))
+        for protocol in ("made-exact", "made-2")
+    )
+    exact, near = (
+        study.curves[0].recalls[-1]
+        for name in ("made-exact", "made-2")
+        for study in found
+        if (studies.kind_of(study), study.setting.protocol) == ("tau", name)
+    )
+    assert exact < near
+
+
+def test_a_kept_study_stays_until_it_covers_something_else(two_protocols, monkeypatch):
+    results = two_protocols.select(protocol="made-2")
+
+    def run(**options):
+        (path,) = studies.run_studies(results, ["cost"], **options)
+        return path, path.stat().st_mtime_ns
+
+    methods = [studies.METHODS[3]]
+    monkeypatch.setitem(running._METHODS, "cost", lambda: methods)
+    monkeypatch.setitem(
+        running._RUN, "cost", lambda task, **_: studies.study_cost(task, methods, repeats=1, n_timed=1)
+    )
+    first = run()
+    assert run() == first
+    methods.append(studies.METHODS[4])  # as an installed package does
+    second = run()
+    assert second[0] != first[0]
+    (study,) = studies.load_studies(results.folder)
+    assert [row.label for row in study.rows] == ["HOPS", "DisPlace"]
+    run(query="sun")
+    assert len(studies.load_studies(results.folder)) == 2
+
+
+def test_projections_before_and_after_fusion_are_two_studies(two_protocols, tmp_path):
+    page = tmp_path / "report.html"
+    command = ["report", str(two_protocols.folder), "-o", str(page), "--studies", "compression"]
+    for option, expected in ([], ["before"]), (["--after-fusion"], ["after", "before"]):
+        done = CliRunner().invoke(app, [*command, *option])
+        assert done.exit_code == 0, done.output
+        titles = re.findall(r"<h3>Fewer dimensions, projected (\w+) fusion", page.read_text("utf-8"))
+        assert sorted(titles) == sorted(2 * expected)  # under two protocols
 
 
 @pytest.mark.parametrize(

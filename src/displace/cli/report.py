@@ -30,6 +30,9 @@ def report(
         str | None, typer.Option(help="Query traversal of the studies.", show_default="each data set's first")
     ] = None,
     root: Annotated[Path, typer.Option(help="Folder of the descriptor stores, which studies read.")] = Path(),
+    after_fusion: Annotated[
+        bool, typer.Option("--after-fusion", help="Study compression: project after fusion, not before.")
+    ] = False,
     figures: Annotated[
         Path | None, typer.Option(help="Folder for the studies' figures, for print.", show_default="none")
     ] = None,
@@ -56,6 +59,7 @@ def report(
             studies=studies,
             query=query,
             root=root,
+            after_fusion=after_fusion,
             figures=figures,
             formats=tuple(name.strip() for name in formats.split(",")),
             title=title,

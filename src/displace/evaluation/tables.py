@@ -98,7 +98,11 @@ class Table:
     @property
     def title(self) -> str:
         """What the numbers are, with the protocol."""
-        projected = "" if self.projection is None else f", randomly projected to {self.projection} dimensions"
+        projected = (
+            ""
+            if self.projection is None
+            else f", randomly projected to {self.projection} dimensions before fusion"
+        )
         return f"Recall@{self.k} on {self.dataset} ({self.protocol}: {self.tolerance}){projected}"
 
     @property

@@ -23,6 +23,7 @@ def report(
     studies: str = "",
     query: str | None = None,
     root: PathLike = ".",
+    after_fusion: bool = False,
     figures: PathLike | None = None,
     formats: Sequence[str] = ("pdf", "png"),
     title: str | None = None,
@@ -43,6 +44,8 @@ def report(
         Query traversal of the studies; by default the first of each data set.
     root : path-like
         Folder that the recorded paths of the descriptor stores start from; studies read them.
+    after_fusion : bool
+        Whether the study `compression` projects what was fused, rather than the descriptors before any fusion.
     figures : path-like, optional
         Folder to write the studies' figures to, for print.
     formats : sequence of {"pdf", "png", "svg"}
@@ -63,7 +66,7 @@ def report(
         tuple(KINDS) if studies == "all" else [name.strip() for name in studies.split(",") if name.strip()]
     )
     if kinds:
-        run_studies(folder, kinds, query=query, root=root, progress=progress)
+        run_studies(folder, kinds, query=query, root=root, after_fusion=after_fusion, progress=progress)
     if figures is not None:
         save_figures(load_studies(folder.folder), figures, formats, progress)
     return write_report(folder, output, title=title, picture_bytes=round(megabytes * 1e6), progress=progress)

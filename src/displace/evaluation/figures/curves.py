@@ -46,10 +46,12 @@ def draw_compression(study: Compression) -> Any:
     axes.set_xscale("log", base=2)
     axes.set_xticks(study.dims, [str(dim) for dim in study.dims])
     axes.minorticks_off()
-    axes.set_xlabel(f"dimension after random projection, of {study.setting.dim}   ← smaller")
+    axes.set_xlabel(f"dimension, randomly {study.where}   ← smaller")
     axes.set_ylabel(RECALL)
     axes.set_title(
-        f"band: ± 1 sd of {len(study.seeds)} projections; thin lines: not projected", color=SOFT, fontsize=6.5
+        f"band: ± 1 sd of {len(study.seeds)} projections; thin lines: not projected, {study.setting.dim}-D",
+        color=SOFT,
+        fontsize=6.5,
     )
     legend_below(figure, axes, 3)
     return figure

@@ -11,7 +11,7 @@ from displace.errors import InputError
 from displace.evaluation.figures.curves import draw_compression, draw_cost, draw_space, draw_tau
 from displace.evaluation.figures.grid import draw_examples
 from displace.evaluation.figures.panels import SOFT, print_style
-from displace.evaluation.studies import Study, kind_of, study_path
+from displace.evaluation.studies import Study, kind_of, study_path, topic_of
 from displace.storage import replacing
 
 FORMATS = ("pdf", "png", "svg")
@@ -63,8 +63,7 @@ def save_figures(
     """
     written = []
     for number, study in enumerate(studies, 1):
-        about = study.setting
-        name = study_path("", kind_of(study), about.dataset, about.model, about.query).stem
+        name = study_path("", *topic_of(study)).stem
         figure = draw(study)
         for ending in formats:
             path = Path(folder) / f"{name}.{ending}"

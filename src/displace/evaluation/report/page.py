@@ -21,7 +21,7 @@ from displace.evaluation.report.findings import find
 from displace.evaluation.report.plot_parts import Plot
 from displace.evaluation.report.thumbnails import Album, collect
 from displace.evaluation.results import Result, Results
-from displace.evaluation.studies import Compression, Study, compressions_of, load_studies
+from displace.evaluation.studies import Study, compressions_of, load_studies, topic_of
 from displace.evaluation.tables import build_tables
 from displace.storage import atomic_write
 
@@ -110,13 +110,8 @@ def write_report(
 def _all_studies(folder: Path, cells: Sequence[Result]) -> list[Study]:
     """Studies that were run, and those of random projections that a suite had; of both, the one that was run."""
     kept = load_studies(folder)
-    known = [_about(study) for study in kept if isinstance(study, Compression)]
-    return [*(study for study in compressions_of(cells) if _about(study) not in known), *kept]
-
-
-def _about(study: Compression) -> tuple[str, ...]:
-    about = study.setting
-    return about.dataset, about.protocol, about.model, about.query
+    known = {topic_of(study) for study in kept}
+    return [*(study for study in compressions_of(cells) if topic_of(study) not in known), *kept]
 
 
 def _scripts() -> dict[str, str]:

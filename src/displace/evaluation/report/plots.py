@@ -109,7 +109,7 @@ def plot_compression(study: Compression) -> Plot:
             "hovertemplate": "not projected: <b>%{y:.1f} %</b>",
         }
         traces += [line, full] if curve.full is not None else [line]
-    layout = one_panel(f"dimension after random projection, of {study.setting.dim} (log)", RECALL)
+    layout = one_panel(f"dimension, randomly {study.where} (log)", RECALL)
     layout["xaxis"] |= {"type": "log", "tickvals": study.dims, "ticktext": [str(dim) for dim in study.dims]}
     return {"data": traces, "layout": layout}
 

@@ -25,8 +25,8 @@ TITLES = {
     "cost": "What a query costs",
 }
 EXPLAINED = {
-    "compression": "References and queries were multiplied by the same Gaussian random matrix before every method. "
-    "Bars: ± 1 standard deviation over the matrices; thin lines: the descriptors as they are.",
+    "compression": "References and queries were multiplied by the same Gaussian random matrix. Bars: ± 1 standard "
+    "deviation over the matrices; thin lines: not projected.",
     "tau": "DisPlace keeps the leading eigenvectors that make up the share τ of the eigenvalues' sum. All of them were "
     "computed once for each query traversal and cut at each τ. Dotted: the default.",
     "qualitative": "Solid frame and ✓: right; dashed frame and ✗: wrong. A place is shown by one of its references.",
@@ -89,7 +89,8 @@ def studies_html(studies: Sequence[Study], plots: dict[str, Plot]) -> str:
             plots[f"study{number}"] = plot
         body = _picture(study) if plot is None else _plot(f"study{number}")
         notes = [EXPLAINED[kind], *_details(study)]
-        parts += [heading(TITLES[kind]), note(str(study.setting)), body, *map(note, notes)]
+        title = f"{TITLES[kind]}, {study.where}" if isinstance(study, Compression) else TITLES[kind]
+        parts += [heading(title), note(str(study.setting)), body, *map(note, notes)]
     return "".join([*parts, "</section>"])
 
 

@@ -10,6 +10,7 @@ from displace.evaluation.studies.files import (
     load_study,
     save_study,
     study_path,
+    topic_of,
 )
 from displace.evaluation.studies.projected import compressions_of
 from displace.evaluation.studies.qualitative import Qualitative, study_examples
@@ -44,4 +45,5 @@ __all__ = [
     "study_path",
     "study_space",
     "study_tau",
+    "topic_of",
 ]

@@ -1,4 +1,4 @@
-"""Study: Recall@1 against dimension under Gaussian random projection."""
+"""Study: Recall@1 against dimension under Gaussian random projection, of the descriptors or of the fused vectors."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from displace.arrays import Vectors, l2_normalize, ranked
 from displace.compression import random_projection
 from displace.errors import InputError, SingularScatterError
 from displace.evaluation.methods import Method
 from displace.evaluation.studies.task import METHODS, Progress, Setting, Task, run
+from displace.fusion.base import VectorFusion
+
+Values = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Compression:
-    """Recall@1 of each method after random projection to fewer dimensions, before any fusion.
+    """Recall@1 of each method after random projection to fewer dimensions.
 
     Parameters
     ----------
@@ -48,6 +53,8 @@ class Compression:
     curves : list of Curve
     notes : list of str
         What could not be computed, and why.
+    after_fusion : bool
+        Whether the fused vectors of places and queries were projected, rather than the descriptors before any fusion.
     """
 
     setting: Setting
@@ -55,13 +62,24 @@ class Compression:
     seeds: list[int]
     curves: list[Curve]
     notes: list[str] = field(default_factory=list)
+    after_fusion: bool = False
+
+    @property
+    def where(self) -> str:
+        """What was projected, in words: it goes beside the numbers."""
+        return "projected after fusion" if self.after_fusion else "projected before fusion"
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Compression:
         """Make one of its JSON."""
         curves = [Curve(**curve) for curve in record["curves"]]
         return cls(
-            Setting(**record["setting"]), record["dims"], record["seeds"], curves, record.get("notes", [])
+            Setting(**record["setting"]),
+            record["dims"],
+            record["seeds"],
+            curves,
+            record.get("notes", []),
+            record.get("after_fusion", False),
         )
 
 
@@ -71,6 +89,8 @@ def study_compression(
     seeds: Sequence[int] = (0, 1, 2),
     methods: Sequence[Method] = METHODS,
     progress: Progress | None = None,
+    *,
+    after_fusion: bool = False,
 ) -> Compression:
     """Project references and queries with one Gaussian matrix for each dimension and seed, and run every method.
 
@@ -84,6 +104,9 @@ def study_compression(
     methods : sequence of Method
     progress : callable, optional
         Called as ``progress(stage, done, total)``.
+    after_fusion : bool
+        Fuse the descriptors as they are, and project the vectors of the places and of the transformed queries: only
+        possible for fusions that hold one vector for each place.
     """
     own = task.references.vectors.shape[1]
     wanted = _checked(dims, own, seeds)
@@ -92,21 +115,28 @@ def study_compression(
     notes: dict[str, None] = {}  # ordered, each once
     total, done = (len(wanted) * len(seeds) + 1) * len(methods), 0
 
-    def recalls(data: Task, where: str) -> list[float]:
+    def tell(n: int = 1) -> None:
         nonlocal done
+        done += n
+        if progress is not None:
+            progress("random projections", done, total)
+
+    def recalls(data: Task) -> list[float]:
         values = []
         for method in methods:
-            values.append(_recall(method, data, where, notes))
-            done += 1
-            if progress is not None:
-                progress("random projections", done, total)
+            values.append(_recall(method, data, notes))
+            tell()
         return values
 
-    full[:] = recalls(task, f"D={own}")
-    for row, dim in enumerate(wanted):
-        for column, seed in enumerate(seeds):
-            projected = task.projected(random_projection(own, dim, seed))
-            found[:, row, column] = recalls(projected, f"D={dim}")
+    full[:] = recalls(task)
+    if after_fusion:
+        for number, method in enumerate(methods):
+            found[number] = _after_fusion(method, task, wanted, seeds, notes)
+            tell(len(wanted) * len(seeds))
+    else:
+        for row, dim in enumerate(wanted):
+            for column, seed in enumerate(seeds):
+                found[:, row, column] = recalls(task.projected(random_projection(own, dim, seed)))
     curves = [
         Curve(
             m.label,
@@ -118,7 +148,7 @@ def study_compression(
         )
         for m, values, at in zip(methods, found, full, strict=True)
     ]
-    return Compression(task.setting, wanted, list(seeds), curves, list(notes))
+    return Compression(task.setting, wanted, list(seeds), curves, list(notes), after_fusion)
 
 
 def _checked(dims: Sequence[int] | None, own: int, seeds: Sequence[int]) -> list[int]:
@@ -132,13 +162,53 @@ def _checked(dims: Sequence[int] | None, own: int, seeds: Sequence[int]) -> list
     return sorted(set(dims))
 
 
-def _recall(method: Method, task: Task, where: str, notes: dict[str, None]) -> float:
+def _recall(method: Method, task: Task, notes: dict[str, None]) -> float:
     """R@1 (%), or NaN where the scatter is singular."""
     try:
         return run(method, task).recall
     except SingularScatterError as error:
-        notes[f"{method.label} at {where}: {error}"] = None
+        notes[f"{method.label} at D={task.references.vectors.shape[1]}: {error}"] = None
         return float("nan")
+
+
+def _after_fusion(
+    method: Method, task: Task, dims: Sequence[int], seeds: Sequence[int], notes: dict[str, None]
+) -> Values:
+    """R@1 (%) by dimension and seed of a method's fused vectors, NaN where there are none to project.
+
+    Of a method with a row for each reference traversal, the best row of each projection counts.
+    """
+    found: Values = np.full((len(dims), len(seeds)), np.nan)
+    for single in method.rows(task.references.traversal_ids.tolist()):
+        try:
+            fusion = run(single, task).fusion
+        except SingularScatterError:
+            return found  # told with the descriptors as they are
+        if not isinstance(fusion, VectorFusion):
+            notes[
+                f"{method.label}: not applicable after fusion, as it holds no one vector for each place"
+            ] = None
+            return found
+        n = fusion.place_vectors_.shape[1]
+        queries = fusion.transform(task.queries)
+        if n <= dims[-1]:
+            notes[f"{method.label}: its fused vectors have {n} dimensions, to be projected to fewer only"] = (
+                None
+            )
+        for row, dim in enumerate(dim for dim in dims if dim < n):
+            for column, seed in enumerate(seeds):
+                R = random_projection(n, dim, seed)
+                places = _nearest(queries @ R, fusion.place_vectors_ @ R)
+                recall = 100 * float(np.mean(task.hits(fusion.place_ids_[places])))
+                found[row, column] = np.fmax(found[row, column], recall)
+    return found
+
+
+def _nearest(queries: Vectors, places: Vectors) -> NDArray[np.intp]:
+    """Row of the most similar place, by cosine, of each query."""
+    unit, stored = l2_normalize(queries), l2_normalize(places)
+    best, _ = ranked(len(unit), len(stored), 1, lambda rows: unit[rows] @ stored.T)
+    return best[:, 0]
 
 
 def _spread(values: np.ndarray[Any, np.dtype[np.float64]]) -> Any:

@@ -34,6 +34,21 @@ def kind_of(study: Study) -> str:
     return next(name for name, kind in KINDS.items() if isinstance(study, kind))
 
 
+def topic_of(study: Study) -> tuple[str, ...]:
+    """Return what a study is about: its kind, data set, protocol, model and query traversal, and how it projects.
+
+    A results folder keeps one study of each topic.
+    """
+    about = study.setting
+    after = isinstance(study, Compression) and study.after_fusion
+    return topic(kind_of(study), about.dataset, about.protocol, about.model, about.query, after_fusion=after)
+
+
+def topic(kind: str, *names: str, after_fusion: bool = False) -> tuple[str, ...]:
+    """Return the topic of a study that is not there yet."""
+    return (kind, *names, "after fusion") if kind == "compression" and after_fusion else (kind, *names)
+
+
 def study_path(folder: str | os.PathLike[str], kind: str, *names: str) -> Path:
     """Return the file of a study of some data in the results folder, readable and the same each time.
 
@@ -49,6 +64,14 @@ def save_study(study: Study, path: str | os.PathLike[str]) -> None:
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, {"format": FORMAT, "study": kind_of(study), **asdict(study)})
+
+
+def replace_study(study: Study, path: str | os.PathLike[str]) -> None:
+    """Write a study, and remove others of the same topic: they are of earlier descriptors, settings or methods."""
+    save_study(study, path)
+    for other in Path(path).parent.glob(f"{kind_of(study)}-*.json"):
+        if other != Path(path) and topic_of(load_study(other)) == topic_of(study):
+            other.unlink()
 
 
 def load_study(path: str | os.PathLike[str]) -> Study:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -10,23 +12,29 @@ from typing import Any
 
 from displace.descriptors.store import DescriptorStore, is_store
 from displace.errors import InputError, UnknownNameError
+from displace.evaluation.methods import Method
 from displace.evaluation.results import Result, Results
 from displace.evaluation.studies.compression import study_compression
-from displace.evaluation.studies.cost import study_cost
-from displace.evaluation.studies.files import KINDS, Study, save_study, study_path
+from displace.evaluation.studies.cost import all_methods, study_cost
+from displace.evaluation.studies.files import KINDS, Study, replace_study, study_path, topic
 from displace.evaluation.studies.qualitative import study_examples
 from displace.evaluation.studies.space import study_space
-from displace.evaluation.studies.task import Progress, Task
+from displace.evaluation.studies.task import METHODS, Progress, Task
 from displace.evaluation.studies.tau import study_tau
 from displace.registry import unknown
 
 _RUN: dict[str, Callable[..., Study]] = {
-    "compression": study_compression,
     "qualitative": study_examples,
     "space": study_space,
     "cost": study_cost,
 }
-"""Studies of one query traversal; the one of τ takes all of them."""
+"""Studies of one query traversal without options; the one of τ takes all traversals."""
+_METHODS: dict[str, Callable[[], Sequence[Method]]] = {
+    "compression": lambda: METHODS,
+    "qualitative": lambda: METHODS,
+    "cost": all_methods,
+}
+"""Methods that a study compares; those of other packages among all of them."""
 
 
 def run_studies(
@@ -35,9 +43,13 @@ def run_studies(
     *,
     query: str | None = None,
     root: str | os.PathLike[str] = ".",
+    after_fusion: bool = False,
     progress: Progress | None = None,
 ) -> list[Path]:
-    """Run studies for each data set and model of a results folder, and keep them there; what is there stays.
+    """Run studies for each data set, protocol and model of a results folder, and keep them there.
+
+    A study that is there stays, unless it is of other descriptors, references or queries, or lacks a method that there
+    is now: then it is run again and replaced.
 
     Parameters
     ----------
@@ -48,6 +60,8 @@ def run_studies(
         Query traversal; by default the first of each data set. The study of τ takes all.
     root : path-like
         Folder that the recorded paths of the descriptor stores start from.
+    after_fusion : bool
+        Whether the study of random projections projects what was fused, rather than the descriptors.
     progress : callable, optional
         Called as ``progress(stage, done, total)``.
 
@@ -66,15 +80,18 @@ def run_studies(
             continue
         chosen = queries[0 if query is None else names.index(query)]
         for kind in kinds:
-            about = (chosen.dataset, chosen.model, chosen.query, str(chosen.store.get("content", ""))[:8])
-            path = study_path(results.folder, kind, *about)
+            covered = queries if kind == "tau" else [chosen]
+            path = _path(results.folder, kind, covered, after_fusion)
             if not path.exists():
                 shown = (
                     None
                     if progress is None
                     else partial(_named, progress, f"{chosen.dataset} {chosen.model}")
                 )
-                save_study(_run(kind, results, chosen, queries, Path(root), shown), path)
+                tasks = [
+                    Task.of_result(results, result, open_store(result, Path(root))) for result in covered
+                ]
+                replace_study(_run(kind, tasks, after_fusion, shown), path)
             written.append(path)
     if query is not None and not written:
         raise UnknownNameError(unknown("query", query, sorted({result.query for result in results})))
@@ -102,13 +119,22 @@ def _groups(results: Results) -> list[list[Result]]:
     return [sorted(queries.values(), key=lambda result: result.order) for queries in groups.values()]
 
 
-def _run(
-    kind: str, results: Results, chosen: Result, queries: list[Result], root: Path, progress: Progress | None
-) -> Study:
-    store = open_store(chosen, root)
+def _path(folder: Path, kind: str, covered: Sequence[Result], after_fusion: bool) -> Path:
+    """File of a study; its name ends in a hash of all that it covers, so that another one is another file."""
+    first = covered[0]
+    methods = [(m.label, m.fusion, m.parameters) for m in _METHODS.get(kind, tuple)()]
+    asked = [(r.query, r.references, r.tolerance, r.questions, r.store.get("content")) for r in covered]
+    digest = hashlib.sha256(json.dumps([methods, asked], sort_keys=True).encode()).hexdigest()[:8]
+    names = first.dataset, first.protocol, first.model, first.query
+    return study_path(folder, *topic(kind, *names, after_fusion=after_fusion), digest)
+
+
+def _run(kind: str, tasks: list[Task], after_fusion: bool, progress: Progress | None) -> Study:
     if kind == "tau":
-        return study_tau([Task.of_result(results, result, store) for result in queries], progress=progress)
-    return _RUN[kind](Task.of_result(results, chosen, store), progress=progress)
+        return study_tau(tasks, progress=progress)
+    if kind == "compression":
+        return study_compression(tasks[0], after_fusion=after_fusion, progress=progress)
+    return _RUN[kind](tasks[0], progress=progress)
 
 
 def _named(progress: Progress, about: str, stage: str, *counts: Any) -> None:
