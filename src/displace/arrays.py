@@ -148,6 +148,7 @@ def ranked(
         scores = scores_of(rows)
         columns = top_k(scores, k)
         parts.append((columns, scores[np.arange(len(scores))[:, None], columns]))
+        del scores  # before the next block's are made
     if not parts:
         return np.empty((0, k), np.intp), np.empty((0, k), np.float32)
     if len(parts) == 1:
