@@ -66,7 +66,8 @@ def compare(dim: int, sizes: list[str], repeats: int) -> None:
             dim, name, route, solution.projection.shape[1], f"{formed:.2f}" if formed else "–",
             f"{seconds:.2f}", f"{ours.extra_bytes / unit:.2f}",
             f"{double.median:.2f}", f"**{double.median / seconds:.1f}×**",
-            f"{both / ours.median:.1f}×" if both else "–", f"{double.median / ours.median:.1f}×", f"{double.extra_bytes / unit:.2f}",
+            f"{both / ours.median:.1f}×" if both else "–", f"{double.median / ours.median:.1f}×",
+            f"{double.extra_bytes / unit:.2f}",
             f"{single.median:.2f}", f"{single.median / seconds:.1f}×", agreement,
         )  # fmt: skip
 
