@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from killing import die_at
 from tiny import HeavyTinyModel, TinyModel, expected, make_route
 
 from displace.descriptors import extraction, preparation
@@ -147,27 +148,6 @@ def test_killed_at_every_step_of_every_write_it_loses_nothing_acknowledged(tmp_p
         step += 1
     # An index, a listing, two shards of two files and the final index, each synced, renamed and synced.
     assert step > 7 * 3 * 2
-
-
-def die_at(step: int) -> None:
-    """Kill this process at the `step`-th moment before or after a durable operation."""
-    remaining = [step]
-
-    def tick() -> None:
-        if remaining[0] == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        remaining[0] -= 1
-
-    def watched(function):
-        def call(*args):
-            tick()
-            result = function(*args)
-            tick()
-            return result
-
-        return call
-
-    os.fsync, os.replace = watched(os.fsync), watched(os.replace)
 
 
 def test_worker_processes_end_with_their_killed_parent(tmp_path):

@@ -1,0 +1,344 @@
+"""Maps on disk: killed and failed saves, statistics that go with another map, and one writer at a time."""
+
+from __future__ import annotations
+
+import os
+import signal
+from functools import partial
+
+import numpy as np
+import pytest
+from killing import die_at, in_child
+
+from displace import PlaceMap, build
+from displace.errors import DisplaceError, FormatError, InputError
+from displace.place_map.lock import exclusive
+from displace.synthetic import make_route
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+STATS = "town.displace-stats"
+
+
+@pytest.fixture(scope="module")
+def refs():
+    return make_route(n_places=40, n_traversals=3, dim=16).references
+
+
+@pytest.fixture
+def path(tmp_path, refs):
+    build(refs.without("t2"), calibration=False).save(tmp_path / "town.displace")
+    return tmp_path / "town.displace"
+
+
+def check_whole(path, refs):
+    """Open what a killed process left; return the traversals of the map, whose statistics are there and its own."""
+    town = PlaceMap.load(path)
+    if town.fusion == "single":
+        assert town.statistics is None
+        return town.fusion
+    statistics = town.statistics.loaded()
+    assert statistics.scatter.n_references == sum(town.traversals.values())
+    assert statistics.digests.keys() == town.traversals.keys()
+    assert len(refs.only(*town.traversals)) == sum(town.traversals.values())
+    return sorted(town.traversals)
+
+
+@needs_fork
+class TestKilled:
+    """Killed before and after each fsync and each rename, the map is the old or the new one, with its statistics."""
+
+    def kill_at_every_step(self, path, refs, start, work):
+        """What is there after each kill, the last being the run that was not killed."""
+        seen, status, step = [], -signal.SIGKILL, 0
+        while status == -signal.SIGKILL:
+            for old in path.parent.iterdir():
+                old.unlink()
+            start()
+            status = in_child(partial(kill_at, step, work))
+            seen.append(check_whole(path, refs) if path.exists() else None)
+            step += 1
+        assert status == 0
+        assert sorted(p.name for p in path.parent.iterdir() if p.name.endswith((".next", ".tmp"))) == []
+        return seen
+
+    @pytest.fixture
+    def towns(self, refs):
+        return {
+            "two": build(refs.without("t2"), calibration=False),
+            "three": build(refs, calibration=False),
+            "single": build(refs, "single", calibration=False),
+        }
+
+    @pytest.mark.parametrize("new", ["three", "single"])
+    @pytest.mark.parametrize("old", [None, "two"])
+    def test_saving(self, tmp_path, refs, towns, old, new):
+        path = tmp_path / "town.displace"
+        seen = self.kill_at_every_step(
+            path,
+            refs,
+            start=lambda: towns[old].save(path) if old else None,
+            work=lambda: towns[new].save(path),
+        )
+        before = ["t0", "t1"] if old else None
+        after = "single" if new == "single" else ["t0", "t1", "t2"]
+        turn = seen.index(after)
+        assert 0 < turn < len(seen) - 1
+        assert seen == [before] * turn + [after] * (len(seen) - turn)
+
+    def test_updating_and_again_while_it_goes_on(self, tmp_path, refs, towns):
+        path, seen, step, finished = tmp_path / "town.displace", set(), 0, False
+
+        def update():
+            town = PlaceMap.load(path)
+            town.remove(refs.only("t2")) if "t2" in town.traversals else town.add(refs.only("t2"))
+            town.save(path)
+
+        while not finished:
+            towns["two"].save(path)
+            for moment in (step, 4, 7, step):
+                finished = in_child(partial(kill_at, moment, update)) == 0
+                seen.add(tuple(check_whole(path, refs)))
+                if finished:
+                    break
+            finished = finished and moment == step
+            step += 1
+        assert step > 15
+        assert seen == {("t0", "t1"), ("t0", "t1", "t2")}
+
+
+def kill_at(step, work):
+    die_at(step)
+    work()
+
+
+class TestUnwritable:
+    @pytest.mark.parametrize("after", [0, 1])
+    def test_a_disk_that_is_full_leaves_the_old_map_and_nothing_else(self, path, refs, monkeypatch, after):
+        """Every file is written through `os.replace`: let the disk be full after so many of them."""
+        before, real, count = path.read_bytes(), os.replace, 0
+
+        def replace(*args):
+            nonlocal count
+            count += 1
+            if count > after:
+                raise OSError(28, "No space left on device")
+            return real(*args)
+
+        town = build(refs, calibration=False)
+        monkeypatch.setattr("displace.storage.os.replace", replace)
+        with pytest.raises(
+            DisplaceError, match=r"cannot write .*town.displace: No space left.*Make room or choose"
+        ):
+            town.save(path)
+        monkeypatch.undo()
+        assert path.read_bytes() == before
+        assert sorted(p.name for p in path.parent.iterdir()) == ["town.displace", STATS]
+        assert check_whole(path, refs) == ["t0", "t1"]
+
+    @needs_fork
+    @pytest.mark.parametrize("limit", [100, 2000], ids=["statistics", "map"])
+    def test_a_file_that_cannot_grow(self, path, refs, limit):
+        """The library that writes arrays has an error of its own for this."""
+        import resource
+
+        town = build(refs, "pooling", calibration=False)  # small statistics, large map
+        before = path.read_bytes()
+
+        def save_in_too_little_room():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+            with pytest.raises(DisplaceError, match=r"cannot write .*File too large"):
+                town.save(path)
+
+        assert in_child(save_in_too_little_room) == 0
+        assert path.read_bytes() == before
+        assert sorted(p.name for p in path.parent.iterdir()) == ["town.displace", STATS]
+
+    def test_no_folder_and_a_folder(self, tmp_path, refs):
+        town = build(refs, calibration=False)
+        with pytest.raises(DisplaceError, match=r"cannot write .*: No such file or directory"):
+            town.save(tmp_path / "nowhere" / "town.displace")
+        with pytest.raises(DisplaceError, match=r"cannot write .*: Is a directory"):
+            town.save(tmp_path)
+        assert [p.name for p in tmp_path.parent.iterdir() if "-stats" in p.name] == []
+
+
+class TestStatisticsBeside:
+    def test_absent_damaged_later_and_of_another_map_are_told_apart(self, path, refs, monkeypatch):
+        stats, new = path.with_name(STATS), refs.only("t2")
+        good = stats.read_bytes()
+
+        def why():
+            with pytest.raises(InputError) as caught:
+                PlaceMap.load(path).add(new)
+            return str(caught.value)
+
+        stats.unlink()
+        assert "there are no statistics beside it (town.displace-stats); put the file back" in why()
+        stats.write_bytes(good[:100])
+        assert "town.displace-stats is not a displace statistics file, or its header is damaged" in why()
+        with monkeypatch.context() as patch:
+            patch.setattr("displace.place_map.statistics.VERSION", 3)
+            patch.setattr("displace.place_map.statistics.RELEASES", {3: "0.4"})
+            build(refs.without("t2"), calibration=False).save(path)
+        assert "has format version 3" in why()
+        assert "it needs displace 0.4 or later" in why()
+        build(refs, calibration=False).save(path.with_name("other"))
+        path.with_name("other-stats").replace(stats)
+        assert "(town.displace-stats) belong to another map" in why()
+        stats.write_bytes(good)
+        assert PlaceMap.load(path).statistics is not None
+
+    @pytest.mark.parametrize("content", ["damaged", "of another map"])
+    def test_a_save_without_statistics_leaves_what_is_not_its_own(self, path, refs, content):
+        stats = path.with_name(STATS)
+        if content == "damaged":
+            stats.write_bytes(stats.read_bytes()[:-1])
+            stats.write_bytes(b"x" + stats.read_bytes())
+        else:
+            build(refs, calibration=False).save(path.with_name("other"))
+            path.with_name("other-stats").replace(stats)
+        before = stats.read_bytes()
+        town = PlaceMap.load(path)
+        assert town.statistics is None
+        town.save(path)
+        assert stats.read_bytes() == before
+
+    def test_a_save_without_statistics_removes_those_of_the_map_it_replaces(self, path, refs):
+        build(refs, "single", calibration=False).save(path)
+        assert not path.with_name(STATS).exists()
+
+    def test_statistics_from_before_digests_are_used(self, path, refs):
+        town = PlaceMap.load(path)
+        town.statistics.loaded().digests.clear()
+        town.save(path)
+        again = PlaceMap.load(path)
+        again.add(refs.only("t2"))
+        again.remove(refs.only("t1"))
+        assert again.traversals.keys() == {"t0", "t2"}
+        assert again.statistics.digests.keys() == {"t2"}
+
+
+@needs_fork
+class TestOneWriter:
+    def test_a_second_writer_is_refused_and_a_killed_one_is_not_in_the_way(self, path):
+        def refused():
+            with (
+                pytest.raises(DisplaceError, match="is being written by another process"),
+                exclusive(path),
+            ):
+                pass
+
+        with exclusive(path):
+            assert in_child(refused) == 0
+        assert not path.with_name("town.displace-lock").exists()
+
+        def killed():
+            with exclusive(path):
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        assert in_child(killed) == -signal.SIGKILL
+        assert path.with_name("town.displace-lock").exists()
+        with exclusive(path):
+            pass
+        assert not path.with_name("town.displace-lock").exists()
+
+    def test_a_lock_whose_file_was_removed_meanwhile_is_taken_anew(self, path, monkeypatch):
+        """The holder before removes the file between our opening and our locking it."""
+        from displace.place_map import lock
+
+        real, n = lock._lock, []
+
+        def late(file):
+            if not n:
+                path.with_name("town.displace-lock").unlink()
+            n.append(1)
+            real(file)
+
+        monkeypatch.setattr(lock, "_lock", late)
+        with exclusive(path):
+            assert path.with_name("town.displace-lock").exists()
+        assert len(n) == 2
+
+    def test_no_folder(self, tmp_path):
+        with (
+            pytest.raises(DisplaceError, match=r"cannot write .*: No such file"),
+            exclusive(tmp_path / "no" / "town"),
+        ):
+            pass
+
+
+class TestContents:
+    """A file whose checksums are right and whose content is not, as another program might write it."""
+
+    def rewrite(self, path, change):
+        from displace import tensors
+
+        header, arrays = tensors.read(path, "displace map", 1)
+        arrays = {name: np.array(array) for name, array in arrays.items()}
+        change(header, arrays)
+        tensors.write(path, header, arrays)
+
+    @pytest.fixture
+    def path(self, tmp_path, refs):
+        names = np.array([f"p{p:02d}" for p in range(40)])
+        from displace import ReferenceSet
+        from displace.geo import Positions
+
+        town = build(
+            ReferenceSet(refs.vectors, names[refs.places], refs.traversals),
+            "displace",
+            dtype="int8",
+            positions=Positions(np.arange(80.0).reshape(40, 2), heading=np.arange(40.0)),
+            images=["a.jpg"] * 40,
+        )
+        town.save(tmp_path / "town.displace")
+        return tmp_path / "town.displace"
+
+    @pytest.mark.parametrize("verify", [True, False])
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda h, a: a["row_places"].__setitem__(3, 40),
+            lambda h, a: a["row_places"].__setitem__(3, -1),
+            lambda h, a: a["row_places"].__setitem__(3, 2),
+            lambda h, a: a["row_places"].__setitem__(slice(3, 5), [4, 3]),
+            lambda h, a: a.__setitem__("row_places", a["row_places"][:-1]),
+            lambda h, a: a.__setitem__("scales", a["scales"][:-1]),
+            lambda h, a: a["scales"].__setitem__(0, np.nan),
+            lambda h, a: a["scales"].__setitem__(0, 0),
+            lambda h, a: a.pop("scales"),
+            lambda h, a: a.pop("projection"),
+            lambda h, a: a.__setitem__("projection", a["projection"][:-1]),
+            lambda h, a: a["projection"].__setitem__((0, 0), np.inf),
+            lambda h, a: a.__setitem__("mean", np.zeros(3, np.float32)),
+            lambda h, a: a.__setitem__("points", a["points"][:-1]),
+            lambda h, a: a.__setitem__("heading", a["heading"][:-1]),
+            lambda h, a: a["images_ends"].__setitem__(0, 10**6),
+            lambda h, a: a["images_ends"].__setitem__(0, -1),
+            lambda h, a: a["place_ids_ends"].__setitem__(1, 0),
+            lambda h, a: a.pop("vectors"),
+            lambda h, a: a.__setitem__("vectors", a["vectors"].astype(np.float64)),
+            lambda h, a: h.pop("fusion"),
+            lambda h, a: h.pop("degrees"),
+            lambda h, a: h.__setitem__("dim", "16"),
+            lambda h, a: h.__setitem__("traversals", ["t0"]),
+            lambda h, a: h["calibration"].pop("bias"),
+            lambda h, a: h["calibration"].__setitem__("colour", 1),
+            lambda h, a: h["calibration"].__setitem__("weights", [1.0]),
+            lambda h, a: h["calibration"].__setitem__("scales", [0.0, 0.0, "x"]),
+            lambda h, a: h["calibration"].__setitem__("curve", [[1.0]]),
+            lambda h, a: h.__setitem__("calibration", [1]),
+        ],
+    )
+    def test_it_is_refused(self, path, change, verify):
+        self.rewrite(path, change)
+        with pytest.raises(FormatError, match="is damaged"):
+            PlaceMap.load(path, verify)
+
+    def test_a_map_before_the_traversals_of_the_calibration_were_noted(self, path):
+        self.rewrite(path, lambda h, a: h.pop("calibrated_on"))
+        town = PlaceMap.load(path)
+        assert not town.calibration_is_stale
+        town.traversals.pop("t1")
+        assert town.calibration_is_stale
