@@ -104,10 +104,85 @@ def test_locate_a_video_and_a_store(run, folder):
     writer.release()
     records = json.loads(run("locate", "town.displace", "evening.avi", "--every", 2, "--json").stdout)
     assert [r["places"][0] for r in records] == ["0000", "0002", "0004"]
+    assert [(r["image"], r["frame"], r["timestamp"]) for r in records] == [
+        ("evening.avi", 0, 0),
+        ("evening.avi", 2, pytest.approx(0.2)),
+        ("evening.avi", 4, pytest.approx(0.4)),
+    ]
     located = json.loads(
         run("locate", "town.displace", "night.desc", "--traversal", "night", "--json").stdout
     )
     assert len(located) == PLACES
+
+
+def test_a_video_beside_an_image_has_a_row_for_each_frame_equal_from_run_to_run(run, folder):
+    writer = cv2.VideoWriter(str(folder / "dusk.avi"), cv2.VideoWriter.fourcc(*"MJPG"), 10, (160, 120))
+    for place in range(4):
+        writer.write(cv2.imread(str(folder / "town" / "dusk" / f"{place:04d}.jpg")))
+    writer.release()
+    for name in ("one.csv", "two.csv"):
+        shown = run("locate", "town.displace", "dusk.avi", "rain/0003.jpg", "-o", name).stdout
+    assert (folder / "one.csv").read_bytes() == (folder / "two.csv").read_bytes()
+    rows = [(row["image"], row["frame"], row["timestamp"]) for row in read_rows(folder / "one.csv")]
+    assert rows == [("dusk.avi", f"{n}", f"{n / 10:g}") for n in range(4)] + [("rain/0003.jpg", "", "")]
+    assert all(text in shown for text in ("frame", "timestamp", "0.30"))
+
+
+def test_frames_that_cannot_be_described_are_named_by_their_video(run, folder, monkeypatch):
+    """Every second frame cannot be read; the others are located, and each has its row."""
+    from displace.descriptors import preparation
+    from displace.errors import ImageError
+
+    writer = cv2.VideoWriter(str(folder / "half.avi"), cv2.VideoWriter.fourcc(*"MJPG"), 10, (160, 120))
+    for place in range(4):
+        writer.write(cv2.imread(str(folder / "town" / "sun" / f"{place:04d}.jpg")))
+    writer.release()
+    read = preparation.read_image
+
+    def read_even(path):
+        if int(path[-5]) % 2:
+            raise ImageError(f"cannot read image {path}: it is odd")
+        return read(path)
+
+    monkeypatch.setattr(preparation, "read_image", read_even)
+    done = run("locate", "town.displace", "half.avi", "--min-confidence", 0.01, "-o", "half.csv")
+    assert done.exit_code == 1
+    assert "cannot read image half.avi frame 1: it is odd" in done.stderr
+    rows = read_rows(folder / "half.csv")
+    assert [(row["frame"], row["place"]) for row in rows] == [
+        ("0", "0000"),
+        ("1", ""),
+        ("2", "0002"),
+        ("3", ""),
+    ]
+
+
+def test_crop_is_that_of_the_map_and_a_mask_is_asked_for(run, folder):
+    cv2.imwrite(str(folder / "mask.png"), np.vstack([np.full((90, 160), 255), np.zeros((30, 160))]))
+    for name, options in (("crop", {"crop": "0,0,0.2,0"}), ("mask", {"mask": folder / "mask.png"})):
+        pipeline.extract(folder / "route.csv", folder / f"{name}.desc", **options)
+        pipeline.build(folder / f"{name}.desc", folder / f"{name}.displace", calibration=False)
+    done = run("locate", "crop.displace", "town/sun/0005.jpg", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)[0]["places"][0] == "0005"
+    assert run("locate", "crop.displace", "town/sun/0005.jpg", "--crop", "0,0,0.1,0").exit_code == 2
+    asked = run("locate", "mask.displace", "town/sun/0005.jpg")
+    assert asked.exit_code == 2
+    assert "described with a mask" in asked.stderr
+    assert "--mask FILE" in asked.stderr
+    assert run("locate", "mask.displace", "town/sun/0005.jpg", "--mask", "mask.png").exit_code == 0
+
+
+def test_skipped_images_of_other_traversals_are_no_reason_to_fail(run, folder):
+    rows = (folder / "route.csv").read_text().splitlines()
+    absent = "absent.jpg,0001,dusk" + "," * (rows[0].count(",") - 2)
+    (folder / "some.csv").write_text("\n".join([*rows, absent]) + "\n")
+    pipeline.extract(folder / "some.csv", folder / "some.desc")
+    assert run("locate", "town.displace", "some.desc", "--traversal", "sun").exit_code == 0
+    for arguments in (["--traversal", "dusk"], []):
+        done = run("locate", "town.displace", "some.desc", *arguments)
+        assert done.exit_code == 1
+        assert "absent.jpg" in done.stderr
 
 
 def test_below_the_confidence_it_is_not_in_the_map_and_the_exit_code_says_so(run, folder):
@@ -125,8 +200,20 @@ def test_unreadable_images_are_named_and_the_others_located(run, folder):
     (mixed / "bad.jpg").write_bytes(b"no image")
     done = run("locate", "town.displace", "mixed", "--json")
     assert done.exit_code == 1
-    assert [r["places"][0] for r in json.loads(done.stdout)] == ["0003"]
-    assert "bad.jpg" in done.stderr
+    bad, good = json.loads(done.stdout)
+    assert (bad["image"], bad["in_map"], bad["places"], bad["confidence"]) == (
+        "mixed/bad.jpg",
+        False,
+        [],
+        None,
+    )
+    assert good["places"][0] == "0003"
+    assert "mixed/bad.jpg is not an image" in done.stderr
+    shown = run("locate", "town.displace", "mixed", "-o", "mixed.csv").stdout
+    assert "not readable" in shown
+    bad, good = read_rows(folder / "mixed.csv")
+    assert (bad["image"], bad["place"], bad["score"]) == ("mixed/bad.jpg", "", "")
+    assert (good["image"], good["place"]) == ("mixed/good.jpg", "0003")
 
 
 @pytest.mark.parametrize(

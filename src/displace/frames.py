@@ -77,12 +77,18 @@ class FramesFolder:
         The video or bag.
     settings : mapping
         What else decides which frames there are.
+    durable : bool
+        Write each frame so that it outlives a power cut; not worth its time in a temporary folder.
     """
 
     def __init__(
-        self, folder: str | os.PathLike[str], source: str | os.PathLike[str], settings: Mapping[str, Any]
+        self,
+        folder: str | os.PathLike[str],
+        source: str | os.PathLike[str],
+        settings: Mapping[str, Any],
+        durable: bool = True,
     ) -> None:
-        self.folder = Path(folder)
+        self.folder, self.durable = Path(folder), durable
         self.record: dict[str, Any] = {
             "format": 1,
             "source": _identity(Path(source)),
@@ -106,8 +112,11 @@ class FramesFolder:
         return (self.folder / name).is_file()
 
     def write(self, name: str, content: bytes) -> None:
-        """Write one frame, atomically."""
+        """Write one frame, atomically where it is to be durable."""
         try:
+            if not self.durable:
+                (self.folder / name).write_bytes(content)
+                return
             with atomic_write(self.folder / name) as file:
                 file.write(content)
         except OSError as error:
@@ -140,6 +149,12 @@ class FramesFolder:
         for path in self.folder.iterdir():
             if _FRAME_NAME.fullmatch(path.name):
                 path.unlink()
+
+
+def read_frames(folder: Path) -> list[tuple[str, float]]:
+    """Read file name and time in seconds of each frame in a finished folder."""
+    with (folder / FRAMES).open(encoding="utf-8", newline="") as file:
+        return [(row["image"], float(row["timestamp"])) for row in csv.DictReader(file)]
 
 
 def _identity(source: Path) -> dict[str, Any]:

@@ -117,24 +117,29 @@ def reliability_table(calibration: Calibration) -> Table:
 def locations_record(locations: Locations, min_confidence: float) -> list[dict[str, Any]]:
     """Located images as JSON-able records."""
     matches, accepted = locations.matches, locations.accepted(min_confidence)
+    readable, numbers = locations.accepted(), locations.manifest.numbers
     records = []
     for row, image in enumerate(locations.manifest.images):
         record: dict[str, Any] = {
             "image": image,
+            **{name: _or_none(round(float(numbers[name][row]), 6)) for name in FRAME if name in numbers},
             "in_map": bool(accepted[row]),
-            "places": matches.places[row].tolist(),
-            "scores": [round(float(score), 6) for score in matches.scores[row]],
+            "places": matches.places[row].tolist() if readable[row] else [],
+            "scores": [round(float(score), 6) for score in matches.scores[row]] if readable[row] else [],
         }
         if matches.confidence is not None:
-            record["confidence"] = round(float(matches.confidence[row]), 6)
+            record["confidence"] = _or_none(round(float(matches.confidence[row]), 6))
             if locations.town.calibration_is_stale:
                 record["confidence_is_stale"] = True
         if matches.positions is not None:
             names = ("latitude", "longitude") if matches.positions.degrees else ("easting", "northing")
-            values = matches.positions.points[row]
-            record |= {n: None if np.isnan(v) else float(v) for n, v in zip(names, values, strict=True)}
+            record |= dict(zip(names, map(_or_none, matches.positions.points[row]), strict=True))
         records.append(record)
     return records
+
+
+def _or_none(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
 
 
 def show_locations(
@@ -177,21 +182,31 @@ def _verdict(record: dict[str, Any]) -> Text:
     return Text(f"at {best}{sure}" + (f", {where}" if where else ""))
 
 
+FRAME = ("frame", "timestamp")
 POSITION = ("easting", "northing", "latitude", "longitude")
 
 
 def _show_many(console: Console, records: list[dict[str, Any]]) -> None:
     table = Table()
     table.add_column("image", overflow="fold")
+    frame = [name for name in FRAME if name in records[0]]
+    for name in frame:
+        table.add_column(name, justify="right")
     table.add_column("place")
     columns = ["confidence"] if "confidence" in records[0] else []
     columns += [name for name in POSITION if name in records[0]]
     for name in ("score", *columns):
         table.add_column(name, justify="right")
     for record in records[:SHOWN]:
-        place = Text(str(record["places"][0])) if record["in_map"] else Text("not in the map", style="yellow")
+        score = f"{record['scores'][0]:.3f}" if record["scores"] else ""
         cells = [_number(name, record[name]) for name in columns]
-        table.add_row(Text(record["image"]), place, f"{record['scores'][0]:.3f}", *cells)
+        table.add_row(
+            Text(record["image"]),
+            *[_number(name, record[name]) for name in frame],
+            _place(record),
+            score,
+            *cells,
+        )
     console.print(table)
     if len(records) > SHOWN:
         console.print(f"… and {len(records) - SHOWN} more; -o FILE or --json has all", highlight=False)
@@ -200,10 +215,16 @@ def _show_many(console: Console, records: list[dict[str, Any]]) -> None:
         console.print(f"{n_in} of {len(records)} images are in the map", highlight=False)
 
 
+def _place(record: dict[str, Any]) -> Text:
+    if record["in_map"]:
+        return Text(str(record["places"][0]))
+    return Text("not in the map" if record["places"] else "not readable", style="yellow")
+
+
 def _number(name: str, value: float | None) -> str:
     if value is None:
         return ""
-    digits = {"confidence": 2, "latitude": 6, "longitude": 6}.get(name, 1)
+    digits = {"frame": 0, "timestamp": 2, "confidence": 2, "latitude": 6, "longitude": 6}.get(name, 1)
     return f"{value:.{digits}f}"
 
 

@@ -83,7 +83,9 @@ def locate(
     ],
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Write a row for each image: .csv, or .geojson for points."),
+        typer.Option(
+            "--output", "-o", help="Write a row for each image or frame: .csv, or .geojson for points."
+        ),
     ] = None,
     k: Annotated[int, typer.Option("-k", help="Places for each image.")] = 5,
     min_confidence: Annotated[
@@ -99,10 +101,13 @@ def locate(
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 …")] = "auto",
     image_size: Annotated[
-        str | None, typer.Option(help="As for the references.", show_default="as published")
+        str | None, typer.Option(help="As for the references.", show_default="the map's")
     ] = None,
-    crop: Annotated[str | None, typer.Option(metavar="T,R,B,L", help="As for the references.")] = None,
-    mask: Annotated[Path | None, typer.Option(help="As for the references.")] = None,
+    crop: Annotated[
+        str | None,
+        typer.Option(metavar="T,R,B,L", help="As for the references.", show_default="the map's"),
+    ] = None,
+    mask: Annotated[Path | None, typer.Option(help="The references' mask, if they had one.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     overwrite: Overwrite = False,
 ) -> None:

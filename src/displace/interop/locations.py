@@ -60,11 +60,12 @@ class Locations:
         return len(self.manifest)
 
     def accepted(self, min_confidence: float = 0.0) -> NDArray[np.bool_]:
-        """Which images are in the map with at least this probability; all of them for 0."""
+        """Which images are in the map with at least this probability; for 0 all that could be read (have a score)."""
         if not 0 <= min_confidence <= 1:
             raise InputError(f"min_confidence={min_confidence} must be a probability, 0 to 1")
         if min_confidence == 0:
-            return np.ones(len(self), bool)
+            readable: NDArray[np.bool_] = np.isfinite(self.matches.scores[:, 0])
+            return readable
         if self.matches.confidence is None:
             raise InputError(
                 f"min_confidence={min_confidence} needs a map with a calibration, and this one has none: "

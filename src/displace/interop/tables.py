@@ -21,6 +21,7 @@ from displace.place_map import PlaceMap
 DECIMALS = {
     "score": 6,
     "confidence": 4,
+    "timestamp": 6,
     "latitude": 8,
     "longitude": 8,
     "easting": 3,
@@ -47,7 +48,10 @@ class Table:
 
 
 def locations_table(locations: Locations, min_confidence: float = 0.0) -> Table:
-    """Make one row for each image; below `min_confidence` place and position are blank: not in the map."""
+    """Make one row for each image; place and position are blank below `min_confidence`: not in the map.
+
+    So they are, and the score too, for images that could not be read.
+    """
     matches, manifest = locations.matches, locations.manifest
     accepted = locations.accepted(min_confidence)
     places = matches.places[:, 0].tolist()

@@ -1,0 +1,91 @@
+"""Images to locate: files, folders and frames of videos, under the names by which the user knows them."""
+
+from __future__ import annotations
+
+import math
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from displace.errors import InputError
+from displace.frames import read_frames
+from displace.images import find_images
+from displace.manifest import Manifest
+from displace.video import extract_frames, is_video
+
+PathLike = str | os.PathLike[str]
+
+
+@dataclass
+class QueryImages:
+    """Image files to locate, and what the user knows them as.
+
+    Parameters
+    ----------
+    paths : list of Path
+        The files.
+    names : list of str
+        The image, or the video that it is a frame of, as given.
+    frames, times : list of float
+        Number and time in seconds of a video's frame; NaN for images.
+    """
+
+    paths: list[Path] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    frames: list[float] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
+
+    def add_files(self, paths: Sequence[Path]) -> None:
+        """Add image files."""
+        self.paths += paths
+        self.names += map(str, paths)
+        self.frames += [math.nan] * len(paths)
+        self.times += [math.nan] * len(paths)
+
+    def add_frames(self, video: Path, folder: Path) -> None:
+        """Add the frames of a video, taken out into a folder."""
+        for name, time in read_frames(folder):
+            self.paths.append(folder / name)
+            self.names.append(str(video))
+            self.frames.append(int(Path(name).stem))
+            self.times.append(time)
+
+    def label(self, row: int) -> str:
+        """Name one image for a message."""
+        frame = self.frames[row]
+        return self.names[row] if math.isnan(frame) else f"{self.names[row]} frame {frame:.0f}"
+
+    def manifest(self) -> Manifest:
+        """List the images; frame and time where there are frames of videos."""
+        n = len(self.paths)
+        videos = {} if np.isnan(self.frames).all() else {"frame": self.frames, "timestamp": self.times}
+        return Manifest(self.names, [""] * n, ["query"] * n, root=".", **videos)
+
+
+@contextmanager
+def images_of(
+    sources: Sequence[PathLike], every: str, progress: Callable[[int, int], None] | None
+) -> Iterator[QueryImages]:
+    """All images named, in folders, or in videos; frames of videos live as long as the context."""
+    images = QueryImages()
+    with tempfile.TemporaryDirectory(prefix="displace-") as frames:
+        for number, source in enumerate(map(Path, sources)):
+            if not source.exists():
+                raise InputError(f"no file or folder {source}")
+            if source.is_dir():
+                found = find_images(source)
+                if not found:
+                    raise InputError(f"no images in {source}")
+                images.add_files(found)
+            elif is_video(source):
+                folder = Path(frames) / str(number)
+                extract_frames(source, folder, every, durable=False, progress=progress)
+                images.add_frames(source, folder)
+            else:
+                images.add_files([source])
+        yield images
