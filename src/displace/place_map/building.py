@@ -15,6 +15,7 @@ from displace.fusion import get_fusion
 from displace.fusion.base import Fusion
 from displace.fusion.displace import DisPlace
 from displace.geo import Positions
+from displace.place_map.basis import turned
 from displace.place_map.place_map import PlaceMap
 from displace.place_map.rounding import DTYPES, RecallLoss, agreement, quantize
 from displace.place_map.statistics import Statistics, digests_of
@@ -84,6 +85,9 @@ def build(
     estimator = get_fusion(fusion)() if isinstance(fusion, str) else fusion
     estimator.fit(refs.vectors, refs.places, refs.traversals)
     rows, row_places = estimator.stored_rows()
+    projection = None
+    if isinstance(estimator, DisPlace):
+        rows, projection = turned(estimator)
     keep = np.isin(refs.place_ids, estimator.place_ids_)
     vectors, scales = quantize(rows, dtype)
     town = PlaceMap(
@@ -94,8 +98,8 @@ def build(
         settings=resolved(estimator),
         reason=estimator.explain() if isinstance(estimator, DisPlace) else "as given",
         dim=refs.vectors.shape[1],
-        projection=as_float32(getattr(estimator, "projection_", None)),
-        mean=as_float32(estimator.mean_) if isinstance(estimator, DisPlace) and estimator.center_ else None,
+        projection=projection,
+        mean=mean_of(estimator),
         scales=scales,
         model=None if model is None else dict(model),
         traversals={str(t): int(np.sum(refs.traversals == t)) for t in refs.traversal_ids},
@@ -178,9 +182,10 @@ def scatter_of(fusion: str, refs: ReferenceSet) -> Scatter:
     return Scatter.of(vectors, refs.places, means_only=fusion != "displace")
 
 
-def as_float32(array: Vectors | None) -> Vectors | None:
-    """The array in float32, where there is one."""
-    return None if array is None else np.ascontiguousarray(array, np.float32)
+def mean_of(estimator: Fusion) -> Vectors | None:
+    """What is subtracted from queries, in float32; None where nothing is."""
+    centred = isinstance(estimator, DisPlace) and estimator.center_
+    return np.ascontiguousarray(estimator.mean_, np.float32) if centred else None
 
 
 def _name_of(estimator: Fusion) -> str:

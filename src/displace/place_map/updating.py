@@ -13,7 +13,8 @@ from displace.arrays import Vectors, l2_normalize
 from displace.errors import InputError, SingularScatterError
 from displace.fusion.displace import DisPlace
 from displace.geo import Positions
-from displace.place_map.building import as_float32, fell_back, resolved
+from displace.place_map.basis import turned
+from displace.place_map.building import fell_back, mean_of, resolved
 from displace.place_map.new_places import Places, replace_places
 from displace.place_map.place_map import PlaceMap
 from displace.place_map.rounding import quantize, rounded
@@ -86,28 +87,27 @@ def remove(town: PlaceMap, refs: ReferenceSet | str) -> Update:
     return _apply(town, scatter.astype(np.float32), refs, -1, places)
 
 
-def fused_rows(town: PlaceMap, scatter: Scatter) -> tuple[Vectors, DisPlace | None]:
-    """Rows of the map that these statistics make with its settings, in float32, and what projects queries to them."""
-    if town.fusion != "displace":
-        return scatter.means if town.fusion == "dmat_avg" else l2_normalize(scatter.means), None
+def _fit(town: PlaceMap, scatter: Scatter) -> DisPlace:
+    """Fit the map's settings to new statistics."""
     try:
-        fusion = DisPlace(**town.settings).fit_statistics(scatter)
+        return DisPlace(**town.settings).fit_statistics(scatter)
     except SingularScatterError as error:
         raise SingularScatterError(
             f"the map keeps the settings it was built with (ridge {town.settings['ridge']}), and they cannot be solved "
             f"for γ = {scatter.sampling_ratio:.2f}; build it anew from all references, with a ridge"
         ) from error
-    return fusion.place_vectors_, fusion
 
 
 def _apply(town: PlaceMap, scatter: Scatter, refs: ReferenceSet, sign: int, places: Places) -> Update:
     """Compute the map of new statistics and put it in the old one's place."""
-    rows, fusion = fused_rows(town, scatter)
+    fusion = _fit(town, scatter) if town.fusion == "displace" else None
     before, old_projection, n_before = _scatter(town), town.projection, len(town.place_ids)
     decided = ""
-    if fusion is not None:
-        town.projection = as_float32(fusion.projection_)
-        town.mean = as_float32(fusion.mean_) if fusion.center_ else None
+    if fusion is None:
+        rows = scatter.means if town.fusion == "dmat_avg" else l2_normalize(scatter.means)
+    else:
+        rows, town.projection = turned(fusion)
+        town.mean = mean_of(fusion)
         town.reason = f"{fusion.explain()}, after an update"
         settings = resolved(fusion)
         if settings != town.settings:

@@ -1,0 +1,365 @@
+"""Adding traversals to a map and removing them: the map of a rebuild, and nothing that should be refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from displace import DisPlace, PlaceMap, ReferenceSet, build, get_fusion
+from displace.arrays import l2_normalize
+from displace.errors import ConditioningWarning, InputError, SingularScatterError
+from displace.geo import Positions
+from displace.place_map.basis import turned
+from displace.place_map.updating import moved
+from displace.synthetic import make_route
+
+UPDATABLE = ["displace", "hops", "pooling", "dmat_avg"]
+DTYPES = ["float16", "float32", "int8"]
+
+
+@pytest.fixture(scope="module")
+def route():
+    return make_route(n_places=60, n_traversals=4, dim=24, drop=0.15, seed=4)
+
+
+def all_scores(matches):
+    """Scores (q, N) in the order of the place ids."""
+    return np.take_along_axis(matches.scores, np.argsort(matches.places, axis=1), axis=1)
+
+
+def exact_scores(town, queries):
+    """Scores (q, N) before rows are rounded: of the rows that the statistics make."""
+    scatter = town.statistics.loaded().scatter
+    if town.fusion == "displace":
+        rows, _ = turned(DisPlace(**town.settings).fit_statistics(scatter))
+    else:
+        rows = scatter.means if town.fusion == "dmat_avg" else l2_normalize(scatter.means)
+    return town.project(queries) @ rows.T
+
+
+def assert_close(a, b, atol=1e-4):
+    np.testing.assert_allclose(a, b, rtol=0, atol=atol)
+
+
+def rebuilt_like(town, refs):
+    """A build from all references with the resolved settings of the map."""
+    fusion = get_fusion(town.fusion)(**town.settings)
+    return build(refs, fusion, dtype=town.vectors.dtype.name, calibration=False)
+
+
+class TestEqualsARebuild:
+    @pytest.mark.parametrize("name", UPDATABLE)
+    @pytest.mark.parametrize("saved", [True, False], ids=["from the file", "in memory"])
+    def test_adding(self, route, tmp_path, name, saved):
+        refs = route.references
+        town = build(refs.without("t3"), name, dtype="float32", calibration=False)
+        if saved:
+            town.save(tmp_path / "town.displace")
+            town = PlaceMap.load(tmp_path / "town.displace")
+        update = town.add(refs.only("t3"))
+        rebuilt = rebuilt_like(town, refs)
+        assert update.n_references == len(refs.only("t3"))
+        assert update.n_places == len(refs.place_ids) - len(refs.without("t3").place_ids)
+        np.testing.assert_array_equal(town.place_ids, rebuilt.place_ids)
+        assert town.traversals == rebuilt.traversals
+        assert town.statistics.digests == rebuilt.statistics.digests
+        assert_close(*(all_scores(m.locate(route.queries, k=60)) for m in (town, rebuilt)))
+
+    @pytest.mark.parametrize("name", ["displace", "hops", "dmat_avg"])
+    @pytest.mark.parametrize("dtype", DTYPES)
+    @settings(max_examples=12)
+    @given(seed=st.integers(0, 10_000))
+    def test_before_rounding_whatever_the_dtype(self, name, dtype, seed):
+        route = make_route(n_places=60, n_traversals=3, dim=20, drop=0.2, seed=seed)
+        refs = route.references
+        town = build(refs.without("t2"), name, dtype=dtype, calibration=False)
+        town.add(refs.only("t2"))
+        assert_close(*(exact_scores(m, route.queries) for m in (town, rebuilt_like(town, refs))))
+        town.remove(refs.only("t0"))
+        rebuilt = rebuilt_like(town, refs.without("t0"))
+        assert_close(*(exact_scores(m, route.queries) for m in (town, rebuilt)))
+
+    @pytest.mark.parametrize("name", UPDATABLE)
+    @settings(max_examples=12)
+    @given(seed=st.integers(0, 10_000))
+    def test_float16_rows_are_a_neighbour_at_most(self, name, seed):
+        route = make_route(n_places=60, n_traversals=3, dim=20, drop=0.2, seed=seed)
+        refs = route.references
+        town = build(refs.without("t2"), name, calibration=False)
+        town.add(refs.only("t2"))
+        rebuilt = rebuilt_like(town, refs)
+        a, b = (m.vectors[np.lexsort((m.vectors[:, 0], m.row_places))] for m in (town, rebuilt))
+        a, b = a.astype(np.float64), b.astype(np.float64)
+        unit = np.spacing(np.maximum(np.abs(a), np.abs(b)).astype(np.float16)).astype(np.float64)
+        assert (
+            np.abs(a - b) <= np.maximum(unit, 1e-5)
+        ).all()  # in small numbers float32 statistics weigh more
+
+    @pytest.mark.parametrize("name", UPDATABLE)
+    @pytest.mark.parametrize("seed", range(4))
+    def test_float16_scores_at_the_width_of_real_maps(self, name, seed):
+        route = make_route(n_places=400, n_traversals=3, dim=160, drop=0.2, seed=seed)
+        refs = route.references
+        town = build(refs.without("t2"), name, calibration=False)
+        town.add(refs.only("t2"))
+        assert town.vectors.shape[1] >= 100
+        rebuilt = rebuilt_like(town, refs)
+        assert_close(*(all_scores(m.locate(route.queries, k=400)) for m in (town, rebuilt)))
+        town.remove(refs.only("t1"))
+        rebuilt = rebuilt_like(town, refs.without("t1"))
+        assert_close(*(all_scores(m.locate(route.queries, k=400)) for m in (town, rebuilt)))
+
+    @pytest.mark.parametrize("name", UPDATABLE)
+    @pytest.mark.parametrize("dtype", DTYPES)
+    @settings(max_examples=12)
+    @given(seed=st.integers(0, 10_000))
+    def test_removing_undoes_adding(self, name, dtype, seed):
+        route = make_route(n_places=60, n_traversals=3, dim=20, drop=0.2, seed=seed)
+        refs = route.references
+        before = build(refs.without("t1"), name, dtype=dtype, calibration=False)
+        town = rebuilt_like(before, refs.without("t1"))
+        town.add(refs.only("t1"))
+        town.remove(refs.only("t1"))
+        np.testing.assert_array_equal(town.place_ids, before.place_ids)
+        assert town.traversals == before.traversals
+        assert town.statistics.digests == before.statistics.digests
+        if name != "pooling":
+            assert_close(*(exact_scores(m, route.queries) for m in (town, before)))
+        # In few dimensions a rounded number may be its neighbour: a unit in the last place of the largest numbers.
+        tolerance = {"float32": 1e-4, "float16": 4e-4, "int8": 4e-3}[dtype]
+        assert_close(*(all_scores(m.locate(route.queries, k=60)) for m in (town, before)), tolerance)
+
+
+class TestKeptReferences:
+    @pytest.mark.parametrize("name", UPDATABLE)
+    def test_a_traversal_is_removed_by_name_also_after_an_update(self, route, tmp_path, name):
+        refs = route.references
+        town = build(refs.without("t3"), name, dtype="float32", calibration=False, keep_references=True)
+        path = tmp_path / "town.displace"
+        town.save(path)
+        for verb, what in (("add", refs.only("t3")), ("remove", "t2"), ("remove", "t3")):
+            town = PlaceMap.load(path)
+            getattr(town, verb)(what)
+            town.save(path)
+        left = refs.only("t0", "t1")
+        assert_close(*(all_scores(m.locate(route.queries, k=60)) for m in (town, rebuilt_like(town, left))))
+        assert town.statistics.references.traversal_ids.tolist() == ["t0", "t1"]
+
+    def test_pooling_stores_no_means(self, route, tmp_path):
+        build(route.references, "pooling", calibration=False).save(tmp_path / "town.displace")
+        statistics = PlaceMap.load(tmp_path / "town.displace").statistics
+        assert statistics.nbytes < 2000
+        assert statistics.loaded().scatter is None
+
+
+class TestPlaces:
+    def test_new_places_come_with_position_heading_and_image(self, route):
+        refs = route.references
+        points = Positions(np.arange(120.0).reshape(60, 2), heading=np.arange(60.0))
+        images = np.array([f"{p}.jpg" for p in range(60)])
+        old = refs.select((refs.places < 50) & (refs.traversals != "t2"))
+        town = build(
+            old,
+            positions=points.take(old.place_ids),
+            images=images[old.place_ids].tolist(),
+            calibration=False,
+        )
+        new = refs.select((refs.places >= 45) & (refs.traversals == "t2"))
+        town.add(new, points.take(new.place_ids), ["new/" + name for name in images[new.place_ids]])
+        assert set(town.place_ids) == {*old.place_ids.tolist(), *new.place_ids.tolist()}
+        np.testing.assert_array_equal(town.positions.points, points.points[town.place_ids])
+        np.testing.assert_array_equal(town.positions.heading, points.heading[town.place_ids])
+        known = old.place_ids.tolist()
+        assert town.images == [f"{p}.jpg" if p in known else f"new/{p}.jpg" for p in town.place_ids.tolist()]
+
+    def test_what_is_not_known_of_a_new_place_stays_open(self, route):
+        refs = route.references
+        old, new = refs.select(refs.traversals == "t0"), refs.only("t1")
+        with pytest.warns(ConditioningWarning, match="plain retrieval"):
+            town = build(
+                old,
+                positions=Positions(np.zeros((len(old.place_ids), 2))),
+                images=["a.jpg"] * len(old.place_ids),
+            )
+        town.add(new)
+        fresh = ~np.isin(town.place_ids, old.place_ids)
+        assert fresh.any()
+        assert np.isnan(town.positions.points[fresh]).all()
+        assert not np.isnan(town.positions.points[~fresh]).any()
+        assert {image for image, is_new in zip(town.images, fresh, strict=True) if is_new} == {""}
+
+    def test_headings_begin_where_only_the_new_recording_has_them(self, route):
+        refs = route.references
+        old, new = refs.select(refs.places < 40), ReferenceSet(refs.vectors[:2], [3, 70], ["new", "new"])
+        town = build(old, positions=Positions(np.zeros((40, 2))), calibration=False)
+        town.add(new, Positions(np.zeros((2, 2)), heading=np.array([5.0, 90.0])))
+        np.testing.assert_array_equal(town.positions.heading, [*[np.nan] * 40, 90.0])
+
+    def test_degrees_for_a_map_in_metres_are_refused(self, route):
+        refs = route.references
+        old, new = refs.without("t3"), refs.only("t3")
+        town = build(old, positions=Positions(np.zeros((len(old.place_ids), 2))), calibration=False)
+        with pytest.raises(InputError, match="new positions are latitude and longitude, the map's easting"):
+            town.add(new, Positions(np.zeros((len(new.place_ids), 2)), degrees=True))
+
+    @pytest.mark.parametrize("degrees", [False, True])
+    @pytest.mark.parametrize(
+        ("shift", "tolerance", "fits"), [(9000, 25, 0), (40, 25, 1), (60, 25, 0), (60, 80, 1)]
+    )
+    def test_a_recording_of_somewhere_else_is_refused(self, route, degrees, shift, tolerance, fits):
+        refs = route.references
+        old, new = refs.without("t3"), refs.only("t3")
+        metre = 1 / 111_320 if degrees else 1.0
+
+        def positions(ids, north):
+            return Positions(np.column_stack([(ids * 5.0 + north) * metre, np.zeros(len(ids))]), degrees)
+
+        town = build(old, positions=positions(old.place_ids, 0), tolerance=tolerance, calibration=False)
+        if fits:
+            town.add(new, positions(new.place_ids, shift))
+        else:
+            message = (
+                r"lie (8,9\d\d|9,0\d\d|59|60) m from them .*limit 50 m.*displace manifest NEW --against MAP"
+            )
+            with pytest.raises(InputError, match=message):
+                town.add(new, positions(new.place_ids, shift))
+
+    def test_a_few_stray_positions_do_not_matter(self, route):
+        refs = route.references
+        old, new = refs.without("t3"), refs.only("t3")
+        town = build(old, positions=Positions(np.zeros((len(old.place_ids), 2))), calibration=False)
+        points = np.zeros((len(new.place_ids), 2))
+        points[:5], points[5:10] = 1e5, np.nan
+        town.add(new, Positions(points))
+
+
+class TestRefused:
+    @pytest.mark.parametrize("name", ["displace", "hops", "pooling"])
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            (lambda town, refs: town.remove("t1"), "built without keep_references"),
+            (lambda town, refs: town.remove("fog"), "no traversal 'fog'; it has t0, t1, t2, t3"),
+            (
+                lambda town, refs: town.remove(ReferenceSet(refs.vectors[:1], [0], ["fog"])),
+                "no traversal 'fog'",
+            ),
+            (
+                lambda town, refs: town.remove(refs.only("t1").select(np.arange(9))),
+                r"'t1' has 9 references here and \d+ in the map; give all of them",
+            ),
+            (
+                lambda town, refs: town.remove(
+                    ReferenceSet(
+                        refs.only("t1").vectors + 1, refs.only("t1").places, refs.only("t1").traversals
+                    )
+                ),
+                "given for traversal 't1' are not those in the map: places or vectors differ",
+            ),
+            (
+                lambda town, refs: town.remove(
+                    ReferenceSet(
+                        refs.only("t1").vectors, refs.only("t1").places[::-1], refs.only("t1").traversals
+                    )
+                ),
+                "given for traversal 't1' are not those in the map: places or vectors differ",
+            ),
+            (lambda town, refs: town.remove(refs), "remove every reference"),
+            (lambda town, refs: town.add(refs.only("t1")), "already has references of t1"),
+            (
+                lambda town, refs: town.add(ReferenceSet(np.ones((1, 7)), [0])),
+                "have 7 dimensions; the map has 24",
+            ),
+            (lambda town, refs: town.add(ReferenceSet(np.ones((1, 24)), ["a"])), "use one kind"),
+            (
+                lambda town, refs: town.add(ReferenceSet(np.ones((1, 24)), [0], ["n"]), images=["a", "b"]),
+                "images has 2 entries; the references have 1 places",
+            ),
+        ],
+    )
+    def test_it_is_said_and_changes_nothing(self, route, name, change, message):
+        refs = route.references
+        town = build(refs, name, calibration=False)
+        before = town.locate(route.queries)
+        with pytest.raises(InputError, match=message):
+            change(town, refs)
+        np.testing.assert_array_equal(town.locate(route.queries).scores, before.scores)
+        assert town.traversals.keys() == {"t0", "t1", "t2", "t3"}
+
+    def test_the_order_of_references_does_not_matter(self, route):
+        refs = route.references
+        town = build(refs, "hops", calibration=False)
+        gone = refs.only("t1")
+        town.remove(gone.select(np.arange(len(gone))[::-1]))
+        assert town.traversals.keys() == {"t0", "t2", "t3"}
+
+    def test_a_map_of_a_single_traversal(self, route):
+        with pytest.raises(InputError, match="cannot be updated: build it anew"):
+            build(route.references, "single").add(ReferenceSet(np.ones((1, 24)), [0], ["new"]))
+
+
+class TestReport:
+    def test_how_far_the_projection_moved_and_what_to_redo(self, route):
+        refs = route.references
+        town = build(refs.without("t3"))
+        assert town.notes
+        assert not town.calibration_is_stale
+        update = town.add(refs.only("t3"))
+        assert 0 < update.moved < 100
+        assert update.sampling_ratio[1] < update.sampling_ratio[0]
+        assert any("calibration" in advice for advice in update.advice)
+        assert town.notes == {}  # the loss was that of other rows
+        two = build(refs.only("t0", "t1"))
+        assert any("settings" in advice for advice in two.add(refs.only("t2", "t3")).advice)
+
+    def test_a_stale_calibration_is_kept_in_the_file_and_undone_with_the_update(self, route, tmp_path):
+        refs = route.references
+        town = build(refs.without("t3"))
+        town.add(refs.only("t3"))
+        assert town.calibration_is_stale
+        town.save(tmp_path / "town.displace")
+        again = PlaceMap.load(tmp_path / "town.displace")
+        assert again.calibration_is_stale
+        again.remove(refs.only("t3"))
+        assert not again.calibration_is_stale
+
+    def test_a_span_that_grows_or_shrinks_has_moved(self):
+        Q = np.linalg.qr(np.random.default_rng(0).normal(size=(10, 10)))[0]
+        assert moved(Q[:, :4], Q[:, :4] @ np.diag([1.0, 2, 3, 4])) == pytest.approx(0, abs=1e-9)
+        assert moved(Q[:, :4], Q[:, :5]) == pytest.approx(20)
+        assert moved(Q[:, :5], Q[:, :4]) == pytest.approx(20)
+        assert moved(Q[:, :3], Q[:, 3:6]) == pytest.approx(100)
+        assert moved(Q, Q[:, :4]) == pytest.approx(60)
+        assert moved(None, Q) == 0
+
+    @pytest.mark.parametrize("saved", [True, False])
+    def test_settings_that_one_traversal_left_open_are_decided(self, tmp_path, saved):
+        """More dimensions than deviations: without a ridge there would be no solution."""
+        route = make_route(n_places=40, n_traversals=3, dim=64)
+        refs = route.references
+        with pytest.warns(ConditioningWarning, match="plain retrieval"):
+            town = build(refs.only("t0"), dtype="float32")
+        assert (town.settings["ridge"], town.settings["center"]) == ("auto", "auto")
+        if saved:
+            town.save(tmp_path / "town.displace")
+            town = PlaceMap.load(tmp_path / "town.displace")
+        update = town.add(refs.only("t1"))
+        assert "ridge by rule from γ = 1.6" in update.decided
+        assert not any("settings" in advice for advice in update.advice)
+        by_rule = build(refs.only("t0", "t1"), dtype="float32")
+        assert town.settings == by_rule.settings
+        assert_close(*(all_scores(m.locate(route.queries, k=40)) for m in (town, by_rule)))
+        again = town.add(refs.only("t2"))
+        assert again.decided == ""
+        assert town.settings == by_rule.settings
+
+    def test_settings_that_were_given_are_kept_and_the_way_out_is_named(self):
+        refs = make_route(n_places=40, n_traversals=2, dim=64).references
+        with pytest.warns(ConditioningWarning, match="plain retrieval"):
+            town = build(refs.only("t0"), DisPlace(ridge=0.0, center=False))
+        with pytest.raises(
+            SingularScatterError, match=r"settings it was built with \(ridge 0.0\).*build it anew"
+        ):
+            town.add(refs.only("t1"))
