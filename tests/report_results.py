@@ -1,4 +1,4 @@
-"""Results folders for the tests of the report: a small town, a part of sped400, and generated rankings."""
+"""Results folders for the tests of the report: small towns, a part of sped400, and generated rankings."""
 
 from __future__ import annotations
 
@@ -40,18 +40,20 @@ def town_results(tmp_path_factory):
     return Results.open(folder / "results")
 
 
-def sped_results(shared, folder):
-    """Run a suite on 40 of the 400 webcams."""
+def shipped_town_results(folder):
+    """Run the package's suite `town` on 16 small places."""
+    manifest = town.write(folder / "town", 16, size=(160, 120), workers=1)
+    pipeline.extract(manifest, folder / "town_hog.desc", model="hog", threads=1)
+    return pipeline.bench("town", folder / "results", root=folder, threads=1).results
+
+
+def shipped_sped_results(shared, folder):
+    """Run the package's suite `sped400` on 40 of the 400 webcams, with one of its models."""
     pipeline.manifest([shared / "data" / "sped400"], folder / "all.csv")
     whole = Manifest.read(folder / "all.csv")
     whole.select(np.isin(whole.places, whole.place_ids()[:40])).write(folder / "sped.csv")
     pipeline.extract(folder / "sped.csv", folder / "sped400_hog.desc", model="hog", threads=1)
-    suite = (
-        'dataset = "sped400"\nqueries = ["query"]\n'
-        '[protocol]\nname = "sped400-exact"\ntolerance = "exact"\n[stores]\nhog = "sped400_hog.desc"\n'
-    )
-    (folder / "sped.toml").write_text(suite + METHODS)
-    return pipeline.bench(folder / "sped.toml", folder / "results").results
+    return pipeline.bench("sped400", folder / "results", root=folder, threads=1).results
 
 
 def generated_results(

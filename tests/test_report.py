@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from report_results import generated_results, sped_results, town_results
+from report_results import generated_results, shipped_sped_results, town_results
 from typer.testing import CliRunner
 
 from displace import pipeline
@@ -273,9 +273,9 @@ def test_the_verb_writes_and_says_what(results, tmp_path):
 def test_sped400_from_images_to_report(shared, tmp_path):
     if not (shared / "data" / "sped400").is_dir():
         pytest.skip("no sped400 in the shared data")
-    results = sped_results(shared, tmp_path)
+    results = shipped_sped_results(shared, tmp_path)
     done = pipeline.report(results.folder, tmp_path / "report.html", studies="tau,qualitative", root=tmp_path)
-    assert (done.n_studies, done.n_results) == (2, 8)
+    assert (done.n_studies, done.n_results) == (2, 3 + 9)  # three single references, nine fusions
     assert done.n_pictures == 80  # 40 queries, 40 places
     recalls = raw_recalls(results)
     row = next(row for row in Rows(done.path.read_text("utf-8")).rows if row[0] == "DisPlace")
