@@ -415,6 +415,26 @@ def test_against_by_names_and_order(tmp_path):
     assert build_manifest(tmp_path / "new", "order", against=known).places.tolist() == ["a", "b"]
 
 
+def test_against_by_order_counts_along_the_route(tmp_path):
+    """The first traversal lacks a place, which comes into view only with the second."""
+    touch(tmp_path, ["a/1.jpg", "a/3.jpg", "b/1.jpg", "b/2.jpg", "b/3.jpg", *(f"new/{c}.jpg" for c in "xyz")])
+    known = build_manifest({t: tmp_path / t for t in "ab"}, layout="names")
+    assert known.place_ids() == ["1", "3", "2"]
+    assert build_manifest(tmp_path / "new", against=known).places.tolist() == ["1", "2", "3"]
+
+
+def test_against_counted_frames_of_another_length(tmp_path):
+    touch(tmp_path, [f"{t}/{i:04d}.jpg" for t, n in (("sun", 40), ("new", 35)) for i in range(n)])
+    known = build_manifest({"sun": tmp_path / "sun"})
+    with pytest.raises(
+        ManifestError, match=r"40 known places.*only count the frames of each traversal \(new 35\)"
+    ):
+        build_manifest({"new": tmp_path / "new"}, against=known)
+    assert build_manifest({"new": tmp_path / "new"}, "names", against=known).places[-1] == "0034"
+    (tmp_path / "new" / "0020.jpg").unlink()  # a gap: the names mean something
+    assert build_manifest({"new": tmp_path / "new"}, against=known).places[-1] == "0034"
+
+
 def test_against_an_object_with_places(tmp_path):
     touch(tmp_path, ["new/0.jpg", "new/1.jpg"])
     (tmp_path / "new.csv").write_text("image,lat,lon\n0.jpg,50,8\n1.jpg,50.001,8\n")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import json
 import os
+from functools import partial
 
 import cv2
 import numpy as np
@@ -25,6 +27,7 @@ from displace.images import read_image
 from displace.manifest.builder import build_manifest
 from displace.manifest.table import Manifest
 from displace.models import get_model
+from displace.pipeline.locating import _recorded_size
 
 
 @pytest.fixture
@@ -139,11 +142,64 @@ def test_a_recording_is_assigned_to_known_places(tmp_path, route, csv):
     assert set(snow.traversals) == {"snow"}
 
 
+def renamed(folder, names):
+    """Give the twelve images of a folder other names, in their order."""
+    for path, name in zip(sorted(folder.glob("*.png")), names, strict=True):
+        path.rename(folder / f"{name}.png")
+
+
+def test_a_map_and_its_manifest_assign_alike_by_order(tmp_path):
+    """Places 1, 2, … 12 without leading zeros, of which the first traversal lacks one."""
+    root = make_route(tmp_path / "route", n_places=12, shape=(60, 80)).root
+    for name in ("sun", "night"):
+        renamed(root / name, range(1, 13))
+    (root / "night" / "3.png").unlink()
+    (root / "route.csv").unlink()
+    pipeline.manifest([root], tmp_path / "route.csv", layout="names")
+    pipeline.extract(tmp_path / "route.csv")
+    pipeline.build(tmp_path / "route.desc", tmp_path / "m.displace", calibration=False)
+    snow = make_route(tmp_path / "new", n_places=12, traversals=("snow",)).root / "snow"
+    renamed(snow, "abcdefghijkl")
+    for known in ("route.csv", "m.displace"):
+        pipeline.manifest([snow], tmp_path / "snow.csv", against=tmp_path / known, overwrite=True)
+        assert Manifest.read(tmp_path / "snow.csv").places.tolist() == [str(n) for n in range(1, 13)], known
+
+
+def test_a_name_that_shows_two_places_of_a_map_says_nothing_about_either(tmp_path):
+    root = make_route(tmp_path / "route", n_places=3, shape=(60, 80)).root
+    images = ["sun/000.png", "night/000.png", "night/001.png", "night/002.png"]
+    Manifest(images, ["a", "b", "c", "d"], ["x"] * 4, root).write(tmp_path / "route.csv")
+    pipeline.extract(tmp_path / "route.csv")
+    pipeline.build(tmp_path / "route.desc", tmp_path / "m.displace", fusion="hops")
+    for known in ("route.csv", "m.displace"):
+        pipeline.manifest([root / "sun"], tmp_path / "new.csv", against=tmp_path / known, overwrite=True)
+        assert Manifest.read(tmp_path / "new.csv").places.tolist() == ["", "c", "d"], known
+
+
 def test_a_folder_where_a_manifest_is_expected_is_explained(tmp_path, route):
     with pytest.raises(
         ManifestError, match="is a folder, a manifest is a CSV file; make one with: displace manifest"
     ):
         pipeline.extract(route.root)
+
+
+@pytest.mark.parametrize(
+    ("model", "size"),
+    [
+        ("hog", None),
+        ("cosplace", None),
+        ("cosplace", 322),
+        ("salad", (476, 644)),
+        ("megaloc", "native"),
+        ("netvlad", "hloc"),
+        ("mixvpr", "pil-bicubic"),
+    ],
+)
+def test_the_image_size_of_a_map_is_found_in_its_fingerprint(model, size):
+    if model != "hog":
+        pytest.importorskip("torch", reason="needs the extra 'torch'")
+    recorded = json.loads(json.dumps(get_model(model, image_size=size).settings()))
+    assert _recorded_size(partial(get_model, model), recorded) == size
 
 
 def test_an_empty_manifest_is_refused(tmp_path):

@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from displace.errors import ManifestError, UnknownNameError
-from displace.manifest.layout_detection import detect
+from displace.images import natural_key
+from displace.manifest.layout_detection import ONLY_COUNTED, detect, merely_counted
 from displace.manifest.layouts import LAYOUTS, Route, assign_by_position
 from displace.manifest.place_assignment import KnownPlaces, Rule
 from displace.manifest.recordings import PathLike, Recording, find_recordings
@@ -91,21 +92,33 @@ def assign(route: Route, known: KnownPlaces, how: str = "auto") -> Manifest:
     """
     if how != "auto" and how not in _ASSIGNMENTS:
         raise UnknownNameError(unknown("way to assign to known places", how, ["auto", *_ASSIGNMENTS]))
-    names = [name for r in route.recordings for name in _last_parts(r)]
+    return _ASSIGNMENTS[_way(route, known) if how == "auto" else how](route, known)
+
+
+def _way(route: Route, known: KnownPlaces) -> str:
+    """Find the first way that fits; names and order never do where frames were merely counted."""
+    recordings = route.recordings
+    names = [name for r in recordings for name in _last_parts(r)]
     n_known = sum(bool(known.names.get(name)) for name in names)
+    counted = merely_counted(recordings, sorted(known.names, key=natural_key))
     fits = {
-        "positions": known.positions is not None and all(r.positions is not None for r in route.recordings),
-        "names": 2 * n_known >= len(names),
-        "order": all(len(r) == len(known.ids) for r in route.recordings),
+        "positions": known.positions is not None and all(r.positions is not None for r in recordings),
+        "names": 2 * n_known >= len(names) and not counted,
+        "order": all(len(r) == len(known.ids) for r in recordings) and not counted,
     }
-    chosen = how if how != "auto" else next((way for way, fit in fits.items() if fit), None)
-    if chosen is None:
-        counts = ", ".join(f"{r.name} {len(r)}" for r in route.recordings)
-        raise ManifestError(
-            f"cannot assign to the {len(known.ids)} known places: positions are missing on one side, "
-            f"{n_known} of {len(names)} names are known, and the numbers of images differ ({counts})"
-        )
-    return _ASSIGNMENTS[chosen](route, known)
+    for way, fit in fits.items():
+        if fit:
+            return way
+    counts = ", ".join(f"{r.name} {len(r)}" for r in recordings)
+    why = (
+        f"and {ONLY_COUNTED} ({counts}). Put a TRAVERSAL.csv of positions beside each, or, where the n-th frames do "
+        "show one place, choose --layout names"
+        if counted
+        else f"{n_known} of {len(names)} names are known, and the numbers of images differ ({counts})"
+    )
+    raise ManifestError(
+        f"cannot assign to the {len(known.ids)} known places: positions are missing on one side, {why}"
+    )
 
 
 def _by_names(route: Route, known: KnownPlaces) -> Manifest:

@@ -14,6 +14,7 @@ from displace.manifest.utm_names import is_utm_name
 
 _MANY_FOLDERS = 20
 _LONG = 10
+ONLY_COUNTED = "their names only count the frames of each traversal"
 _LAST_DIGITS = re.compile(r"\d{1,18}$")
 
 
@@ -34,7 +35,7 @@ def detect(recordings: Sequence[Recording]) -> str:
     names = Counter(name for r in recordings for name in set(r.names))
     n_shared = sum(names[name] > 1 for r in recordings for name in r.names)
     nested = all("/" in name for r in recordings for name in r.names)
-    alone, counted = len(recordings) == 1 and not nested, _merely_counted(recordings)
+    alone, counted = len(recordings) == 1 and not nested, len(recordings) > 1 and merely_counted(recordings)
     fits = {
         "utm": all(is_utm_name(image.name) for r in recordings for image in r.images),
         "positions": all(r.positions is not None for r in recordings),
@@ -47,7 +48,7 @@ def detect(recordings: Sequence[Recording]) -> str:
         return found
     numbers = ", ".join(f"{r.name} {len(r)}" for r in recordings)
     why = (
-        f"their names only count the frames of each traversal ({numbers})"
+        f"{ONLY_COUNTED} ({numbers})"
         if counted
         else f"the traversals have neither equal file names nor equal numbers of images ({numbers})"
     )
@@ -58,23 +59,28 @@ def detect(recordings: Sequence[Recording]) -> str:
     )
 
 
-def _merely_counted(recordings: Sequence[Recording]) -> bool:
+def merely_counted(recordings: Sequence[Recording], known: Sequence[str] = ()) -> bool:
     """Whether names say no more than "the n-th frame" of each recording.
 
     So it is with frames out of videos and bags (they have times), and with long gapless sequences of different
     length. Where names do mean places, a traversal that lacks some has gaps.
+
+    Parameters
+    ----------
+    recordings : sequence of Recording
+    known : sequence of str
+        Names in order of what the recordings are compared with, besides each other.
     """
-    if len(recordings) == 1:
-        return False
     if any(r.times is not None for r in recordings):
         return True
-    lengths = [len(r) for r in recordings]
+    sequences = [*(r.names for r in recordings), *([known] if known else [])]
+    lengths = [len(names) for names in sequences]
     if len(set(lengths)) == 1 or min(lengths) < _LONG:
         return False
     steps: set[int] = set()
-    for r in recordings:
-        numbers = [int(match.group()) for match in map(_LAST_DIGITS.search, r.names) if match]
-        if len(numbers) < len(r):
+    for names in sequences:
+        numbers = [int(match.group()) for match in map(_LAST_DIGITS.search, names) if match]
+        if len(numbers) < len(names):
             return False
         steps.update(np.diff(numbers).tolist())
     return len(steps) == 1

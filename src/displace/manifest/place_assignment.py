@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -65,17 +65,41 @@ class KnownPlaces:
 
     @classmethod
     def of(cls, manifest: Manifest) -> KnownPlaces:
-        """Take the places of a manifest; a place's position is the mean of its images'."""
-        ids = manifest.place_ids()
+        """Take the places of a manifest; a place's position is the mean of its images'.
+
+        They are in the order of their frame numbers, where the manifest has such, else of their first appearance.
+        """
+        ids = _in_route_order(manifest)
         row_of = {place: row for row, place in enumerate(ids)}
         rows = np.array([row_of.get(place, -1) for place in manifest.places.tolist()])
-        names: dict[str, str] = {}
-        for image, place in zip(manifest.images, manifest.places.tolist(), strict=True):
-            stem = image.rsplit("/", 1)[-1].rsplit(".", 1)[0]
-            # A name that shows two places says nothing about either.
-            names[stem] = place if names.get(stem, place) == place else ""
         geo = manifest.geo
-        return cls(ids, None if geo is None else _mean_positions(geo, rows, len(ids)), names)
+        positions = None if geo is None else _mean_positions(geo, rows, len(ids))
+        return cls(ids, positions, place_of_each_name(manifest.images, manifest.places.tolist()))
+
+
+def place_of_each_name(images: Iterable[str], places: Iterable[str]) -> dict[str, str]:
+    """Place by the name of its image, without folder and ending; blank for a name that shows two places.
+
+    >>> place_of_each_name(["sun/a.jpg", "sun/b.jpg", "rain/b.jpg"], ["0", "1", "2"])
+    {'a': '0', 'b': ''}
+    """
+    names: dict[str, str] = {}
+    for image, place in zip(images, places, strict=True):
+        stem = image.rsplit("/", 1)[-1].rsplit(".", 1)[0]
+        names[stem] = place if names.get(stem, place) == place else ""
+    return names
+
+
+def _in_route_order(manifest: Manifest) -> list[str]:
+    """Places by their smallest frame number; those without one last, in order of appearance."""
+    ids = manifest.place_ids()
+    if manifest.frame is None:
+        return ids
+    first: dict[str, float] = {}
+    for place, frame in zip(manifest.places.tolist(), manifest.frame.tolist(), strict=True):
+        if frame < first.get(place, np.inf):
+            first[place] = frame
+    return sorted(ids, key=lambda place: first.get(place, np.inf))
 
 
 def metres_together(tracks: Sequence[Positions]) -> list[Numbers]:

@@ -11,6 +11,7 @@ from inspect import getdoc
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from threadpoolctl import threadpool_limits
 
 from displace.datasets import DATASETS
@@ -24,9 +25,10 @@ from displace.descriptors.store_summary import StoreSummary, summarize_store
 from displace.descriptors.store_writing import relabel as relabel_store
 from displace.errors import InputError, ManifestError
 from displace.fusion import FUSIONS
+from displace.images import natural_key
 from displace.interop.sources import unpack
 from displace.manifest.builder import build_manifest
-from displace.manifest.place_assignment import KnownPlaces
+from displace.manifest.place_assignment import KnownPlaces, place_of_each_name
 from displace.manifest.summary import Summary
 from displace.manifest.table import Manifest
 from displace.models import ModelRow, get_model, list_models
@@ -207,13 +209,16 @@ def _check_new(output: Path, overwrite: bool) -> None:
 
 
 def known_places(path: PathLike) -> Manifest | KnownPlaces:
-    """Read the places that a manifest or a map knows."""
+    """Read the places that a manifest or a map knows; those of a map are in natural order (9 before 10)."""
     if Path(path).suffix != MAP_ENDING:
         return read_manifest(path)
     town = PlaceMap.load(path)
     ids = [str(place) for place in town.place_ids.tolist()]
-    stems = [Path(image).stem for image in town.images or []]
-    return KnownPlaces(ids, town.positions, dict(zip(stems, ids, strict=False)))
+    names = {} if town.images is None else place_of_each_name(town.images, ids)
+    names.pop("", None)  # places without an image
+    order = sorted(range(len(ids)), key=lambda row: natural_key(ids[row]))
+    positions = None if town.positions is None else town.positions.take(np.array(order, np.intp))
+    return KnownPlaces([ids[row] for row in order], positions, names)
 
 
 def read_manifest(path: PathLike) -> Manifest:
