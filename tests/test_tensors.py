@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import struct
 
@@ -10,8 +11,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from displace import PlaceMap, build, tensors
+from displace import DisPlace, PlaceMap, ReferenceSet, build, tensors
 from displace.errors import DisplaceError, FormatError
+from displace.geo import Positions
 from displace.synthetic import make_route
 
 ARRAYS = {
@@ -109,17 +111,100 @@ def mutations(raw: bytes, n: int, seed: int):
             yield bytes(damaged)
 
 
-def test_ten_thousand_damaged_maps_raise_nothing_but_the_packages_own_error(tmp_path):
-    route = make_route(n_places=12, n_traversals=3, dim=6)
-    build(route.references).save(tmp_path / "town.displace")
-    raw = (tmp_path / "town.displace").read_bytes()
-    target = tmp_path / "damaged.displace"
-    count = 0
-    for damaged in mutations(raw, 10_500, seed=0):
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """Two maps that hold between them everything a map can hold, with queries to locate in them."""
+    route = make_route(n_places=25, n_traversals=3, dim=6)
+    ids = np.array([f"Straße/{p:02d}" for p in range(25)])
+    refs = ReferenceSet(route.references.vectors, ids[route.references.places], route.references.traversals)
+    folder = tmp_path_factory.mktemp("maps")
+    points = Positions(np.arange(50.0).reshape(25, 2), heading=np.arange(25.0))
+    everything = {"positions": points, "images": [f"{name}.jpg" for name in ids], "keep_references": True}
+    build(refs, "pooling", {"model": "hog"}, dtype="int8", **everything).save(folder / "pooling")
+    build(refs, DisPlace(ridge=0.1, center=True), **everything).save(folder / "displace")
+    build(refs, "hops", dtype="float32", calibration=False).save(folder / "float32")
+    for name in ("pooling", "displace"):
+        assert PlaceMap.load(folder / name).calibration is not None
+    return folder, route.queries[:2].astype(np.float32)
+
+
+@pytest.mark.parametrize(("name", "n"), [("pooling", 4200), ("displace", 4200), ("float32", 1000)])
+def test_thousands_of_damaged_maps_raise_nothing_but_the_packages_own_error(saved, tmp_path, name, n):
+    folder, queries = saved
+    raw, target = (folder / name).read_bytes(), tmp_path / "damaged.displace"
+    searches = ["exact", *(["faiss"] if importlib.util.find_spec("faiss") else [])]
+    count = n_located = 0
+    for damaged in mutations(raw, n, seed=0):
         target.write_bytes(damaged)
         with pytest.raises(DisplaceError):
             PlaceMap.load(target)
-        with contextlib.suppress(DisplaceError):  # damage inside the arrays may pass when they are not read
-            PlaceMap.load(target, verify=False)
+        with contextlib.suppress(DisplaceError):  # damage inside the rows passes when they are not read
+            town = PlaceMap.load(target, verify=False)
+            for search in searches:
+                assert town.locate(queries, k=3, search=search).places.shape == (2, 3)
+            n_located += 1
         count += 1
-    assert count >= 10_000
+    assert count >= 0.95 * n
+    assert n_located > 0.02 * n
+
+
+@pytest.mark.parametrize(("name", "n"), [("pooling", 1000), ("displace", 1000)])
+def test_thousands_of_damaged_statistics_do_so_too_and_change_nothing(saved, tmp_path, name, n):
+    folder, _ = saved
+    target = tmp_path / "town.displace"
+    target.write_bytes((folder / name).read_bytes())
+    raw = (folder / f"{name}-stats").read_bytes()
+    count = n_found = 0
+    for damaged in mutations(raw, n, seed=1):
+        (tmp_path / "town.displace-stats").write_bytes(damaged)
+        town = PlaceMap.load(target, verify=False)
+        with pytest.raises(DisplaceError):
+            town.remove("t1")
+        n_found += town.statistics is not None
+        count += 1
+        assert len(town.place_ids) == 25
+    assert count >= 950
+    assert n_found > 50  # damage inside the arrays, found when they are read
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda header: header.pop("version"),
+        lambda header: header.pop("payload_sha256"),
+        lambda header: header.pop("format"),
+        lambda header: header.update(version="two"),
+        lambda header: header.update(version=None),
+        lambda header: header.update(version=float("inf")),
+    ],
+)
+@pytest.mark.parametrize("verify", [True, False])
+def test_a_consistent_but_incomplete_header_is_refused(path, change, verify, monkeypatch):
+    """As another program might write it: the checksum is right."""
+    header = {"format": "test", "version": 2, "payload_sha256": tensors.payload_digest(ARRAYS)}
+    change(header)
+    real = json.dumps
+    monkeypatch.setattr(tensors.json, "dumps", lambda record, **options: real(header, **options))
+    tensors.write(path, {}, ARRAYS)
+    monkeypatch.undo()
+    with pytest.raises(FormatError, match="is not a test file, or its header is damaged"):
+        tensors.read(path, "test", 2, verify)
+
+
+@pytest.mark.parametrize("checksum", ["", "0", "\ud800" * 64, "ä" * 64, None])
+def test_a_checksum_that_is_none(path, checksum):
+    raw = path.read_bytes()
+    (length,) = struct.unpack("<Q", raw[:8])
+    entries = json.loads(raw[8 : 8 + length])
+    entries["__metadata__"]["checksum"] = checksum
+    forged = json.dumps(entries).encode()
+    path.write_bytes(struct.pack("<Q", len(forged)) + forged + raw[8 + length :])
+    with pytest.raises(FormatError):
+        tensors.read(path, "test", 2)
+
+
+@pytest.mark.parametrize("ends", [[-1, 3], [2, 1, 3], [1, 2], [1, 9]])
+def test_ends_of_strings_out_of_order_are_refused(ends):
+    arrays = {"x_utf8": np.frombuffer(b"abc", np.uint8), "x_ends": np.array(ends)}
+    with pytest.raises(ValueError, match="out of order"):
+        tensors.unpack_labels("x", arrays)

@@ -38,7 +38,7 @@ def check_fields(fields: dict[str, Any]) -> None:
     _require((scales is not None) == (vectors.dtype == np.int8), "scales are for int8 rows, and needed there")
     if scales is not None:
         _check_numbers("scales", scales, (len(vectors),))
-        _require(bool((scales > 0).all()), "scales are not positive")
+        _require(bool(((scales > 0) & (scales < 1)).all()), "scales are not those of unit vectors")
     images, positions = fields["images"], fields["positions"]
     _require(images is None or len(images) == len(ids), "it has not one image for each place")
     if positions is not None:

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from displace.arrays import Indices, Vectors, as_vectors, l2_normalize
 from displace.confidence import TOP, Calibration
-from displace.errors import InputError, ModelMismatchError
+from displace.errors import FormatError, InputError, ModelMismatchError
 from displace.geo import Positions
 from displace.matches import Matches
 from displace.place_map import file
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from displace.place_map.statistics import Statistics
     from displace.place_map.updating import Update
     from displace.references import ReferenceSet
+
+LARGEST = 1.01
+"""Largest number in a row: rows are unit vectors or means of such, rounded."""
 
 
 @dataclass(eq=False)
@@ -183,10 +186,16 @@ class PlaceMap:
         return l2_normalize(centred if self.projection is None else centred @ self.projection)
 
     def rows(self) -> Vectors:
-        """The rows as numbers: float16 or float32, int8 rows multiplied out."""
-        if self.scales is None:
-            return self.vectors
-        rows: Vectors = self.vectors * self.scales[:, None]
+        """The rows as numbers: float16 or float32, int8 rows multiplied out.
+
+        Raises
+        ------
+        FormatError
+            When they are not those of unit vectors: damage that loading without `verify` did not look for.
+        """
+        rows: Vectors = self.vectors if self.scales is None else self.vectors * self.scales[:, None]
+        if not -LARGEST <= rows.min(initial=0) <= rows.max(initial=0) <= LARGEST:  # nor does NaN pass
+            raise FormatError("the rows of the map are damaged: load it with verify=True, or build it anew")
         return rows
 
     def check_model(self, fingerprint: Mapping[str, Any] | None) -> None:
