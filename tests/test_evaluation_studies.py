@@ -89,6 +89,7 @@ def test_projection_after_fusion_is_of_the_fused_vectors(task, route):
     found = studies.study_compression(task, dims=(12, 40), seeds=(5, 6), after_fusion=True)
     before = studies.study_compression(task, dims=(12, 40), seeds=(5, 6))
     assert (found.where, before.where) == ("projected after fusion", "projected before fusion")
+    assert studies.study_compression(task, seeds=(5,), after_fusion=True).dims == [4, 8, 16, 32]
     curves = {curve.label: curve for curve in found.curves}
     # A sum and its projection commute: the order makes no difference to HOPS and to single references.
     for curve in before.curves:

@@ -25,8 +25,9 @@ TITLES = {
     "cost": "What a query costs",
 }
 EXPLAINED = {
-    "compression": "References and queries were multiplied by the same Gaussian random matrix. Bars: ± 1 standard "
-    "deviation over the matrices; thin lines: not projected.",
+    "compression": "Both sides were multiplied by the same Gaussian random matrix: references and queries before "
+    "fusion, or fused places and transformed queries after it, as the title says. Bars: ± 1 standard deviation over "
+    "the matrices; thin lines: not projected.",
     "tau": "DisPlace keeps the leading eigenvectors that make up the share τ of the eigenvalues' sum. All of them were "
     "computed once for each query traversal and cut at each τ. Dotted: the default.",
     "qualitative": "Solid frame and ✓: right; dashed frame and ✗: wrong. A place is shown by one of its references.",

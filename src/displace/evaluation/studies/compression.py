@@ -98,7 +98,8 @@ def study_compression(
     ----------
     task : Task
     dims : sequence of int, optional
-        Dimensions to project to; by default powers of two from 32 on, below the descriptors' own.
+        Dimensions to project to; by default powers of two from 32 on, below the descriptors' own; from 4 on
+        after fusion, which has fewer.
     seeds : sequence of int
         One random matrix each.
     methods : sequence of Method
@@ -109,7 +110,7 @@ def study_compression(
         possible for fusions that hold one vector for each place.
     """
     own = task.references.vectors.shape[1]
-    wanted = _checked(dims, own, seeds)
+    wanted = _checked(dims, own, seeds, after_fusion)
     found = np.full((len(methods), len(wanted), len(seeds)), np.nan)
     full = np.full(len(methods), np.nan)
     notes: dict[str, None] = {}  # ordered, each once
@@ -151,11 +152,12 @@ def study_compression(
     return Compression(task.setting, wanted, list(seeds), curves, list(notes), after_fusion)
 
 
-def _checked(dims: Sequence[int] | None, own: int, seeds: Sequence[int]) -> list[int]:
+def _checked(dims: Sequence[int] | None, own: int, seeds: Sequence[int], after_fusion: bool) -> list[int]:
     if not seeds:
         raise InputError("seeds is empty; give at least one, such as seeds=(0, 1, 2)")
     if dims is None:
-        dims = [2**power for power in range(5, 20) if 2**power < own] or [max(1, own // 2)]
+        first = 2 if after_fusion else 5
+        dims = [2**power for power in range(first, 20) if 2**power < own] or [max(1, own // 2)]
     for dim in dims:
         if not 1 <= dim < own:
             raise InputError(f"dims has {dim}; it must be at least 1 and below the descriptors' own {own}")
