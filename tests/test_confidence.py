@@ -76,6 +76,21 @@ def test_within_the_tolerance_is_right(route):
     assert near.n_correct > exact.n_correct
 
 
+def test_stretches_do_not_depend_on_how_numbers_are_written(route):
+    """Names 0, 1, … 299 give the calibration of the numbers, and of names with leading zeros."""
+    refs = route.references
+    found = [
+        build(
+            ReferenceSet(refs.vectors, places, refs.traversals), DisPlace(ridge=0.1, center=False)
+        ).calibration
+        for places in (refs.places, refs.places.astype(str), np.char.zfill(refs.places.astype(str), 3))
+    ]
+    for other in found[1:]:
+        assert other.n_correct == found[0].n_correct
+        assert other.auc == pytest.approx(found[0].auc, abs=1e-6)
+        assert other.weights == pytest.approx(found[0].weights, rel=1e-4)
+
+
 def test_string_ids_and_ragged_references():
     route = make_route(n_places=60, n_traversals=3, dim=16, drop=0.3, seed=3)
     ids = np.array([f"p{p:02d}" for p in range(60)])

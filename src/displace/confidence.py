@@ -2,8 +2,9 @@
 
 A logistic regression on three numbers of a query's ranking: the top score, its margin over the second place, and how
 many standard deviations it lies above the next nineteen. It is fitted at build time: each traversal in turn is taken as
-queries to a map of the others, from which a contiguous stretch of places is removed as well, so that some queries have
-no right answer. A query inside the stretch but within its margin is left out, since what it sees may be in the map.
+queries to a map of the others, from which a contiguous stretch of places (in the natural order of their ids) is removed
+as well, so that some queries have no right answer. A query inside the stretch but within its margin is left out, since
+what it sees may be in the map.
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ def _fold(
     watch: Callable[[Fusion, ReferenceSet], None] | None,
 ) -> tuple[Vectors, Flags] | None:
     """Features and correctness of one traversal's references against a map of the others with a stretch removed."""
-    ids = refs.place_ids
+    ids = in_natural_order(refs.place_ids)
     length = int(STRETCH * len(ids))
     start = int(position * (len(ids) - length))
     margin = int(np.ceil(MARGIN * length))
@@ -166,6 +167,19 @@ def _fold(
         watch(fusion, queries)
     matches = fusion.rank(queries.vectors, k=TOP)
     return features(matches.scores), same_place(matches.places[:, 0], queries.places)
+
+
+def in_natural_order(ids: NDArray[Any]) -> NDArray[Any]:
+    """Place ids as they follow each other along a route: numbers by value, also those inside names.
+
+    >>> in_natural_order(np.array(["p1", "p10", "p9"])).tolist()
+    ['p1', 'p9', 'p10']
+    """
+    if ids.dtype.kind != "U":
+        return np.sort(ids)
+    from displace.images import natural_key  # brings Pillow, which locating does without
+
+    return np.array(sorted(ids.tolist(), key=natural_key))
 
 
 def _fit(x: Vectors, right: Flags) -> dict[str, Any]:
