@@ -15,6 +15,7 @@ import pytest
 from displace.errors import ImageError, InputError, ManifestError
 from displace.frames import Sampler
 from displace.images import find_images, read_image
+from displace.interop.sources import unpack
 from displace.manifest.builder import build_manifest
 from displace.video import extract_frames, is_video
 
@@ -201,3 +202,33 @@ def test_a_video_does_not_line_up_with_known_frames_by_number(tmp_path):
             build_manifest({name: tmp_path / "f" / name}, against=known)
         forced = build_manifest({name: tmp_path / "f" / name}, "names", against=known)
         assert forced.places[9] == "000009"
+
+
+def test_a_folder_that_holds_one_video_stands_for_it(tmp_path):
+    """Folders of images, of a video and of a folder with a video; the log beside the last is brought along."""
+    route = tmp_path / "route"
+    for folder in (route / "sun", route / "night" / "raw", route / "rain"):
+        folder.mkdir(parents=True)
+    cv2.imwrite(str(route / "sun" / "0.jpg"), np.zeros((48, 64, 3), np.uint8))
+    video(route / "night" / "raw" / "cam0.avi", n=3)
+    video(route / "rain" / "cam0.avi", n=2)
+    (route / "rain.csv").write_text("timestamp,easting,northing\n0,1,2\n1,3,4\n")
+    folders = unpack(route, tmp_path / "f")
+    assert folders == {
+        "night": tmp_path / "f" / "night",
+        "rain": tmp_path / "f" / "rain",
+        "sun": route / "sun",
+    }
+    assert len(find_images(folders["night"])) == 3
+    assert (folders["rain"] / "positions.csv").is_file()
+    assert unpack([route / "night"], tmp_path / "g") == {"night": tmp_path / "g" / "night"}
+
+
+def test_a_folder_with_several_videos_is_no_traversal(tmp_path):
+    for name in ("cam0.avi", "cam1.avi"):
+        (tmp_path / "route" / "night").mkdir(parents=True, exist_ok=True)
+        video(tmp_path / "route" / "night" / name, n=2)
+    with pytest.raises(
+        ManifestError, match=r"night holds 2 videos or bags.*cam0\.avi, cam1\.avi.*give each by itself"
+    ):
+        unpack(tmp_path / "route", tmp_path / "f")

@@ -34,7 +34,8 @@ def unpack(
     ----------
     source : path-like or sequence of path-like
         A folder with a sub-folder, video or bag for each traversal; one video or bag; or several of these,
-        each being a traversal named after its file. A file of positions beside a video (``sun.mp4``,
+        each being a traversal named after its file. A folder without images that holds one video or bag, at any
+        depth, stands for it and gives it its name. A file of positions beside a video (``sun.mp4``,
         ``sun.csv`` with seconds from the video's start) comes along.
     frames : path-like
         Folder for the frames, one sub-folder for each traversal; for ``route.csv`` by custom ``route.frames``.
@@ -59,8 +60,8 @@ def unpack(
         "max_gap": max_gap,
     }
     folders: dict[str, Path] = {}
-    for part in parts:
-        name = part.name if part.is_dir() else part.stem
+    for given in parts:
+        name, part = given.name if given.is_dir() else given.stem, _recorded_as(given)
         if name in folders:
             raise ManifestError(f"two sources are named {name!r}; rename one of them")
         report = partial(progress, name) if progress else None
@@ -68,7 +69,7 @@ def unpack(
             folders[name] = extract_bag(part, Path(frames) / name, progress=report, **bags)
         elif is_video(part):
             folders[name] = extract_frames(part, Path(frames) / name, progress=report, **videos)
-            _bring_positions(part, folders[name])
+            _bring_positions([part.with_suffix(".csv"), given.parent / f"{name}.csv"], folders[name])
         else:
             folders[name] = part
     return folders
@@ -88,21 +89,48 @@ def _parts(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) ->
             # What an earlier run has unpacked is no recording of its own.
             children = [child for child in path.iterdir() if child.suffix != ".frames"]
             children.sort(key=lambda child: natural_key(child.name))
-            if not any(is_bag(child) or is_video(child) for child in children):
+            parts = [child for child in children if _is_recording(child)]
+            if not any(_is_file(_recorded_as(part)) for part in parts):
                 return None
-            parts = [child for child in children if is_bag(child) or is_video(child) or _is_recording(child)]
-    if wrong := [part for part in parts if not (part.is_dir() or is_bag(part) or is_video(part))]:
+    if wrong := [part for part in parts if not (part.is_dir() or _is_file(part))]:
         raise ManifestError(f"{wrong[0]} is neither a folder of images nor a video or bag")
     return parts
 
 
+def _is_file(path: Path) -> bool:
+    """Whether it is a video or a bag (which may be a folder, too)."""
+    return is_bag(path) or is_video(path)
+
+
 def _is_recording(path: Path) -> bool:
-    return path.is_dir() and not path.name.startswith(".") and has_images(path)
+    if _is_file(path):
+        return True
+    return path.is_dir() and not path.name.startswith(".") and (has_images(path) or bool(_files_in(path)))
 
 
-def _bring_positions(video: Path, folder: Path) -> None:
-    """Copy the file of positions beside a video into its folder of frames."""
-    beside = video.with_suffix(".csv")
-    if beside.is_file():
+def _files_in(folder: Path) -> list[Path]:
+    """Videos and bags at any depth; of a bag that is a folder, only the folder."""
+    found = sorted(filter(_is_file, folder.rglob("*")), key=lambda path: natural_key(str(path)))
+    return [path for path in found if not any(map(is_bag, path.parents))]
+
+
+def _recorded_as(part: Path) -> Path:
+    """Find the video or bag for which a folder without images stands; anything else is itself."""
+    if _is_file(part) or has_images(part):
+        return part
+    found = _files_in(part)
+    if len(found) > 1:
+        raise ManifestError(
+            f"folder {part} holds {len(found)} videos or bags, and a traversal is one of them: "
+            f"{', '.join(str(path.relative_to(part)) for path in found)}. Join them, or give each by itself: "
+            f"displace manifest {found[0]} …"
+        )
+    return found[0] if found else part
+
+
+def _bring_positions(beside: Sequence[Path], folder: Path) -> None:
+    """Copy the file of positions beside a video, the first that is there, into its folder of frames."""
+    there = next((path for path in beside if path.is_file()), None)
+    if there is not None:
         with atomic_write(folder / "positions.csv") as file:
-            file.write(beside.read_bytes())
+            file.write(there.read_bytes())
