@@ -400,6 +400,18 @@ def test_a_kept_study_stays_until_it_covers_something_else(two_protocols, monkey
     assert len(studies.load_studies(results.folder)) == 2
 
 
+def test_studies_are_of_the_descriptors_of_the_last_run(tmp_path):
+    first, second = (make_store(tmp_path / f"{seed}.desc", seed=seed) for seed in (0, 1))
+    suite = make_suite({"made": first.folder})
+    recalls = []
+    for store in (first, second, first):
+        run_suite(suite.with_stores({"made": store.folder}), tmp_path / "results")
+        studies.run_studies(Results.open(tmp_path / "results"), ["tau"])
+        (study,) = studies.load_studies(tmp_path / "results")
+        recalls.append(study.curves[0].recalls)
+    assert recalls[0] == recalls[2] != recalls[1]
+
+
 def test_projections_before_and_after_fusion_are_two_studies(two_protocols, tmp_path):
     page = tmp_path / "report.html"
     command = ["report", str(two_protocols.folder), "-o", str(page), "--studies", "compression"]

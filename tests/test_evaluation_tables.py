@@ -279,6 +279,14 @@ def test_of_equal_cells_the_newest_counts():
     assert "1 cells of earlier settings or descriptors under the same names are left out" in table.notes[0]
 
 
+def test_cells_from_before_runs_were_counted_are_the_oldest():
+    new = made_up("HOPS", "hops", "cosplace", "night", 2.0, created="2026-01-01T00:00:00+00:00", used=1)
+    record = dataclasses.replace(new, cell="other", recalls={1: 1.0}, created="2026-02-01").to_json()
+    del record["used"]
+    (table,) = build_tables([new, Result.from_json(record)])
+    assert table.row("HOPS").value(Column("cosplace", "night")) == 2.0
+
+
 def test_settings_changed_and_changed_back_show_the_last_run(tmp_path):
     """Cells that a run finds there count as much as those that it computes."""
     store = make_store(tmp_path / "made.desc")
