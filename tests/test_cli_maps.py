@@ -14,6 +14,8 @@ from typer.testing import CliRunner
 from displace import PlaceMap, cli, pipeline
 from displace.cli import console, maps, recordings
 from displace.datasets.town import write
+from displace.errors import ConditioningWarning
+from displace.place_map.lock import exclusive
 
 PLACES = 24
 
@@ -73,6 +75,7 @@ def test_build_shows_what_the_map_holds(run, folder):
 def test_build_of_two_traversals_says_that_it_has_no_confidence(run):
     done = run("build", "route.desc", "-o", "two.displace", "--traversal", "sun", "--traversal", "dusk")
     assert "no confidence: 2 traversals, and it takes three" in done.stdout
+    assert "same best place as with float32 for" in done.stdout
 
 
 def test_build_auto_takes_what_advise_recommends(run):
@@ -250,9 +253,119 @@ def test_update_adds_and_removes(run, folder):
     assert "the projection moved by" in added.stdout
     assert "do again: calibration" in added.stdout
     assert PlaceMap.load(folder / "more.displace").traversals == {**before, "night": PLACES}
+    stale = "the confidence was learned before an update"
+    assert stale in run("inspect", "more.displace").stdout
+    assert json.loads(run("inspect", "more.displace", "--json").stdout)["calibration_is_stale"]
+    assert stale in run("locate", "more.displace", "town/sun/0005.jpg").stdout
+    (record,) = json.loads(run("locate", "more.displace", "town/sun/0005.jpg", "--json").stdout)
+    assert record["confidence_is_stale"]
     removed = run("update", "more.displace", "--remove", "night", "--references", "night.desc")
     assert f"removed {PLACES} references" in removed.stdout
     assert PlaceMap.load(folder / "more.displace").traversals == before
+    assert stale not in run("inspect", "more.displace").stdout
+
+
+def test_an_update_replaces_no_other_map_unasked(run, folder):
+    first = run("update", "town.displace", "--add", "night.desc", "-o", "once.displace")
+    assert first.exit_code == 0
+    again = run("update", "town.displace", "--add", "night.desc", "-o", "once.displace")
+    assert again.exit_code == 2
+    assert "once.displace exists; choose another name with -o, or replace it with --overwrite" in again.stderr
+    done = run("update", "town.displace", "--add", "night.desc", "-o", "once.displace", "--overwrite")
+    assert done.exit_code == 0
+
+
+@pytest.mark.parametrize("fusion", ["displace", "hops"])
+def test_a_traversal_that_is_not_in_the_map_is_not_removed(run, folder, fusion):
+    run("build", "route.desc", "-o", f"{fusion}.displace", "--fusion", fusion, "--no-calibration")
+    before = (folder / f"{fusion}.displace").read_bytes()
+    done = run("update", f"{fusion}.displace", "--remove", "night", "--references", "night.desc")
+    assert done.exit_code == 2
+    assert "the map has no traversal 'night'; it has" in done.stderr
+    assert (folder / f"{fusion}.displace").read_bytes() == before
+
+
+def test_a_map_of_one_traversal_is_updated(run, folder):
+    """HOG has more dimensions than 24 places give deviations: the ridge must be decided now."""
+    with pytest.warns(ConditioningWarning, match="plain retrieval"):
+        run("build", "route.desc", "-o", "one.displace", "--traversal", "sun")
+    done = run("update", "one.displace", "--add", "night.desc")
+    assert done.exit_code == 0, done.output
+    assert "settings that one traversal had left open: ridge" in done.stdout
+
+
+def test_outputs_that_cannot_be_written_are_refused_before_anything_is_computed(run, folder, monkeypatch):
+    def must_not_run(*args, **kwargs):
+        raise AssertionError("computed")
+
+    monkeypatch.setattr(pipeline.maps, "build_map", must_not_run)
+    monkeypatch.setattr(PlaceMap, "add", must_not_run)
+    (folder / "folder.displace").mkdir(exist_ok=True)
+    names = sorted(p.name for p in folder.iterdir())
+    for verb in (["build", "route.desc"], ["update", "town.displace", "--add", "night.desc"]):
+        missing = run(*verb, "-o", "nowhere/town.displace")
+        assert missing.exit_code == 2
+        assert "cannot write nowhere/town.displace: there is no folder nowhere; make it" in missing.stderr
+        is_folder = run(*verb, "-o", "folder.displace", "--overwrite")
+        assert is_folder.exit_code == 2
+        assert "cannot write folder.displace: it is a folder" in is_folder.stderr
+        inside_a_file = run(*verb, "-o", "route.csv/town.displace")
+        assert inside_a_file.exit_code == 2
+    assert sorted(p.name for p in folder.iterdir()) == names
+
+
+def test_two_writers_of_one_map(run, folder):
+    with exclusive(folder / "town.displace"):
+        done = run("update", "town.displace", "--add", "night.desc")
+        assert done.exit_code == 2
+        assert "town.displace is being written by another process" in done.stderr
+        assert run("build", "route.desc", "-o", "town.displace", "--overwrite").exit_code == 2
+        assert run("locate", "town.displace", "town/sun/0005.jpg").exit_code == 0
+
+
+def test_names_are_shown_as_they_are(run, folder):
+    """Square brackets are markup to the library that prints."""
+    names = ["cam[left]", "[/left]", "[red]x[/red]"]
+    for name in names:
+        target = folder / "brackets" / name
+        target.mkdir(parents=True)
+        (target / "1.jpg").write_bytes((folder / "town" / "sun" / "0003.jpg").read_bytes())
+    images = [f"brackets/{name}/1.jpg" for name in names]
+    done = run("locate", "town.displace", *images)
+    assert done.exit_code == 0, done.output
+    assert all(image in done.stdout for image in images)
+    town = PlaceMap.load(folder / "town.displace")
+    town.place_ids = np.array([f"[/b]{place}" for place in town.place_ids])
+    town.traversals = {f"[/{name}]": n for name, n in town.traversals.items()}
+    town.save(folder / "[x]names.displace")
+    shown = run("inspect", "[x]names.displace")
+    assert shown.exit_code == 0, shown.output
+    assert "[x]names.displace" in shown.stdout
+    assert "[/sun] (24)" in shown.stdout
+    for sources in (images[:1], images):
+        located = run("locate", "[x]names.displace", *sources, "-o", "[y].csv", "--overwrite")
+        assert located.exit_code == 0, located.output
+        assert "[/b]0003" in located.stdout
+        assert "rows in [y].csv" in located.stdout
+
+
+def test_folders_are_shown_as_they_are(capsys):
+    from types import SimpleNamespace as Record
+
+    from displace.cli import console_evaluation
+
+    shown = console.Console(width=200)
+    store = type("Store", (list,), {"folder": "[/a]", "dim": 3, "dtype": "float32"})([1])
+    console.show_extraction(
+        shown, Record(store=store, n_described=1, n_reused=0, n_unlisted=0, skipped={}, seconds=1.0)
+    )
+    results = Record(folder="[/b]")
+    console_evaluation.show_outcome(
+        shown, Record(results=results, n_computed=1, cells=[1], seconds=1.0, absent={}, impossible={})
+    )
+    printed = capsys.readouterr().out
+    assert "[/a]: 1 × 3 float32" in printed
+    assert printed.endswith("in 1.0 s: [/b]\n")
 
 
 def test_a_new_recording_is_assigned_to_the_places_of_a_map(run, folder):
@@ -266,6 +379,8 @@ def test_inspect_shows_a_map(run, folder):
     shown = run("inspect", "town.displace")
     assert shown.exit_code == 0
     assert "beside it, needed only to update" in shown.stdout
+    assert "held-out queries: " in shown.stdout
+    assert "% as float32, " in shown.stdout
     record = json.loads(run("inspect", "town.displace", "--json").stdout)
     assert (record["places"], record["fusion"], record["dim"]) == (PLACES, "displace", 3168)
     assert 0 <= record["calibration"]["auc"] <= 1

@@ -138,9 +138,7 @@ def show_extraction(console: Console, done: Extraction) -> None:
             highlight=False,
         )
     show_skipped(console, done.skipped)
-    console.print(
-        f"{store.folder}: {len(store):,} × {store.dim} {store.dtype}", highlight=False, soft_wrap=True
-    )
+    console.print(Text(f"{store.folder}: {len(store):,} × {store.dim} {store.dtype}"), soft_wrap=True)
 
 
 def show_skipped(console: Console, skipped: Mapping[str, str]) -> None:

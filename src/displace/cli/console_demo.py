@@ -6,6 +6,7 @@ from rich import box
 from rich.console import Console
 from rich.filesize import decimal
 from rich.table import Table
+from rich.text import Text
 
 from displace.demo import Comparison, Demo
 from displace.demo.markdown import meaning, worst_sentence
@@ -19,14 +20,13 @@ def show_demo(console: Console, demo: Demo) -> None:
         f"{demo.map_file} ({decimal(demo.map_file.stat().st_size)}) locates {right.sum()} of {len(right)} "
         f"{comparison.query} pictures\n",
         highlight=False,
+        markup=False,
     )
     console.print(fusions_table(comparison))
     console.print(conditions_table(comparison))
     console.print(singles_table(comparison))
     console.print(worst_sentence(comparison), highlight=False)
-    console.print(
-        f"\nOpen {demo.page} in a browser to see it.", style="bold", highlight=False, soft_wrap=True
-    )
+    console.print(Text(f"\nOpen {demo.page} in a browser to see it.", style="bold"), soft_wrap=True)
 
 
 def fusions_table(comparison: Comparison) -> Table:

@@ -112,6 +112,7 @@ def show_outcome(console: Console, outcome: Outcome) -> None:
         f"{outcome.n_computed:,} cells computed, {reused:,} were there, in {outcome.seconds:,.1f} s: "
         f"{outcome.results.folder}",
         highlight=False,
+        markup=False,
         soft_wrap=True,
     )
     for model, path in outcome.absent.items():
@@ -133,7 +134,7 @@ def records(results: Sequence[Result]) -> list[dict[str, Any]]:
 
 def _panel(heading: str, panel: Table) -> Grid:
     grid = _grid()
-    grid.add_column(heading or "method", overflow="fold")
+    grid.add_column(Text(heading or "method"), overflow="fold")
     for column in panel.columns:
         grid.add_column(Text(column.query if heading else column.model), justify="right")
     for group, rows in groupby(panel.rows, key=lambda row: row.group):
