@@ -15,6 +15,7 @@ from displace.descriptors.extraction import SkippedImagesError, extract
 from displace.descriptors.store import DescriptorStore
 from displace.errors import ImageError, InputError, StoreError
 from displace.manifest.table import Manifest
+from displace.models import get_model
 
 
 @pytest.fixture
@@ -204,6 +205,36 @@ def test_a_descriptor_that_is_not_finite_is_skipped(route, folder):
 class WrongShape(TinyModel):
     def describe(self, batch):
         return super().describe(batch)[:, :5]
+
+
+def test_one_pixel_and_100_megapixels_are_described(tmp_path, folder):
+    """With hog: one pixel has no gradient, so its descriptor is zero; the large picture's is that of the small one."""
+    small = Image.radial_gradient("L")
+    small.save(tmp_path / "small.png")
+    small.resize((10_000, 10_000), Image.Resampling.NEAREST).save(tmp_path / "large.jpg")
+    Image.new("RGB", (1, 1), (9, 9, 9)).save(tmp_path / "pixel.png")
+    images = ["small.png", "large.jpg", "pixel.png"]
+    done = extract(Manifest(images, ["0", "0", "1"], ["a", "b", "a"], tmp_path), get_model("hog"), folder)
+    assert (done.n_described, done.skipped) == (3, {})
+    vectors = done.store.vectors()
+    assert vectors[0] @ vectors[1] > 0.99
+    assert not vectors[2].any()
+
+
+class DemandingModel(TinyModel):
+    """Takes images of at least 4×4."""
+
+    def prepare(self, image):
+        if min(image.shape[:2]) < 4:
+            raise ImageError(f"an image of {image.shape[1]}×{image.shape[0]} is too small for tiny")
+        return super().prepare(image)
+
+
+def test_one_pixel_is_skipped_where_it_is_too_small_for_the_model(route, folder):
+    Image.new("RGB", (1, 1)).save(route.root / route.images[2])
+    done = extract(route, DemandingModel(), folder)
+    assert done.skipped == {route.images[2]: "an image of 1×1 is too small for tiny"}
+    assert len(done.store) == len(route) - 1
 
 
 def test_a_model_that_contradicts_its_dim_is_named(route, folder):
