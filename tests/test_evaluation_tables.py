@@ -113,6 +113,15 @@ def test_impossible_cells_are_shown_with_the_reason(results):
     )
 
 
+def test_notes_are_in_the_suites_order():
+    cells = [
+        made_up("HOPS", "hops", "cosplace", query, 0.0, error="why", order=[0, at, 0], created=f"{9 - at}")
+        for at, query in enumerate(("dusk", "night", "rain"))
+    ]
+    (note,) = build_tables(cells)[0].notes
+    assert note == "n/p: HOPS was not possible on cosplace dusk, cosplace night, cosplace rain: why"
+
+
 def test_queries_without_an_answer_are_noted(tmp_path):
     store = make_store(tmp_path / "made.desc")
     places = store.manifest.places.copy()

@@ -216,11 +216,14 @@ def _table(cells: list[Result], k: int) -> Table:
 
 
 def _newest(cells: list[Result]) -> list[Result]:
-    """Of cells under the same names, with other settings or descriptors, the one of the last run that had any."""
+    """Of cells under the same names, with other settings or descriptors, the one of the last run that had any.
+
+    In the suite's order, whenever they were computed.
+    """
     kept: dict[Any, Result] = {}
     for cell in sorted(cells, key=lambda cell: cell.recency):
         kept[cell.model, cell.query, cell.group, cell.label, cell.seed] = cell
-    return list(kept.values())
+    return sorted(kept.values(), key=lambda cell: (cell.order, cell.seed, cell.cell))
 
 
 def _row(cells: Sequence[Result], k: int) -> Row:
