@@ -15,11 +15,12 @@ from tiny import make_route
 from typer.testing import CliRunner
 
 from displace import __version__, cli, pipeline
-from displace.cli import console, maps, recordings
+from displace.cli import console, importing, maps, recordings
 
 VERBS = {
     "manifest": (recordings.manifest, pipeline.manifest),
     "extract": (recordings.extract, pipeline.extract),
+    "import": (importing.import_, pipeline.import_features),
     "demo": (recordings.demo, pipeline.demo),
     "build": (maps.build, pipeline.build),
     "locate": (maps.locate, pipeline.locate),

@@ -60,7 +60,8 @@ def check_all_there(
         example = f"it has {len(names)}, such as {names[0]}" if names else "it has none"
         raise FormatError(
             f"{source} has no descriptor for {len(missing)} of the manifest's {len(wanted)} images, first "
-            f"{missing[0]}; {example}. Where only the folders differ, give the folder that its names start from as root"
+            f"{missing[0]}; {example}. Where only the folders differ, give the folder that its names start "
+            "from (--images; in Python root or images)"
         )
 
 

@@ -1,6 +1,7 @@
 """Every verb of the command line as a function. Defaults live here and nowhere else."""
 
 from displace.pipeline.evaluation import Tabulated, bench, evaluate, tables, tabulate
+from displace.pipeline.importing import import_features
 from displace.pipeline.locating import Located, locate
 from displace.pipeline.maps import advise, build, export, open_map, update
 from displace.pipeline.recordings import (
@@ -34,6 +35,7 @@ __all__ = [
     "export",
     "extract",
     "fusions",
+    "import_features",
     "inspect",
     "locate",
     "manifest",

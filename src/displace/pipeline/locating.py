@@ -171,6 +171,11 @@ def model_of(
     """Make the model that described a map's references, with the crop and image size that they had."""
     if town.model is None:
         raise InputError("the map was built from bare vectors: it knows no model to describe images with")
+    if town.model.get("imported"):
+        raise InputError(
+            f"the map's descriptors were imported ({town.model_name}), so that no image can be described for it: "
+            "describe the images with that program, import them with displace import, and locate the store"
+        )
     if town.model.get("mask_sha256") and mask is None:
         raise InputError(
             "the map's references were described with a mask, of which the map knows only the SHA-256 "
