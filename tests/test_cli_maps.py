@@ -265,6 +265,17 @@ def test_update_adds_and_removes(run, folder):
     assert stale not in run("inspect", "more.displace").stdout
 
 
+def test_an_update_hands_over_what_is_known_of_places(folder, monkeypatch):
+    given = []
+    monkeypatch.setattr(PlaceMap, "add", lambda town, *args: given.extend(args))
+    monkeypatch.setattr(PlaceMap, "save", lambda town, path: None)
+    pipeline.update(folder / "town.displace", add=folder / "night.desc")
+    refs, positions, images = given
+    assert refs.place_ids.tolist() == [f"{place:04d}" for place in range(PLACES)]
+    assert [image.rsplit("/", 1)[-1] for image in images] == [f"{place:04d}.jpg" for place in range(PLACES)]
+    assert positions is None or len(positions) == PLACES
+
+
 def test_an_update_replaces_no_other_map_unasked(run, folder):
     first = run("update", "town.displace", "--add", "night.desc", "-o", "once.displace")
     assert first.exit_code == 0

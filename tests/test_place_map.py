@@ -189,6 +189,25 @@ def test_maps_of_every_released_format_load(request):
         assert town.statistics.loaded().scatter.n_references == answers["n_references"]
 
 
+def test_maps_of_every_released_format_can_be_updated(request, tmp_path):
+    for path in sorted((request.path.parent / "golden").glob("*.displace")):
+        for name in (path.name, f"{path.name}-stats"):
+            (tmp_path / name).write_bytes(path.with_name(name).read_bytes())
+        town = PlaceMap.load(tmp_path / path.name)
+        queries = np.load(path.with_suffix(".npz"))["queries"]
+        town.add(ReferenceSet(queries, town.place_ids, ["new"] * len(queries)))
+        assert town.calibration_is_stale
+        town.save(tmp_path / path.name)
+        again = PlaceMap.load(tmp_path / path.name)
+        assert again.statistics.loaded().digests.keys() == {"new"}
+        again.remove(ReferenceSet(queries, town.place_ids, ["new"] * len(queries)))
+        np.testing.assert_allclose(
+            all_scores(again.locate(queries, k=99)),
+            all_scores(PlaceMap.load(path).locate(queries, k=99)),
+            atol=1e-3,
+        )
+
+
 def test_a_later_format_says_which_version_is_needed(route, tmp_path, monkeypatch):
     monkeypatch.setattr("displace.place_map.file.VERSION", 7)
     monkeypatch.setattr("displace.place_map.file.RELEASES", {1: "0.1", 7: "2.3"})

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from killing import die_at, in_child
 
-from displace import PlaceMap, build
+from displace import PlaceMap, ReferenceSet, build
 from displace.errors import DisplaceError, FormatError, InputError
+from displace.geo import Positions
 from displace.place_map.lock import exclusive
 from displace.synthetic import make_route
 
@@ -268,6 +269,19 @@ class TestOneWriter:
             pass
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("value", [np.nan, -np.nan, np.inf, -np.inf, 1.5, -1.5])
+def test_rows_that_are_not_those_of_unit_vectors_are_refused_when_used(path, refs, dtype, value):
+    """As after damage that was not looked for."""
+    town = build(refs, "hops", dtype=dtype, calibration=False)
+    town.locate(refs.vectors[:1])
+    town = build(refs, "hops", dtype=dtype, calibration=False)
+    town.vectors[3, 2] = value
+    town.save(path)
+    with pytest.raises(FormatError, match="rows of the map are damaged"):
+        PlaceMap.load(path, verify=False).locate(refs.vectors[:1])
+
+
 class TestContents:
     """A file whose checksums are right and whose content is not, as another program might write it."""
 
@@ -282,9 +296,6 @@ class TestContents:
     @pytest.fixture
     def path(self, tmp_path, refs):
         names = np.array([f"p{p:02d}" for p in range(40)])
-        from displace import ReferenceSet
-        from displace.geo import Positions
-
         town = build(
             ReferenceSet(refs.vectors, names[refs.places], refs.traversals),
             "displace",
@@ -340,5 +351,5 @@ class TestContents:
         self.rewrite(path, lambda h, a: h.pop("calibrated_on"))
         town = PlaceMap.load(path)
         assert not town.calibration_is_stale
-        town.traversals.pop("t1")
+        town.add(ReferenceSet(np.ones((1, 16)), ["p00"], ["new"]))
         assert town.calibration_is_stale

@@ -68,7 +68,7 @@ def load(path: str | os.PathLike[str], verify: bool) -> dict[str, Any]:
     try:
         fields = {name: header[name] for name in KINDS}
         fields["calibration"] = checked_calibration(header["calibration"])
-        fields["calibrated_on"] = header.get("calibrated_on")
+        fields["calibrated_on"] = header.get("calibrated_on", dict(header["traversals"]))
         fields["place_ids"] = tensors.unpack_labels("place_ids", arrays)
         fields["vectors"] = arrays["vectors"]
         fields["row_places"] = arrays["row_places"].astype(np.intp)

@@ -18,6 +18,7 @@ from displace.errors import FormatError, InputError, ModelMismatchError
 from displace.geo import Positions
 from displace.matches import Matches
 from displace.place_map import file
+from displace.place_map.rounding import within_unit
 from displace.search import INDEXES
 from displace.search.base import Index
 
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     from displace.place_map.statistics import Statistics
     from displace.place_map.updating import Update
     from displace.references import ReferenceSet
-
-LARGEST = 1.01
-"""Largest number in a row: rows are unit vectors or means of such, rounded."""
 
 
 @dataclass(eq=False)
@@ -132,11 +130,7 @@ class PlaceMap:
     @property
     def calibration_is_stale(self) -> bool:
         """Whether an update has changed the references since the confidence was learned."""
-        if self.calibration is None:
-            return False
-        if self.calibrated_on is None:  # a file from before this was noted: the held-out traversals are
-            return not set(self.calibration.traversals) <= set(self.traversals)
-        return self.calibrated_on != self.traversals
+        return self.calibration is not None and self.calibrated_on != self.traversals
 
     @property
     def model_name(self) -> str:
@@ -194,7 +188,7 @@ class PlaceMap:
             When they are not those of unit vectors: damage that loading without `verify` did not look for.
         """
         rows: Vectors = self.vectors if self.scales is None else self.vectors * self.scales[:, None]
-        if not -LARGEST <= rows.min(initial=0) <= rows.max(initial=0) <= LARGEST:  # nor does NaN pass
+        if not within_unit(rows):
             raise FormatError("the rows of the map are damaged: load it with verify=True, or build it anew")
         return rows
 
