@@ -35,9 +35,9 @@ N_PICTURES = 40
 def main(argv: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks extraction", description=__doc__)
     parser.add_argument("--network", default="efficientnet_lite", help="model whose overhead is measured")
-    parser.add_argument("--network-images", type=int, default=96)
-    parser.add_argument("--hog-images", type=int, default=6000)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--network-images", type=int, default=160)
+    parser.add_argument("--hog-images", type=int, default=5000)
+    parser.add_argument("--rounds", type=int, default=9)
     options = parser.parse_args(argv)
     print(
         f"{n_cores()} cores; medians of {options.rounds} interleaved rounds; images 320×240 JPEG; "

@@ -202,6 +202,8 @@ import os, signal, sys
 from displace import cli
 from displace.cli import console
 from displace.descriptors import preparation
+# Programs that a shell starts in the background ignore Ctrl-C, and so would the children of such a test run.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 {patch}
 sys.argv = ["displace", "extract", "route/route.csv", "-o", "d", "--threads", "2"]
 cli.main()

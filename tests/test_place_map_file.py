@@ -248,15 +248,15 @@ class TestOneWriter:
         """The holder before removes the file between our opening and our locking it."""
         from displace.place_map import lock
 
-        real, n = lock._lock, []
+        real, n = lock.locked, []
 
         def late(file):
             if not n:
                 path.with_name("town.displace-lock").unlink()
             n.append(1)
-            real(file)
+            return real(file)
 
-        monkeypatch.setattr(lock, "_lock", late)
+        monkeypatch.setattr(lock, "locked", late)
         with exclusive(path):
             assert path.with_name("town.displace-lock").exists()
         assert len(n) == 2

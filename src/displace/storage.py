@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -79,3 +81,28 @@ def _copy_mode(path: Path, temporary: str) -> None:
         os.umask(umask)
         mode = 0o666 & ~umask
     Path(temporary).chmod(mode)
+
+
+def locked(file: IO[str]) -> bool:
+    """Take the system's lock on an open file; return whether it was free. It ends with the process."""
+    try:
+        _lock(file)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EAGAIN, errno.EDEADLK):
+            raise
+        return False
+    return True
+
+
+def _lock(file: IO[str]) -> None:
+    """Take the system's lock on `file` or raise OSError at once."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        # Locks one byte far behind the text, so that others can still read who holds the lock.
+        file.seek(1 << 20)
+        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

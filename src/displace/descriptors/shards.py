@@ -6,22 +6,20 @@ written after the first is durable, so its existence makes the shard count; an a
 
 from __future__ import annotations
 
-import errno
 import json
 import logging
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from displace.arrays import Vectors
 from displace.errors import StoreError
-from displace.storage import atomic_write, write_json
+from displace.storage import atomic_write, locked, write_json
 
 FORMAT = 1
 
@@ -162,33 +160,15 @@ def exclusive(folder: Path) -> Iterator[None]:
     with writing_to(folder):
         file = (folder / "lock").open("a+")
     with file:
-        try:
-            _lock(file)
-        except OSError as error:
-            if error.errno not in (errno.EACCES, errno.EAGAIN, errno.EDEADLK):
-                raise
+        if not locked(file):
             file.seek(0)
             writer = file.read().strip() or "unknown"
             raise StoreError(
                 f"{folder} is being written by another process (id {writer}); "
                 "wait for it or stop it, then run again"
-            ) from None
+            )
         file.seek(0)
         file.truncate()
         file.write(str(os.getpid()))
         file.flush()
         yield
-
-
-def _lock(file: IO[str]) -> None:
-    """Take the system's lock on `file` or raise OSError at once."""
-    if sys.platform == "win32":
-        import msvcrt
-
-        # Locks one byte far behind the text, so that others can still read who holds the lock.
-        file.seek(1 << 20)
-        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-    else:
-        import fcntl
-
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

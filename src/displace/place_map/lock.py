@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import errno
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 from displace.errors import DisplaceError
+from displace.storage import locked
 
 
 @contextmanager
@@ -38,29 +37,13 @@ def _open_locked(lock: Path, path: Path) -> IO[str]:
             raise DisplaceError(
                 f"cannot write {path}: {error.strerror or error}; choose another place with -o"
             ) from error
-        try:
-            _lock(file)
-        except OSError as error:
+        if not locked(file):
             file.close()
-            if error.errno not in (errno.EACCES, errno.EAGAIN, errno.EDEADLK):
-                raise
             raise DisplaceError(
                 f"{path} is being written by another process; wait until it has finished, then run again"
-            ) from None
+            )
         # The previous holder may have removed the file between our opening and our locking it.
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(file.fileno()), lock.stat()):
                 return file
         file.close()
-
-
-def _lock(file: IO[str]) -> None:
-    """Take the system's lock on `file` or raise OSError at once."""
-    if sys.platform == "win32":
-        import msvcrt
-
-        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-    else:
-        import fcntl
-
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
