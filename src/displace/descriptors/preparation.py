@@ -147,7 +147,7 @@ def preparing(
         answers = in_order(pool, partial(_prepare, model), files, ahead)
     try:
         if isinstance(pool, ProcessPoolExecutor):
-            with _ctrl_c_later():
+            with _ctrl_c_later(), _one_thread_each():
                 for _ in range(workers):
                     pool.submit(os.getpid)  # each starts a process
         yield answers
@@ -197,6 +197,18 @@ def _ctrl_c_later() -> Iterator[None]:
         signal.signal(signal.SIGINT, handler)
     if came:
         signal.raise_signal(signal.SIGINT)
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """Let processes started in the block load BLAS with one thread: they start in half the time."""
+    unset = [name for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS") if name not in os.environ]
+    os.environ.update(dict.fromkeys(unset, "1"))
+    try:
+        yield
+    finally:
+        for name in unset:
+            del os.environ[name]
 
 
 def _end_with_parent() -> None:
