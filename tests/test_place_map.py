@@ -220,3 +220,14 @@ def test_a_later_format_says_which_version_is_needed(route, tmp_path, monkeypatc
 def test_the_public_names():
     assert displace.build is build
     assert displace.PlaceMap is PlaceMap
+
+
+@pytest.mark.parametrize(
+    ("dtype", "backend"), [("float16", "faiss"), ("float32", "exact"), ("int8", "exact")]
+)
+def test_faiss_searches_float16_rows_where_it_is_installed(route, dtype, backend):
+    pytest.importorskip("faiss", reason="needs the extra faiss")
+    town = build(route.references, dtype=dtype, calibration=False)
+    best = town.locate(route.queries)
+    assert list(town._indexes) == [backend]
+    np.testing.assert_array_equal(best.places[:, 0], town.locate(route.queries, search="exact").places[:, 0])
