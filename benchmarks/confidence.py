@@ -14,7 +14,7 @@ from sklearn.metrics import roc_auc_score
 from benchmarks._measure import header, row
 from benchmarks._shared import sped400
 from displace import ReferenceSet, build
-from displace.confidence import calibration_error, features
+from displace.maps.calibration import calibration_error, features
 
 
 def main(argv: list[str]) -> None:

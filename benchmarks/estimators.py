@@ -13,7 +13,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from benchmarks._measure import header, interleaved, row
 from benchmarks._sizes import SIZES, traversals
 from displace import DisPlace
-from displace.scatter import Scatter
+from displace.fusion.solver.scatter import Scatter
 
 
 def main(argv: list[str]) -> None:

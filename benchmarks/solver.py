@@ -20,9 +20,9 @@ from scipy.linalg import eigh
 from benchmarks._measure import Cost, header, measure, row
 from benchmarks._sizes import SIZES, Size, traversals
 from displace.arrays import Vectors
-from displace.eigen import Solution, pick_route, solve
-from displace.scatter import Scatter
-from displace.tuning import rule_ridge
+from displace.fusion.solver.eigen import Solution, pick_route, solve
+from displace.fusion.solver.scatter import Scatter
+from displace.fusion.solver.tuning import rule_ridge
 
 ONCE_ABOVE = 4096
 """Above this D scipy takes minutes: it runs once, for the first size; its cost depends on D alone."""

@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks._measure import header, row
 from benchmarks._shared import sped400
 from displace import DisPlace, ReferenceSet, get_fusion, recall_at
-from displace.compression import random_projection
+from displace.evaluation.random_projection import random_projection
 
 FUSIONS = {
     "DisPlace, default": DisPlace,

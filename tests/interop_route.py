@@ -12,7 +12,7 @@ from displace.geo import Positions
 from displace.interop.importing import references_of, write_store
 from displace.interop.locations import Locations
 from displace.manifest.table import Manifest
-from displace.place_map import PlaceMap, build
+from displace.maps import PlaceMap, build
 from displace.synthetic import make_route
 
 N_PLACES, DIM = 40, 24

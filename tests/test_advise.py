@@ -131,7 +131,7 @@ class TestRecommendation:
         assert found.recommended.fusion == "displace"
         (hops,) = [s for s in found.scores if s.choice.fusion == "hops"]
         assert hops.behind.low > 10
-        assert found.best.behind == displace.metrics.Estimate(0.0, 0.0, 0.0)
+        assert found.best.behind == displace.bootstrap.Estimate(0.0, 0.0, 0.0)
         assert found.settings.startswith("ridge ")
 
     def test_the_smallest_where_all_are_right(self):

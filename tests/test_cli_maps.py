@@ -15,7 +15,7 @@ from displace import PlaceMap, cli, pipeline
 from displace.cli import console, maps, recordings
 from displace.datasets.town import write
 from displace.errors import ConditioningWarning
-from displace.place_map.lock import exclusive
+from displace.files.lock import exclusive
 
 PLACES = 24
 

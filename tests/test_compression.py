@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from displace.compression import random_projection
 from displace.errors import InputError
+from displace.evaluation.random_projection import random_projection
 
 
 def test_entries_are_normal_with_variance_one_over_d():

@@ -7,8 +7,8 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from displace import DisPlace, ReferenceSet, build
-from displace.confidence import area_under_curve, calibrate, calibration_error, features, reliability
 from displace.geo import Positions
+from displace.maps.calibration import area_under_curve, calibrate, calibration_error, features, reliability
 from displace.synthetic import make_route
 
 

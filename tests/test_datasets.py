@@ -12,11 +12,11 @@ import pytest
 from scipy.io import savemat
 
 from displace.datasets import DATASETS
-from displace.datasets.base import Check, Dataset
+from displace.datasets.base import Check, Counts, Dataset, Protocol
 from displace.errors import DatasetError, DisplaceError, UnknownNameError
 from displace.manifest.table import Manifest
-from displace.metrics import recall_at
-from displace.protocols import Counts, Protocol, Tolerance
+from displace.recall import recall_at
+from displace.truth import Tolerance
 
 OWN = ["folder", "gldv2_micro", "nordland", "pittsburgh30k", "robotcar"]
 

@@ -17,13 +17,13 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from displace import PlaceMap, cli, pipeline
+from displace.bootstrap import Estimate
 from displace.demo import Condition
 from displace.demo.drawings import route_map
 from displace.demo.markdown import comparison_markdown
 from displace.demo.page import write_page
 from displace.demo.pictures import kinds
 from displace.descriptors.store import DescriptorStore
-from displace.metrics import Estimate
 
 ROOT = Path(__file__).resolve().parent.parent
 CONDITIONS = ["sun", "overcast", "rain", "dusk", "night", "snow"]

@@ -14,8 +14,8 @@ from sklearn.exceptions import NotFittedError
 import displace
 from displace import DisPlace, get_fusion
 from displace.arrays import l2_normalize
-from displace.eigen import Solution
 from displace.errors import ConditioningWarning, InputError, SingularScatterError
+from displace.fusion.solver.eigen import Solution
 from displace.synthetic import make_route
 
 PAPER = {"ridge": 0.0, "center": False}

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.linalg import LinAlgError, eigh
 
-from displace import eigen
-from displace.scatter import Scatter
+from displace.fusion.solver import eigen
+from displace.fusion.solver.scatter import Scatter
 
 ROUTES = ["gram", "direct", "staged"]
 

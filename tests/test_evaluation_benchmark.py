@@ -14,16 +14,15 @@ import pytest
 from routes import make_store, make_suite
 
 from displace import DisPlace, ReferenceSet, get_fusion, recall_at
-from displace.compression import random_projection
 from displace.descriptors.store import DescriptorStore
 from displace.errors import ConditioningWarning, FormatError, InputError, UnknownNameError
 from displace.evaluation import benchmark, loading
 from displace.evaluation.benchmark import run_suite
 from displace.evaluation.cells import Cell
 from displace.evaluation.methods import Method
+from displace.evaluation.random_projection import random_projection
 from displace.evaluation.results import Results
-from displace.metrics import WithinFrames
-from displace.protocols import Tolerance
+from displace.truth import Tolerance, WithinFrames
 
 
 @pytest.fixture(scope="module")

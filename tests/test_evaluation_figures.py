@@ -10,10 +10,10 @@ from PIL import Image
 
 from displace.errors import InputError
 from displace.evaluation import studies
-from displace.evaluation.colours import RIGHT, WRONG, style_of
-from displace.evaluation.figures import draw, save_figure, save_figures
-from displace.metrics import SamePlace
+from displace.report.colours import RIGHT, WRONG, style_of
+from displace.report.figures import draw, save_figure, save_figures
 from displace.synthetic import make_route
+from displace.truth import SamePlace
 
 
 @pytest.fixture(scope="module")

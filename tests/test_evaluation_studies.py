@@ -15,17 +15,17 @@ from typer.testing import CliRunner
 
 from displace import DisPlace, ReferenceSet, recall_at
 from displace.cli import app
+from displace.datasets.base import Protocol
 from displace.errors import FormatError, InputError
 from displace.evaluation import studies
 from displace.evaluation.benchmark import run_suite
-from displace.evaluation.colours import CONDITIONS, style_of
 from displace.evaluation.results import Results
 from displace.evaluation.studies import cost, running
 from displace.evaluation.studies.qualitative import choose_columns
 from displace.fusion import FUSIONS
-from displace.metrics import SamePlace, WithinFrames
-from displace.protocols import Protocol, Tolerance
+from displace.report.colours import CONDITIONS, style_of
 from displace.synthetic import make_route
+from displace.truth import SamePlace, Tolerance, WithinFrames
 
 
 @pytest.fixture(scope="module")

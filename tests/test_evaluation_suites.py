@@ -11,7 +11,7 @@ from displace.errors import InputError, UnknownNameError
 from displace.evaluation.methods import Method, methods_named
 from displace.evaluation.suites import Suite, find_protocol, parse_tolerance, shipped_suites
 from displace.fusion import FUSIONS
-from displace.protocols import Tolerance
+from displace.truth import Tolerance
 
 GOOD = """
 title = "mine"

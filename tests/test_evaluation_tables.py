@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from routes import make_store, make_suite
 
+from displace.bootstrap import Estimate, paired_bootstrap
 from displace.errors import InputError
 from displace.evaluation.benchmark import run_suite
 from displace.evaluation.comparison import compare
@@ -19,7 +20,6 @@ from displace.evaluation.studies import compressions_of
 from displace.evaluation.table_formats import FORMATS
 from displace.evaluation.tables import BOLD, UNDERLINE, Column, build_tables
 from displace.evaluation.wins import Duel, Wins, all_wins, count_wins
-from displace.metrics import Estimate, paired_bootstrap
 
 METHODS = (
     Method("single", each_reference=True),

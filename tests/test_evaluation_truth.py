@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from displace.evaluation.truth import correct_places
-from displace.metrics import PlaceSets, SamePlace, WithinFrames, WithinMetres
+from displace.truth import PlaceSets, SamePlace, WithinFrames, WithinMetres
 
 IDS = np.array([f"p{i:02d}" for i in range(20)])
 RNG = np.random.default_rng(0)

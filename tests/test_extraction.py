@@ -280,7 +280,7 @@ def test_a_full_disk_leaves_a_store_that_opens_and_goes_on(route, folder, monkey
 
     monkeypatch.setattr(extraction, "SHARD_BYTES", 1)
     with monkeypatch.context() as patch:
-        patch.setattr("displace.storage.os.replace", replace)
+        patch.setattr("displace.files.atomic.os.replace", replace)
         with pytest.raises(StoreError, match="No space left on device"):
             extract(route, TinyModel(), folder, batch_size=4)
     assert not list(folder.rglob("*.tmp"))

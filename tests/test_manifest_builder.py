@@ -13,7 +13,7 @@ from displace.geo import Positions
 from displace.manifest.builder import build_manifest
 from displace.manifest.layout_detection import detect
 from displace.manifest.place_assignment import KnownPlaces
-from displace.manifest.recordings import find_recordings
+from displace.manifest.recording import find_recordings
 from displace.manifest.table import Manifest
 
 

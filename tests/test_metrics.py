@@ -6,9 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.neighbors import NearestNeighbors
 
+from displace.bootstrap import bootstrap, paired_bootstrap
 from displace.errors import InputError
 from displace.matches import Matches
-from displace.metrics import WithinFrames, WithinMetres, bootstrap, paired_bootstrap, recall_at
+from displace.recall import recall_at
+from displace.truth import WithinFrames, WithinMetres
 
 
 def by_hand(ranked, correct, k):

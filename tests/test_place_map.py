@@ -100,7 +100,7 @@ def test_the_loss_by_fewer_bits_is_a_difference_in_recall_on_held_out_traversals
 
 def test_a_crude_rounding_is_seen_in_the_recall(route, monkeypatch):
     """Rows of one bit: the note must say what they cost."""
-    from displace.place_map import rounding
+    from displace.maps import rounding
 
     monkeypatch.setattr(
         rounding, "rounded", lambda rows, dtype: rows if dtype == "float32" else np.sign(rows)
@@ -209,8 +209,8 @@ def test_maps_of_every_released_format_can_be_updated(request, tmp_path):
 
 
 def test_a_later_format_says_which_version_is_needed(route, tmp_path, monkeypatch):
-    monkeypatch.setattr("displace.place_map.file.VERSION", 7)
-    monkeypatch.setattr("displace.place_map.file.RELEASES", {1: "0.1", 7: "2.3"})
+    monkeypatch.setattr("displace.maps.file.VERSION", 7)
+    monkeypatch.setattr("displace.maps.file.RELEASES", {1: "0.1", 7: "2.3"})
     build(route.references, calibration=False).save(tmp_path / "later.displace")
     monkeypatch.undo()
     with pytest.raises(FormatError, match=r"has format version 7; .* it needs displace 2.3 or later"):

@@ -12,8 +12,8 @@ from killing import die_at, in_child
 
 from displace import PlaceMap, ReferenceSet, build
 from displace.errors import DisplaceError, FormatError, InputError
+from displace.files.lock import exclusive
 from displace.geo import Positions
-from displace.place_map.lock import exclusive
 from displace.synthetic import make_route
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
@@ -126,7 +126,7 @@ class TestUnwritable:
             return real(*args)
 
         town = build(refs, calibration=False)
-        monkeypatch.setattr("displace.storage.os.replace", replace)
+        monkeypatch.setattr("displace.files.atomic.os.replace", replace)
         with pytest.raises(
             DisplaceError, match=r"cannot write .*town.displace: No space left.*Make room or choose"
         ):
@@ -179,8 +179,8 @@ class TestStatisticsBeside:
         stats.write_bytes(good[:100])
         assert "town.displace-stats is not a displace statistics file, or its header is damaged" in why()
         with monkeypatch.context() as patch:
-            patch.setattr("displace.place_map.statistics.VERSION", 3)
-            patch.setattr("displace.place_map.statistics.RELEASES", {3: "0.4"})
+            patch.setattr("displace.maps.statistics.VERSION", 3)
+            patch.setattr("displace.maps.statistics.RELEASES", {3: "0.4"})
             build(refs.without("t2"), calibration=False).save(path)
         assert "has format version 3" in why()
         assert "it needs displace 0.4 or later" in why()
@@ -246,7 +246,7 @@ class TestOneWriter:
 
     def test_a_lock_whose_file_was_removed_meanwhile_is_taken_anew(self, path, monkeypatch):
         """The holder before removes the file between our opening and our locking it."""
-        from displace.place_map import lock
+        from displace.maps import lock
 
         real, n = lock.locked, []
 
@@ -286,7 +286,7 @@ class TestContents:
     """A file whose checksums are right and whose content is not, as another program might write it."""
 
     def rewrite(self, path, change):
-        from displace import tensors
+        from displace.files import tensors
 
         header, arrays = tensors.read(path, "displace map", 1)
         arrays = {name: np.array(array) for name, array in arrays.items()}

@@ -11,8 +11,8 @@ from displace import DisPlace, PlaceMap, ReferenceSet, build, get_fusion
 from displace.arrays import l2_normalize
 from displace.errors import ConditioningWarning, InputError, SingularScatterError
 from displace.geo import Positions
-from displace.place_map.basis import turned
-from displace.place_map.updating import moved
+from displace.maps.basis import turned
+from displace.maps.updating import moved
 from displace.synthetic import make_route
 
 UPDATABLE = ["displace", "hops", "pooling", "dmat_avg"]

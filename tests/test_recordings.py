@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from displace.manifest.position_files import read_position_file, times_in_names
-from displace.manifest.recordings import read_recording
+from displace.manifest.recording import read_recording
 
 
 def test_times_follow_the_images_not_the_rows(tmp_path):

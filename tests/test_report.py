@@ -16,11 +16,11 @@ from typer.testing import CliRunner
 from displace import pipeline
 from displace.cli import app
 from displace.errors import InputError, UnknownNameError
-from displace.evaluation.report.blocks import read_blocks
-from displace.evaluation.report.explorer import explorer_data
-from displace.evaluation.report.thumbnails import collect, paths_of, thumbnail
 from displace.evaluation.studies import KINDS
 from displace.evaluation.tables import build_tables
+from displace.report.html.blocks import read_blocks
+from displace.report.html.explorer import explorer_data
+from displace.report.html.thumbnails import collect, paths_of, thumbnail
 
 
 @pytest.fixture(scope="module")

@@ -15,10 +15,10 @@ from PIL import Image
 
 from displace.errors import ImageError, ManifestError, MissingExtraError
 from displace.images import find_images, read_image
-from displace.interop.ros_images import decode_raw
-from displace.interop.rosbag import extract_bag, is_bag
-from displace.interop.sources import unpack
 from displace.manifest.builder import build_manifest
+from displace.recordings.ros_images import decode_raw
+from displace.recordings.rosbag import extract_bag, is_bag
+from displace.recordings.sources import unpack
 
 pytest.importorskip("rosbags", reason="needs the extra 'ros'")
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from naive import scatter_matrices
 
 from displace.errors import InputError
-from displace.scatter import Scatter
+from displace.fusion.solver.scatter import Scatter
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -98,7 +98,8 @@ def test_updates_stay_in_place_and_blocks_do_not_matter(monkeypatch):
     X, y = references(1)
     whole = Scatter.of(X, y)
     monkeypatch.setattr(
-        "displace.scatter.blocks", lambda n, row_bytes: (slice(i, i + 2) for i in range(0, n, 2))
+        "displace.fusion.solver.scatter.blocks",
+        lambda n, row_bytes: (slice(i, i + 2) for i in range(0, n, 2)),
     )
     pieces = Scatter.empty(5, np.float64)
     memory = pieces.within

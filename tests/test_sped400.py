@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from displace import DisPlace, ReferenceSet, get_fusion, pipeline, recall_at
-from displace.compression import random_projection
+from displace.evaluation.random_projection import random_projection
 from displace.images import read_image
 from displace.models import get_model
 

@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from displace.storage import atomic_write, write_json
+from displace.files.atomic import atomic_write, write_json
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from displace import DisPlace, PlaceMap, ReferenceSet, build, tensors
+from displace import DisPlace, PlaceMap, ReferenceSet, build
 from displace.errors import DisplaceError, FormatError
+from displace.files import tensors
 from displace.geo import Positions
 from displace.synthetic import make_route
 

@@ -13,13 +13,14 @@ import cv2
 import numpy as np
 import pytest
 
-from displace.datasets import DATASETS, _town_files, town
-from displace.datasets._town_camera import Camera
-from displace.datasets._town_ground import View, shadow_map
-from displace.datasets._town_looks import LOOKS
-from displace.datasets._town_plan import SPACING, chainages, pose_at, streets
-from displace.datasets._town_raster import MATT, ROOF, WALL, Quad, rasterize
-from displace.datasets._town_scene import compose
+from displace.datasets import DATASETS, town
+from displace.datasets.town import writing
+from displace.datasets.town.camera import Camera
+from displace.datasets.town.ground import View, shadow_map
+from displace.datasets.town.looks import LOOKS
+from displace.datasets.town.plan import SPACING, chainages, pose_at, streets
+from displace.datasets.town.raster import MATT, ROOF, WALL, Quad, rasterize
+from displace.datasets.town.scene import compose
 from displace.errors import DatasetError, InputError, UnknownNameError
 
 SMALL = (160, 120)
@@ -206,7 +207,7 @@ def test_write_makes_a_folder_that_the_data_set_reads(tmp_path):
 
 
 def test_two_workers_draw_what_one_does(tmp_path, monkeypatch):
-    monkeypatch.setattr(_town_files, "_CHUNK", 1)
+    monkeypatch.setattr(writing, "_CHUNK", 1)
     for workers in (1, 2):
         town.write(tmp_path / str(workers), 2, ("rain",), seed=3, size=(64, 48), workers=workers)
     for name in ("rain/0000.jpg", "rain/0001.jpg", "manifest.csv"):
@@ -215,7 +216,7 @@ def test_two_workers_draw_what_one_does(tmp_path, monkeypatch):
 
 def test_write_goes_on_where_it_stopped(tmp_path, monkeypatch):
     calls: list[int] = []
-    real = _town_files.render
+    real = writing.render
 
     def failing(place, *rest):
         calls.append(place)
@@ -223,7 +224,7 @@ def test_write_goes_on_where_it_stopped(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return real(place, *rest)
 
-    monkeypatch.setattr(_town_files, "render", failing)
+    monkeypatch.setattr(writing, "render", failing)
     arguments = {"places": 4, "traversals": ("sun",), "size": (64, 48), "workers": 1}
     with pytest.raises(KeyboardInterrupt):
         town.write(tmp_path, **arguments)

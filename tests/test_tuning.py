@@ -3,8 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from displace import DisPlace, ReferenceSet, tuning
-from displace.scatter import Scatter
+from displace import DisPlace, ReferenceSet
+from displace.fusion.solver import tuning
+from displace.fusion.solver.scatter import Scatter
 from displace.synthetic import make_route
 
 

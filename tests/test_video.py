@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from displace.errors import ImageError, InputError, ManifestError
-from displace.frames import Sampler
 from displace.images import find_images, read_image
-from displace.interop.sources import unpack
 from displace.manifest.builder import build_manifest
-from displace.video import extract_frames, is_video
+from displace.recordings.frames import Sampler
+from displace.recordings.sources import unpack
+from displace.recordings.video import extract_frames, is_video
 
 
 def video(

@@ -11,9 +11,9 @@ from displace._version import __version__
 if TYPE_CHECKING:
     from displace.fusion import get_fusion
     from displace.fusion.displace import DisPlace
+    from displace.maps import PlaceMap, build
     from displace.matches import Matches
-    from displace.metrics import recall_at
-    from displace.place_map import PlaceMap, build
+    from displace.recall import recall_at
     from displace.references import ReferenceSet
 
 __all__ = [
@@ -30,11 +30,11 @@ __all__ = [
 _WHERE = {
     "DisPlace": "displace.fusion.displace",
     "Matches": "displace.matches",
-    "PlaceMap": "displace.place_map",
+    "PlaceMap": "displace.maps",
     "ReferenceSet": "displace.references",
-    "build": "displace.place_map",
+    "build": "displace.maps",
     "get_fusion": "displace.fusion",
-    "recall_at": "displace.metrics",
+    "recall_at": "displace.recall",
 }
 
 

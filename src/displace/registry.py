@@ -32,10 +32,12 @@ class Registry(Generic[T]):
         The sub-package whose files are the entries; also the entry-point group.
     base : str
         Name of the base class, defined in ``package.base``.
+    packages : bool
+        Whether a sub-package is an entry too, its class being defined in its ``__init__``.
     """
 
-    def __init__(self, kind: str, package: str, base: str) -> None:
-        self.kind, self.package, self.base = kind, package, base
+    def __init__(self, kind: str, package: str, base: str, packages: bool = False) -> None:
+        self.kind, self.package, self.base, self.packages = kind, package, base, packages
 
     def names(self) -> list[str]:
         """Sorted names of all entries, without importing any of them."""
@@ -55,7 +57,11 @@ class Registry(Generic[T]):
         spec = importlib.util.find_spec(self.package)
         paths = spec.submodule_search_locations if spec else None
         found = pkgutil.iter_modules(paths) if paths else ()
-        return [m.name for m in found if not m.ispkg and m.name != "base" and not m.name.startswith("_")]
+        return [
+            m.name
+            for m in found
+            if (self.packages or not m.ispkg) and m.name != "base" and not m.name.startswith("_")
+        ]
 
     def _plugins(self) -> dict[str, EntryPoint]:
         return {entry.name: entry for entry in entry_points(group=self.package)}

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from displace.datasets import DATASETS
-from displace.datasets.base import Dataset
+from displace.datasets.base import Dataset, Protocol
 from displace.errors import DisplaceError, UnknownNameError
-from displace.protocols import Protocol
 
 
 @pytest.fixture(params=DATASETS.names())

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from displace.bootstrap import Estimate
 from displace.errors import InputError
 from displace.fusion import get_fusion
 from displace.fusion.base import Fusion
-from displace.metrics import Estimate
 
 FORMAT = 1
 OUTSIDE_BELOW = 0.85

@@ -11,11 +11,11 @@ from displace.advise.choices import choices_of
 from displace.advise.recommending import Contender, recommend
 from displace.advise.trials import Trials, Truth, fit
 from displace.advise.variation import coverage
+from displace.bootstrap import bootstrap
 from displace.errors import InputError, SingularScatterError
 from displace.fusion.base import Fusion
 from displace.fusion.displace import DisPlace
 from displace.geo import Positions
-from displace.metrics import bootstrap
 from displace.references import ReferenceSet
 
 
@@ -153,7 +153,7 @@ class _Advising:
             self.notes.append(
                 f"What each traversal is worth was left out: {len(subsets)} fits on {len(refs)} references of "
                 f"{refs.vectors.shape[1]} dimensions take up to {needed:.0e} operations, and the limit is "
-                f"{worth.MAX_OPERATIONS:.0e}. With fewer dimensions (displace.compression.random_projection) it is told"
+                f"{worth.MAX_OPERATIONS:.0e}. With fewer dimensions (displace.evaluation.random_projection) it is told"
             )
             return []
         return subsets

@@ -10,7 +10,8 @@ import numpy as np
 
 from displace.advise.advice import Choice
 from displace.arrays import Indices
-from displace.metrics import Estimate, Flags, bootstrap, paired_bootstrap
+from displace.bootstrap import Estimate, bootstrap, paired_bootstrap
+from displace.truth import Flags
 
 SAME_SIZE = 1.1
 """Sizes that differ by less than this factor count as equal."""

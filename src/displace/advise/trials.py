@@ -14,9 +14,9 @@ from displace.advise.advice import Choice
 from displace.errors import ConditioningWarning, InputError
 from displace.fusion.base import Fusion
 from displace.geo import Positions
-from displace.metrics import Flags
-from displace.place_map.building import TOLERANCE
+from displace.maps.building import TOLERANCE
 from displace.references import ReferenceSet
+from displace.truth import Flags
 
 MAX_HELD_OUT = 12
 """Traversals that are held out; of more, these many spread evenly over their names."""

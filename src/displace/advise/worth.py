@@ -16,11 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from displace import tuning
 from displace.advise.advice import Worth
 from displace.advise.trials import Trials
-from displace.metrics import Estimate, Flags, paired_bootstrap
+from displace.bootstrap import Estimate, paired_bootstrap
+from displace.fusion.solver import tuning
 from displace.references import ReferenceSet
+from displace.truth import Flags
 
 Hits = dict[frozenset[Any], dict[Any, Flags]]
 """Hits by the traversals that were references, then by the one held out."""

@@ -12,9 +12,9 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
-from displace.confidence import Calibration
 from displace.interop.locations import Locations
-from displace.place_map import PlaceMap, Update
+from displace.maps import PlaceMap, Update
+from displace.maps.calibration import Calibration
 
 SHOWN = 40
 """Images of which the table shows a row; -o writes all."""

@@ -14,7 +14,7 @@ from displace.cli.app import app
 from displace.cli.console import err, out
 from displace.evaluation.suites import shipped_for
 from displace.evaluation.table_formats import FORMATS, wins_to_markdown
-from displace.storage import atomic_write
+from displace.files.atomic import atomic_write
 
 Threads = Annotated[
     int | None, typer.Option(help="Cores to use; times of 1 are steadiest.", show_default="all", min=1)

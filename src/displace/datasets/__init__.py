@@ -9,4 +9,4 @@ from displace.registry import Registry
 if TYPE_CHECKING:
     from displace.datasets.base import Dataset
 
-DATASETS: Registry[Dataset] = Registry("data set", "displace.datasets", "Dataset")
+DATASETS: Registry[Dataset] = Registry("data set", "displace.datasets", "Dataset", packages=True)

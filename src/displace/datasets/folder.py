@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from displace.datasets.base import Dataset
+from displace.datasets.base import Dataset, Protocol
 from displace.manifest.builder import build_manifest
 from displace.manifest.table import Manifest
-from displace.protocols import Protocol, Tolerance
+from displace.truth import Tolerance
 
 
 class Folder(Dataset):

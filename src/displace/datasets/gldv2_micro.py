@@ -5,10 +5,10 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from displace.datasets.base import Dataset
+from displace.datasets.base import Counts, Dataset, Protocol
 from displace.errors import DatasetError
 from displace.manifest.table import Manifest
-from displace.protocols import Counts, Protocol, Tolerance
+from displace.truth import Tolerance
 
 _REFERENCES, _QUERIES = "train", "val"
 

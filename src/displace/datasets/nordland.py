@@ -8,14 +8,14 @@ from pathlib import Path
 
 import numpy as np
 
-from displace.datasets.base import Dataset, first_folder
+from displace.datasets.base import Counts, Dataset, Protocol, first_folder
 from displace.images import has_images
 from displace.manifest.layouts import Route, by_names
 from displace.manifest.place_assignment import Rule
-from displace.manifest.recordings import Recording, read_recording
+from displace.manifest.recording import Recording, read_recording
 from displace.manifest.table import Manifest
 from displace.manifest.utm_names import PANORAMA, field, is_utm_name
-from displace.protocols import Counts, Protocol, Tolerance
+from displace.truth import Tolerance
 
 _EXPECTED = Counts(places=27_592, references=3 * 27_592, queries=27_592)
 _SEASON = re.compile(r"(spring|summer|fall|autumn|winter)", re.IGNORECASE)

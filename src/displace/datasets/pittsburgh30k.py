@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.datasets.base import Dataset, first_folder
+from displace.datasets.base import Counts, Dataset, Protocol, first_folder
 from displace.images import find_images
 from displace.manifest.table import Manifest
 from displace.manifest.utm_names import NOTE, PANORAMA, TILE, field, utm_positions
-from displace.protocols import Counts, Protocol, Tolerance
+from displace.truth import Tolerance
 
 _VIEW = re.compile(r"(?P<place>\d{6})_(?P<view>pitch[12]_yaw\d{1,2})\.", re.IGNORECASE)
 _VIEWS = tuple(f"pitch{pitch}_yaw{yaw}" for pitch in (1, 2) for yaw in range(1, 13))

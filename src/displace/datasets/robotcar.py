@@ -6,14 +6,14 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from displace.datasets.base import Dataset, first_folder
+from displace.datasets.base import Counts, Dataset, Protocol, first_folder
 from displace.images import has_images, natural_key
 from displace.manifest.layouts import Route, by_order, by_positions
 from displace.manifest.place_assignment import Rule
 from displace.manifest.position_files import read_position_file
-from displace.manifest.recordings import Recording, read_recording
+from displace.manifest.recording import Recording, read_recording
 from displace.manifest.table import Manifest
-from displace.protocols import Counts, Protocol, Tolerance
+from displace.truth import Tolerance
 
 _EXPECTED = Counts(places=3_876, references=5 * 3_876, queries=3_876)
 _CONDITIONS = ("sun", "dusk", "night", "overcast", "overcast2", "rain")

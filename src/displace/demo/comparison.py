@@ -10,12 +10,14 @@ from statistics import fmean, median
 import numpy as np
 from numpy.typing import NDArray
 
+from displace.bootstrap import Estimate, paired_bootstrap
+from displace.datasets.base import Protocol
 from displace.descriptors.store import DescriptorStore
 from displace.fusion import FUSIONS
 from displace.fusion.base import Fusion
 from displace.matches import Matches
-from displace.metrics import Estimate, TruthRule, paired_bootstrap, recall_at
-from displace.protocols import Protocol
+from displace.recall import recall_at
+from displace.truth import TruthRule
 
 Flags = NDArray[np.bool_]
 K = 5

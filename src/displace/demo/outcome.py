@@ -7,8 +7,8 @@ from pathlib import Path
 
 from displace.demo.comparison import Comparison, Flags, first_is_right
 from displace.manifest.table import Manifest
+from displace.maps import PlaceMap
 from displace.matches import Matches
-from displace.place_map import PlaceMap
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,13 +6,13 @@ from html import escape
 from importlib.resources import files
 from string import Template
 
-from displace.confidence import area_under_curve, reliability
 from displace.demo.comparison import Comparison
 from displace.demo.drawings import confidences, reliability_plot, route_map
 from displace.demo.markdown import meaning, worst_sentence
 from displace.demo.outcome import Demo
 from displace.demo.pictures import RIVAL, example, kinds, picture
-from displace.storage import atomic_write
+from displace.files.atomic import atomic_write
+from displace.maps.calibration import area_under_curve, reliability
 
 SURE = 0.8
 """Confidence above which the page counts matches as sure."""

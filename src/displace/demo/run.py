@@ -19,11 +19,11 @@ from displace.descriptors.extraction import Progress, extract
 from displace.descriptors.preparation import n_cores
 from displace.descriptors.store import DescriptorStore
 from displace.errors import InputError
+from displace.files.atomic import atomic_write
 from displace.manifest.place_assignment import KnownPlaces
 from displace.manifest.table import Manifest
+from displace.maps import PlaceMap, build
 from displace.models import get_model
-from displace.place_map import PlaceMap, build
-from displace.storage import atomic_write
 
 QUERY = "night"
 PROTOCOL = "town-1"

@@ -19,7 +19,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from displace.arrays import Vectors
 from displace.errors import StoreError
-from displace.storage import atomic_write, locked, write_json
+from displace.files.atomic import atomic_write, write_json
+from displace.files.lock import locked
 
 FORMAT = 1
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from displace.descriptors.shards import writing_to
 from displace.errors import StoreError
+from displace.files.atomic import write_json
 from displace.manifest.table import Manifest
-from displace.storage import write_json
 
 INDEX = "index.json"
 FORMAT = 1

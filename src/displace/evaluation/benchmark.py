@@ -15,9 +15,9 @@ from displace.evaluation.cells import Cell, compute
 from displace.evaluation.loading import Split, store_digest
 from displace.evaluation.results import Result, Results
 from displace.evaluation.suites import Suite
+from displace.files.atomic import atomic_write
 from displace.models import MODELS
 from displace.registry import unknown
-from displace.storage import atomic_write
 
 Progress = Callable[[str, int, int], None]
 

@@ -19,13 +19,13 @@ from threadpoolctl import threadpool_info
 
 from displace._version import __version__
 from displace.arrays import Vectors
+from displace.datasets.base import Protocol
 from displace.errors import DisplaceError, DisplaceWarning
 from displace.evaluation.loading import Split
 from displace.evaluation.methods import Method
 from displace.evaluation.rankings import Ranking
 from displace.evaluation.results import Result
 from displace.fusion.base import Fusion
-from displace.protocols import Protocol
 
 KS = (1, 5, 10)
 

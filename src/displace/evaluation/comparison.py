@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from displace.datasets import DATASETS
+from displace.datasets.base import Counts
 from displace.evaluation.paper import PROTOCOLS, SOURCE, published_recall
 from displace.evaluation.tables import Column, Table
-from displace.protocols import Counts
 
 
 @dataclass(frozen=True)

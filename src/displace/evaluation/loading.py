@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.arrays import Indices, Vectors, blocks, check_finite
-from displace.compression import random_projection
+from displace.datasets.base import Protocol
 from displace.descriptors.store import DescriptorStore
 from displace.errors import InputError
+from displace.evaluation.random_projection import random_projection
 from displace.evaluation.rankings import Questions
 from displace.evaluation.truth import correct_places
-from displace.protocols import Protocol
 
 IN_MEMORY = 2**30
 """Bytes of descriptors up to which they are held in memory; more are mapped from a file without a name."""

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from displace.arrays import Vectors
 from displace.errors import FormatError
-from displace.metrics import Flags
-from displace.storage import atomic_write
+from displace.files.atomic import atomic_write
+from displace.truth import Flags
 
 Numbers = NDArray[np.int32]
 _DAMAGED = (OSError, ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)

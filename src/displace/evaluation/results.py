@@ -23,8 +23,8 @@ from typing import Any
 from displace.errors import FormatError, InputError, UnknownNameError
 from displace.evaluation.rankings import Questions, Ranking
 from displace.evaluation.record import FORMAT, Result, slug
+from displace.files.atomic import write_json
 from displace.registry import unknown
-from displace.storage import write_json
 
 __all__ = ["FORMAT", "Questions", "Ranking", "Result", "Results"]
 

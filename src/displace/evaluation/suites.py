@@ -31,10 +31,11 @@ from pathlib import Path
 from typing import Any
 
 from displace.datasets import DATASETS
+from displace.datasets.base import Protocol
 from displace.errors import DisplaceError, InputError, UnknownNameError
 from displace.evaluation.methods import Method, method_of
-from displace.protocols import Protocol, Tolerance
 from displace.registry import unknown
+from displace.truth import Tolerance
 
 SHIPPED = files("displace.evaluation") / "data" / "suites"
 

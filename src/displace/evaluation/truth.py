@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.arrays import blocks
-from displace.metrics import SamePlace, TruthRule, WithinFrames, WithinMetres
+from displace.truth import SamePlace, TruthRule, WithinFrames, WithinMetres
 
 Numbers = NDArray[np.int32]
 

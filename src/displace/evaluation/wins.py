@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from displace.bootstrap import Estimate, paired_bootstrap
 from displace.errors import InputError
 from displace.evaluation.results import Results
 from displace.evaluation.tables import Column, Row, Table, as_printed
-from displace.metrics import Estimate, paired_bootstrap
 
 
 @dataclass(frozen=True)

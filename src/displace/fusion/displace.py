@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError
 from sklearn.utils.validation import check_is_fitted
 
-from displace import tuning
 from displace.arrays import Indices, Vectors, l2_normalize
-from displace.eigen import ROUTES, Solution, solve, thin_basis
 from displace.errors import ConditioningWarning, InputError, SingularScatterError
 from displace.fusion.base import VectorFusion, is_number, is_whole
+from displace.fusion.solver import tuning
+from displace.fusion.solver.eigen import ROUTES, Solution, solve, thin_basis
+from displace.fusion.solver.scatter import Scatter
 from displace.references import slot_of_each, sum_by
-from displace.scatter import Scatter
 
 WARN_ABOVE = 0.2
 """γ above which the paper's setting, no ridge, is warned about."""
@@ -34,12 +34,12 @@ class DisPlace(VectorFusion):
     tau : float, default 0.95
         Keep the fewest leading eigenvectors whose eigenvalues reach this share of the sum of the positive ones.
     ridge : float or "auto", default "auto"
-        ε: ε·tr(S_W)/D is added to the diagonal of S_W. "auto" decides from the data (`displace.tuning`);
+        ε: ε·tr(S_W)/D is added to the diagonal of S_W. "auto" decides from the data (`displace.fusion.solver.tuning`);
         0 is the paper.
     center : bool or "auto", default "auto"
         Subtract the mean of the place means before projecting. "auto" decides from the data; False is the paper.
     solver : {"auto", "gram", "direct", "staged", "qr"}, default "auto"
-        Route to the solution (`displace.eigen`); "auto" takes the fastest for the sizes.
+        Route to the solution (`displace.fusion.solver.eigen`); "auto" takes the fastest for the sizes.
     n_components : int, optional
         Keep this many eigenvectors, whatever `tau`; at most places − 1.
 

@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 
 from displace.errors import FormatError, InputError
-from displace.interop.files import PathLike, output_file, read_text, write_text
-from displace.place_map import PlaceMap
+from displace.interop.outputs import PathLike, output_file, read_text, write_text
+from displace.maps import PlaceMap
 from displace.search.faiss import Faiss
 
 

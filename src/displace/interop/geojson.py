@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from displace.errors import InputError
-from displace.interop.files import PathLike, write_text
 from displace.interop.locations import Locations
+from displace.interop.outputs import PathLike, write_text
 from displace.interop.tables import Table, locations_table, numbers, places_table
 from displace.interop.utm import as_degrees
-from displace.place_map import PlaceMap
+from displace.maps import PlaceMap
 
 
 def write_locations(

@@ -17,8 +17,8 @@ import numpy as np
 from displace.arrays import Vectors, blocks
 from displace.descriptors.store import DescriptorStore, Queries
 from displace.errors import FormatError, InputError
-from displace.interop.files import PathLike, output_file
 from displace.interop.importing import check_all_there, names_from, references_of
+from displace.interop.outputs import PathLike, output_file
 from displace.manifest.table import Manifest
 from displace.references import ReferenceSet
 from displace.registry import missing_extra

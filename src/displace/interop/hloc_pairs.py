@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from displace.errors import FormatError, InputError
-from displace.interop.files import PathLike, read_text, write_text
 from displace.interop.locations import Locations
+from displace.interop.outputs import PathLike, read_text, write_text
 from displace.manifest.table import Manifest
 
 

@@ -14,7 +14,7 @@ from displace.arrays import Vectors, blocks
 from displace.descriptors.store import DescriptorStore, Queries
 from displace.descriptors.store_writing import opened_for_writing
 from displace.errors import FormatError, InputError
-from displace.interop.files import PathLike
+from displace.interop.outputs import PathLike
 from displace.manifest.table import Manifest
 from displace.references import ReferenceSet
 

@@ -12,8 +12,8 @@ from displace.arrays import Vectors
 from displace.descriptors.store import DescriptorStore, Queries
 from displace.errors import InputError
 from displace.manifest.table import Manifest
+from displace.maps import PlaceMap
 from displace.matches import Matches
-from displace.place_map import PlaceMap
 
 
 @dataclass(frozen=True, eq=False)

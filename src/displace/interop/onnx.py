@@ -10,8 +10,8 @@ import numpy as np
 
 from displace._version import __version__
 from displace.errors import InputError
-from displace.interop.files import PathLike, output_file
-from displace.place_map import PlaceMap
+from displace.interop.outputs import PathLike, output_file
+from displace.maps import PlaceMap
 from displace.registry import missing_extra
 
 OPSET, IR_VERSION = 13, 7

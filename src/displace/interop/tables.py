@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.geo import Positions
-from displace.interop.files import PathLike, write_text
 from displace.interop.locations import Locations
+from displace.interop.outputs import PathLike, write_text
 from displace.interop.utm import as_degrees
 from displace.manifest.csv_file import number_text
-from displace.place_map import PlaceMap
+from displace.maps import PlaceMap
 
 DECIMALS = {
     "score": 6,

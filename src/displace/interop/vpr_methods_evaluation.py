@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from displace.arrays import Vectors, as_vectors
 from displace.descriptors.store import DescriptorStore, Queries
 from displace.errors import FormatError, InputError
-from displace.interop.files import PathLike, output_file, read_text, write_text
 from displace.interop.importing import described, references_of
 from displace.interop.locations import Locations
+from displace.interop.outputs import PathLike, output_file, read_text, write_text
 from displace.manifest.table import Manifest
 from displace.references import ReferenceSet
 

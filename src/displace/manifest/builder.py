@@ -12,7 +12,7 @@ from displace.images import natural_key
 from displace.manifest.layout_detection import ONLY_COUNTED, detect, merely_counted
 from displace.manifest.layouts import LAYOUTS, Route, assign_by_position
 from displace.manifest.place_assignment import KnownPlaces, Rule
-from displace.manifest.recordings import PathLike, Recording, find_recordings
+from displace.manifest.recording import PathLike, Recording, find_recordings
 from displace.manifest.table import Manifest
 from displace.manifest.utm_names import is_utm_name, utm_positions
 from displace.registry import unknown

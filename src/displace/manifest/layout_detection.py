@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from displace.errors import ManifestError
-from displace.manifest.recordings import Recording
+from displace.manifest.recording import Recording
 from displace.manifest.utm_names import is_utm_name
 
 _MANY_FOLDERS = 20

@@ -31,7 +31,7 @@ from displace.manifest.place_assignment import (
     metres_together,
     space_places,
 )
-from displace.manifest.recordings import Recording
+from displace.manifest.recording import Recording
 from displace.manifest.table import Manifest
 from displace.manifest.utm_names import panoramas
 from displace.registry import unknown

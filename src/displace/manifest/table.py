@@ -24,10 +24,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from displace.errors import InputError, ManifestError, UnknownNameError
+from displace.files.atomic import atomic_write
 from displace.geo import Positions
 from displace.manifest.csv_file import NUMBERS, REQUIRED, number_text, read_table
 from displace.registry import unknown
-from displace.storage import atomic_write
 
 if TYPE_CHECKING:
     from displace.manifest.summary import Summary

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from displace.errors import WeightsError
-from displace.storage import atomic_write
+from displace.files.atomic import atomic_write
 
 Progress = Callable[[int, int | None], None]
 """Called with the bytes downloaded so far and, where known, the bytes in all."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
+from displace.datasets.base import Protocol
 from displace.descriptors.extraction import Progress
 from displace.descriptors.store import DescriptorStore
 from displace.errors import InputError
@@ -20,7 +21,6 @@ from displace.evaluation.results import Result, Results
 from displace.evaluation.suites import Suite, find_protocol, parse_tolerance
 from displace.evaluation.tables import Table, build_tables
 from displace.evaluation.wins import Wins, all_wins
-from displace.protocols import Protocol
 
 PathLike = str | os.PathLike[str]
 

@@ -19,11 +19,11 @@ from displace.errors import InputError
 from displace.geo import Positions
 from displace.interop import export as export_as
 from displace.interop.locations import Locations
+from displace.maps import PlaceMap
 from displace.matches import Matches
 from displace.models import get_model
 from displace.models.base import DescriptorModel
 from displace.pipeline.query_images import QueryImages, images_of
-from displace.place_map import PlaceMap
 
 PathLike = str | os.PathLike[str]
 

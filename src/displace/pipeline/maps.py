@@ -14,15 +14,15 @@ from displace.advise import advise as advise_on
 from displace.descriptors.extraction import Progress
 from displace.descriptors.store import DescriptorStore, is_store
 from displace.errors import InputError
+from displace.files.lock import exclusive
 from displace.fusion.base import Fusion
 from displace.geo import Positions
 from displace.interop import export as export_as
 from displace.manifest.place_assignment import KnownPlaces
+from displace.maps import PlaceMap, Update
+from displace.maps import build as build_map
 from displace.pipeline.locating import check_output, locate_store, part
 from displace.pipeline.recordings import MAP_ENDING
-from displace.place_map import PlaceMap, Update
-from displace.place_map import build as build_map
-from displace.place_map.lock import exclusive
 from displace.references import ReferenceSet
 
 PathLike = str | os.PathLike[str]

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 
 from displace.errors import InputError
-from displace.frames import read_frames
 from displace.images import find_images
 from displace.manifest import Manifest
-from displace.video import extract_frames, is_video
+from displace.recordings.frames import read_frames
+from displace.recordings.video import extract_frames, is_video
 
 PathLike = str | os.PathLike[str]
 

@@ -26,13 +26,13 @@ from displace.descriptors.store_writing import relabel as relabel_store
 from displace.errors import InputError, ManifestError
 from displace.fusion import FUSIONS
 from displace.images import natural_key
-from displace.interop.sources import unpack
 from displace.manifest.builder import build_manifest
 from displace.manifest.place_assignment import KnownPlaces, place_of_each_name
 from displace.manifest.summary import Summary
 from displace.manifest.table import Manifest
+from displace.maps import PlaceMap
 from displace.models import ModelRow, get_model, list_models
-from displace.place_map import PlaceMap
+from displace.recordings.sources import unpack
 from displace.registry import Registry
 
 PathLike = str | os.PathLike[str]
@@ -73,7 +73,7 @@ def manifest(
     drop_off_route : bool
         Leave out images that are near no place, which otherwise are kept with a blank place.
     every, topic, positions_topic, allow_truncated
-        See `displace.interop.sources.unpack`.
+        See `displace.recordings.sources.unpack`.
     overwrite : bool
         Replace `output` where it exists.
     progress : callable, optional

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from displace.descriptors.extraction import Progress
 from displace.errors import InputError
-from displace.evaluation.figures import save_figures
-from displace.evaluation.report import Report, write_report
 from displace.evaluation.results import Results
 from displace.evaluation.studies import KINDS, load_studies, run_studies
+from displace.report.figures import save_figures
+from displace.report.html import Report, write_report
 
 PathLike = str | os.PathLike[str]
 

@@ -2,7 +2,11 @@
 
 from displace.evaluation.studies.compression import Compression, study_compression
 from displace.evaluation.studies.cost import Cost, all_methods, study_cost
-from displace.evaluation.studies.files import (
+from displace.evaluation.studies.projected import compressions_of
+from displace.evaluation.studies.qualitative import Qualitative, study_examples
+from displace.evaluation.studies.running import run_studies
+from displace.evaluation.studies.space import Space, study_space
+from displace.evaluation.studies.study_files import (
     KINDS,
     Study,
     kind_of,
@@ -12,10 +16,6 @@ from displace.evaluation.studies.files import (
     study_path,
     topic_of,
 )
-from displace.evaluation.studies.projected import compressions_of
-from displace.evaluation.studies.qualitative import Qualitative, study_examples
-from displace.evaluation.studies.running import run_studies
-from displace.evaluation.studies.space import Space, study_space
 from displace.evaluation.studies.task import METHODS, PAPER, Setting, Task
 from displace.evaluation.studies.tau import TAUS, TauAblation, study_tau
 

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.arrays import Vectors, l2_normalize, ranked
-from displace.compression import random_projection
 from displace.errors import InputError, SingularScatterError
 from displace.evaluation.methods import Method
+from displace.evaluation.random_projection import random_projection
 from displace.evaluation.studies.task import METHODS, Progress, Setting, Task, run
 from displace.fusion.base import VectorFusion
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from displace.bootstrap import bootstrap
 from displace.errors import InputError, SingularScatterError
 from displace.evaluation.methods import Method, methods_named
 from displace.evaluation.studies.task import BEST_SINGLE, PAPER, Progress, Run, Setting, Task, run
-from displace.metrics import bootstrap
 
 K = 5
 """Places that are ranked for each timed query."""

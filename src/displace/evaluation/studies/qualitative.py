@@ -12,7 +12,7 @@ import numpy as np
 from displace.errors import InputError
 from displace.evaluation.methods import Method
 from displace.evaluation.studies.task import METHODS, Progress, Run, Setting, Task, run_all
-from displace.metrics import Flags
+from displace.truth import Flags
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from displace.evaluation.methods import Method
 from displace.evaluation.results import Result, Results
 from displace.evaluation.studies.compression import study_compression
 from displace.evaluation.studies.cost import all_methods, study_cost
-from displace.evaluation.studies.files import KINDS, Study, replace_study, study_path, topic
 from displace.evaluation.studies.qualitative import study_examples
 from displace.evaluation.studies.space import study_space
+from displace.evaluation.studies.study_files import KINDS, Study, replace_study, study_path, topic
 from displace.evaluation.studies.task import METHODS, Progress, Task
 from displace.evaluation.studies.tau import study_tau
 from displace.registry import unknown

@@ -18,8 +18,8 @@ from displace.evaluation.rankings import Numbers
 from displace.evaluation.results import Result, Results
 from displace.evaluation.truth import correct_places
 from displace.fusion.base import Fusion
-from displace.metrics import Flags, TruthRule
 from displace.references import ReferenceSet
+from displace.truth import Flags, TruthRule
 
 Progress = Callable[[str, int, int], None]
 """Called as ``progress(stage, done, total)``."""

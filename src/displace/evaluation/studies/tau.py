@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from displace.arrays import Vectors, l2_normalize, ranked
-from displace.eigen import choose_n
 from displace.errors import InputError
 from displace.evaluation.methods import Method
 from displace.evaluation.studies.task import DISPLACE, HOPS, Progress, Setting, Task, run
 from displace.fusion.displace import DisPlace
+from displace.fusion.solver.eigen import choose_n
 
 TAUS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.925, 0.95, 0.975, 0.99, 1.0)
 

@@ -1,0 +1,217 @@
+"""The town as a folder: one JPEG for each place and traversal, and a manifest."""
+
+from __future__ import annotations
+
+import gc
+import json
+import math
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+import cv2
+import numpy as np
+
+from displace.datasets.town.looks import TRAVERSALS
+from displace.datasets.town.plan import MAX_PLACES
+from displace.datasets.town.render import SIZE, check_place, check_size, look_named, position, render
+from displace.errors import DatasetError, InputError
+from displace.files.atomic import atomic_write, write_json
+from displace.manifest.table import Manifest
+
+VERSION = 1
+"""Changes whenever the same arguments would give other pixels."""
+
+PLACES = 240
+MANIFEST = "manifest.csv"
+_SETTINGS = "town.json"
+_QUALITY = 92
+_CHUNK = 20
+
+Progress = Callable[[int, int], None]
+
+
+class Chunk(NamedTuple):
+    """Consecutive places of one traversal: neighbours share most of their houses."""
+
+    folder: str
+    traversal: str
+    first: int
+    last: int
+    seed: int
+    size: tuple[int, int]
+
+
+def write(
+    folder: str | os.PathLike[str],
+    places: int = PLACES,
+    traversals: Sequence[str] = TRAVERSALS,
+    seed: int = 0,
+    size: tuple[int, int] = SIZE,
+    workers: int = 2,
+    progress: Progress | None = None,
+) -> Path:
+    """Draw the town into ``folder/<traversal>/<place>.jpg`` and write ``folder/manifest.csv``.
+
+    Pictures that are already there are kept, so an interrupted call continues where it stopped; the manifest comes
+    last.
+
+    Parameters
+    ----------
+    folder : path-like
+        Created where absent. Must be empty, or the town's own with the same seed and size.
+    places : int
+        The first so many places of the route.
+    traversals : sequence of str
+        Which of ``TRAVERSALS``.
+    seed, size
+        As for ``render``.
+    workers : int
+        Processes; 1 draws in this one.
+    progress : callable, optional
+        Called with the number of pictures done and the number of all.
+
+    Returns
+    -------
+    Path
+        The manifest, with columns image, place, traversal, easting, northing, heading and frame (the place's
+        number). Positions are the camera's own: they differ from traversal to traversal by a metre or two.
+
+    Notes
+    -----
+    A script that asks for several workers must start its work under ``if __name__ == "__main__":``.
+    """
+    _check(places, traversals, seed, size, workers)
+    root = Path(folder)
+    _claim(root, seed, size)
+    for traversal in traversals:
+        (root / traversal).mkdir(exist_ok=True)
+    chunks = [
+        Chunk(str(root), traversal, first, min(first + _CHUNK, places), seed, size)
+        for traversal in traversals
+        for first in range(0, places, _CHUNK)
+    ]
+    done, total = 0, places * len(traversals)
+    for count in _draw_all(chunks, workers):
+        done += count
+        if progress is not None:
+            progress(done, total)
+    return _write_manifest(root, places, traversals, seed)
+
+
+def _check(places: int, traversals: Sequence[str], seed: int, size: tuple[int, int], workers: int) -> None:
+    """Refuse arguments before anything is written."""
+    if not 1 <= places <= MAX_PLACES:
+        raise InputError(f"places={places} must be from 1 to {MAX_PLACES}")
+    check_place(0, seed)
+    check_size(size)
+    if isinstance(traversals, str) or not traversals:
+        raise InputError(
+            f"traversals={traversals!r} must be a sequence of names, of: {', '.join(TRAVERSALS)}"
+        )
+    for traversal in traversals:
+        look_named(traversal)
+    if len(set(traversals)) < len(traversals):
+        raise InputError(f"traversals={list(traversals)} names one of them twice")
+    if workers < 1:
+        raise InputError(f"workers={workers} must be at least 1")
+
+
+def _claim(root: Path, seed: int, size: tuple[int, int]) -> None:
+    """Make the folder the town's, or check that it is this town's already."""
+    wanted = {"town": VERSION, "seed": seed, "size": list(size)}
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        settings = root / _SETTINGS
+        if not settings.exists():
+            if any(root.iterdir()):
+                raise DatasetError(f"{root} holds other files and no {_SETTINGS}; choose an empty folder")
+            write_json(settings, wanted)
+            return
+        found = json.loads(settings.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DatasetError(f"cannot use {root} for the town: {error}") from error
+    if found != wanted:
+        raise DatasetError(
+            f"{root} holds another town ({found}, wanted {wanted}); choose another folder or delete it"
+        )
+
+
+def _draw_all(chunks: list[Chunk], workers: int) -> Iterator[int]:
+    """Draw all chunks; yields the number of pictures in each as it is finished."""
+    lanes = min(workers, len(chunks))
+    if lanes == 1:
+        for chunk in chunks:
+            yield draw(chunk)
+        return
+    # Not forked: a copy of a process with running threads (BLAS, OpenCV) may hang.
+    context = multiprocessing.get_context("spawn")
+    share = math.ceil(len(chunks) / lanes)
+    with ExitStack() as stack:
+        jobs: list[Future[int]] = []
+        # A pool for each lane, so that one process draws what comes one after the other and keeps its houses.
+        for first in range(0, len(chunks), share):
+            pool = stack.enter_context(ProcessPoolExecutor(1, context, _start_worker))
+            jobs += [pool.submit(draw, chunk) for chunk in chunks[first : first + share]]
+        try:
+            for job in as_completed(jobs):
+                yield job.result()
+        except BrokenProcessPool as error:
+            raise DatasetError(
+                'a worker that draws the town died. In a script, call it under `if __name__ == "__main__":`; '
+                "or pass workers=1"
+            ) from error
+        finally:
+            for job in jobs:
+                job.cancel()
+
+
+def _start_worker() -> None:
+    """Leave other cores to other workers, Ctrl-C to the parent, and imported modules out of garbage collection."""
+    cv2.setNumThreads(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.freeze()
+
+
+def draw(chunk: Chunk) -> int:
+    """Draw the pictures of a chunk that are missing; returns how many it has."""
+    for place in range(chunk.first, chunk.last):
+        path = Path(chunk.folder) / image_name(place, chunk.traversal)
+        if path.exists():
+            continue
+        picture = render(place, chunk.traversal, chunk.seed, chunk.size)
+        _, encoded = cv2.imencode(".jpg", picture[:, :, ::-1], [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])
+        with atomic_write(path) as file:
+            file.write(encoded.tobytes())
+    return chunk.last - chunk.first
+
+
+def image_name(place: int, traversal: str) -> str:
+    """Path of a picture inside of the folder."""
+    return f"{traversal}/{place:04d}.jpg"
+
+
+def _write_manifest(root: Path, places: int, traversals: Sequence[str], seed: int) -> Path:
+    """Write the table of all pictures."""
+    rows = [(place, traversal) for traversal in traversals for place in range(places)]
+    poses = np.array([position(place, traversal, seed) for place, traversal in rows])
+    easting, northing, heading = poses.round(2).T
+    manifest = Manifest(
+        images=[image_name(place, traversal) for place, traversal in rows],
+        places=[f"{place:04d}" for place, _ in rows],
+        traversals=[traversal for _, traversal in rows],
+        root=root,
+        easting=easting,
+        northing=northing,
+        heading=heading,
+        frame=[place for place, _ in rows],
+    )
+    path = root / MANIFEST
+    manifest.write(path)
+    return path

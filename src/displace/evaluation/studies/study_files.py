@@ -1,0 +1,96 @@
+"""Studies on disk: one JSON file each, in the folder ``studies`` of the results."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import asdict
+from pathlib import Path
+
+from displace.errors import FormatError
+from displace.evaluation.studies.compression import Compression
+from displace.evaluation.studies.cost import Cost
+from displace.evaluation.studies.qualitative import Qualitative
+from displace.evaluation.studies.space import Space
+from displace.evaluation.studies.tau import TauAblation
+from displace.files.atomic import write_json
+
+FORMAT = 1
+FOLDER = "studies"
+Study = Compression | TauAblation | Qualitative | Space | Cost
+KINDS: dict[str, type[Study]] = {
+    "compression": Compression,
+    "tau": TauAblation,
+    "qualitative": Qualitative,
+    "space": Space,
+    "cost": Cost,
+}
+"""Name of each study, in the order of a report."""
+
+
+def kind_of(study: Study) -> str:
+    """Return the name of a study."""
+    return next(name for name, kind in KINDS.items() if isinstance(study, kind))
+
+
+def topic_of(study: Study) -> tuple[str, ...]:
+    """Return what a study is about: its kind, data set, protocol, model and query traversal, and how it projects.
+
+    A results folder keeps one study of each topic.
+    """
+    about = study.setting
+    after = isinstance(study, Compression) and study.after_fusion
+    return topic(kind_of(study), about.dataset, about.protocol, about.model, about.query, after_fusion=after)
+
+
+def topic(kind: str, *names: str, after_fusion: bool = False) -> tuple[str, ...]:
+    """Return the topic of a study that is not there yet."""
+    return (kind, *names, "after fusion") if kind == "compression" and after_fusion else (kind, *names)
+
+
+def study_path(folder: str | os.PathLike[str], kind: str, *names: str) -> Path:
+    """Return the file of a study of some data in the results folder, readable and the same each time.
+
+    >>> study_path("results", "tau", "town", "hog", "night").as_posix()
+    'results/studies/tau-town-hog-night.json'
+    """
+    readable = "-".join(re.sub(r"[^\w.]+", "_", name) for name in names)
+    return Path(folder) / FOLDER / f"{kind}-{readable}.json"
+
+
+def save_study(study: Study, path: str | os.PathLike[str]) -> None:
+    """Write a study as JSON, atomically."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, {"format": FORMAT, "study": kind_of(study), **asdict(study)})
+
+
+def replace_study(study: Study, path: str | os.PathLike[str]) -> None:
+    """Write a study, and remove others of the same topic: they are of earlier descriptors, settings or methods."""
+    save_study(study, path)
+    for other in Path(path).parent.glob(f"{kind_of(study)}-*.json"):
+        if other != Path(path) and topic_of(load_study(other)) == topic_of(study):
+            other.unlink()
+
+
+def load_study(path: str | os.PathLike[str]) -> Study:
+    """Read a study; a damaged, foreign or later file raises an error that names it."""
+    try:
+        record = json.loads(Path(path).read_text("utf-8"))
+        if record.pop("format") > FORMAT:
+            raise FormatError(f"{path} is of a later version of displace: pip install -U displace")
+        return KINDS[record.pop("study")].from_record(record)
+    except FormatError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise FormatError(
+            f"{path} is not a study ({type(error).__name__}: {error}); delete it and run the study again"
+        ) from None
+
+
+def load_studies(folder: str | os.PathLike[str]) -> list[Study]:
+    """Read all studies of a results folder, in the order of `KINDS`, then by file name."""
+    order = list(KINDS)
+    found = sorted((Path(folder) / FOLDER).glob("*.json"))
+    return sorted((load_study(path) for path in found), key=lambda study: order.index(kind_of(study)))

@@ -1,0 +1,75 @@
+"""One writer of a map at a time."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from displace.errors import DisplaceError
+
+
+@contextmanager
+def exclusive(path: Path) -> Iterator[None]:
+    """Be the one writer of the map at `path`: of two updates at a time one would be lost.
+
+    The lock is a file beside it, ``town.displace-lock``, that is gone afterwards. The system lifts the lock when the
+    process ends, however it ends; a file that a killed process left behind is in nobody's way.
+    """
+    lock = path.with_name(f"{path.name}-lock")
+    file = _open_locked(lock, path)
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # Windows keeps files that are open
+            lock.unlink()
+        file.close()
+
+
+def _open_locked(lock: Path, path: Path) -> IO[str]:
+    while True:
+        try:
+            file = lock.open("a+")
+        except OSError as error:
+            raise DisplaceError(
+                f"cannot write {path}: {error.strerror or error}; choose another place with -o"
+            ) from error
+        if not locked(file):
+            file.close()
+            raise DisplaceError(
+                f"{path} is being written by another process; wait until it has finished, then run again"
+            )
+        # The previous holder may have removed the file between our opening and our locking it.
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file.fileno()), lock.stat()):
+                return file
+        file.close()
+
+
+def locked(file: IO[str]) -> bool:
+    """Take the system's lock on an open file; return whether it was free. It ends with the process."""
+    try:
+        _lock(file)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EAGAIN, errno.EDEADLK):
+            raise
+        return False
+    return True
+
+
+def _lock(file: IO[str]) -> None:
+    """Take the system's lock on `file` or raise OSError at once."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        # Locks one byte far behind the text, so that others can still read who holds the lock.
+        file.seek(1 << 20)
+        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

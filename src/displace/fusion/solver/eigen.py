@@ -1,0 +1,225 @@
+"""The generalized eigenproblem S_B v = λ (S_W + ρI) v with vᵀ(S_W + ρI)v = 1, one function per route.
+
+With S_W + ρI = LLᵀ (Cholesky) it becomes the symmetric problem of L⁻¹S_B L⁻ᵀ. After this whitening the cosine between
+projected vectors depends on the span of the kept eigenvectors alone, so float32 is enough.
+
+========  ==============================================  ===========================================
+route     symmetric problem                               taken by "auto" when
+========  ==============================================  ===========================================
+gram      N×N: BL⁻ᵀL⁻¹Bᵀ, S_B = BᵀB                       fewer places than dimensions (N − 1 < D)
+direct    D×D, all eigenvectors                           otherwise, D ≤ 1024
+staged    D×D, tridiagonal, only the n kept eigenvectors  otherwise
+qr        m×m: references in their own span, then gram    fewer references than dimensions (m < D)
+========  ==============================================  ===========================================
+
+`thin_basis` is the first step of route "qr"; the other routes start at `solve`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import LinAlgError, eigh, eigh_tridiagonal, get_blas_funcs, get_lapack_funcs, qr
+from threadpoolctl import threadpool_limits
+
+from displace.arrays import Vectors
+from displace.fusion.solver.scatter import Scatter
+
+ROUTES = ("auto", "gram", "direct", "staged", "qr")
+SMALL = 1024
+"""Up to this size a plain eigendecomposition on one thread is fastest."""
+
+ChooseN = Callable[[Vectors], int]
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Solution of the generalized eigenproblem.
+
+    Parameters
+    ----------
+    projection : array of shape (D, n)
+        P, its columns the leading generalized eigenvectors.
+    eigenvalues : array of shape (min(D, N − 1),)
+        All eigenvalues, descending, float64; rounding below zero is clipped.
+    """
+
+    projection: Vectors
+    eigenvalues: Vectors
+
+
+def choose_n(eigenvalues: Vectors, tau: float) -> int:
+    """Fewest leading eigenvalues whose sum reaches `tau` of the sum of the positive ones.
+
+    >>> choose_n(np.array([6.0, 3.0, 1.0, 0.0]), 0.9)
+    2
+    """
+    share = np.cumsum(eigenvalues.clip(min=0))
+    n_positive = int(np.count_nonzero(eigenvalues > 0))
+    if n_positive == 0:
+        return 0
+    # The sum of many values differs in its last bits from tau times their total.
+    reached = share >= tau * share[-1] * (1 - 1e-12)
+    return min(int(np.argmax(reached)) + 1, n_positive) if tau < 1 else n_positive
+
+
+def pick_route(n_places: int, dim: int) -> str:
+    """Return the route for statistics of `n_places` places and `dim` dimensions."""
+    if n_places - 1 < dim:
+        return "gram"
+    return "direct" if dim <= SMALL else "staged"
+
+
+def solve(
+    scatter: Scatter,
+    ridge: float,
+    tau: float = 0.95,
+    n_components: int | None = None,
+    route: str = "auto",
+) -> Solution:
+    """Solve the generalized eigenproblem of `scatter`.
+
+    Parameters
+    ----------
+    scatter : Scatter
+        Statistics of the references.
+    ridge : float
+        ρ, added to the diagonal of S_W.
+    tau : float
+        Share of the positive eigenvalues to keep.
+    n_components : int, optional
+        Number of eigenvectors to keep, whatever `tau`; those with an eigenvalue of 0 are never kept.
+    route : {"auto", "gram", "direct", "staged"}
+
+    Raises
+    ------
+    LinAlgError
+        When S_W + ρI is not positive definite to the precision of the statistics.
+    """
+    n_places, dim = scatter.means.shape
+    if route in ("auto", "qr"):  # after thin_basis, the rest of "qr" is the automatic choice
+        route = pick_route(n_places, dim)
+    rank = min(dim, n_places - 1)
+
+    def kept(eigenvalues: Vectors) -> int:
+        positive = _clip_rounding(eigenvalues[:rank], scatter.within.dtype)
+        if n_components is None:
+            return choose_n(positive, tau)
+        return min(n_components, int(np.count_nonzero(positive)))
+
+    with one_thread_if(dim <= SMALL):
+        L = _cholesky(scatter, ridge)
+        eigenvalues, projection = _REDUCED[route](L, scatter, kept)
+    eigenvalues = _clip_rounding(eigenvalues[:rank].astype(np.float64), scatter.within.dtype)
+    return Solution(projection, eigenvalues)
+
+
+def thin_basis(vectors: Vectors) -> tuple[Vectors, Vectors]:
+    """Orthonormal basis Q (D, m) of the span of m < D references, and their coordinates (m, m) in it.
+
+    Every vector of S_W and S_B lies in that span, and the ridge acts alike inside and outside of it, so the problem
+    in coordinates has the same solution: P = Q·P'.
+    """
+    Q, R = qr(vectors.T, mode="economic", check_finite=False)
+    return Q, np.ascontiguousarray(R.T)
+
+
+def one_thread_if(small: bool) -> AbstractContextManager[object]:
+    """Limit BLAS to one thread for small problems, where threads cost more than they bring."""
+    return threadpool_limits(1, user_api="blas") if small else nullcontext()
+
+
+def _cholesky(scatter: Scatter, ridge: float) -> Vectors:
+    """L with LLᵀ = S_W + ρI, where it is well enough conditioned for the statistics' precision."""
+    S_W = np.multiply(scatter.within, 1 / scatter.n_references, dtype=scatter.within.dtype, order="F")
+    S_W.flat[:: len(S_W) + 1] += ridge
+    (potrf,) = get_lapack_funcs(("potrf",), (S_W,))
+    L: Vectors
+    L, info = potrf(S_W, lower=1, clean=0, overwrite_a=1)
+    pivots = np.diagonal(L)
+    # A pivot of the size of rounding is as good as zero: its eigenvector would be noise.
+    rounding = 4 * np.sqrt(len(L)) * np.finfo(L.dtype).eps
+    if info != 0 or (pivots.min() / pivots.max()) ** 2 <= rounding:
+        raise LinAlgError(f"S_W is not positive definite in {L.dtype}")
+    return L
+
+
+def _gram(L: Vectors, scatter: Scatter, kept: ChooseN) -> tuple[Vectors, Vectors]:
+    """Through the N×N Gram matrix of the whitened place means: G = AᵀA, A = L⁻¹Bᵀ, v = L⁻ᵀA u/√λ."""
+    trsm, syrk, gemm = get_blas_funcs(("trsm", "syrk", "gemm"), (L,))
+    A = trsm(1, L, scatter.between_rows().T, lower=1, overwrite_b=1)
+    G = syrk(1, A, trans=1, lower=1)
+    eigenvalues, U = _symmetric(G, kept)
+    V = gemm(1, A, U / np.sqrt(eigenvalues[: U.shape[1]]).astype(U.dtype))
+    return eigenvalues, trsm(1, L, V, lower=1, trans_a=1, overwrite_b=1)
+
+
+def _direct(L: Vectors, scatter: Scatter, kept: ChooseN) -> tuple[Vectors, Vectors]:
+    """Through the D×D matrix C = L⁻¹S_B L⁻ᵀ, v = L⁻ᵀu, with all of its eigenvectors."""
+    return _full(L, scatter, kept, _plain)
+
+
+def _staged(L: Vectors, scatter: Scatter, kept: ChooseN) -> tuple[Vectors, Vectors]:
+    """Through the same matrix, with only the eigenvectors that are kept."""
+    return _full(L, scatter, kept, _tridiagonal)
+
+
+def _full(
+    L: Vectors, scatter: Scatter, kept: ChooseN, symmetric: Callable[..., tuple[Vectors, Vectors]]
+) -> tuple[Vectors, Vectors]:
+    (trsm,) = get_blas_funcs(("trsm",), (L,))
+    (sygst,) = get_lapack_funcs(("sygst",), (L,))
+    C, _ = sygst(scatter.between(), L, lower=1, overwrite_a=1)
+    eigenvalues, U = symmetric(C, kept)
+    return eigenvalues, trsm(1, L, U, lower=1, trans_a=1, overwrite_b=1)
+
+
+_REDUCED = {"gram": _gram, "direct": _direct, "staged": _staged}
+
+
+def _symmetric(C: Vectors, kept: ChooseN) -> tuple[Vectors, Vectors]:
+    return _plain(C, kept) if len(C) <= SMALL else _tridiagonal(C, kept)
+
+
+def _plain(C: Vectors, kept: ChooseN) -> tuple[Vectors, Vectors]:
+    """All eigenvalues (descending) and the kept eigenvectors of the symmetric C (lower triangle), at once."""
+    values, vectors = eigh(C, lower=True, overwrite_a=True, check_finite=False, driver="evd")
+    values = values[::-1]
+    return values, np.asfortranarray(vectors[:, ::-1][:, : kept(values)])
+
+
+def _tridiagonal(C: Vectors, kept: ChooseN) -> tuple[Vectors, Vectors]:
+    """The same in stages: reduce C to tridiagonal form, all values in float64, then only the kept vectors.
+
+    float32 can fail in the tridiagonal stages, which cost little: these run in float64.
+    """
+    size = len(C)
+    sytrd, sytrd_lwork, ormqr = get_lapack_funcs(("sytrd", "sytrd_lwork", "ormqr"), (C,))
+    lwork = int(sytrd_lwork(size, lower=1)[0])
+    reflectors, d, e, tau, _ = sytrd(C, lower=1, lwork=lwork, overwrite_a=1)
+    d, e = d.astype(np.float64), e.astype(np.float64)
+    values = eigh_tridiagonal(d, e, eigvals_only=True, lapack_driver="sterf")[::-1]
+    n = kept(values)
+    last = {"select": "i", "select_range": (size - n, size - 1)}
+    try:
+        vectors = eigh_tridiagonal(d, e, **last, lapack_driver="stemr")[1]
+    except LinAlgError:
+        vectors = eigh_tridiagonal(d, e, **last, lapack_driver="stebz")[1]
+    vectors = np.asfortranarray(vectors[:, ::-1], dtype=C.dtype)
+    # The reflectors of the reduction leave row 0 alone: apply them to the others (LAPACK's ormtr).
+    block = np.asfortranarray(reflectors[1:, :-1])
+    below = np.asfortranarray(vectors[1:])
+    lwork = int(ormqr("L", "N", block, tau, below, -1)[1][0])
+    vectors[1:] = ormqr("L", "N", block, tau, below, lwork, overwrite_c=1)[0]
+    return values, vectors
+
+
+def _clip_rounding(eigenvalues: Vectors, dtype: np.dtype[np.floating]) -> Vectors:
+    """Set to zero what is zero but for rounding, so that neither it nor its vector counts."""
+    if len(eigenvalues) == 0:
+        return eigenvalues
+    floor = max(float(eigenvalues[0]), 0.0) * len(eigenvalues) * float(np.finfo(dtype).eps)
+    return np.where(eigenvalues > floor, eigenvalues, 0)

@@ -1,0 +1,53 @@
+"""Files for other programs: written whole or not at all, with errors that say what to do."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from displace.errors import FormatError, InputError
+from displace.files.atomic import replacing
+
+PathLike = str | os.PathLike[str]
+
+
+@contextmanager
+def output_file(path: PathLike) -> Iterator[Path]:
+    """Give the name of a temporary file to write, which becomes `path` when the block ends without an error.
+
+    Folders on the way to `path` are made.
+    """
+    path = Path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as temporary:
+            yield temporary
+    except OSError as error:
+        raise InputError(
+            f"cannot write {path}: {error.strerror or error}; choose another file, or make room"
+        ) from error
+
+
+def write_text(path: PathLike, text: str) -> None:
+    """Write UTF-8 text, with the line ends that it has."""
+    try:
+        content = text.encode()
+    except UnicodeEncodeError as error:
+        around = text[max(0, error.start - 20) : error.start + 20]
+        raise InputError(
+            f"cannot write {path}: a name is not valid text, at {around!r}; rename that file"
+        ) from None
+    with output_file(path) as temporary:
+        temporary.write_bytes(content)
+
+
+def read_text(path: PathLike, what: str) -> str:
+    """Read UTF-8 text; `what` it should be is named where it cannot be read."""
+    try:
+        return Path(path).read_text("utf-8")
+    except OSError as error:
+        raise FormatError(f"cannot read {what} {path}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise FormatError(f"{path} is not {what}: it is not UTF-8 text") from None

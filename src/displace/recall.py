@@ -1,0 +1,151 @@
+"""Recall@N."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from displace.arrays import as_labels
+from displace.errors import InputError
+from displace.matches import Matches
+from displace.truth import PlaceSets, SamePlace, TruthRule
+
+DEFAULT_KS = (1, 5, 10)
+
+
+class Recalls(dict[int, float]):
+    """Recall@N in percent, by N, with what it was counted over.
+
+    Parameters
+    ----------
+    values : dict of int to float
+    protocol : str
+        The rule for what is correct.
+    n_queries : int
+        Queries counted.
+    n_unanswerable : int
+        Queries with no correct place in the map.
+    unanswerable : {"miss", "drop"}
+        How those were counted.
+    """
+
+    def __init__(
+        self, values: dict[int, float], protocol: str, n_queries: int, n_unanswerable: int, unanswerable: str
+    ) -> None:
+        super().__init__(values)
+        self.protocol, self.n_queries = protocol, n_queries
+        self.n_unanswerable, self.unanswerable = n_unanswerable, unanswerable
+
+    def __str__(self) -> str:
+        numbers = "  ".join(f"R@{k} {value:.1f}" for k, value in self.items())
+        note = ""
+        if self.n_unanswerable:
+            rule = "count as misses" if self.unanswerable == "miss" else "left out"
+            note = f"; {self.n_unanswerable} without a correct place {rule}"
+        return f"{numbers}  ({self.protocol}, {self.n_queries} queries{note})"
+
+
+def recall_at(
+    ranked_places: ArrayLike | Matches,
+    truth: ArrayLike | Sequence[Collection[Any]] | TruthRule,
+    ks: Sequence[int] = DEFAULT_KS,
+    *,
+    places: ArrayLike | None = None,
+    unanswerable: str = "miss",
+) -> Recalls:
+    """Share (%) of queries with a correct place among the first N.
+
+    Parameters
+    ----------
+    ranked_places : array of shape (q, k) or (q,), or Matches
+        Places, best first.
+    truth : array of shape (q,), sequence of q sets, or a rule
+        The correct place of each query, the set of its correct places (or a list, an array, a tuple: anything but a
+        string), or `WithinFrames` / `WithinMetres`.
+    ks : sequence of int
+        The values of N. Of 1, 5 and 10, the default, those above the number of ranked places are left out; other
+        values must fit.
+    places : array, optional
+        Ids of the places in the map, to tell queries that have no correct place there.
+    unanswerable : {"miss", "drop"}
+        Whether queries without a correct place count as misses (default) or are left out.
+
+    Examples
+    --------
+    >>> print(recall_at([["a", "b"], ["c", "a"]], ["a", "a"], ks=(1, 2)))
+    R@1 50.0  R@2 100.0  (exact place, 2 queries)
+    >>> import numpy as np
+    >>> from displace.truth import WithinFrames
+    >>> recall_at([[4, 9]], WithinFrames(np.array([5]), tolerance=1), ks=(1,))[1]
+    100.0
+    """
+    ranked = np.asarray(ranked_places.places if isinstance(ranked_places, Matches) else ranked_places)
+    ranked = ranked[:, None] if ranked.ndim == 1 else ranked
+    if ranked.ndim != 2:
+        raise InputError(f"ranked_places must have shape (q, k); got shape {ranked.shape}")
+    if unanswerable not in ("miss", "drop"):
+        raise InputError(f"unanswerable={unanswerable!r} must be 'miss' or 'drop'")
+    known = None if places is None else np.asarray(places)
+    ks = _usable_ks(ks, ranked.shape[1], known)
+    rule = _as_rule(truth, len(ranked))
+    if len(ranked) == 0:
+        raise InputError("no queries: ranked_places is empty")
+    hit_within = np.logical_or.accumulate(rule.correct(ranked), axis=1)
+    has_answer = rule.answerable(known)
+    counted = np.ones(len(ranked), bool) if unanswerable == "miss" else has_answer
+    if not counted.any():
+        raise InputError("no query has a correct place in the map: nothing is left to count")
+    values = {k: 100 * float(hit_within[counted, min(k, ranked.shape[1]) - 1].mean()) for k in ks}
+    return Recalls(values, rule.name, int(counted.sum()), int((~has_answer).sum()), unanswerable)
+
+
+def _usable_ks(ks: Sequence[int], n_ranked: int, known: NDArray[Any] | None) -> list[int]:
+    """Check the values of N against the length of the rankings."""
+    if not _is_collection(ks) or not all(isinstance(k, Integral) for k in ks):
+        raise InputError(f"ks={ks!r} must be a sequence of whole numbers, such as (1, 5)")
+    complete = known is not None and n_ranked >= len(np.unique(known))
+    if tuple(ks) == DEFAULT_KS:
+        return [k for k in DEFAULT_KS if k <= n_ranked or complete]
+    for k in ks:
+        if k < 1 or (k > n_ranked and not complete):
+            raise InputError(
+                f"ks has {k}, but {n_ranked} places are ranked for each query; rank with k={max(ks)}"
+            )
+    return list(ks)
+
+
+def _as_rule(truth: Any, n: int) -> TruthRule:
+    """Turn plain truth into a rule, and check that it is for `n` queries."""
+    rule = truth if isinstance(truth, TruthRule) else _plain_rule(truth, n)
+    if len(rule) != n:  # type: ignore[arg-type]
+        raise InputError(f"truth is for {len(rule)} queries; ranked_places has {n}")  # type: ignore[arg-type]
+    return rule
+
+
+def _plain_rule(truth: Any, n: int) -> TruthRule:
+    """One place for each query, or one set of places for each."""
+    if not _is_collection(truth) or isinstance(truth, Set | Mapping):
+        raise InputError(
+            f"truth must list a place, or a set of places, for each query in order; got {type(truth).__name__}"
+        )
+    items = list(truth)
+    is_set = [_is_collection(item) for item in items]
+    if not any(is_set):
+        return SamePlace(as_labels(truth if isinstance(truth, np.ndarray) else items, n, "truth"))
+    if not all(is_set):
+        odd = is_set.index(False)
+        raise InputError(
+            f"truth has sets of places, but {items[odd]!r} for query {odd}: write a single place as {{{items[odd]!r}}}"
+        )
+    return PlaceSets(items)
+
+
+def _is_collection(value: Any) -> bool:
+    """Whether a value holds others; strings and arrays of no dimension are single values."""
+    return (
+        isinstance(value, Iterable) and not isinstance(value, str | bytes) and getattr(value, "ndim", 1) > 0
+    )

@@ -1,0 +1,1 @@
+"""Whatever people recorded (folders, videos, ROS bags) as folders of frames."""

@@ -1,0 +1,168 @@
+"""Frames taken out of a video or bag: a folder that is complete, or says that it is not and can be resumed.
+
+::
+
+    route.frames/sun/
+      000000.jpg 000005.jpg …     named by their number in the source
+      frames.csv                  image, timestamp and, where the source has them, positions; written last
+      frames.json                 source and settings the frames were made from
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from displace.errors import ImageError, InputError
+from displace.files.atomic import atomic_write, write_json
+from displace.manifest.csv_file import number_text
+from displace.manifest.recording import FRAMES
+
+_RECORD = "frames.json"
+_FRAME_NAME = re.compile(r"\d{6,}\.(jpg|png)")
+_EVERY = re.compile(r"(?P<count>\d+)|(?P<seconds>\d*\.?\d+)\s*s")
+
+
+class Sampler:
+    """Chooses frames: every n-th one, or one each so many seconds.
+
+    Parameters
+    ----------
+    every : int or str
+        A number of frames (``5``, ``"5"``) or seconds (``"0.5s"``).
+
+    Examples
+    --------
+    >>> sampler = Sampler("0.5s")
+    >>> [sampler.wants(i, i / 5) for i in range(6)]
+    [True, False, False, True, False, True]
+    """
+
+    def __init__(self, every: int | str) -> None:
+        match = _EVERY.fullmatch(str(every).strip().lower())
+        self.count = int(match["count"]) if match and match["count"] else 0
+        self.seconds = float(match["seconds"]) if match and match["seconds"] else 0.0
+        if self.count <= 0 and self.seconds <= 0:
+            raise InputError(
+                f"every={every!r} must be a number of frames such as 5, or of seconds such as '0.5s'"
+            )
+        self._next: float | None = None
+
+    def wants(self, index: int, time: float) -> bool:
+        """Whether to keep frame `index` at `time` seconds; to be asked for each frame in turn."""
+        if self.count:
+            return index % self.count == 0
+        if self._next is None:
+            self._next = time
+        if time < self._next - 1e-6:
+            return False
+        # Staying on the grid keeps the average rate where frames do not fall on it.
+        self._next += self.seconds * (1 + (time - self._next + 1e-6) // self.seconds)
+        return True
+
+
+class FramesFolder:
+    """A folder of frames being filled.
+
+    Parameters
+    ----------
+    folder : path-like
+        Made if need be. Frames of another source or of other settings in it are replaced.
+    source : path-like
+        The video or bag.
+    settings : mapping
+        What else decides which frames there are.
+    durable : bool
+        Write each frame so that it outlives a power cut; not worth its time in a temporary folder.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        source: str | os.PathLike[str],
+        settings: Mapping[str, Any],
+        durable: bool = True,
+    ) -> None:
+        self.folder, self.durable = Path(folder), durable
+        self.record: dict[str, Any] = {
+            "format": 1,
+            "source": _identity(Path(source)),
+            "settings": dict(settings),
+        }
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            if self._old_record() != self.record:
+                self._clear()
+                write_json(self.folder / _RECORD, self.record)
+        except OSError as error:
+            raise ImageError(f"cannot write frames to {folder}: {error.strerror}") from None
+
+    @property
+    def complete(self) -> bool:
+        """Whether an earlier run has finished."""
+        return (self.folder / FRAMES).is_file()
+
+    def has(self, name: str) -> bool:
+        """Whether the frame is there already."""
+        return (self.folder / name).is_file()
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write one frame, atomically where it is to be durable."""
+        try:
+            if not self.durable:
+                (self.folder / name).write_bytes(content)
+                return
+            with atomic_write(self.folder / name) as file:
+                file.write(content)
+        except OSError as error:
+            raise ImageError(f"cannot write frame {self.folder / name}: {error.strerror}") from None
+
+    def finish(self, images: Sequence[str], columns: Mapping[str, Iterable[float]]) -> None:
+        """Write `frames.csv`, which says that every frame is there."""
+        texts = [[number_text(float(value)) for value in column] for column in columns.values()]
+        with atomic_write(self.folder / FRAMES, "w") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(["image", *columns])
+            writer.writerows(zip(images, *texts, strict=True))
+
+    def _old_record(self) -> Any:
+        try:
+            return json.loads((self.folder / _RECORD).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            if any(self.folder.iterdir()):
+                raise ImageError(
+                    f"{self.folder} holds files that are not frames of {self.record['source']['name']}; "
+                    "choose another folder or empty it"
+                ) from None
+            return None
+        except ValueError:
+            return None
+
+    def _clear(self) -> None:
+        """Remove earlier frames, `frames.csv` first: without it the folder counts as unfinished."""
+        (self.folder / FRAMES).unlink(missing_ok=True)
+        for path in self.folder.iterdir():
+            if _FRAME_NAME.fullmatch(path.name):
+                path.unlink()
+
+
+def read_frames(folder: Path) -> list[tuple[str, float]]:
+    """Read file name and time in seconds of each frame in a finished folder."""
+    with (folder / FRAMES).open(encoding="utf-8", newline="") as file:
+        return [(row["image"], float(row["timestamp"])) for row in csv.DictReader(file)]
+
+
+def _identity(source: Path) -> dict[str, Any]:
+    """Name, size and time of change of a file, or of a folder's files together."""
+    files = [path for path in source.rglob("*") if path.is_file()] if source.is_dir() else [source]
+    stats = [path.stat() for path in files]
+    return {
+        "name": source.name,
+        "bytes": sum(stat.st_size for stat in stats),
+        "changed": max((stat.st_mtime_ns for stat in stats), default=0),
+    }

@@ -1,0 +1,136 @@
+"""Sources of images: folders as they are, videos and bags turned into folders of frames first."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from displace.errors import ManifestError
+from displace.files.atomic import atomic_write
+from displace.images import has_images, natural_key
+from displace.recordings.rosbag import extract_bag, is_bag
+from displace.recordings.video import extract_frames, is_video
+
+Progress = Callable[[str, int, int], None]
+
+
+def unpack(
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    frames: str | os.PathLike[str],
+    *,
+    every: int | str = 1,
+    topic: str | None = None,
+    positions_topic: str | None = None,
+    max_gap: float = 2.0,
+    allow_truncated: bool = False,
+    progress: Progress | None = None,
+) -> Path | dict[str, Path]:
+    """Make folders of images out of whatever a route was recorded as, for `build_manifest`.
+
+    Parameters
+    ----------
+    source : path-like or sequence of path-like
+        A folder with a sub-folder, video or bag for each traversal; one video or bag; or several of these,
+        each being a traversal named after its file. A folder without images that holds one video or bag, at any
+        depth, stands for it and gives it its name. A file of positions beside a video (``sun.mp4``,
+        ``sun.csv`` with seconds from the video's start) comes along.
+    frames : path-like
+        Folder for the frames, one sub-folder for each traversal; for ``route.csv`` by custom ``route.frames``.
+    every, topic, positions_topic, max_gap, allow_truncated
+        See `displace.recordings.video.extract_frames` and `displace.recordings.rosbag.extract_bag`.
+    progress : callable, optional
+        Called with (traversal, frames read, frames in all).
+
+    Returns
+    -------
+    Path or dict of str to Path
+        The source itself where it has no videos or bags, otherwise each traversal's folder.
+    """
+    parts = _parts(source)
+    if parts is None:
+        return Path(source)  # type: ignore[arg-type]
+    videos: dict[str, Any] = {"every": every, "allow_truncated": allow_truncated}
+    bags: dict[str, Any] = {
+        "every": every,
+        "topic": topic,
+        "positions_topic": positions_topic,
+        "max_gap": max_gap,
+    }
+    folders: dict[str, Path] = {}
+    for given in parts:
+        name, part = given.name if given.is_dir() else given.stem, _recorded_as(given)
+        if name in folders:
+            raise ManifestError(f"two sources are named {name!r}; rename one of them")
+        report = partial(progress, name) if progress else None
+        if is_bag(part):
+            folders[name] = extract_bag(part, Path(frames) / name, progress=report, **bags)
+        elif is_video(part):
+            folders[name] = extract_frames(part, Path(frames) / name, progress=report, **videos)
+            _bring_positions([part.with_suffix(".csv"), given.parent / f"{name}.csv"], folders[name])
+        else:
+            folders[name] = part
+    return folders
+
+
+def _parts(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[Path] | None:
+    """One path for each traversal, or None for a plain folder of images."""
+    if not isinstance(source, (str, os.PathLike)):
+        parts = [Path(part) for part in source]
+    else:
+        path = Path(source)
+        if not path.exists():
+            raise ManifestError(f"nothing at {path}")
+        if is_bag(path) or not path.is_dir():
+            parts = [path]
+        else:
+            # What an earlier run has unpacked is no recording of its own.
+            children = [child for child in path.iterdir() if child.suffix != ".frames"]
+            children.sort(key=lambda child: natural_key(child.name))
+            parts = [child for child in children if _is_recording(child)]
+            if not any(_is_file(_recorded_as(part)) for part in parts):
+                return None
+    if wrong := [part for part in parts if not (part.is_dir() or _is_file(part))]:
+        raise ManifestError(f"{wrong[0]} is neither a folder of images nor a video or bag")
+    return parts
+
+
+def _is_file(path: Path) -> bool:
+    """Whether it is a video or a bag (which may be a folder, too)."""
+    return is_bag(path) or is_video(path)
+
+
+def _is_recording(path: Path) -> bool:
+    if _is_file(path):
+        return True
+    return path.is_dir() and not path.name.startswith(".") and (has_images(path) or bool(_files_in(path)))
+
+
+def _files_in(folder: Path) -> list[Path]:
+    """Videos and bags at any depth; of a bag that is a folder, only the folder."""
+    found = sorted(filter(_is_file, folder.rglob("*")), key=lambda path: natural_key(str(path)))
+    return [path for path in found if not any(map(is_bag, path.parents))]
+
+
+def _recorded_as(part: Path) -> Path:
+    """Find the video or bag for which a folder without images stands; anything else is itself."""
+    if _is_file(part) or has_images(part):
+        return part
+    found = _files_in(part)
+    if len(found) > 1:
+        raise ManifestError(
+            f"folder {part} holds {len(found)} videos or bags, and a traversal is one of them: "
+            f"{', '.join(str(path.relative_to(part)) for path in found)}. Join them, or give each by itself: "
+            f"displace manifest {found[0]} …"
+        )
+    return found[0] if found else part
+
+
+def _bring_positions(beside: Sequence[Path], folder: Path) -> None:
+    """Copy the file of positions beside a video, the first that is there, into its folder of frames."""
+    there = next((path for path in beside if path.is_file()), None)
+    if there is not None:
+        with atomic_write(folder / "positions.csv") as file:
+            file.write(there.read_bytes())

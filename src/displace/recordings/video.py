@@ -1,0 +1,113 @@
+"""Video files: frames as JPEG files, with their times."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import cv2
+
+from displace.errors import ImageError
+from displace.recordings.frames import FramesFolder, Sampler
+
+EXTENSIONS = frozenset({".mp4", ".m4v", ".mov", ".avi", ".mkv", ".webm", ".mpg", ".mpeg", ".wmv"})
+"""File name endings that count as videos, in lower case."""
+
+_QUALITY = 95
+
+
+def is_video(path: str | os.PathLike[str]) -> bool:
+    """Whether the file's name says that it is a video."""
+    path = Path(path)
+    return path.suffix.lower() in EXTENSIONS and not path.name.startswith(".")
+
+
+def extract_frames(
+    video: str | os.PathLike[str],
+    folder: str | os.PathLike[str],
+    every: int | str = 1,
+    *,
+    allow_truncated: bool = False,
+    durable: bool = True,
+    progress: Callable[[int, int], None] | None = None,
+) -> Path:
+    """Write frames of a video as JPEG files of quality 95, named by frame number.
+
+    Frames that an interrupted run has left are kept; a finished folder is returned at once.
+
+    Parameters
+    ----------
+    video : path-like
+        Any file that OpenCV can read.
+    folder : path-like
+        Where the frames go, with a `frames.csv` (image, timestamp in seconds from the start).
+    every : int or str
+        Every n-th frame (``5``), or one each so many seconds (``"0.5s"``).
+    allow_truncated : bool
+        Keep what can be read of a file that ends before its header says.
+    durable : bool
+        Whether frames are to outlive a power cut; False is faster, for a temporary folder.
+    progress : callable, optional
+        Called with (frames read, frames in all; 0 where the file does not say).
+
+    Returns
+    -------
+    Path
+        The folder.
+    """
+    video, sampler = Path(video), Sampler(every)
+    if not video.is_file():
+        raise ImageError(f"no video at {video}")
+    frames = FramesFolder(folder, video, {"every": str(every), "quality": _QUALITY}, durable)
+    if frames.complete:
+        return frames.folder
+    capture = cv2.VideoCapture(str(video))
+    try:
+        if not capture.isOpened():
+            raise ImageError(
+                f"cannot read video {video}: it is truncated or damaged, or its codec is not known"
+            )
+        expected = max(0, int(capture.get(cv2.CAP_PROP_FRAME_COUNT)))
+        names, times, n_read = [], [], 0
+        for index, time in _grabbed(capture):
+            n_read = index + 1
+            if sampler.wants(index, time):
+                name = f"{index:06d}.jpg"
+                if not frames.has(name):
+                    frames.write(name, _jpeg(capture, video, index))
+                names.append(name)
+                times.append(time)
+            if progress:
+                progress(n_read, expected)
+    finally:
+        capture.release()
+    # Containers state the number only roughly, hence the margin.
+    if not names or (n_read < 0.95 * expected - 5 and not allow_truncated):
+        raise ImageError(
+            f"video {video} ends after frame {n_read} of {expected}: it is truncated or damaged; "
+            "repair it, or use allow_truncated to keep what can be read"
+        )
+    frames.finish(names, {"timestamp": times})
+    return frames.folder
+
+
+def _grabbed(capture: cv2.VideoCapture) -> Iterator[tuple[int, float]]:
+    """Step through a video without decoding to pixels; yield each frame's number and time in seconds."""
+    rate = capture.get(cv2.CAP_PROP_FPS) or 30.0
+    index, before = 0, -1.0
+    while capture.grab():
+        time = capture.get(cv2.CAP_PROP_POS_MSEC) / 1000
+        if time <= before:  # some containers have no times: count frames instead
+            time = before + 1 / rate
+        yield index, time
+        index, before = index + 1, time
+
+
+def _jpeg(capture: cv2.VideoCapture, video: Path, index: int) -> bytes:
+    """Decode the frame that was grabbed last and encode it."""
+    decoded, pixels = capture.retrieve()
+    if not decoded:
+        raise ImageError(f"cannot decode frame {index} of video {video}")
+    _, content = cv2.imencode(".jpg", pixels, [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])
+    return content.tobytes()

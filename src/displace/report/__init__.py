@@ -1,0 +1,1 @@
+"""Drawing what evaluation computed: figures for print, and pages for a browser."""

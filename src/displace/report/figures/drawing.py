@@ -1,0 +1,74 @@
+"""Any study to a figure, and figures to files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from displace.errors import InputError
+from displace.evaluation.studies import Study, kind_of, study_path, topic_of
+from displace.files.atomic import replacing
+from displace.report.figures.curves import draw_compression, draw_cost, draw_space, draw_tau
+from displace.report.figures.panels import SOFT, print_style
+from displace.report.figures.picture_grid import draw_examples
+
+FORMATS = ("pdf", "png", "svg")
+_DRAWN: dict[str, Callable[[Any], Any]] = {
+    "compression": draw_compression,
+    "tau": draw_tau,
+    "qualitative": draw_examples,
+    "space": draw_space,
+    "cost": draw_cost,
+}
+
+
+def draw(study: Study) -> Any:
+    """Return the matplotlib figure of a study; what it is about stands above it."""
+    with print_style():
+        figure = _DRAWN[kind_of(study)](study)
+        figure.suptitle(str(study.setting), fontsize=5.5, color=SOFT, wrap=True)
+    return figure
+
+
+def save_figure(figure: Any, path: str | os.PathLike[str]) -> None:
+    """Write a figure as PDF, PNG or SVG, by the file's ending; equal figures give equal files."""
+    path = Path(path)
+    ending = path.suffix.lower().lstrip(".")
+    if ending not in FORMATS:
+        raise InputError(f"path={str(path)!r} must end in one of {', '.join('.' + f for f in FORMATS)}")
+    dated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with print_style(), replacing(path) as temporary:
+        figure.savefig(temporary, format=ending, metadata=dated.get(ending))
+
+
+def save_figures(
+    studies: Sequence[Study],
+    folder: str | os.PathLike[str],
+    formats: Sequence[str] = ("pdf", "png"),
+    progress: Callable[[str, int, int], None] | None = None,
+) -> list[Path]:
+    """Draw studies and write each in all formats; return the files.
+
+    Parameters
+    ----------
+    studies : sequence of Study
+    folder : path-like
+        Created where absent.
+    formats : sequence of {"pdf", "png", "svg"}
+    progress : callable, optional
+        Called as ``progress(stage, done, total)``.
+    """
+    written = []
+    for number, study in enumerate(studies, 1):
+        name = study_path("", *topic_of(study)).stem
+        figure = draw(study)
+        for ending in formats:
+            path = Path(folder) / f"{name}.{ending}"
+            save_figure(figure, path)
+            written.append(path)
+        if progress is not None:
+            progress("figures", number, len(studies))
+    return written

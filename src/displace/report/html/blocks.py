@@ -1,0 +1,109 @@
+"""Blocks: all methods on one query traversal with one model, read from the results for a report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from displace.errors import InputError
+from displace.evaluation.results import Questions, Ranking, Result, Results
+from displace.evaluation.tables import Table
+from displace.truth import Flags
+
+OWN = "displace"
+"""The fusion that others are compared with, where the results have it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """All methods that were asked the same questions about the same descriptors.
+
+    Parameters
+    ----------
+    results : list of Result
+        One for each method, in the order of the tables.
+    rankings : list of Ranking
+        Of the same methods.
+    questions : Questions
+    root : Path
+        Folder that the images' names start from.
+    """
+
+    results: list[Result]
+    rankings: list[Ranking]
+    questions: Questions
+    root: Path
+
+    @property
+    def first(self) -> Result:
+        """A result of the block, for what all of them share."""
+        return self.results[0]
+
+    @property
+    def title(self) -> str:
+        """Data set, model and query."""
+        return f"{self.first.dataset} · {self.first.model} · {self.first.query}"
+
+    @property
+    def labels(self) -> list[str]:
+        """Names of the methods."""
+        return [result.label for result in self.results]
+
+    @property
+    def hits(self) -> Flags:
+        """Whether the best place of each method is right for each query, shape (methods, q)."""
+        return np.stack([ranking.hits() for ranking in self.rankings])
+
+    @property
+    def own(self) -> int:
+        """Which method others are compared with: DisPlace's default, else any DisPlace, else the best."""
+        return own_of(self.results)
+
+    @property
+    def rivals(self) -> list[int]:
+        """The other methods that use several references; without any, all others."""
+        others = [
+            at for at in range(len(self.results)) if self.results[at].fusion != self.results[self.own].fusion
+        ]
+        several = [at for at in others if self.results[at].group != "single"]
+        return several or others
+
+
+def own_of(results: Sequence[Result]) -> int:
+    """Position of the method that others are compared with."""
+    ranks = [(result.fusion != OWN, bool(result.parameters), -result.recalls[1]) for result in results]
+    return ranks.index(min(ranks))
+
+
+def read_blocks(results: Results, tables: Sequence[Table]) -> list[Block]:
+    """Read the rankings behind tables of descriptors as they are, one block for each column.
+
+    Parameters
+    ----------
+    results : Results
+        Where the rankings are.
+    tables : sequence of Table
+        Those of random projections are left out.
+    """
+    blocks = []
+    for table in tables:
+        for column in table.columns if table.projection is None else ():
+            entries = [row.entries[column] for row in table.rows if column in row.entries]
+            cells = [entry.results[0] for entry in entries if entry.value is not None]
+            if cells:
+                blocks.append(_block(results, cells))
+    if not blocks:
+        raise InputError(
+            f"{results.folder} has no cell that could be computed; see: displace table {results.folder}"
+        )
+    return blocks
+
+
+def _block(results: Results, cells: list[Result]) -> Block:
+    asked = max(cells, key=lambda cell: cell.recency).questions
+    same = [cell for cell in cells if cell.questions == asked]  # others belong to an earlier manifest
+    questions = results.questions(same[0])
+    return Block(same, [results.ranking(cell) for cell in same], questions, questions.root(results.folder))

@@ -1,0 +1,71 @@
+"""What is needed to repeat the results: versions, machine, descriptors, methods and commands."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+from displace.evaluation.results import Result
+from displace.evaluation.studies import load_studies
+from displace.report.html.markup import cells, folded, heading, html_table
+
+
+def environment_html(results: Sequence[Result], folder: Path) -> str:
+    """Versions, descriptors, methods with their settings, suites, and the commands."""
+    suites = sorted((folder / "suites").glob("*.toml"))
+    shown = [folded(f"Suite {path.name}", f"<pre>{escape(path.read_text('utf-8'))}</pre>") for path in suites]
+    commands = [f"displace bench {path.name} -o {folder.name}/" for path in suites]
+    studies = " --studies all" if load_studies(folder) else ""
+    commands += [f"displace table {folder.name}/", f"displace report {folder.name}/ -o report.html{studies}"]
+    return "".join(
+        [
+            heading("Commands"),
+            f"<pre>{escape(chr(10).join(commands))}</pre>",
+            *shown,
+            heading("Versions and machine"),
+            _versions(results),
+            heading("Descriptors"),
+            _stores(results),
+            _methods(results),
+        ]
+    )
+
+
+def _versions(results: Sequence[Result]) -> str:
+    """Each combination of versions once."""
+    seen = [json.loads(text) for text in dict.fromkeys(json.dumps(result.versions) for result in results)]
+    names = list(dict.fromkeys(name for versions in seen for name in versions))
+    rows = [f"<tr>{cells(*(versions.get(name, '') for name in names))}</tr>" for versions in seen]
+    return html_table("plain", names, rows)
+
+
+def _stores(results: Sequence[Result]) -> str:
+    """Descriptors with their fingerprints."""
+    seen = dict.fromkeys((result.dataset, result.model, json.dumps(result.store)) for result in results)
+    rows = []
+    for dataset, model, text in seen:
+        store = json.loads(text)
+        made_by = json.dumps(store.get("model", {}), ensure_ascii=False)
+        content = str(store.get("content", ""))
+        rows.append(f"<tr>{cells(dataset, model)}{_code(content)}{_code(made_by)}</tr>")
+    return html_table("plain", ["data set", "model", "content", "how they were made"], rows)
+
+
+def _code(text: str) -> str:
+    return f"<td><code>{escape(text)}</code></td>"
+
+
+def _methods(results: Sequence[Result]) -> str:
+    """Settings of every method that has some, and what it decided by itself."""
+    rows = []
+    for result in results:
+        if result.explanation or result.parameters:
+            settings = ", ".join(f"{name}={value}" for name, value in result.parameters.items())
+            where = f"{result.dataset} · {result.model} · {result.query}"
+            rows.append(f"<tr>{cells(result.label, where, settings or 'defaults', result.explanation)}</tr>")
+    if not rows:
+        return ""
+    table = html_table("plain", ["method", "cell", "parameters", "what it decided"], rows)
+    return folded(f"Settings of the methods, {len(rows):,} cells", table)

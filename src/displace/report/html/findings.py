@@ -1,0 +1,153 @@
+"""What the results say, in words and differences with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from displace.bootstrap import Estimate, bootstrap, paired_bootstrap
+from displace.evaluation.results import Results
+from displace.evaluation.tables import Table
+from displace.evaluation.wins import Duel, Wins, count_wins
+from displace.report.html.blocks import Block, own_of
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One method against the other multi-reference methods, with one model.
+
+    Parameters
+    ----------
+    table : Table
+        Of the data set, with the columns of the model only.
+    model, label : str
+        `label` is the method that the others are compared with.
+    wins : Wins
+        A duel for each query traversal.
+    mean : Estimate
+        Its R@1 (%), the mean over the query traversals.
+    other : str
+        The best other method, by that mean.
+    other_mean, difference : Estimate
+    """
+
+    table: Table
+    model: str
+    label: str
+    wins: Wins
+    mean: Estimate
+    other: str
+    other_mean: Estimate
+    difference: Estimate
+
+    @property
+    def worst(self) -> Duel:
+        """Query traversal on which it does worst, compared with the best of the others."""
+        return min(self.wins.duels, key=lambda duel: duel.value - duel.rival_value)
+
+
+def find(tables: Sequence[Table], blocks: Sequence[Block], results: Results) -> list[Finding]:
+    """Compare DisPlace with the other multi-reference methods, for each data set and model."""
+    findings = []
+    for table in tables:
+        for model in table.models if table.projection is None else ():
+            part = replace(table, columns=[column for column in table.columns if column.model == model])
+            mine = [
+                b
+                for b in blocks
+                if (b.first.dataset, b.first.protocol, b.first.model)
+                == (table.dataset, table.protocol, model)
+            ]
+            finding = _finding(part, model, mine, results)
+            if finding is not None:
+                findings.append(finding)
+    return findings
+
+
+def _finding(table: Table, model: str, blocks: list[Block], results: Results) -> Finding | None:
+    """Compare over the query traversals that all methods were asked; None where there is nobody to compare with."""
+    cells = [cell for block in blocks for cell in block.results if cell.group != "single"]
+    if len({cell.fusion for cell in cells}) < 2:
+        return None
+    own = cells[own_of(cells)]
+    asked = [block for block in blocks if own.label in block.labels]
+    groups = np.repeat(np.arange(len(asked)), [len(block.questions) for block in asked])
+    rivals = [
+        label
+        for label in dict.fromkeys(cell.label for cell in cells if cell.fusion != own.fusion)
+        if all(label in block.labels for block in asked)
+    ]
+    if not rivals:
+        return None
+    hits = {label: _hits(asked, label) for label in [own.label, *rivals]}
+    other = max(rivals, key=lambda label: bootstrap_mean(hits[label], groups))
+    return Finding(
+        table,
+        model,
+        own.label,
+        count_wins(table, own.label, results),
+        bootstrap(hits[own.label], groups=groups),
+        other,
+        bootstrap(hits[other], groups=groups),
+        paired_bootstrap(hits[own.label], hits[other], groups=groups),
+    )
+
+
+def bootstrap_mean(hits: NDArray[np.bool_], groups: NDArray[np.intp]) -> float:
+    """Mean over the groups of the share of hits: what `bootstrap` estimates."""
+    return float(np.mean([hits[groups == group].mean() for group in np.unique(groups)]))
+
+
+def _hits(blocks: Sequence[Block], label: str) -> NDArray[np.bool_]:
+    return np.concatenate([block.rankings[block.labels.index(label)].hits() for block in blocks])
+
+
+def verdict(difference: Estimate | None) -> str:
+    """Say what a difference amounts to: an interval around 0 means that the queries cannot tell.
+
+    >>> verdict(Estimate(3.0, -1.5, 7.5))
+    'ahead, by less than these queries can tell'
+    """
+    if difference is None:
+        return "not asked the same queries"
+    if difference.value == 0:
+        return "level"
+    side = "ahead" if difference.value > 0 else "behind"
+    told = difference.low > 0 or difference.high < 0
+    return side if told else f"{side}, by less than these queries can tell"
+
+
+def sentences(finding: Finding) -> list[str]:
+    """Say in words how a method compares, also where it loses."""
+    n, worst = len(finding.wins.duels), finding.worst
+    over = f"Over all {n} query traversals" if n > 1 else f"On {worst.column.query}"
+    said = [
+        f"{over}, {finding.label} has a Recall@1 of {finding.mean} %; the best other multi-reference method, "
+        f"{finding.other}, reaches {finding.other_mean.value:.1f} %. The difference is {signed(finding.difference)} "
+        f"points: {verdict(finding.difference)}."
+    ]
+    if n > 1:
+        said.append(
+            f"{finding.wins}. It does worst on {worst.column.query}: {worst.value:.1f} against "
+            f"{worst.rival_value:.1f} % by {worst.rival}, {signed(worst.difference)} points "
+            f"({verdict(worst.difference)})."
+        )
+    return said
+
+
+def signed(estimate: Estimate | None) -> str:
+    """A difference with its interval.
+
+    >>> signed(Estimate(-2.0, -4.25, 0.5))
+    '−2.0 [−4.2, +0.5]'
+    """
+    if estimate is None:
+        return "–"
+    return f"{_sign(estimate.value)} [{_sign(estimate.low)}, {_sign(estimate.high)}]"
+
+
+def _sign(value: float) -> str:
+    return f"{value:+.1f}".replace("-", "−")

@@ -1,0 +1,166 @@
+"""The report: one HTML file that needs nothing else, from a results folder."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from displace.errors import InputError
+from displace.evaluation.results import Result, Results
+from displace.evaluation.studies import Study, compressions_of, load_studies, topic_of
+from displace.evaluation.tables import build_tables
+from displace.files.atomic import atomic_write
+from displace.report.html import sections, table_sections
+from displace.report.html.blocks import Block, read_blocks
+from displace.report.html.environment import environment_html
+from displace.report.html.explorer import explorer_data
+from displace.report.html.findings import find
+from displace.report.html.plot_parts import Plot
+from displace.report.html.thumbnails import Album, collect
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was written.
+
+    Parameters
+    ----------
+    path : Path
+    n_bytes, picture_bytes : int
+        Of the whole page, and of its pictures.
+    n_pictures : int
+    n_results, n_studies : int
+        Cells and studies that it shows.
+    """
+
+    path: Path
+    n_bytes: int
+    picture_bytes: int
+    n_pictures: int
+    n_results: int
+    n_studies: int
+
+
+def write_report(
+    results: Results,
+    output: str | os.PathLike[str],
+    *,
+    title: str | None = None,
+    picture_bytes: int = 15_000_000,
+    progress: Progress | None = None,
+) -> Report:
+    """Write the report of a results folder: summary, tables, studies, every query, and how to repeat it.
+
+    Parameters
+    ----------
+    results : Results
+    output : path-like
+        The HTML file; replaced where it exists.
+    title : str, optional
+        By default the names of the data sets.
+    picture_bytes : int
+        Budget of the explorer's pictures; 0 for none.
+    progress : callable, optional
+        Called as ``progress(stage, done, total)``.
+    """
+    if picture_bytes < 0:
+        raise InputError(f"picture_bytes={picture_bytes} must be at least 0")
+    cells = list(results)
+    tables = build_tables(cells)
+    blocks = read_blocks(results, tables)
+    studies = _all_studies(results.folder, cells)
+    album = collect(blocks, picture_bytes, progress)
+    plots: dict[str, Plot] = {}
+    findings = find(tables, blocks, results)
+    parts = {
+        "title": escape(title or ", ".join(dict.fromkeys(table.dataset for table in tables))),
+        "lead": sections.lead(findings, len(cells)),
+        "facts": escape(_facts(blocks, cells)),
+        "summary": sections.summary(findings),
+        "overview": sections.overview(blocks, plots),
+        "tables": "".join(map(table_sections.recalls_html, tables)),
+        "duels": table_sections.duels_html(findings),
+        "published": table_sections.published_html(tables),
+        "effort": table_sections.effort_html(blocks),
+        "studies": sections.studies_html(studies, plots),
+        "study_link": '<a href="#studies">Studies</a>' if studies else "",
+        "pictures": escape(_pictures(album, blocks)),
+        "environment": environment_html(cells, results.folder),
+        "explorer": _json(explorer_data(blocks, album)),
+        "thumbs": "\n".join(album.pictures),
+        "plots": _json(plots),
+        **_scripts(),
+    }
+    path = Path(output)
+    page = Template(_own("page.html")).substitute(parts)
+    with atomic_write(path, "w") as file:
+        file.write(page)
+    return Report(path, path.stat().st_size, album.n_bytes, len(album.pictures), len(cells), len(studies))
+
+
+def _all_studies(folder: Path, cells: Sequence[Result]) -> list[Study]:
+    """Studies that were run, and those of random projections that a suite had; of both, the one that was run."""
+    kept = load_studies(folder)
+    known = {topic_of(study) for study in kept}
+    return [*(study for study in compressions_of(cells) if topic_of(study) not in known), *kept]
+
+
+def _scripts() -> dict[str, str]:
+    """Style and scripts; plotly's from the installed package, once."""
+    from plotly.offline import get_plotlyjs
+
+    return {
+        "css": _own("report.css"),
+        "explorer_js": _own("explorer.js"),
+        "plots_js": _own("plots.js"),
+        "plotly_js": get_plotlyjs(),
+    }
+
+
+def _own(name: str) -> str:
+    return (files("displace.report.html") / name).read_text(encoding="utf-8")
+
+
+def _json(record: Any) -> str:
+    """JSON that cannot end the script element it stands in."""
+    text = json.dumps(record, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c")
+
+
+def _facts(blocks: Sequence[Block], cells: Sequence[Result]) -> str:
+    queries = sum(len(block.questions) for block in blocks)
+    impossible = sum(not cell.ok for cell in cells)
+    models = dict.fromkeys(block.first.model for block in blocks)
+    protocols = dict.fromkeys(f"{block.first.protocol} ({block.first.tolerance})" for block in blocks)
+    return (
+        f"{len(cells):,} cells, {queries:,} queries asked of each method; models: {', '.join(models)}; "
+        f"protocols: {', '.join(protocols)}"
+        + (f"; {impossible:,} cells were not possible and are named below the tables" if impossible else "")
+        + "."
+    )
+
+
+def _pictures(album: Album, blocks: Sequence[Block]) -> str:
+    """Say which pictures the page has."""
+    queries = sum(len(block.questions) for block in blocks)
+    if not album.pictures:
+        return (
+            "No pictures are embedded"
+            + ("" if album.budget == 0 else ": the image files were not found")
+            + "."
+        )
+    size = f"{album.n_bytes / 1e6:.1f} MB of at most {album.budget / 1e6:.1f} MB"
+    return (
+        f"{len(album.pictures):,} pictures are embedded, {size}; {album.n_queries:,} of {queries:,} queries (▣) have "
+        "all of theirs. Where not all fit, queries on which the methods differ come first, spread evenly over each "
+        "traversal."
+    )

@@ -1,0 +1,248 @@
+"""Rules for what counts as correct."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from displace.errors import InputError
+
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How far a retrieved place may be from the query's.
+
+    >>> str(Tolerance("frames", 5)), str(Tolerance("metres", 25)), str(Tolerance("exact"))
+    ('±5 frames', 'within 25 m', 'exact place')
+    """
+
+    kind: Literal["exact", "frames", "metres"]
+    value: float = 0
+
+    def __post_init__(self) -> None:
+        if self.kind == "frames" and self.value != int(self.value):
+            raise InputError(
+                f"tolerance of {self.value:g} frames must be a whole number, such as {int(self.value)} frames"
+            )
+
+    def __str__(self) -> str:
+        return {
+            "exact": "exact place",
+            "frames": f"±{self.value:g} frames",
+            "metres": f"within {self.value:g} m",
+        }[self.kind]
+
+
+@runtime_checkable
+class TruthRule(Protocol):
+    """What counts as correct for each query."""
+
+    @property
+    def name(self) -> str:
+        """Name of the protocol, to be printed beside every number."""
+
+    def correct(self, ranked: NDArray[Any]) -> Flags:
+        """Whether each ranked place (q, k) is correct for its query."""
+
+    def answerable(self, places: NDArray[Any] | None) -> Flags:
+        """Whether each query has a correct place among `places` (all that the rule knows, where None)."""
+
+
+@dataclass(frozen=True)
+class SamePlace:
+    """Correct is the query's own place.
+
+    Parameters
+    ----------
+    places : array of shape (q,)
+        Place id of each query.
+    """
+
+    places: NDArray[Any]
+    name: str = "exact place"
+
+    def correct(self, ranked: NDArray[Any]) -> Flags:
+        """Whether each ranked place is the query's."""
+        _check_comparable(ranked, self.places)
+        flags: Flags = ranked == self.places[:, None]
+        return flags
+
+    def answerable(self, places: NDArray[Any] | None) -> Flags:
+        """Whether each query's place is in the map."""
+        if places is None:
+            return np.ones(len(self.places), bool)
+        return np.isin(self.places, places)
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+
+@dataclass(frozen=True)
+class PlaceSets:
+    """Correct is any of a set of places; an empty set has no correct place.
+
+    Parameters
+    ----------
+    sets : sequence of q collections of place ids
+        Sets, lists, arrays or whatever else holds the ids; kept as lists.
+    """
+
+    sets: Sequence[Collection[Any]]
+    name: str = "sets of correct places"
+
+    def __post_init__(self) -> None:
+        lists = [list(s.flat if isinstance(s, np.ndarray) else s) for s in self.sets]
+        object.__setattr__(self, "sets", lists)
+
+    def correct(self, ranked: NDArray[Any]) -> Flags:
+        """Whether each ranked place is in the query's set."""
+        _check_comparable(ranked, np.fromiter(chain.from_iterable(self.sets), object))
+        flags = [np.isin(row, list(right)) for row, right in zip(ranked, self.sets, strict=True)]
+        return np.array(flags, bool).reshape(ranked.shape)
+
+    def answerable(self, places: NDArray[Any] | None) -> Flags:
+        """Whether each query's set has a place in the map."""
+        known = None if places is None else set(places.tolist())
+        return np.array([bool(s) if known is None else not known.isdisjoint(s) for s in self.sets], bool)
+
+    def __len__(self) -> int:
+        return len(self.sets)
+
+
+@dataclass(frozen=True)
+class WithinFrames:
+    """Correct is a place whose frame number is at most `tolerance` from the query's.
+
+    Parameters
+    ----------
+    frames : array of shape (q,)
+        Frame number of each query.
+    tolerance : int
+    places, place_frames : arrays of shape (N,), optional
+        Frame number of each place; by default the place ids are the frame numbers.
+    """
+
+    frames: NDArray[Any]
+    tolerance: int
+    places: NDArray[Any] | None = None
+    place_frames: NDArray[Any] | None = None
+
+    @property
+    def name(self) -> str:
+        """Name with the tolerance."""
+        return f"±{self.tolerance} frames"
+
+    def correct(self, ranked: NDArray[Any]) -> Flags:
+        """Whether each ranked place's frame is near enough."""
+        return self._near(np.asarray(self.frames)[:, None], self._frames_of(ranked))
+
+    def answerable(self, places: NDArray[Any] | None) -> Flags:
+        """Whether any place of the map is near enough."""
+        known = self.places if places is None else places
+        if known is None:
+            return np.ones(len(self.frames), bool)
+        frames = np.sort(self._frames_of(np.unique(known)))
+        at = np.searchsorted(frames, self.frames)
+        below, above = frames[(at - 1).clip(min=0)], frames[at.clip(max=len(frames) - 1)]
+        return self._near(self.frames, below) | self._near(self.frames, above)
+
+    def _near(self, query: NDArray[Any], place: NDArray[Any]) -> Flags:
+        flags: Flags = np.abs(query.astype(np.float64) - place) <= self.tolerance
+        return flags
+
+    def _frames_of(self, ids: NDArray[Any]) -> NDArray[Any]:
+        if self.places is None or self.place_frames is None:
+            if ids.dtype.kind not in "iuf":
+                raise InputError(
+                    "place ids are not frame numbers: give places= and place_frames= to count frames by"
+                )
+            return ids
+        return _look_up(ids, np.asarray(self.places), np.asarray(self.place_frames))
+
+    def __len__(self) -> int:
+        return len(self.frames)
+
+
+@dataclass(frozen=True)
+class WithinMetres:
+    """Correct is a place within `radius` metres of the query.
+
+    Parameters
+    ----------
+    positions : array of shape (q, 2)
+        Easting and northing of each query.
+    radius : float
+    places : array of shape (N,)
+    place_positions : array of shape (N, 2)
+    """
+
+    positions: NDArray[Any]
+    radius: float
+    places: NDArray[Any]
+    place_positions: NDArray[Any]
+
+    @property
+    def name(self) -> str:
+        """Name with the radius."""
+        return f"within {self.radius:g} m"
+
+    def correct(self, ranked: NDArray[Any]) -> Flags:
+        """Whether each ranked place is near enough."""
+        at = _look_up(ranked, np.asarray(self.places), np.asarray(self.place_positions, np.float64))
+        away = np.linalg.norm(at - np.asarray(self.positions, np.float64)[:, None, :], axis=2)
+        flags: Flags = away <= self.radius
+        return flags
+
+    def answerable(self, places: NDArray[Any] | None) -> Flags:
+        """Whether any place of the map is near enough; a query or a place whose position is NaN is near none."""
+        from scipy.spatial import cKDTree
+
+        ids = np.asarray(self.places) if places is None else np.unique(places)
+        at = _look_up(ids, np.asarray(self.places), np.asarray(self.place_positions, np.float64))
+        asked = np.asarray(self.positions, np.float64)
+        flags = np.asarray(np.isfinite(asked).all(axis=1))
+        away, _ = cKDTree(at[np.isfinite(at).all(axis=1)]).query(asked[flags])
+        flags[flags] = away <= self.radius
+        return flags
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+
+def _check_comparable(ranked: NDArray[Any], truth: NDArray[Any]) -> None:
+    """Strings never equal numbers: say so instead of a recall of 0."""
+    have, want = _examples(ranked), _examples(truth)
+    strange = want.keys() - have.keys()
+    if have and strange:
+        raise InputError(
+            f"truth has {want[strange.pop()]!r}, but places are ranked such as {next(iter(have.values()))!r}: "
+            "use one kind of place id in both"
+        )
+
+
+def _examples(ids: NDArray[Any]) -> dict[bool, Any]:
+    """The first string and the first value that is none, by whether it is one; None, for "no place", is neither."""
+    if ids.dtype != object:
+        return {ids.dtype.kind in "US": ids.flat[0].item()} if ids.size else {}
+    return {
+        isinstance(value, str | bytes): value for value in ids.ravel()[::-1].tolist() if value is not None
+    }
+
+
+def _look_up(ids: NDArray[Any], keys: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:
+    """Value of each id, from parallel `keys` and `values`."""
+    _check_comparable(ids, keys)
+    order = np.argsort(keys)
+    at = np.searchsorted(keys, ids, sorter=order).clip(max=len(keys) - 1)
+    found = order[at]
+    if not np.all(keys[found] == ids):
+        raise InputError(f"place {ids[keys[found] != ids].ravel()[0]!r} has no frame or position")
+    result: NDArray[Any] = values[found]
+    return result
