@@ -20,7 +20,7 @@ MODULES = sorted(
 )
 
 LAYERS = [  # from the bottom; a module may import what is below it, and its own layer where that is in SIBLINGS
-    {"errors", "registry", "arrays", "geo", "images", "files", "_version"},
+    {"errors", "registry", "arrays", "geo", "images", "files", "threads", "_version"},
     {"references", "matches", "truth", "recall", "bootstrap"},
     {"manifest", "recordings", "models", "search", "fusion", "datasets", "synthetic"},
     {"descriptors"},

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from displace.datasets import town
 from displace.demo.comparison import compare
@@ -24,6 +23,7 @@ from displace.manifest.place_assignment import KnownPlaces
 from displace.manifest.table import Manifest
 from displace.maps import PlaceMap, build
 from displace.models import get_model
+from displace.threads import limit_threads
 
 QUERY = "night"
 PROTOCOL = "town-1"
@@ -58,7 +58,7 @@ def run(folder: str | os.PathLike[str], places: int, progress: Progress | None =
         Manifest.read(manifest), get_model("hog"), folder / "town.desc", strict=True, progress=progress
     ).store
     queries = store.queries(QUERY)
-    with threadpool_limits(1):  # these problems are too small for more, and every fusion is timed alike
+    with limit_threads(1):  # these problems are too small for more, and every fusion is timed alike
         built = _build(store, _stage(progress, "calibrating"))
         matches = built.locate(queries.vectors, k=5)
         comparison = compare(

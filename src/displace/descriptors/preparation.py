@@ -22,11 +22,11 @@ from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from displace.errors import DisplaceError
 from displace.images import read_image
 from displace.models.base import DescriptorModel
+from displace.threads import limit_threads
 
 Key = TypeVar("Key")
 Item = TypeVar("Item")
@@ -174,7 +174,7 @@ def _start_process(model: DescriptorModel) -> None:
 
     # There is a process for each core: threads of theirs would only wait for each other.
     cv2.setNumThreads(1)
-    threadpool_limits(1)
+    limit_threads(1)
     _of_process[:] = [model]
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import scipy
 import sklearn
-from threadpoolctl import threadpool_info
 
 from displace._version import __version__
 from displace.arrays import Vectors
@@ -26,6 +25,7 @@ from displace.evaluation.methods import Method
 from displace.evaluation.rankings import Ranking
 from displace.evaluation.results import Result
 from displace.fusion.base import Fusion
+from displace.threads import n_threads
 
 KS = (1, 5, 10)
 
@@ -164,7 +164,6 @@ def compute(
 
 def versions() -> dict[str, str]:
     """Versions of what computes, the machine, and the threads of its linear algebra."""
-    threads = max((pool["num_threads"] for pool in threadpool_info()), default=1)
     return {
         "displace": __version__,
         "numpy": np.__version__,
@@ -172,7 +171,7 @@ def versions() -> dict[str, str]:
         "scikit-learn": sklearn.__version__,
         "python": platform.python_version(),
         "platform": f"{platform.platform()}, {os.cpu_count()} cores",
-        "threads": str(threads),
+        "threads": str(n_threads()),
     }
 
 

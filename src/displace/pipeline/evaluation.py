@@ -9,8 +9,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from threadpoolctl import threadpool_limits
-
 from displace.datasets.base import Protocol
 from displace.descriptors.extraction import Progress
 from displace.descriptors.store import DescriptorStore
@@ -21,6 +19,7 @@ from displace.evaluation.results import Result, Results
 from displace.evaluation.suites import Suite, find_protocol, parse_tolerance
 from displace.evaluation.tables import Table, build_tables
 from displace.evaluation.wins import Wins, all_wins
+from displace.threads import limit_threads
 
 PathLike = str | os.PathLike[str]
 
@@ -71,7 +70,7 @@ def evaluate(
     folder: AbstractContextManager[PathLike] = (
         tempfile.TemporaryDirectory(prefix="displace-") if output is None else nullcontext(output)
     )
-    with folder as results, threadpool_limits(threads):
+    with folder as results, limit_threads(threads):
         return run_suite(suite, results, progress).cells
 
 
@@ -101,7 +100,7 @@ def bench(
     progress : callable, optional
         Called as ``progress(stage, done, total)``.
     """
-    with threadpool_limits(threads):
+    with limit_threads(threads):
         return run_suite(Suite.read(suite, root).with_stores(stores or {}), output, progress)
 
 

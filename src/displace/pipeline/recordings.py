@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from inspect import getdoc
@@ -12,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from displace.datasets import DATASETS
 from displace.datasets.base import Check
@@ -34,6 +32,7 @@ from displace.maps import PlaceMap
 from displace.models import ModelRow, get_model, list_models
 from displace.recordings.sources import unpack
 from displace.registry import Registry
+from displace.threads import limit_threads
 
 PathLike = str | os.PathLike[str]
 MAP_ENDING = ".displace"
@@ -182,8 +181,7 @@ def extract(
     described_by = get_model(model, weights, device, image_size, crop, mask)
     described_by.load(download)
     # Now that the model's libraries are loaded their threads can be limited.
-    limits: AbstractContextManager[Any] = threadpool_limits(threads) if threads else nullcontext()
-    with limits:
+    with limit_threads(threads):
         return extract_images(
             table,
             described_by,

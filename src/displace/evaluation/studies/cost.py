@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from displace.bootstrap import bootstrap
 from displace.errors import InputError, SingularScatterError
 from displace.evaluation.methods import Method, methods_named
 from displace.evaluation.studies.task import BEST_SINGLE, PAPER, Progress, Run, Setting, Task, run
+from displace.threads import one_blas_thread
 
 K = 5
 """Places that are ranked for each timed query."""
@@ -111,7 +111,7 @@ def study_cost(
     n_timed = min(n_timed, len(task.queries))
     sample = task.queries[np.linspace(0, len(task.queries) - 1, n_timed).astype(np.intp)]
     times = np.empty((len(runs), repeats))
-    with threadpool_limits(1, user_api="blas"):
+    with one_blas_thread():
         for done in runs:  # what is loaded or allocated once is not a query's time
             done.fusion.rank(sample[:1], k=K)
         for turn in range(repeats):

@@ -18,15 +18,14 @@ qr        m×m: references in their own span, then gram    fewer references than
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import LinAlgError, eigh, eigh_tridiagonal, get_blas_funcs, get_lapack_funcs, qr
-from threadpoolctl import threadpool_limits
 
 from displace.arrays import Vectors
 from displace.fusion.solver.scatter import Scatter
+from displace.threads import one_blas_thread
 
 ROUTES = ("auto", "gram", "direct", "staged", "qr")
 SMALL = 1024
@@ -110,7 +109,7 @@ def solve(
             return choose_n(positive, tau)
         return min(n_components, int(np.count_nonzero(positive)))
 
-    with one_thread_if(dim <= SMALL):
+    with one_blas_thread(dim <= SMALL):
         L = _cholesky(scatter, ridge)
         eigenvalues, projection = _REDUCED[route](L, scatter, kept)
     eigenvalues = _clip_rounding(eigenvalues[:rank].astype(np.float64), scatter.within.dtype)
@@ -125,11 +124,6 @@ def thin_basis(vectors: Vectors) -> tuple[Vectors, Vectors]:
     """
     Q, R = qr(vectors.T, mode="economic", check_finite=False)
     return Q, np.ascontiguousarray(R.T)
-
-
-def one_thread_if(small: bool) -> AbstractContextManager[object]:
-    """Limit BLAS to one thread for small problems, where threads cost more than they bring."""
-    return threadpool_limits(1, user_api="blas") if small else nullcontext()
 
 
 def _cholesky(scatter: Scatter, ridge: float) -> Vectors:

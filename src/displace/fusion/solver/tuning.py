@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError
 
 from displace.arrays import Indices, Vectors, l2_normalize
-from displace.fusion.solver.eigen import SMALL, one_thread_if, solve
+from displace.fusion.solver.eigen import SMALL, solve
 from displace.fusion.solver.scatter import Scatter
+from displace.threads import one_blas_thread
 
 RIDGES = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0)
 """Candidates for ε, beside the rule's."""
@@ -176,7 +177,7 @@ def cross_validate(
 ) -> dict[tuple[float, bool], float]:
     """Mean R@1 (%) over the folds of each (ε, centre); settings that cannot be solved are left out."""
     recalls: dict[tuple[float, bool], list[float]] = {}
-    with one_thread_if(problem.scatter.means.shape[1] <= SMALL):
+    with one_blas_thread(problem.scatter.means.shape[1] <= SMALL):
         for out in folds:
             scatter = problem.scatter.copy().remove(problem.vectors[out], problem.index[out])
             queries, truth = _queries(problem, out, scatter)

@@ -1,0 +1,48 @@
+"""Limits on the threads of linear algebra.
+
+`threadpoolctl` finds the loaded libraries by walking through all of them, which takes longer than a small fit. So the
+walk is made once, and again only when modules were imported since: an import is what loads a library.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from threading import Lock
+
+from threadpoolctl import ThreadpoolController
+
+_lock = Lock()
+_known: tuple[int, ThreadpoolController] | None = None
+"""Number of modules at the last walk, and what it found."""
+
+
+def controller() -> ThreadpoolController:
+    """The controller of every library that is loaded now."""
+    global _known
+    with _lock:
+        if _known is None or _known[0] != len(sys.modules):
+            found = ThreadpoolController()
+            _known = len(sys.modules), found
+        return _known[1]
+
+
+def limit_threads(threads: int | None) -> AbstractContextManager[object]:
+    """Limit every library to `threads` threads, from the call until the end of a ``with`` block; None: no limit."""
+    limits: AbstractContextManager[object] = (
+        nullcontext() if threads is None else controller().limit(limits=threads)
+    )
+    return limits
+
+
+def one_blas_thread(small: bool = True) -> AbstractContextManager[object]:
+    """Limit BLAS to one thread for `small` problems, where threads cost more than they bring."""
+    limits: AbstractContextManager[object] = (
+        controller().limit(limits=1, user_api="blas") if small else nullcontext()
+    )
+    return limits
+
+
+def n_threads() -> int:
+    """The most threads that any of the libraries may use."""
+    return max((int(pool["num_threads"]) for pool in controller().info()), default=1)
