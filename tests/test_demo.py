@@ -16,14 +16,16 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from displace import PlaceMap, cli, pipeline
+from displace import PlaceMap, build, cli, pipeline
 from displace.bootstrap import Estimate
-from displace.demo import Condition
-from displace.demo.drawings import route_map
-from displace.demo.markdown import comparison_markdown
-from displace.demo.page import write_page
-from displace.demo.pictures import kinds
+from displace.demo import check_own
 from displace.descriptors.store import DescriptorStore
+from displace.errors import InputError
+from displace.evaluation.tables import Column
+from displace.report.demonstration import demo_markdown
+from displace.report.html.demo_page import kinds, write_demo_page
+from displace.report.html.findings import verdict as in_words
+from displace.report.html.route_drawing import route_map
 
 ROOT = Path(__file__).resolve().parent.parent
 CONDITIONS = ["sun", "overcast", "rain", "dusk", "night", "snow"]
@@ -70,18 +72,18 @@ def unit(rows):
 @pytest.mark.parametrize("query", CONDITIONS)
 def test_hops_pooling_and_singles_are_those_of_plain_numpy(demo, vectors, query):
     others = {name: rows for name, rows in vectors.items() if name != query}
-    own, rows = demo.comparison, vectors[query]
+    column, rows = Column("hog", query), vectors[query]
     hops = right_within_one(rows @ unit(sum(others.values())).T)
-    assert own.score("hops").recalls[query][1] == pytest.approx(100 * hops.mean(), abs=0.51)
+    assert demo.score("hops").row.value(column) == pytest.approx(100 * hops.mean(), abs=0.51)
     similarities = {name: rows @ other.T for name, other in others.items()}
     pooling = right_within_one(np.max(list(similarities.values()), axis=0))
-    assert own.score("pooling").recalls[query][1] == pytest.approx(100 * pooling.mean(), abs=0.51)
+    assert demo.score("pooling").row.value(column) == pytest.approx(100 * pooling.mean(), abs=0.51)
     singles = {name: 100 * right_within_one(matrix).mean() for name, matrix in similarities.items()}
-    assert own.singles[query] == pytest.approx(singles, abs=0.51)
+    assert demo.singles[query] == pytest.approx(singles, abs=0.51)
 
 
 def test_single_recordings_fail_often_but_not_always(demo):
-    recalls = np.array([value for found in demo.comparison.singles.values() for value in found.values()])
+    recalls = np.array([value for found in demo.singles.values() for value in found.values()])
     assert len(recalls) == 30
     assert np.mean((recalls >= 20) & (recalls <= 80)) >= 0.9
 
@@ -92,47 +94,50 @@ def test_the_saved_map_locates_what_the_demo_says(demo, vectors):
     placed = town.locate(vectors["night"], k=1).places[:, 0].astype(int)
     right = abs(placed - np.arange(200)) <= 1
     np.testing.assert_array_equal(right, demo.right)
-    assert 100 * right.mean() == pytest.approx(
-        demo.comparison.score("displace").recalls["night"][1], abs=0.51
-    )
+    assert 100 * right.mean() == pytest.approx(demo.score("displace").recall_1, abs=0.51)
 
 
 def test_the_tolerance_of_the_confidence_is_the_protocol(demo):
     """Nine metres reach the neighbours and, but for the sharpest bends, no other place."""
-    points = demo.town.positions.metres()
+    points = demo.place_map.positions.metres()
     away = np.linalg.norm(points[:, None] - points[None], axis=2)
     apart = abs(np.subtract.outer(np.arange(200), np.arange(200)))
-    assert (away[apart == 1] <= demo.town.tolerance).all()
-    assert np.mean(away[apart == 2] <= demo.town.tolerance) < 0.02
+    assert (away[apart == 1] <= demo.place_map.tolerance).all()
+    assert np.mean(away[apart == 2] <= demo.place_map.tolerance) < 0.02
 
 
 def test_all_nine_fusions_are_compared_best_first(demo):
-    scores = demo.comparison.scores
+    scores = demo.scores
     assert len(scores) == 9
     means = [score.mean for score in scores]
     assert means == sorted(means, reverse=True)
-    assert {score.name for score in scores if not score.storable} == {
+    assert {score.row.fusion for score in scores if not score.storable} == {
         "bsf",
         "dmat_min",
         "dmat_med",
         "std_dmat_min",
     }
     for score in scores:
-        assert score.mean == pytest.approx(np.mean([score.recalls[name][1] for name in CONDITIONS]))
-        assert score.seconds > 0
-        assert score.milliseconds > 0
+        assert score.mean == pytest.approx(np.mean([recall(score, name) for name in CONDITIONS]))
+        assert score.effort.seconds > 0
+        assert score.effort.milliseconds > 0
+
+
+def recall(score, query):
+    return score.row.value(Column("hog", query))
 
 
 def test_the_worst_condition_has_the_smallest_lead(demo):
-    comparison = demo.comparison
     leads = {
-        name: comparison.score("displace").recalls[name][1]
-        - max(score.recalls[name][1] for score in comparison.scores if score.name != "displace")
+        name: recall(demo.score("displace"), name)
+        - max(recall(score, name) for score in demo.scores if score.row.fusion != "displace")
         for name in CONDITIONS
     }
-    assert comparison.worst.name == min(leads, key=leads.get)
-    assert {c.name: c.lead.value for c in comparison.conditions} == pytest.approx(leads)
-    assert f"on {comparison.worst.name}:" in comparison_markdown(comparison)
+    worst = demo.finding.worst.column.query
+    assert worst == min(leads, key=leads.get)
+    found = {duel.column.query: duel.difference.value for duel in demo.finding.wins.duels}
+    assert found == pytest.approx(leads)
+    assert f"on {worst}:" in demo_markdown(demo)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +152,7 @@ def test_the_worst_condition_has_the_smallest_lead(demo):
     ids=str,
 )
 def test_a_lead_in_words(lead, verdict):
-    assert Condition("fog", 50.0, "HOPS", 50.0 - lead.value, lead).verdict == verdict
+    assert in_words(lead) == verdict
 
 
 def cells(text):
@@ -176,7 +181,7 @@ def test_documented_recalls_are_those_of_a_run(demo, page_with_tables):
     """Recalls only: times belong to a machine. Rounding of pixels elsewhere may move a picture or two of 200."""
     text = page_with_tables.read_text(encoding="utf-8")
     documented = cells(text.partition("<!-- tables")[2].partition("<!-- end")[0])
-    made = cells(comparison_markdown(demo.comparison))
+    made = cells(demo_markdown(demo))
     assert len(documented) >= 9
     assert documented.keys() <= made.keys()
     for (head, first), known in documented.items():
@@ -190,7 +195,7 @@ def test_documented_recalls_are_those_of_a_run(demo, page_with_tables):
 def test_the_documentation_has_every_table(demo):
     text = (ROOT / "docs" / "demo.md").read_text(encoding="utf-8")
     documented = cells(text.partition("<!-- tables")[2].partition("<!-- end")[0])
-    assert documented.keys() == cells(comparison_markdown(demo.comparison)).keys()
+    assert documented.keys() == cells(demo_markdown(demo)).keys()
     assert len(documented) == 9 + 6 + 6
 
 
@@ -261,7 +266,7 @@ def test_the_page_draws_every_query_with_its_outcome(demo, page):
 def test_the_route_is_drawn_to_scale_and_not_mirrored(demo):
     road = re.search(r'class="road" points="([^"]+)"', route_map(demo)).group(1)
     drawn = np.array([pair.split(",") for pair in road.split()], float)
-    points = demo.town.positions.metres()
+    points = demo.place_map.positions.metres()
     lengths = [np.linalg.norm(np.diff(line, axis=0), axis=1) for line in (drawn, points)]
     np.testing.assert_allclose(lengths[0] / lengths[1], (lengths[0] / lengths[1]).mean(), rtol=0.03)
     (ax, ay), (bx, by) = (line[120] - line[0] for line in (drawn, points))
@@ -273,7 +278,8 @@ def test_the_route_is_drawn_to_scale_and_not_mirrored(demo):
 def test_examples_are_what_their_titles_say(demo, page):
     found = kinds(demo)
     assert sorted(np.concatenate([kind.rows for kind in found]).tolist()) == list(range(200))
-    hops = demo.comparison.score("hops").matches["night"].places[:, 0].astype(int)
+    block = demo.blocks["night"]
+    hops = block.rankings[block.labels.index("HOPS")].places[:, 0]
     hops_right = abs(hops - np.arange(200)) <= 1
     wanted = [(True, False), (True, True), (False, True), (False, False)]
     for kind, outcome in zip(found, wanted, strict=True):
@@ -290,9 +296,12 @@ def test_a_page_of_a_map_without_confidence(demo, tmp_path):
     shutil.copy(demo.map_file, tmp_path)
     matches = dataclasses.replace(demo.matches, confidence=None)
     bare = dataclasses.replace(
-        demo, folder=tmp_path, matches=matches, town=dataclasses.replace(demo.town, calibration=None)
+        demo,
+        folder=tmp_path,
+        matches=matches,
+        place_map=dataclasses.replace(demo.place_map, calibration=None),
     )
-    write_page(bare)
+    write_demo_page(bare)
     text = bare.page.read_text(encoding="utf-8")
     assert "this map has no confidence" in text
     assert Tags(text).of("svg")
@@ -320,7 +329,13 @@ def test_the_command_keeps_what_is_drawn(drawn_town, tmp_path, monkeypatch):
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*.jpg")} == times
     for name in ("DisPlace", "HOPS", "Pooling", "BSF", "Single", "town-1", "does worst", "demo.html"):
         assert name in done.output
-    assert {path.name for path in folder.iterdir()} >= {"demo.html", "demo.md", "town.desc", "town.displace"}
+    assert {path.name for path in folder.iterdir()} >= {
+        "demo.html",
+        "demo.md",
+        "town.desc",
+        "town.displace",
+        "demo_results",
+    }
 
 
 @pytest.mark.parametrize("places", [19, 2001])
@@ -329,3 +344,24 @@ def test_a_number_of_places_out_of_range_is_refused_before_anything_is_drawn(tmp
     assert done.exit_code == 2
     assert f"places={places} must be from 20 to 2000" in " ".join(done.output.split())
     assert not (tmp_path / "d").exists()
+
+
+@pytest.mark.parametrize("name", ["town.displace", "town.desc", "demo.html"])
+def test_nothing_of_the_user_is_replaced(tmp_path, name):
+    """Such as a map of the user's own town, which the demonstration used to overwrite."""
+    own = tmp_path / name
+    own.write_bytes(b"the user's")
+    with pytest.raises(
+        InputError, match="was not made by displace demo, which would replace it: choose another"
+    ):
+        pipeline.demo(tmp_path, places=20)
+    assert own.read_bytes() == b"the user's"
+    assert list(tmp_path.iterdir()) == [own]
+
+
+def test_a_map_of_other_traversals_is_not_the_demonstrations(demo, tmp_path):
+    check_own(demo.folder)
+    store = DescriptorStore(demo.folder / "town.desc")
+    build(store.references(["sun", "rain"]), "hops", calibration=False).save(tmp_path / "town.displace")
+    with pytest.raises(InputError, match="was not made by displace demo"):
+        check_own(tmp_path)

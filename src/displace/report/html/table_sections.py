@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 from itertools import groupby
-from statistics import median
 
 from displace.evaluation.comparison import Compared, compare
+from displace.evaluation.effort import Effort
 from displace.evaluation.methods import GROUPS
 from displace.evaluation.results import Result
 from displace.evaluation.tables import BOLD, UNDERLINE, Column, Row, Table
@@ -105,11 +105,11 @@ def effort_html(blocks: Sequence[Block]) -> str:
 
 
 def _effort_row(label: str, results: Sequence[Result]) -> str:
-    first = results[0]
+    first, effort = results[0], Effort.of(results)
     numbers = cells(
-        f"{median(result.n for result in results):,.0f}",
-        f"{median(result.n_bytes for result in results) / 1e6:,.2f}",
-        f"{median(result.seconds['fit'] for result in results):,.2f}",
-        f"{median(1000 * result.seconds['rank'] / max(1, result.n_queries) for result in results):,.3f}",
+        f"{effort.dims:,.0f}",
+        f"{effort.n_bytes / 1e6:,.2f}",
+        f"{effort.seconds:,.2f}",
+        f"{effort.milliseconds:,.3f}",
     )
     return method_row(label, first.fusion, not first.parameters, numbers)

@@ -59,7 +59,7 @@ class Album:
         return self.numbers.get(path, -1)
 
 
-def thumbnail(path: str | Path) -> str | None:
+def thumbnail(path: str | Path, width: int = WIDTH, quality: int = QUALITY) -> str | None:
     """Return a small JPEG of an image as base64; None where it cannot be read."""
     import cv2
 
@@ -67,9 +67,9 @@ def thumbnail(path: str | Path) -> str | None:
         pixels = read_image(path)
     except ImageError:
         return None
-    height = max(1, round(WIDTH * pixels.shape[0] / pixels.shape[1]))
-    small = cv2.resize(pixels, (WIDTH, min(height, 2 * WIDTH)), interpolation=cv2.INTER_AREA)
-    _, encoded = cv2.imencode(".jpg", small[:, :, ::-1], [cv2.IMWRITE_JPEG_QUALITY, QUALITY])
+    height = max(1, round(width * pixels.shape[0] / pixels.shape[1]))
+    small = cv2.resize(pixels, (width, min(height, 2 * width)), interpolation=cv2.INTER_AREA)
+    _, encoded = cv2.imencode(".jpg", small[:, :, ::-1], [cv2.IMWRITE_JPEG_QUALITY, quality])
     return base64.b64encode(encoded.tobytes()).decode("ascii")
 
 

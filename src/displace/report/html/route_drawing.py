@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.demo.outcome import Demo
+from displace.report.demonstration import Demo
 
 Numbers = NDArray[np.float64]
 
@@ -25,7 +25,7 @@ def route_map(demo: Demo) -> str:
     back. The opacity is the confidence.
     """
     truth, places, found, north = _on_paper(demo)
-    order = np.argsort(demo.town.place_ids.astype(np.str_))
+    order = np.argsort(demo.place_map.place_ids.astype(np.str_))
     confidence, right = confidences(demo), demo.right
     marks = [
         _mark(demo, row, truth[row], found[row], float(confidence[row]), bool(right[row]))
@@ -56,7 +56,7 @@ def confidences(demo: Demo) -> Numbers:
 
 def _metres(demo: Demo) -> tuple[Numbers, Numbers, Numbers, Numbers]:
     """Positions of queries, places and matches, and the direction of north."""
-    truth, places, found = demo.queries.positions(), demo.town.positions, demo.matches.positions
+    truth, places, found = demo.queries.positions(), demo.place_map.positions, demo.matches.positions
     assert truth is not None
     assert places is not None
     assert found is not None
@@ -114,8 +114,8 @@ def _legend(road: Numbers, low: float, high: float, north: Numbers, demo: Demo) 
     ax, ay = WIDTH - MARGIN - 14, low + 30
     (sx, sy), (ex, ey) = road[0], road[-1]
     return [
-        f'<text x="{sx:.0f}" y="{sy + 30:.0f}">place {demo.town.place_ids[0]}</text>',
-        f'<text x="{ex:.0f}" y="{ey + 30:.0f}" text-anchor="end">{demo.town.place_ids[-1]}</text>',
+        f'<text x="{sx:.0f}" y="{sy + 30:.0f}">place {demo.place_map.place_ids[0]}</text>',
+        f'<text x="{ex:.0f}" y="{ey + 30:.0f}" text-anchor="end">{demo.place_map.place_ids[-1]}</text>',
         f'<path class="scale" d="M{x:.1f} {y - 4:.1f}v4h{hundred:.1f}v-4"/>',
         f'<text x="{x + hundred / 2:.1f}" y="{y + 16:.1f}" text-anchor="middle">100 m</text>',
         f'<path class="scale" d="M{ax - 16 * nx:.1f} {ay - 16 * ny:.1f}L{ax + 16 * nx:.1f} {ay + 16 * ny:.1f}"/>',

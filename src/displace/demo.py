@@ -1,4 +1,4 @@
-"""The demonstration from the first picture to the page."""
+"""The demonstration, from the first picture to the page, on the same steps as anybody's own recordings."""
 
 from __future__ import annotations
 
@@ -10,20 +10,23 @@ from pathlib import Path
 import numpy as np
 
 from displace.datasets import town
-from displace.demo.comparison import compare
-from displace.demo.markdown import comparison_markdown
-from displace.demo.outcome import Demo
-from displace.demo.page import write_page
 from displace.descriptors.extraction import Progress, extract
 from displace.descriptors.preparation import n_cores
-from displace.descriptors.store import DescriptorStore
-from displace.errors import InputError
+from displace.descriptors.store import DescriptorStore, is_store
+from displace.errors import DisplaceError, InputError
+from displace.evaluation.benchmark import run_suite
+from displace.evaluation.methods import Method, methods_named
+from displace.evaluation.suites import Suite
 from displace.files.atomic import atomic_write
 from displace.manifest.place_assignment import KnownPlaces
 from displace.manifest.table import Manifest
 from displace.maps import PlaceMap, build
 from displace.models import get_model
+from displace.report.demonstration import Demo, demo_markdown
+from displace.report.html.demo_page import write_demo_page
 from displace.threads import limit_threads
+
+__all__ = ["Demo", "run"]
 
 QUERY = "night"
 PROTOCOL = "town-1"
@@ -35,7 +38,7 @@ MIN_PLACES = 20
 def run(folder: str | os.PathLike[str], places: int, progress: Progress | None = None) -> Demo:
     """Draw the town, describe it, map it without the night, locate the night, compare all fusions.
 
-    Run again, it keeps the pictures and descriptors that are there.
+    Run again, it keeps the pictures, descriptors and results that are there.
 
     Parameters
     ----------
@@ -51,6 +54,7 @@ def run(folder: str | os.PathLike[str], places: int, progress: Progress | None =
             f"places={places} must be from {MIN_PLACES} to {town.MAX_PLACES}: with fewer there is nothing to compare"
         )
     folder = Path(folder)
+    check_own(folder)
     manifest = town.write(
         folder / "town", places, workers=n_cores(), progress=_stage(progress, "drawing the town")
     )
@@ -58,18 +62,47 @@ def run(folder: str | os.PathLike[str], places: int, progress: Progress | None =
         Manifest.read(manifest), get_model("hog"), folder / "town.desc", strict=True, progress=progress
     ).store
     queries = store.queries(QUERY)
+    protocol = town.Town().protocol(PROTOCOL)
+    methods = (Method("single", each_reference=True), *methods_named())
+    suite = Suite("town", "the town", "town", protocol, methods, {"hog": folder / "town.desc"})
     with limit_threads(1):  # these problems are too small for more, and every fusion is timed alike
-        built = _build(store, _stage(progress, "calibrating"))
-        matches = built.locate(queries.vectors, k=5)
-        comparison = compare(
-            store, town.Town().protocol(PROTOCOL), QUERY, _stage(progress, "comparing fusions")
-        )
-    demo = Demo(folder, built, queries.manifest, matches, comparison)
-    built.save(demo.map_file)
+        place_map = _build(store, _stage(progress, "calibrating"))
+        matches = place_map.locate(queries.vectors, k=5)
+        results = run_suite(suite, folder / "demo_results", progress).results
+    demo = Demo(folder, place_map, queries.manifest, matches, results, protocol, QUERY)
+    place_map.save(demo.map_file)
     with atomic_write(folder / "demo.md", "w") as file:
-        file.write(comparison_markdown(comparison))
-    write_page(demo)
+        file.write(demo_markdown(demo))
+    write_demo_page(demo)
     return demo
+
+
+def check_own(folder: Path) -> None:
+    """Refuse a folder in which something of another origin has a name that the demonstration writes to."""
+    for name, own in (("town.displace", _own_map), ("town.desc", _own_store), ("demo.html", _own_page)):
+        path = folder / name
+        if path.exists() and not own(path):
+            raise InputError(
+                f"{path} was not made by displace demo, which would replace it: choose another folder with --folder"
+            )
+
+
+def _own_map(path: Path) -> bool:
+    try:
+        found = PlaceMap.load(path, verify=False)
+    except DisplaceError:
+        return False
+    return sorted(map(str, found.traversals)) == sorted(set(town.TRAVERSALS) - {QUERY})
+
+
+def _own_store(path: Path) -> bool:
+    return (
+        is_store(path) and DescriptorStore(path).manifest.root.resolve() == (path.parent / "town").resolve()
+    )
+
+
+def _own_page(path: Path) -> bool:
+    return "<title>displace: located at" in path.read_text("utf-8", errors="replace")[:1000]
 
 
 def _build(store: DescriptorStore, progress: Callable[[int, int], None] | None) -> PlaceMap:

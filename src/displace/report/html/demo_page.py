@@ -1,0 +1,233 @@
+"""The page of the demonstration: one HTML file that needs nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from importlib.resources import files
+from string import Template
+
+import numpy as np
+from numpy.typing import NDArray
+
+from displace.files.atomic import atomic_write
+from displace.maps.calibration import area_under_curve, reliability
+from displace.report.demonstration import Demo
+from displace.report.html.markup import method_row
+from displace.report.html.route_drawing import confidences, reliability_plot, route_map
+from displace.report.html.table_sections import duels_html
+from displace.report.html.thumbnails import thumbnail
+from displace.truth import Flags
+
+SURE = 0.8
+"""Confidence above which the page counts matches as sure."""
+SHOWN_IN = "sun"
+"""Traversal whose pictures stand for the places."""
+OWN_TITLE, RIVAL = "DisPlace", "hops"
+APART = 6
+"""Examples of one kind are at least this many places apart."""
+WIDTH, QUALITY = 320, 80
+"""Of the pictures."""
+
+
+def write_demo_page(demo: Demo) -> None:
+    """Write the page to ``demo.html`` in the demonstration's folder."""
+    folder = files("displace.report.html")
+    template, css = ((folder / name).read_text(encoding="utf-8") for name in ("demo.html", "report.css"))
+    with atomic_write(demo.page, "w") as file:
+        file.write(Template(template).substitute(_parts(demo), css=css))
+
+
+def _parts(demo: Demo) -> dict[str, str]:
+    """What the template's names stand for."""
+    return {
+        "summary": summary(demo),
+        "query": escape(demo.query),
+        "n_queries": str(len(demo.queries)),
+        "n_traversals": str(len(demo.place_map.traversals)),
+        "right_is": demo.meaning,
+        "protocol": demo.protocol.name,
+        "conditions": _conditions_strip(demo),
+        "map": route_map(demo),
+        "examples": _examples(demo),
+        "fusions": _fusions(demo),
+        "worst": escape(demo.worst_sentence),
+        "leads": duels_html([demo.finding]),
+        "singles": _singles(demo),
+        "singles_range": _singles_range(demo),
+        "confidence": _confidence(demo),
+        "folder": escape(demo.folder.as_posix()),
+        "first": escape(demo.queries.images[len(demo.queries) // 2]),
+    }
+
+
+def summary(demo: Demo) -> str:
+    """Say in one sentence how the map did on the query."""
+    rival = demo.score(RIVAL)
+    best, found = max(demo.singles[demo.query].items(), key=lambda item: item[1])
+    return (
+        f"Made of {len(demo.place_map.traversals)} drives, none of them at {demo.query}, a map of "
+        f"{demo.map_file.stat().st_size / 1e6:.1f} MB locates "
+        f"<b>{100 * demo.right.mean():.1f} %</b> of {len(demo.queries)} pictures taken at {demo.query}; "
+        f"{rival.row.label} locates {rival.recall_1:.1f} %, plain matching in the best single drive ({best}) "
+        f"{found:.1f} %."
+    )
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Queries that came out in one way.
+
+    Parameters
+    ----------
+    title : str
+    rows : array
+        All queries of the kind.
+    shown : list of int
+        Those that are shown: the most confident ones, some way apart.
+    """
+
+    title: str
+    rows: NDArray[np.intp]
+    shown: list[int]
+
+
+def kinds(demo: Demo) -> list[Kind]:
+    """Sort the queries by who located them rightly, and choose examples by a fixed rule."""
+    block, title = demo.blocks[demo.query], demo.score(RIVAL).row.label
+    own, rival = demo.right, block.rankings[block.labels.index(title)].hits()
+    wanted: list[tuple[str, Flags, int]] = [
+        (f"DisPlace is right, {title} is wrong", own & ~rival, 4),
+        ("Both are right", own & rival, 2),
+        (f"{title} is right, DisPlace is wrong", ~own & rival, 1),
+        ("Both are wrong", ~own & ~rival, 1),
+    ]
+    surest = np.argsort(-confidences(demo), kind="stable")
+    return [_kind(label, flags, surest, count) for label, flags, count in wanted]
+
+
+def _kind(title: str, flags: Flags, surest: NDArray[np.intp], count: int) -> Kind:
+    """Take the surest queries of a kind that are not neighbours."""
+    shown: list[int] = []
+    for row in surest[flags[surest]].tolist():
+        if len(shown) < count and all(abs(row - other) >= APART for other in shown):
+            shown.append(row)
+    return Kind(title, np.flatnonzero(flags), shown)
+
+
+def _examples(demo: Demo) -> str:
+    parts = []
+    for kind in kinds(demo):
+        share = f"{len(kind.rows)} of {len(demo.queries)}"
+        parts.append(f"<h3>{escape(kind.title)} <small>{share} pictures</small></h3>")
+        parts += [_example(demo, row) for row in kind.shown]
+    return "\n".join(parts)
+
+
+def _example(demo: Demo, row: int) -> str:
+    """Show one query, its true place, and what DisPlace and the rival found, with frames that say who is right."""
+    block, rival = demo.blocks[demo.query], demo.score(RIVAL).row.label
+    ranking = block.rankings[block.labels.index(rival)]
+    own = str(demo.queries.places[row])
+    found = [
+        (OWN_TITLE, str(demo.matches.places[row, 0]), bool(demo.right[row])),
+        (rival, str(block.questions.place_ids[ranking.places[row, 0]]), bool(ranking.correct[row, 0])),
+    ]
+    cells = [
+        _picture(demo, demo.query, own, f"query, {demo.query}", f"place {own}"),
+        _picture(demo, SHOWN_IN, own, f"where it was, in {SHOWN_IN}", f"place {own}"),
+    ]
+    for title, placed, right in found:
+        sure = f", confidence {confidences(demo)[row]:.2f}" if title == OWN_TITLE else ""
+        caption = f"{'✓' if right else '✗'} {title}: {'right' if right else 'wrong'}"
+        kind = "right" if right else "wrong"
+        cells.append(_picture(demo, SHOWN_IN, placed, caption, f"place {placed}{sure}", kind))
+    return f'<div class="example">{"".join(cells)}</div>'
+
+
+def _conditions_strip(demo: Demo) -> str:
+    place = str(demo.queries.places[len(demo.queries) // 2])
+    return "".join(
+        _picture(demo, name, place, name, "the query" if name == demo.query else "in the map")
+        for name in demo.table.queries
+    )
+
+
+def _picture(demo: Demo, traversal: str, place: str, caption: str, detail: str, kind: str = "") -> str:
+    """One picture of the town with its caption."""
+    picture = thumbnail(demo.folder / "town" / traversal / f"{place}.jpg", WIDTH, QUALITY)
+    return (
+        f'<figure class="{kind}"><img width="{WIDTH}" height="{WIDTH * 3 // 4}" alt="{escape(caption)}" '
+        f'src="data:image/jpeg;base64,{picture}"><figcaption>{escape(caption)}<small>{escape(detail)}</small>'
+        "</figcaption></figure>"
+    )
+
+
+def _fusions(demo: Demo) -> str:
+    rows = []
+    for score in demo.scores:
+        effort, star = score.effort, "" if score.storable else " *"
+        rest = (
+            f"{_bar(score.recall_1)}{_bar(score.recall_5)}{_bar(score.mean)}<td>{effort.seconds:.2f}</td>"
+            f"<td>{effort.milliseconds:.3f}</td><td>{effort.n_bytes / 1e6:.1f}</td>"
+        )
+        rows.append(method_row(score.row.label + star, score.row.fusion, True, rest))
+    return "\n".join(rows)
+
+
+def _bar(value: float) -> str:
+    return f'<td class="bar" style="--value:{value:.1f}"><span>{value:.1f}</span></td>'
+
+
+def _singles(demo: Demo) -> str:
+    names = demo.table.queries
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in names)
+    rows = [f'<tr><td class="corner">query ↓ &ensp; searched in →</td>{head}</tr>']
+    for query, found in demo.singles.items():
+        cells = (
+            f'<td class="heat" style="--value:{found[name]:.1f}">{found[name]:.1f}</td>'
+            if name in found
+            else "<td>–</td>"
+            for name in names
+        )
+        rows.append(f'<tr><th scope="row">{escape(query)}</th>{"".join(cells)}</tr>')
+    return "\n".join(rows)
+
+
+def _singles_range(demo: Demo) -> str:
+    values = [value for found in demo.singles.values() for value in found.values()]
+    return f"{min(values):.1f} to {max(values):.1f} %"
+
+
+def _confidence(demo: Demo) -> str:
+    """The reliability of the confidence, on held-out drives and on the query; or why there is none."""
+    calibration = demo.place_map.calibration
+    if calibration is None:
+        return "<p>The held-out matches were all right or all wrong, so that this map has no confidence.</p>"
+    confidence, right = confidences(demo), demo.right
+    sure = confidence >= SURE
+    plot = reliability_plot(
+        [
+            ("held-out drives", "held-out", calibration.curve),
+            (demo.query, "own", reliability(confidence, right)),
+        ]
+    )
+    auc = f"{area_under_curve(confidence, right):.2f}" if 0 < right.sum() < len(right) else "not defined"
+    answered = (
+        f"Of the {sure.sum()} {demo.query} pictures with a confidence of {SURE} or more, "
+        f"{100 * right[sure].mean():.1f} % were located rightly"
+        if sure.any()
+        else f"No {demo.query} picture reached a confidence of {SURE}"
+    )
+    return f"""<div class="beside"><div>{plot}</div><div>
+<p>{answered}; of all {len(right)} it was {100 * right.mean():.1f} %.</p>
+<ul class="keys">
+<li><svg viewBox="0 0 40 16" class="held-out"><polyline points="2,8 38,8"/><circle cx="20" cy="8" r="5"/></svg>
+{calibration.n_queries} held-out pictures of the drives in the map, some of places that were removed from it:
+AUC {calibration.auc:.2f}, calibration error {calibration.error:.3f}</li>
+<li><svg viewBox="0 0 40 16" class="own"><polyline points="2,8 38,8"/><rect x="15" y="3" width="10" height="10"/></svg>
+the {len(right)} pictures at {demo.query}, a condition that the confidence was never fitted on:
+AUC {auc}</li>
+<li><svg viewBox="0 0 40 16"><path class="ideal" d="M2 14L38 2"/></svg>
+what a perfect confidence would say; below it is too sure. Larger marks stand for more pictures.</li>
+</ul></div></div>"""
