@@ -13,8 +13,8 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from displace.evaluation.benchmark import Outcome
-from displace.evaluation.comparison import compare
 from displace.evaluation.methods import GROUPS
+from displace.evaluation.published import compare
 from displace.evaluation.results import Result
 from displace.evaluation.table_formats import NOT_RUN, compared_texts
 from displace.evaluation.tables import BOLD, UNDERLINE, Table, as_printed

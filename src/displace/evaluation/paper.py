@@ -10,6 +10,7 @@ import csv
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 from displace.errors import UnknownNameError
 from displace.registry import unknown
@@ -40,6 +41,10 @@ FUSIONS = {
     "HOPS": "hops",
     "DisPlace": "displace",
 }
+PARAMETERS: dict[str, dict[str, Any]] = {"displace": {"tau": 0.95, "ridge": 0.0, "center": False}}
+"""Of the published methods, where they are not the defaults of this package."""
+MARKED_SECOND = {("pittsburgh30k", "megaloc"): "BSF"}
+"""Underlined in print beside best values that are printed alike: the paper marks unrounded values."""
 ONLY_QUERY = {"pittsburgh30k": "queries", "gldv2_micro": "val"}
 """Query traversal of the tables that have one for each data set."""
 

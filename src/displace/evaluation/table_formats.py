@@ -7,8 +7,8 @@ import io
 from collections.abc import Callable, Iterable
 from itertools import groupby
 
-from displace.evaluation.comparison import Compared, compare
 from displace.evaluation.methods import GROUPS
+from displace.evaluation.published import Compared, compare
 from displace.evaluation.results import Result
 from displace.evaluation.tables import BOLD, UNDERLINE, Column, Row, Table
 from displace.evaluation.wins import Wins

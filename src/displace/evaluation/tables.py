@@ -9,7 +9,7 @@ from typing import Any
 
 from displace.errors import InputError
 from displace.evaluation.methods import GROUPS
-from displace.evaluation.paper import PROTOCOLS, SOURCE, published_values
+from displace.evaluation.paper import MARKED_SECOND, PROTOCOLS, SOURCE, published_values
 from displace.evaluation.results import Result
 
 BOLD, UNDERLINE = "bold", "underline"
@@ -84,6 +84,8 @@ class Table:
         Dimension of the random projection of the descriptors.
     notes : list of str
         What a reader must know: queries without an answer, cells that were impossible.
+    marked_second : dict of Column to str
+        Rows that are second on unrounded values that are not known here.
     """
 
     dataset: str
@@ -94,6 +96,7 @@ class Table:
     rows: list[Row]
     projection: int | None = None
     notes: list[str] = field(default_factory=list)
+    marked_second: dict[Column, str] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -145,7 +148,7 @@ class Table:
                 **dict.fromkeys(_best(values, single), UNDERLINE),
                 **dict.fromkeys(_best(values, others), BOLD),
             }
-        best = _best(values, list(values))
+        best = [label for label in _best(values, list(values)) if label != self.marked_second.get(column)]
         second = _best(values, [label for label in values if label not in best])
         return {**dict.fromkeys(best, BOLD), **dict.fromkeys(second, UNDERLINE)}
 
@@ -187,7 +190,21 @@ def published_table(dataset: str) -> Table:
         row.entries[Column(value.model, value.query)] = Entry(value.recall)
     models = list(dict.fromkeys(column.model for column in columns))
     columns.sort(key=lambda column: (models.index(column.model), column.query))
-    return Table(dataset, PROTOCOLS[dataset], "published", 1, columns, list(rows.values()), notes=[SOURCE])
+    second = {
+        column: label
+        for column in columns
+        if (label := MARKED_SECOND.get((dataset, column.model))) is not None
+    }
+    return Table(
+        dataset,
+        PROTOCOLS[dataset],
+        "published",
+        1,
+        columns,
+        list(rows.values()),
+        notes=[SOURCE],
+        marked_second=second,
+    )
 
 
 def _table(cells: list[Result], k: int) -> Table:

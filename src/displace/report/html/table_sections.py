@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from html import escape
 from itertools import groupby
 
-from displace.evaluation.comparison import Compared, compare
 from displace.evaluation.effort import Effort
 from displace.evaluation.methods import GROUPS
+from displace.evaluation.published import Compared, compare
 from displace.evaluation.results import Result
 from displace.evaluation.tables import BOLD, UNDERLINE, Column, Row, Table
 from displace.report.html.blocks import Block

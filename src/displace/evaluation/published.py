@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from displace.datasets import DATASETS
 from displace.datasets.base import Counts
-from displace.evaluation.paper import PROTOCOLS, SOURCE, published_recall
-from displace.evaluation.tables import Column, Table
+from displace.evaluation.paper import PARAMETERS, PROTOCOLS, SOURCE, published_recall
+from displace.evaluation.tables import Column, Row, Table
+from displace.fusion import get_fusion
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,10 @@ class Comparison:
 
 
 def compare(table: Table) -> Comparison:
-    """Put the published Recall@1 beside the measured; only numbers under the same protocol are comparable."""
+    """Put the published Recall@1 beside the measured.
+
+    Only numbers under the same protocol, of the same method with the same parameters, are comparable.
+    """
     expected = PROTOCOLS.get(table.dataset)
     why = (
         f"nothing is published for the data set {table.dataset}"
@@ -66,19 +70,32 @@ def compare(table: Table) -> Comparison:
     )
     if why:
         return Comparison([], [why])
-    rows = [
-        Compared(column, row.label, row.value(column), value)
-        for column in table.columns
-        for row in table.rows
-        if column in row.entries
-        and (
-            value := published_recall(
-                table.dataset, column.model, column.query, row.fusion, row.parameters.get("traversal")
-            )
-        )
-        is not None
-    ]
-    return Comparison(rows, [f"protocol {table.protocol}; published: {SOURCE}", *_other_sizes(table)])
+    rows, others = [], {}
+    for column in table.columns:
+        for row in (row for row in table.rows if column in row.entries):
+            where = table.dataset, column.model, column.query, row.fusion, row.parameters.get("traversal")
+            value = published_recall(*where)
+            if value is None:
+                continue
+            if why := _other_settings(row):
+                others[row.label] = why
+            else:
+                rows.append(Compared(column, row.label, row.value(column), value))
+    return Comparison(
+        rows,
+        [f"protocol {table.protocol}; published: {SOURCE}", *others.values(), *_other_sizes(table)],
+    )
+
+
+def _other_settings(row: Row) -> str:
+    """Say which settings of a method are not the paper's; nothing where they are."""
+    usual = get_fusion(row.fusion)().get_params()
+    ours, paper = usual | row.parameters, usual | PARAMETERS.get(row.fusion, {})
+    differ = [name for name in paper if name not in ("traversal", "solver") and ours[name] != paper[name]]
+    if not differ:
+        return ""
+    settings = ", ".join(f"{name}={ours[name]!r} (paper: {paper[name]!r})" for name in differ)
+    return f"{row.label} is not put beside the published numbers, as its settings are others: {settings}"
 
 
 def _other_sizes(table: Table) -> list[str]:
