@@ -1,7 +1,7 @@
 # Every target does its own set-up in .venv; nothing but Python 3.11+ is needed beforehand.
 PYTHON ?= python3
 BIN := .venv/bin
-DEV_EXTRAS := torch,lite,ros,faiss,hloc,onnx,dev
+DEV_EXTRAS := torch,lite,ros,faiss,pgvector,cluster,hloc,onnx,dev
 
 .PHONY: demo test check lint bench clean
 

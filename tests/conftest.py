@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from postgres import postgres as postgres  # a fixture
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -3,43 +3,93 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from displace.errors import MissingExtraError
-from displace.search import INDEXES
+from displace.errors import FormatError, InputError, UnknownNameError
+from displace.search._top import RunningTop, best_rows, widened
+from displace.search.base import as_rows, noisy_sample
+from displace.search.exact import Exact, is_mapped
 
 
-@pytest.fixture(params=INDEXES.names())
-def backend(request):
-    index = INDEXES.get(request.param)
-    try:
-        index(np.eye(2, dtype=np.float32))
-    except MissingExtraError as error:
-        pytest.skip(str(error))
-    return index
+def unit_rows(n, dim, seed=0):
+    rows = np.random.default_rng(seed).standard_normal((n, dim)).astype(np.float32)
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32])
-def test_the_best_rows_are_found(backend, dtype):
-    rng = np.random.default_rng(0)
-    rows = rng.normal(size=(300, 24)).astype(dtype)
-    queries = rng.normal(size=(17, 24)).astype(np.float32)
-    found, scores = backend(rows).search(queries, 7)
-    exact = queries.astype(np.float64) @ rows.astype(np.float64).T
-    expected = np.argsort(-exact, axis=1)[:, :7]
+def test_float16_is_widened_to_the_same_numbers():
+    every = np.arange(2**16, dtype=np.uint16).view(np.float16)
+    finite = every[np.isfinite(every)][:, None]
+    np.testing.assert_array_equal(
+        widened(finite, np.empty(finite.shape, np.float32)), finite.astype(np.float32)
+    )
+
+
+def test_best_rows_of_many_blocks_are_those_of_one(monkeypatch):
+    rows, queries = unit_rows(500, 8), unit_rows(7, 8, seed=1)
+    whole = best_rows(queries, rows, 6)
+    monkeypatch.setattr("displace.search._top.BLOCK", 8 * 33)
+    monkeypatch.setattr("displace.search._top.QUERIES_AT_ONCE", 3)
+    parts = best_rows(queries, rows, 6)
+    np.testing.assert_array_equal(parts[0], whole[0])
+    np.testing.assert_allclose(parts[1], whole[1], rtol=1e-6)
+
+
+def test_equal_scores_keep_the_order_of_rows():
+    top = RunningTop(1, 3)
+    top.take(np.array([[0.5, 0.5]], np.float32), np.array([0, 1]))
+    top.take(np.array([[0.5, 0.9, 0.5]], np.float32), np.array([2, 3, 4]))
+    assert top.result()[0].tolist() == [[3, 0, 1]]
+
+
+def test_no_queries_give_no_rows():
+    found, scores = best_rows(np.empty((0, 4), np.float32), unit_rows(9, 4), 3)
+    assert found.shape == scores.shape == (0, 3)
+
+
+def test_memory_mapped_rows_stay_on_disk(tmp_path, monkeypatch):
+    rows = unit_rows(60, 8)
+    np.save(tmp_path / "rows.npy", rows)
+    mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    monkeypatch.setattr("displace.search.exact.MAPPED_ABOVE", 0)
+    index = Exact.build(mapped)
+    assert index.transposed is None
+    assert is_mapped(index.codes)
+    np.testing.assert_array_equal(index.search(rows[:4], 3)[0], Exact.build(rows).search(rows[:4], 3)[0])
+
+
+def test_int8_compares_the_best_rows_again_in_their_own_precision():
+    rows = unit_rows(400, 16)
+    index = Exact.build(rows, "int8")
+    queries = noisy_sample(rows, 20)
+    found, scores = index.search(queries, 5)
+    expected, exact = best_rows(queries, rows, 5)
     np.testing.assert_array_equal(found, expected)
-    np.testing.assert_allclose(scores, np.take_along_axis(exact, expected, axis=1), rtol=1e-4)
+    np.testing.assert_allclose(scores, exact, atol=1e-6)
 
 
-def test_all_rows_can_be_asked_for(backend):
-    found, _ = backend(np.eye(3, dtype=np.float32)).search(np.array([[3.0, 1.0, 2.0]], np.float32), 3)
-    assert found.tolist() == [[0, 2, 1]]
+def test_int8_without_the_rows_answers_from_its_codes():
+    whole = Exact.build(unit_rows(200, 16), "int8")
+    bare = Exact("int8", whole.codes, whole.scales)
+    queries = unit_rows(5, 16, seed=2)
+    np.testing.assert_allclose(bare.search(queries, 1)[1], whole.search(queries, 1)[1], atol=0.02)
 
 
-def test_a_saved_faiss_index_finds_the_same(tmp_path):
-    pytest.importorskip("faiss", reason="needs 'faiss-cpu'")
-    Faiss = INDEXES.get("faiss")
-    rows = np.random.default_rng(0).normal(size=(50, 8)).astype(np.float16)
-    index = Faiss(rows)
-    index.save(tmp_path / "rows.faiss")
-    queries = rows[:5].astype(np.float32)
-    again = Faiss.load(tmp_path / "rows.faiss")
-    np.testing.assert_array_equal(again.search(queries, 3)[0], index.search(queries, 3)[0])
+def test_an_unknown_kind_is_refused_with_those_there_are():
+    with pytest.raises(
+        UnknownNameError, match=r"kind of exact index 'float8'.*Known: float32, float16, int8"
+    ):
+        Exact.build(unit_rows(3, 4), "float8")
+
+
+def test_row_numbers_outside_are_refused():
+    with pytest.raises(InputError, match="row numbers from 0 to 2"):
+        as_rows(np.array([3]), 3)
+
+
+def test_queries_of_another_size_are_refused():
+    with pytest.raises(InputError, match=r"\(q, 4\)"):
+        Exact.build(unit_rows(3, 4)).search(np.zeros((1, 5), np.float32), 1)
+
+
+def test_a_file_that_is_no_index_is_refused(tmp_path):
+    (tmp_path / "rows").write_bytes(b"nothing of the sort")
+    with pytest.raises(FormatError):
+        Exact.open(tmp_path / "rows")

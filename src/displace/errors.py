@@ -13,6 +13,7 @@
     ├── WeightsError                       model weights that are absent, corrupt or of another model
     ├── StoreError                         a descriptor store that cannot be opened or written
     ├── FormatError                        a map file that is damaged, foreign or of a later version
+    ├── DatabaseError                      a database that cannot be reached, or does not allow what was asked
     └── ModelMismatchError                 queries of another model or preprocessing than the map's
 
     DisplaceWarning (UserWarning)
@@ -74,6 +75,10 @@ class StoreError(DisplaceError):
 
 class FormatError(DisplaceError):
     """A map file that is damaged, foreign or of a later version."""
+
+
+class DatabaseError(DisplaceError):
+    """A database that cannot be reached, has no such map, or does not allow what was asked."""
 
 
 class ModelMismatchError(DisplaceError):

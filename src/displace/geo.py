@@ -85,6 +85,50 @@ class Positions:
         return Positions(self.points[rows], self.degrees, heading)
 
 
+@dataclass(frozen=True)
+class Area:
+    """A circle that is known to hold what is searched for.
+
+    Parameters
+    ----------
+    near : pair of float
+        Its centre: latitude and longitude, or easting and northing, as the places' positions are.
+    radius : float
+        Metres.
+
+    Examples
+    --------
+    >>> positions = Positions(np.array([[0.0, 0.0], [30.0, 40.0], [np.nan, np.nan]]))
+    >>> Area((0.0, 0.0), 50.0).inside(positions)
+    array([0, 1])
+    """
+
+    near: tuple[float, float]
+    radius: float
+
+    def __post_init__(self) -> None:
+        if len(self.near) != 2 or not np.isfinite(self.near).all():
+            raise InputError(
+                f"near={self.near!r} must be two numbers: latitude, longitude or easting, northing"
+            )
+        if not 0 < self.radius < np.inf:
+            raise InputError(f"radius={self.radius!r} must be a number of metres above 0")
+
+    def inside(self, positions: Positions) -> NDArray[np.intp]:
+        """Rows of `positions` that lie inside; those that are not known do not."""
+        self.check(positions.degrees)
+        away = positions.metres(self.near) - (0.0 if positions.degrees else np.asarray(self.near))
+        rows: NDArray[np.intp] = np.flatnonzero(np.hypot(away[:, 0], away[:, 1]) <= self.radius)
+        return rows
+
+    def check(self, degrees: bool) -> None:
+        """Raise an error where the centre cannot be a latitude and a longitude but must."""
+        if degrees and not (abs(self.near[0]) <= 90 and abs(self.near[1]) <= 360):
+            raise InputError(
+                f"near={self.near!r} is no latitude, longitude, which is what the places' positions are"
+            )
+
+
 def local_metres(degrees: Numbers, origin: tuple[float, float]) -> Numbers:
     """Project latitudes and longitudes, shape (m, 2), to metres east and north of `origin`.
 
@@ -94,13 +138,18 @@ def local_metres(degrees: Numbers, origin: tuple[float, float]) -> Numbers:
     >>> local_metres(np.array([[60.0, 10.001]]), (60.0, 10.0)).round(1)
     array([[55.8,  0. ]])
     """
-    latitude = np.radians(origin[0])
-    bend = 1 - _ECCENTRICITY2 * np.sin(latitude) ** 2
-    east_radius = _EQUATOR_RADIUS / np.sqrt(bend) * np.cos(latitude)
-    north_radius = _EQUATOR_RADIUS * (1 - _ECCENTRICITY2) / bend**1.5
+    east_radius, north_radius = radii_at(origin[0])
     north, east = np.radians(degrees - np.asarray(origin)).T
     east = (east + np.pi) % (2 * np.pi) - np.pi  # the short way across the date line
     return np.column_stack([east * east_radius, north * north_radius])
+
+
+def radii_at(latitude: float) -> tuple[float, float]:
+    """Metres of one radian eastwards and northwards on the ellipsoid, at a latitude in degrees."""
+    angle = np.radians(latitude)
+    bend = 1 - _ECCENTRICITY2 * np.sin(angle) ** 2
+    east_radius = _EQUATOR_RADIUS / np.sqrt(bend) * np.cos(angle)
+    return float(east_radius), float(_EQUATOR_RADIUS * (1 - _ECCENTRICITY2) / bend**1.5)
 
 
 def heading_difference(a: ArrayLike, b: ArrayLike) -> Numbers:

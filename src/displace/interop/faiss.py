@@ -29,7 +29,7 @@ def write_index(town: PlaceMap, path: PathLike) -> list[Path]:
     list of Path
         Both files.
     """
-    index = Faiss(town.rows())
+    index = Faiss.build(town.rows())
     with output_file(path) as temporary:
         try:
             index.save(temporary)
@@ -60,7 +60,7 @@ def read_index(path: PathLike) -> tuple[Faiss, list[str] | list[int]]:
             raise FormatError(
                 f"{beside} belongs to another index than {path}, or one is damaged: export both again"
             )
-        return Faiss.load(path), places
+        return Faiss.open(path), places
     except OSError as error:
         raise FormatError(f"cannot read {path}: {error.strerror or error}") from None
 

@@ -250,7 +250,7 @@ class PlaceMap:
         if search == "auto":
             search = self._best_backend
         if search not in self._indexes:
-            self._indexes[search] = INDEXES.get(search)(self.rows())
+            self._indexes[search] = INDEXES.get(search).build(self.rows())
         return self._indexes[search]
 
     @cached_property

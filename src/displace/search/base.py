@@ -1,24 +1,135 @@
-"""What a search backend is: the best rows by inner product."""
+"""What a search backend is: the best rows by inner product, in memory, in files or in a database."""
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import ClassVar, Self
+
+import numpy as np
 
 from displace.arrays import Indices, Vectors
+from displace.errors import InputError, UnknownNameError
+from displace.geo import Area
+from displace.registry import unknown
+from displace.search._top import best_rows
+
+Progress = Callable[[int, int], None]
+"""Called with (done, total) rows."""
+
+SAMPLE = 100
+"""Queries that the recall of a new index is measured with."""
+GOAL = 0.99
+"""Recall up to which an approximate index is made to look further."""
 
 
 class Index(ABC):
     """Rows to be searched by inner product.
 
-    Parameters
+    Made by `build` or `open`. A subclass defines these two, `search` and `save`.
+
+    Attributes
     ----------
-    vectors : array of shape (R, n)
-        Rows, float16 or float32.
+    kind : str
+        One of `kinds`: how rows are kept.
+    n_rows, dim : int
+        R and n.
+    recall : float or None
+        Share of `SAMPLE` queries whose best row is that of an exact search over the rows as given; None where it was
+        not measured (an index that was opened).
     """
 
+    kinds: ClassVar[tuple[str, ...]]
+    """How rows can be kept, the default first."""
+
+    takes_areas: ClassVar[bool] = False
+    """Whether `among` may be an `Area`: the backend knows where the rows are."""
+
+    kind: str
+    n_rows: int
+    dim: int
+    recall: float | None = None
+
+    @classmethod
     @abstractmethod
-    def __init__(self, vectors: Vectors) -> None: ...
+    def build(cls, rows: Vectors, kind: str = "", uri: str = "", *, progress: Progress | None = None) -> Self:
+        """Make an index.
+
+        Parameters
+        ----------
+        rows : array of shape (R, n)
+            float16 or float32; may be memory-mapped, and is then read in blocks.
+        kind : str
+            One of `kinds`; by default the rows' own type where it is one of them, else the first.
+        uri : str
+            Where to make it, for backends that live elsewhere (``postgresql://…#name``).
+        progress : callable, optional
+        """
+
+    @classmethod
+    @abstractmethod
+    def open(cls, uri: str | os.PathLike[str]) -> Self:
+        """Open an index that `save` wrote or `build` made elsewhere, without reading all of its rows."""
 
     @abstractmethod
-    def search(self, queries: Vectors, k: int) -> tuple[Indices, Vectors]:
-        """Return the k best rows of each query and their scores, both (q, k), best first; k ≤ R."""
+    def search(
+        self, queries: Vectors, k: int, among: Indices | Area | None = None
+    ) -> tuple[Indices, Vectors]:
+        """Return the best rows of each query and their scores, best first.
+
+        Parameters
+        ----------
+        queries : array of shape (q, n)
+        k : int
+        among : array of row numbers, optional
+            Search exactly among these rows only, whatever the kind. Backends with `takes_areas` take an `Area` as well.
+
+        Returns
+        -------
+        rows, scores : arrays of shape (q, min(k, rows searched))
+        """
+
+    @abstractmethod
+    def save(self, uri: str | os.PathLike[str]) -> None:
+        """Write the index, for `open`."""
+
+    @classmethod
+    def chosen_kind(cls, kind: str, rows: Vectors) -> str:
+        """Return `kind`, or the default for these rows; an unknown one is an error."""
+        if not kind:
+            return rows.dtype.name if rows.dtype.name in cls.kinds else cls.kinds[0]
+        if kind not in cls.kinds:
+            raise UnknownNameError(
+                unknown(f"kind of {cls.__module__.rsplit('.', 1)[-1]} index", kind, cls.kinds)
+            )
+        return kind
+
+    def measure_recall(self, rows: Vectors) -> float:
+        """Share of noisy rows, taken as queries, for which `search` finds the row that an exact search finds."""
+        queries = noisy_sample(rows, SAMPLE)
+        exact, _ = best_rows(queries, rows, 1)
+        found, _ = self.search(queries, 1)
+        return float((found[:, 0] == exact[:, 0]).mean()) if len(queries) else 1.0
+
+
+def noisy_sample(rows: Vectors, n: int) -> Vectors:
+    """Up to `n` rows, evenly spread, with noise of their own length, as queries; always the same."""
+    at = np.unique(np.linspace(0, max(0, len(rows) - 1), min(n, len(rows))).astype(np.intp))
+    sample = np.asarray(rows[at], np.float32)
+    noise = np.random.default_rng(0).standard_normal(sample.shape).astype(np.float32)
+    length = np.linalg.norm(sample, axis=1, keepdims=True)
+    noisy: Vectors = sample + noise * (length / np.float32(np.sqrt(max(1, sample.shape[1]))))
+    return noisy
+
+
+def as_rows(among: Indices | Area | None, n_rows: int) -> Indices | None:
+    """Check row numbers to search among; None stays None."""
+    if among is None:
+        return None
+    if isinstance(among, Area):
+        raise InputError("this search backend does not know where its rows are: give row numbers")
+    rows = np.asarray(among, np.intp)
+    if rows.ndim != 1 or (len(rows) and not 0 <= rows.min() <= rows.max() < n_rows):
+        raise InputError(f"among must be row numbers from 0 to {n_rows - 1}; got {among!r}")
+    return np.unique(rows)

@@ -1,28 +1,133 @@
-"""Exact search with numpy alone."""
+"""Exact search with numpy alone, in memory or memory-mapped, in float32, float16 or int8."""
 
 from __future__ import annotations
 
-import numpy as np
+import os
+from typing import Any, Self
 
-from displace.arrays import Indices, Vectors, ranked, top_k
-from displace.search.base import Index
+import numpy as np
+from numpy.typing import NDArray
+
+from displace.arrays import Indices, Vectors, blocks, ranked, top_k
+from displace.errors import FormatError, InputError
+from displace.files import tensors
+from displace.geo import Area
+from displace.search._top import best_rows, reranked
+from displace.search.base import Index, Progress, as_rows
+
+FORMAT, VERSION = "displace rows", 1
+MAPPED_ABOVE = 2 * 2**30
+"""Bytes of float32 rows above which memory-mapped rows stay where they are."""
+AGAIN = 50
+"""Rows that int8 search compares again in float32, beside four times those asked for."""
 
 
 class Exact(Index):
-    """Inner products by BLAS in float32, in blocks of queries.
+    """Inner products by BLAS in float32.
 
-    The rows are held transposed: for one query ``z @ Xᵀ`` runs at 1.4 times the cost of reading the bytes, ``X @ z`` at
-    2.7 times.
+    ``float32`` rows in memory are held transposed: for one query ``z @ Xᵀ`` runs at 1.4 times the cost of reading the
+    bytes, ``X @ z`` at 2.7 times. All others are widened a block at a time, so that the rows may be larger than memory:
+    ``float16`` is exact for the rows as rounded; ``int8`` finds candidates (a scale for each row) and compares these
+    again in the rows' own precision, where the rows are at hand.
+
+    Parameters
+    ----------
+    kind : {"float32", "float16", "int8"}
+    codes : array of shape (R, n)
+        Rows in that type.
+    scales : array of shape (R,), optional
+        For int8: row ≈ scale · code.
+    rows : array of shape (R, n), optional
+        For int8: the rows to compare again with, in memory or on disk.
     """
 
-    def __init__(self, vectors: Vectors) -> None:
-        self.transposed = np.ascontiguousarray(vectors.T, dtype=np.float32)
+    kinds = ("float32", "float16", "int8")
 
-    def search(self, queries: Vectors, k: int) -> tuple[Indices, Vectors]:
-        """Return the k best rows of each query and their scores."""
-        queries = np.asarray(queries, np.float32)
+    def __init__(
+        self,
+        kind: str,
+        codes: NDArray[Any],
+        scales: Vectors | None = None,
+        rows: NDArray[Any] | None = None,
+    ) -> None:
+        self.kind, self.scales, self.rows = kind, scales, rows
+        self.n_rows, self.dim = codes.shape
+        in_memory = kind == "float32" and not (is_mapped(codes) and codes.nbytes > MAPPED_ABOVE)
+        self.transposed = np.ascontiguousarray(codes.T) if in_memory else None
+        self.codes = self.transposed.T if self.transposed is not None else codes
+
+    @classmethod
+    def build(cls, rows: Vectors, kind: str = "", uri: str = "", *, progress: Progress | None = None) -> Self:  # noqa: ARG003
+        """Hold rows for searching; `uri` is not used."""
+        kind = cls.chosen_kind(kind, rows)
+        if kind == "int8":
+            codes, scales = to_int8(rows, progress)
+            index = cls(kind, codes, scales, rows)
+        else:
+            index = cls(kind, rows.astype(kind, copy=False))
+        index.recall = 1.0 if kind == rows.dtype.name or kind == "float32" else index.measure_recall(rows)
+        return index
+
+    @classmethod
+    def open(cls, uri: str | os.PathLike[str]) -> Self:
+        """Memory-map what `save` wrote."""
+        header, arrays = tensors.read(uri, FORMAT, VERSION, verify=False)
+        try:
+            return cls(header["kind"], arrays["codes"], arrays.get("scales"), arrays.get("rows"))
+        except (KeyError, ValueError) as error:
+            raise FormatError(f"{uri} is damaged: {error!r}") from None
+
+    def search(
+        self, queries: Vectors, k: int, among: Indices | Area | None = None
+    ) -> tuple[Indices, Vectors]:
+        """Return the best rows of each query and their scores."""
+        queries, rows = checked_queries(queries, self.dim), as_rows(among, self.n_rows)
+        if self.transposed is not None and rows is None:
+            return self._search_transposed(queries, min(k, self.n_rows), self.transposed)
+        again = self.rows if self.kind == "int8" else None
+        wanted = k if again is None else 4 * k + AGAIN
+        best, scores = best_rows(queries, self.codes, wanted, rows, self.scales)
+        return (best, scores) if again is None else reranked(queries, best, again, k)
+
+    def _search_transposed(self, queries: Vectors, k: int, columns: Vectors) -> tuple[Indices, Vectors]:
         if len(queries) == 1:  # no blocks, no copies: half of the time at a few thousand rows
-            scores = queries @ self.transposed
+            scores = queries @ columns
             best = top_k(scores, k)
             return best, scores[:, best[0]]
-        return ranked(len(queries), self.transposed.shape[1], k, lambda rows: queries[rows] @ self.transposed)
+        return ranked(len(queries), self.n_rows, k, lambda some: queries[some] @ columns)
+
+    def save(self, uri: str | os.PathLike[str]) -> None:
+        """Write the rows as they are kept; with int8, also those that are compared again."""
+        arrays = {"codes": self.codes, "scales": self.scales, "rows": self.rows}
+        header = {"format": FORMAT, "version": VERSION, "kind": self.kind}
+        tensors.write(uri, header, {name: array for name, array in arrays.items() if array is not None})
+
+
+def to_int8(rows: Vectors, progress: Progress | None = None) -> tuple[NDArray[np.int8], Vectors]:
+    """Rows in eight bits, and the scale of each: row ≈ scale · code. In blocks."""
+    codes, scales = np.empty(rows.shape, np.int8), np.empty(len(rows), np.float32)
+    for block in blocks(len(rows), 4 * rows.shape[1]):
+        part = np.asarray(rows[block], np.float32)
+        scales[block] = np.maximum(np.abs(part).max(axis=1, initial=0), 1e-12) / np.float32(127)
+        codes[block] = np.rint(part / scales[block][:, None])
+        if progress:
+            progress(block.stop, len(rows))
+    return codes, scales
+
+
+def checked_queries(queries: Vectors, dim: int) -> Vectors:
+    """Queries as float32 (q, n)."""
+    queries = np.asarray(queries, np.float32)
+    if queries.ndim != 2 or queries.shape[1] != dim:
+        raise InputError(f"queries must have shape (q, {dim}); got {queries.shape}")
+    return queries
+
+
+def is_mapped(array: NDArray[Any]) -> bool:
+    """Whether an array's numbers lie in a file."""
+    base: Any = array
+    while base is not None:
+        if isinstance(base, np.memmap):
+            return True
+        base = getattr(base, "base", None)
+    return False

@@ -1,45 +1,200 @@
-"""Exact search with faiss, in the precision of the rows: float16 rows are read as such, half the bytes."""
+"""Search with faiss: rows read in float16 or int8, or an approximate index."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from displace.arrays import Indices, Vectors
+from displace.arrays import Indices, Vectors, blocks
+from displace.errors import FormatError
+from displace.files import tensors
+from displace.geo import Area
 from displace.registry import missing_extra
-from displace.search.base import Index
+from displace.search._top import best_rows, reranked
+from displace.search.base import GOAL, Index, Progress, as_rows
+from displace.search.exact import AGAIN, FORMAT, VERSION, checked_queries
+
+FEW = 6
+"""Queries from which on BLAS over widened blocks is faster than faiss' scan, which takes them one by one."""
 
 
 class Faiss(Index):
-    """faiss' flat index (float32) or scalar-quantised index (float16), inner product."""
+    """faiss' indexes by inner product.
 
-    def __init__(self, vectors: Vectors) -> None:
-        faiss = _faiss()
-        dim = vectors.shape[1]
-        if vectors.dtype == np.float16:
-            half = faiss.ScalarQuantizer.QT_fp16
-            self.index: Any = faiss.IndexScalarQuantizer(dim, half, faiss.METRIC_INNER_PRODUCT)
-        else:
-            self.index = faiss.IndexFlatIP(dim)
-        self.index.add(np.ascontiguousarray(vectors, np.float32))
+    ======== =========================================== ======================================================
+    kind     faiss                                       a query reads
+    ======== =========================================== ======================================================
+    float16  IndexScalarQuantizer, QT_fp16               all rows, in half the bytes
+    float32  IndexFlatIP                                 all rows
+    int8     IndexScalarQuantizer, QT_8bit_direct_signed all rows in a quarter of the bytes; the best are compared
+                                                         again in the rows' own precision
+    ivf      IndexIVFScalarQuantizer, QT_fp16            the nearest of √R lists
+    hnsw     IndexHNSWSQ, QT_fp16, 32 neighbours         a walk along neighbours
+    ======== =========================================== ======================================================
 
-    def search(self, queries: Vectors, k: int) -> tuple[Indices, Vectors]:
-        """Return the k best rows of each query and their scores."""
-        scores, rows = self.index.search(np.ascontiguousarray(queries, np.float32), k)
-        return rows.astype(np.intp, copy=False), scores
+    The last two are approximate. `build` lets them look further until 99 % of a sample find what an exact search
+    finds, and `recall` says what was reached.
+    """
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the index as faiss does."""
-        _faiss().write_index(self.index, os.fspath(path))
+    kinds = ("float16", "float32", "int8", "ivf", "hnsw")
+
+    def __init__(self, index: Any, kind: str, scale: float = 1.0, rows: NDArray[Any] | None = None) -> None:
+        self.index, self.kind, self.scale, self.rows = index, kind, scale, rows
+        self.n_rows, self.dim = int(index.ntotal), int(index.d)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read an index that faiss wrote."""
-        loaded = cls.__new__(cls)
-        loaded.index = _faiss().read_index(os.fspath(path))
-        return loaded
+    def build(cls, rows: Vectors, kind: str = "", uri: str = "", *, progress: Progress | None = None) -> Self:  # noqa: ARG003
+        """Make a faiss index in memory; `uri` is not used."""
+        kind = cls.chosen_kind(kind, rows)
+        index, scale = _made(kind, rows), 1.0
+        if kind == "int8":
+            scale = max(_largest(rows), 1e-12) / 127
+        if kind in ("ivf", "hnsw"):
+            index.train(_training_rows(index, rows))
+        for block in blocks(len(rows), 4 * rows.shape[1]):
+            part = np.ascontiguousarray(rows[block], np.float32)
+            index.add(part if kind != "int8" else np.rint(part / np.float32(scale)))
+            if progress:
+                progress(block.stop, len(rows))
+        made = cls(index, kind, scale, rows if kind == "int8" else None)
+        made.recall = 1.0 if kind in (rows.dtype.name, "float32") else made.measure_recall(rows)
+        while made.recall < GOAL and made._look_further():
+            made.recall = made.measure_recall(rows)
+        return made
+
+    @classmethod
+    def open(cls, uri: str | os.PathLike[str]) -> Self:
+        """Read an index that faiss wrote, of whatever kind."""
+        faiss = _faiss()
+        try:
+            index = faiss.read_index(os.fspath(uri))
+        except RuntimeError as error:
+            raise FormatError(f"{uri} cannot be read by faiss: {str(error).splitlines()[-1]}") from None
+        kind = _kind_of(faiss, index)
+        if kind != "int8":
+            return cls(index, kind)
+        header, arrays = tensors.read(_beside(uri), FORMAT, VERSION, verify=False)
+        return cls(index, kind, float(header["scale"]), arrays.get("rows"))
+
+    def search(
+        self, queries: Vectors, k: int, among: Indices | Area | None = None
+    ) -> tuple[Indices, Vectors]:
+        """Return the best rows of each query and their scores."""
+        queries, rows = checked_queries(queries, self.dim), as_rows(among, self.n_rows)
+        k = min(k, self.n_rows)
+        if rows is not None:
+            return self._search_among(queries, k, rows)
+        if self.kind != "int8":
+            return self._search_all(queries, k)
+        wanted = k if self.rows is None else min(4 * k + AGAIN, self.n_rows)
+        best, scores = self._search_all(queries, wanted)
+        return (
+            (best, scores * np.float32(self.scale))
+            if self.rows is None
+            else reranked(queries, best, self.rows, k)
+        )
+
+    def save(self, uri: str | os.PathLike[str]) -> None:
+        """Write the index as faiss does; with int8, the scale and the rows to compare again beside it."""
+        _faiss().write_index(self.index, os.fspath(uri))
+        if self.kind == "int8":
+            header = {"format": FORMAT, "version": VERSION, "kind": "int8", "scale": self.scale}
+            tensors.write(_beside(uri), header, {} if self.rows is None else {"rows": self.rows})
+
+    def _search_all(self, queries: Vectors, k: int) -> tuple[Indices, Vectors]:
+        """Search the index as it is kept, int8 scores without their scale."""
+        codes = self._codes() if len(queries) >= FEW else None
+        if codes is not None:
+            best, scores = best_rows(queries, codes, k)
+            # faiss keeps code + 128: each score is too large by 128 times the sum of its query.
+            return best, scores - 128 * queries.sum(axis=1)[:, None] if self.kind == "int8" else scores
+        scores, best = self.index.search(np.ascontiguousarray(queries), k)
+        return best.astype(np.intp, copy=False), scores
+
+    def _search_among(self, queries: Vectors, k: int, rows: Indices) -> tuple[Indices, Vectors]:
+        """Search some of the rows, as exactly as they are kept."""
+        if self.rows is not None:
+            return best_rows(queries, self.rows, k, rows)
+        kept = np.empty((len(rows), self.dim), np.float32)
+        for at, row in enumerate(rows.tolist()):
+            self.index.reconstruct(row, kept[at])
+        best, scores = best_rows(queries, kept, k)
+        return rows[best], scores * np.float32(self.scale)
+
+    def _codes(self) -> NDArray[Any] | None:
+        """Return the rows as faiss keeps them, without a copy; None for approximate kinds."""
+        faiss, shape = _faiss(), (self.n_rows, self.dim)
+        if self.kind in ("ivf", "hnsw") or self.n_rows == 0:
+            return None
+        size = {"float32": 4, "float16": 2, "int8": 1}[self.kind]
+        raw = faiss.rev_swig_ptr(self.index.codes.data(), self.n_rows * self.dim * size)
+        codes: NDArray[Any] = raw.view({4: np.float32, 2: np.float16, 1: np.uint8}[size]).reshape(shape)
+        return codes
+
+    def _look_further(self) -> bool:
+        """Let an approximate search look at more rows; False where it does so enough."""
+        if self.kind == "ivf" and 2 * self.index.nprobe < self.index.nlist:
+            self.index.nprobe *= 2
+            return True
+        if self.kind == "hnsw" and self.index.hnsw.efSearch < 512:
+            self.index.hnsw.efSearch *= 2
+            return True
+        return False
+
+
+def _made(kind: str, rows: Vectors) -> Any:
+    """Return an empty index for such rows."""
+    faiss, (n_rows, dim) = _faiss(), rows.shape
+    product, types = faiss.METRIC_INNER_PRODUCT, faiss.ScalarQuantizer
+    if kind == "float32":
+        return faiss.IndexFlatIP(dim)
+    if kind == "ivf":
+        n_lists = max(1, int(np.sqrt(n_rows)))
+        index = faiss.IndexIVFScalarQuantizer(
+            faiss.IndexFlatIP(dim), dim, n_lists, types.QT_fp16, product, False
+        )
+        index.set_direct_map_type(faiss.DirectMap.Array)
+        index.nprobe = max(1, n_lists // 16)
+        return index
+    if kind == "hnsw":
+        index = faiss.IndexHNSWSQ(dim, types.QT_fp16, 32, product)
+        index.hnsw.efSearch = 64
+        return index
+    return faiss.IndexScalarQuantizer(
+        dim, types.QT_fp16 if kind == "float16" else types.QT_8bit_direct_signed, product
+    )
+
+
+def _training_rows(index: Any, rows: Vectors) -> Vectors:
+    """Rows that the lists are learned from: 40 for each, evenly spread."""
+    wanted = min(len(rows), 40 * getattr(index, "nlist", 1))
+    at = np.unique(np.linspace(0, len(rows) - 1, wanted).astype(np.intp))
+    return np.ascontiguousarray(rows[at], np.float32)
+
+
+def _largest(rows: Vectors) -> float:
+    """Largest absolute value, in blocks."""
+    parts = (np.abs(rows[block]).max(initial=0) for block in blocks(len(rows), 4 * rows.shape[1]))
+    return float(max(parts, default=0.0))
+
+
+def _kind_of(faiss: Any, index: Any) -> str:
+    """Return the kind of an index that was read."""
+    if isinstance(index, faiss.IndexIVF):
+        return "ivf"
+    if isinstance(index, faiss.IndexHNSW):
+        return "hnsw"
+    if isinstance(index, faiss.IndexScalarQuantizer):
+        return "float16" if index.sq.qtype == faiss.ScalarQuantizer.QT_fp16 else "int8"
+    return "float32"
+
+
+def _beside(uri: str | os.PathLike[str]) -> Path:
+    return Path(f"{os.fspath(uri)}-rows")
 
 
 def _faiss() -> Any:

@@ -1,0 +1,97 @@
+"""What every search backend does, in every kind; the database is a real PostgreSQL."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from postgres import address_of
+
+from displace.errors import MissingExtraError
+from displace.search import INDEXES
+from displace.search._top import best_rows
+from displace.search.base import Index, noisy_sample
+
+N, DIM = 300, 24
+KINDS = [(name, kind) for name in INDEXES.names() for kind in INDEXES.get(name).kinds]
+
+
+@pytest.fixture(scope="module", params=KINDS, ids=["-".join(pair) for pair in KINDS])
+def backend(request):
+    """A function that builds an index of one backend and kind."""
+    name, kind = request.param
+    uri = address_of(request, f"contract {kind}") if name == "pgvector" else ""
+
+    def build(rows) -> Index:
+        try:
+            return INDEXES.get(name).build(rows, kind, uri)
+        except MissingExtraError as error:
+            pytest.skip(str(error))
+
+    return build
+
+
+@pytest.fixture(scope="module")
+def rows():
+    values = np.random.default_rng(0).standard_normal((N, DIM))
+    return (values / np.linalg.norm(values, axis=1, keepdims=True)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def index(backend, rows):
+    return backend(rows)
+
+
+def test_the_best_rows_are_found_with_their_scores(index, rows):
+    assert (index.n_rows, index.dim) == (N, DIM)
+    queries = noisy_sample(rows, 40)
+    found, scores = index.search(queries, 7)
+    expected, _ = best_rows(queries, rows, 7)
+    assert found.shape == scores.shape == (40, 7)
+    assert np.mean(found[:, 0] == expected[:, 0]) >= 0.97
+    np.testing.assert_allclose(scores, np.sort(scores, axis=1)[:, ::-1], atol=1e-6)
+    true = np.einsum("qkd,qd->qk", rows[found], queries)
+    np.testing.assert_allclose(scores, true, atol=5e-3)
+    assert index.recall is not None
+    assert index.recall >= 0.97
+
+
+def test_one_query_finds_what_many_do(index, rows):
+    queries = noisy_sample(rows, 12)
+    many = index.search(queries, 5)
+    for query in range(3):
+        one = index.search(queries[query : query + 1], 5)
+        np.testing.assert_allclose(one[1][0], many[1][query], atol=1e-4)
+
+
+@pytest.mark.parametrize("n_inside", [1, 3, 150])
+def test_some_rows_are_searched_exactly_however_many(index, rows, n_inside):
+    queries = noisy_sample(rows, 5)
+    among = np.random.default_rng(1).permutation(N)[:n_inside]
+    found, scores = index.search(queries, 7, among=among)
+    expected, exact = best_rows(queries, rows, 7, np.sort(among))
+    assert found.shape == (5, min(7, n_inside))
+    np.testing.assert_array_equal(found[:, 0], expected[:, 0])
+    np.testing.assert_allclose(scores, exact, atol=5e-3)
+
+
+def test_no_row_is_found_among_none(index, rows):
+    found, scores = index.search(rows[:2], 3, among=np.empty(0, np.intp))
+    assert found.shape == scores.shape == (2, 0)
+
+
+def test_more_rows_than_there_are_gives_all(backend):
+    found, _ = backend(np.eye(3, 8, dtype=np.float32)).search(np.eye(1, 8, dtype=np.float32) + 0.1, 9)
+    assert sorted(found[0].tolist()) == [0, 1, 2]
+    assert found[0, 0] == 0
+
+
+def test_a_saved_index_finds_the_same(index, rows, tmp_path, request):
+    uri = tmp_path / "index"
+    if type(index).takes_areas:
+        uri = address_of(request, f"copy {index.kind}")
+    index.save(uri)
+    again = type(index).open(uri)
+    assert again.kind == index.kind
+    queries = noisy_sample(rows, 4)
+    for among in (None, np.arange(0, N, 2)):
+        np.testing.assert_array_equal(again.search(queries, 3, among)[0], index.search(queries, 3, among)[0])
