@@ -1,6 +1,7 @@
 # Every target does its own set-up in .venv; nothing but Python 3.11+ is needed beforehand.
 PYTHON ?= python3
 BIN := .venv/bin
+WORKERS ?= 2
 DEV_EXTRAS := torch,lite,ros,faiss,pgvector,cluster,hloc,onnx,dev
 
 .PHONY: demo test check lint bench clean
@@ -18,8 +19,9 @@ DEV_EXTRAS := torch,lite,ros,faiss,pgvector,cluster,hloc,onnx,dev
 demo: .venv/.core
 	$(BIN)/displace demo
 
+# Tests of a file run in one process; the last line says how long they took.
 test: .venv/.dev
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 lint: .venv/.dev
 	$(BIN)/ruff check .

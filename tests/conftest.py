@@ -16,9 +16,25 @@ settings.register_profile("displace", deadline=None, derandomize=True)
 settings.load_profile("displace")
 
 
+FIRST = ("vit", "vgg", "resnet", "processes")
+"""Groups that take long: started first, so that no process is left with one at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests of a file in one process, where they share fixtures, unless they name a group of their own."""
+    groups = {}
+    for item in items:
+        mark = item.get_closest_marker("xdist_group")
+        if mark is None:
+            mark = pytest.mark.xdist_group(item.path.relative_to(ROOT / "tests").as_posix())
+            item.add_marker(mark)
+        groups[item] = str(mark.args[0])
+    items.sort(key=lambda item: FIRST.index(groups[item]) if groups[item] in FIRST else len(FIRST))
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """Folder with real data and golden vectors, which is not part of the repository."""
+    """Folder with real data, which is not part of the repository."""
     folder = Path(os.environ.get("DISPLACE_SHARED", ROOT / ".." / "shared")).resolve()
     if not folder.is_dir():
         pytest.skip(f"no shared data at {folder} (set DISPLACE_SHARED)")
@@ -26,10 +42,8 @@ def shared() -> Path:
 
 
 @pytest.fixture(scope="session")
-def drawn_town(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def drawn_town() -> Path:
     """The town of the demonstration, drawn once for all tests: read from it or copy it, do not change it."""
-    from displace.datasets import town
+    from drawn import drawn
 
-    folder = tmp_path_factory.mktemp("drawn") / "town"
-    town.write(folder, 200)
-    return folder
+    return drawn(200)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+from drawn import copy_drawn
 
 from displace import pipeline
-from displace.datasets import town
 from displace.evaluation.results import Questions, Ranking, Result, Results
 from displace.manifest.table import Manifest
 
@@ -32,7 +32,7 @@ def town_results(tmp_path_factory):
     """Draw 24 places, describe them, and run a suite on two conditions, once for all tests."""
     folder = tmp_path_factory.getbasetemp() / "report-town"
     if not folder.exists():
-        manifest = town.write(folder / "town", 24, ["sun", "rain", "night", "snow"], workers=1)
+        manifest = copy_drawn(folder / "town", 24, ("sun", "rain", "night", "snow"))
         pipeline.extract(manifest, folder / "town_hog.desc", model="hog", threads=1)
         suite = 'dataset = "town"\nprotocol = "town-1"\nqueries = ["night", "sun"]\n[stores]\nhog = "town_hog.desc"\n'
         (folder / "small.toml").write_text(suite + METHODS)
@@ -42,7 +42,7 @@ def town_results(tmp_path_factory):
 
 def shipped_town_results(folder):
     """Run the package's suite `town` on 16 small places."""
-    manifest = town.write(folder / "town", 16, size=(160, 120), workers=1)
+    manifest = copy_drawn(folder / "town", 16, size=(160, 120))
     pipeline.extract(manifest, folder / "town_hog.desc", model="hog", threads=1)
     return pipeline.bench("town", folder / "results", root=folder, threads=1).results
 

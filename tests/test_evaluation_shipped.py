@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from drawn import copy_drawn
 
 from displace import pipeline
 from displace.datasets import town
@@ -14,7 +15,7 @@ from displace.manifest.table import Manifest
 
 
 def test_the_town_from_pictures_to_a_table(tmp_path):
-    town.write(tmp_path / "town", places=10, size=(160, 120), workers=1)
+    copy_drawn(tmp_path / "town", 10, size=(160, 120))
     pipeline.extract(tmp_path / "town" / "manifest.csv", tmp_path / "town_hog.desc")
     outcome = pipeline.bench("town", tmp_path / "results", root=tmp_path, threads=1)
     assert not outcome.absent
