@@ -11,7 +11,6 @@ from pathlib import Path
 
 from displace.errors import ImageError
 from displace.images import read_image
-from displace.manifest.table import Manifest
 
 _SHOWN, _LISTED = 5, 50
 _BATCH = 256
@@ -80,25 +79,28 @@ class Summary:
 
 
 def summarize(
-    manifest: Manifest, check_images: bool = False, progress: Callable[[int, int], None] | None = None
+    images: list[str],
+    paths: list[Path],
+    places: list[str],
+    traversals: list[str],
+    check_images: bool = False,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Summary:
-    """Count a manifest; see `Manifest.summary`."""
-    places, traversals = manifest.places.tolist(), manifest.traversals.tolist()
+    """Count the rows of a manifest; see `Manifest.summary`."""
     pairs = Counter(zip(places, traversals, strict=True))
     n_images, n_places = Counter(traversals), len(set(places) - {""})
     seen = Counter(traversal for place, traversal in pairs if place)
-    paths = manifest.paths()
     there = _are_files(paths)
     return Summary(
-        images=len(manifest),
+        images=len(images),
         places=n_places,
         traversals=[
             Traversal(name, n_images[name], seen[name], seen[name] / max(1, n_places), pairs["", name])
-            for name in manifest.traversal_names()
+            for name in n_images
         ],
         duplicates={pair: n for pair, n in pairs.items() if n > 1 and pair[0]},
-        missing=[image for image, found in zip(manifest.images, there, strict=True) if not found],
-        unreadable=_unreadable(manifest.images, paths, there, progress) if check_images else {},
+        missing=[image for image, found in zip(images, there, strict=True) if not found],
+        unreadable=_unreadable(images, paths, there, progress) if check_images else {},
         checked=check_images,
     )
 

@@ -180,7 +180,8 @@ class Manifest:
         """
         from displace.manifest.summary import summarize  # needs Pillow, which a plain import should not load
 
-        return summarize(self, check_images, progress)
+        rows = self.images, self.paths(), self.places.tolist(), self.traversals.tolist()
+        return summarize(*rows, check_images, progress)
 
     def _images_from(self, folder: Path) -> list[str]:
         """Image paths as they are written in a file in `folder`."""
