@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import json
 import re
 from html import unescape
@@ -15,10 +16,12 @@ from typer.testing import CliRunner
 
 from displace import pipeline
 from displace.cli import app
-from displace.errors import InputError, UnknownNameError
+from displace.errors import InputError, UnknownNameError, WriteError
+from displace.evaluation.results import Results
 from displace.evaluation.studies import KINDS
 from displace.evaluation.tables import build_tables
 from displace.report.html.blocks import read_blocks
+from displace.report.html.environment import environment_html
 from displace.report.html.explorer import explorer_data
 from displace.report.html.thumbnails import collect, paths_of, thumbnail
 
@@ -225,7 +228,48 @@ def test_names_cannot_break_the_page(tmp_path):
 def test_without_displace_the_best_method_is_compared(tmp_path):
     results = generated_results(tmp_path / "results", 200, ("HOPS", "Pooling"))
     page = pipeline.report(results.folder, tmp_path / "report.html").path.read_text("utf-8")
-    assert "Pooling finds more than every other multi-reference method in <b>1 of 1</b>" in page
+    assert re.search(
+        r"Pooling finds <b>[\d.]+ %</b>, the best other method, HOPS, [\d.]+ %: Pooling is (ahead|behind)",
+        page,
+    )
+
+
+def test_the_lead_counts_in_two_short_sentences(written):
+    assert re.search(
+        r"On town, DisPlace is the best multi-reference method in <b>[0-2] of 2</b> comparisons\. "
+        r"Beyond chance, DisPlace is ahead in [0-2] and behind in [0-2] of them\.",
+        written[1],
+    )
+
+
+def test_the_truth_that_is_shown_is_the_querys_own_place(results):
+    """Under a tolerance of one frame the first query has two correct places; the second one used to be shown."""
+    asked = results.questions(next(iter(results)))
+    assert asked.correct_of(0).tolist() == [0, 1]
+    assert [asked.truth_of(row) for row in range(len(asked))] == list(range(len(asked)))
+    unknown = dataclasses.replace(asked, query_places=np.full(len(asked), ""))
+    assert [unknown.truth_of(row) for row in (0, 5)] == [1, 5]
+
+
+def test_a_store_is_not_taken_for_results(results, tmp_path):
+    store = results.folder.parent / "town_hog.desc"
+    with pytest.raises(
+        InputError, match=r"is a descriptor store.* displace evaluate .*town_hog\.desc -o results"
+    ):
+        Results.open(store)
+    with pytest.raises(InputError, match="results need a folder of their own"):
+        Results(store).prepare()
+    assert not (store / "cells").exists()
+    (tmp_path / "file").touch()
+    with pytest.raises(WriteError, match=r"cannot write .*cells: .*Not a directory"):
+        Results(tmp_path / "file").prepare()
+
+
+def test_commands_without_a_suite_are_repeated_too(tmp_path):
+    results = generated_results(tmp_path / "results", 20)
+    (results.folder / "suites").mkdir(exist_ok=True)
+    (results.folder / "suites" / "commands.txt").write_text("displace evaluate route.desc -o results\n")
+    assert "displace evaluate route.desc -o results" in environment_html(list(results), results.folder)
 
 
 def test_one_method_alone_is_reported_too(tmp_path):

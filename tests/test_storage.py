@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import errno
 import json
 import stat
 
 import pytest
 
-from displace.files.atomic import atomic_write, write_json
+from displace.errors import WriteError
+from displace.files.atomic import atomic_write, make_folder, write_json
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
@@ -21,6 +23,22 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
         interrupted()
     assert path.read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["map.json"]
+
+
+def test_what_cannot_be_written_says_why_and_the_way_out(tmp_path):
+    (tmp_path / "file").touch()
+    for path, why in (
+        (tmp_path, "it is a folder"),
+        (tmp_path / "absent" / "report.html", f"there is no folder {tmp_path / 'absent'}"),
+        (tmp_path / "file" / "report.html", f"there is no folder {tmp_path / 'file'}"),
+    ):
+        with pytest.raises(WriteError) as caught, atomic_write(path):
+            pass
+        assert str(caught.value) == f"cannot write {path}: {why}. Make room or choose another place for it"
+    with pytest.raises(WriteError, match="file: it is a file, and a folder is needed"):
+        make_folder(tmp_path / "file")
+    with pytest.raises(WriteError, match="full: No space left on device"), atomic_write(tmp_path / "full"):
+        raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def test_the_new_file_appears_only_when_it_is_complete(tmp_path):

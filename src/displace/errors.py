@@ -14,6 +14,7 @@
     ├── StoreError                         a descriptor store that cannot be opened or written
     ├── FormatError                        a map file that is damaged, foreign or of a later version
     ├── DatabaseError                      a database that cannot be reached, or does not allow what was asked
+    ├── WriteError (OSError)               a file or folder that cannot be written
     └── ModelMismatchError                 queries of another model or preprocessing than the map's
 
     DisplaceWarning (UserWarning)
@@ -79,6 +80,18 @@ class FormatError(DisplaceError):
 
 class DatabaseError(DisplaceError):
     """A database that cannot be reached, has no such map, or does not allow what was asked."""
+
+
+class WriteError(DisplaceError, OSError):
+    """A file or folder that cannot be written: what stands in the way, and the way out."""
+
+    def __init__(self, path: object, why: "str | OSError") -> None:
+        text = why if isinstance(why, str) else why.strerror or str(why)
+        self.errno = None if isinstance(why, str) else why.errno
+        Exception.__init__(self, f"cannot write {path}: {text}. Make room or choose another place for it")
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class ModelMismatchError(DisplaceError):

@@ -15,11 +15,13 @@ from displace.evaluation.cells import Cell, compute
 from displace.evaluation.loading import Split, store_digest
 from displace.evaluation.results import Result, Results
 from displace.evaluation.suites import Suite
-from displace.files.atomic import atomic_write
+from displace.files.atomic import atomic_write, make_folder
 from displace.models import MODELS
 from displace.registry import unknown
 
 Progress = Callable[[str, int, int], None]
+COMMANDS = "commands.txt"
+"""File beside the kept suites with commands that needed none."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,7 @@ def run_suite(suite: Suite, output: str | os.PathLike[str], progress: Progress |
     start = time.perf_counter()
     stores, absent = _open_stores(suite)
     results = Results(output)
+    results.prepare()
     cells = list(_cells(suite, stores))
     found = results.cells()
     run = 1 + max((result.used for result in found.values()), default=0)
@@ -163,8 +166,13 @@ def _computed(
 
 
 def _keep_suite(suite: Suite, folder: Path) -> None:
-    """Keep the suite's own text beside its results, so that they can be repeated."""
+    """Keep the suite's own text, or the command, beside its results, so that they can be repeated."""
     if suite.text:
-        (folder / "suites").mkdir(parents=True, exist_ok=True)
-        with atomic_write(folder / "suites" / f"{suite.name}.toml", "w") as file:
+        with atomic_write(make_folder(folder / "suites") / f"{suite.name}.toml", "w") as file:
             file.write(suite.text)
+    if suite.command:
+        kept = make_folder(folder / "suites") / COMMANDS
+        known = kept.read_text("utf-8").splitlines() if kept.exists() else []
+        if suite.command not in known:
+            with atomic_write(kept, "w") as file:
+                file.write("\n".join([*known, suite.command, ""]))

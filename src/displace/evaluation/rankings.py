@@ -48,6 +48,21 @@ class _Arrays:
         return {field.name: np.asarray(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
 
 
+def told_truth(correct: Numbers, place_ids: NDArray[Any], own: Any) -> int:
+    """Of several correct places the one to show: the query's own, else the middle one; −1 where there is none.
+
+    The middle one is the nearest where places follow each other along a route.
+
+    >>> ids = np.array(["a", "b", "c", "d"])
+    >>> told_truth(np.array([0, 1, 2]), ids, "a"), told_truth(np.array([0, 1, 2]), ids, "")
+    (0, 1)
+    """
+    owned = correct[place_ids[correct] == own]
+    if len(owned):
+        return int(owned[0])
+    return int(correct[len(correct) // 2]) if len(correct) else -1
+
+
 @dataclass(frozen=True, eq=False)
 class Ranking(_Arrays):
     """The best places of each query.
@@ -113,6 +128,10 @@ class Questions(_Arrays):
     def correct_of(self, query: int) -> Numbers:
         """Indices of the correct places of one query."""
         return self.truth[self.truth_starts[query] : self.truth_starts[query + 1]]
+
+    def truth_of(self, query: int) -> int:
+        """Return the place that stands for the truth of a query (`told_truth`)."""
+        return told_truth(self.correct_of(query), self.place_ids, self.query_places[query])
 
     @property
     def answerable(self) -> Flags:

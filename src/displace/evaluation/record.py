@@ -145,6 +145,15 @@ class Result:
         return cls(**values)
 
 
+def rule_text(protocol: str, tolerance: str) -> str:
+    """What counts as right, said once.
+
+    >>> rule_text("robotcar-5", "±5 frames"), rule_text("±2 frames, each against all others", "±2 frames")
+    ('robotcar-5: ±5 frames', '±2 frames, each against all others')
+    """
+    return protocol if tolerance in protocol else f"{protocol}: {tolerance}"
+
+
 def slug(text: str) -> str:
     """Text as part of a file name.
 

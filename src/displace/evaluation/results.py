@@ -20,10 +20,11 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from displace.descriptors.store import is_store
 from displace.errors import FormatError, InputError, UnknownNameError
 from displace.evaluation.rankings import Questions, Ranking
 from displace.evaluation.record import FORMAT, Result, slug
-from displace.files.atomic import write_json
+from displace.files.atomic import make_folder, write_json
 from displace.registry import unknown
 
 __all__ = ["FORMAT", "Questions", "Ranking", "Result", "Results"]
@@ -55,9 +56,17 @@ class Results:
         """Return the results in a folder that must have some."""
         results = cls(folder)
         if not any((results.folder / CELLS).glob("*.json")):
-            what = "has no results" if results.folder.is_dir() else "does not exist"
-            raise InputError(f"{folder} {what}; make some with: displace bench SUITE -o {folder}")
+            raise InputError(f"{folder} {_instead(results.folder)}")
         return results
+
+    def prepare(self) -> None:
+        """Make the folder, or say why it cannot hold results: before a long computation, not after it."""
+        if is_store(self.folder):
+            raise InputError(
+                f"{self.folder} is a descriptor store, results need a folder of their own: choose another with -o, "
+                "such as -o results"
+            )
+        make_folder(self.folder / CELLS)
 
     def __iter__(self) -> Iterator[Result]:
         for path in sorted((self.folder / CELLS).glob("*.json")):
@@ -112,8 +121,7 @@ class Results:
         ranking : Ranking or None
             None for a cell that was impossible.
         """
-        (self.folder / CELLS).mkdir(parents=True, exist_ok=True)
-        path = self.folder / CELLS / f"{result.name}.json"
+        path = make_folder(self.folder / CELLS) / f"{result.name}.json"
         if ranking is not None:
             ranking.save(path.with_suffix(".npz"))
         self.update(result)
@@ -124,8 +132,7 @@ class Results:
 
     def add_questions(self, name: str, questions: Questions) -> str:
         """Write what is asked, unless it is there whole; return the file's name for `Result.questions`."""
-        (self.folder / QUESTIONS).mkdir(parents=True, exist_ok=True)
-        path = self.folder / QUESTIONS / f"{slug(name)}-{questions.digest()}.npz"
+        path = make_folder(self.folder / QUESTIONS) / f"{slug(name)}-{questions.digest()}.npz"
         if not _loads(lambda: Questions.load(path)):
             questions.save(path)
         return path.name
@@ -139,6 +146,14 @@ class Results:
     def questions(self, result: Result) -> Questions:
         """Read what was asked."""
         return Questions.load(self.folder / QUESTIONS / result.questions)
+
+
+def _instead(folder: Path) -> str:
+    """Say what a folder without results is, and how to make some."""
+    if is_store(folder):
+        return f"is a descriptor store, not a results folder; make one with: displace evaluate {folder} -o results"
+    what = "has no results" if folder.is_dir() else "does not exist"
+    return f"{what}; make some with: displace bench SUITE -o {folder}"
 
 
 def _matches(value: Any, wanted: Any) -> bool:

@@ -60,6 +60,8 @@ class Suite:
         Places kept of each ranking.
     text : str
         The file's content, kept beside the results.
+    command : str
+        The command that does the same, where there is no file; kept too.
     """
 
     name: str
@@ -73,6 +75,7 @@ class Suite:
     seeds: tuple[int, ...] = (0,)
     k: int = 10
     text: str = ""
+    command: str = ""
 
     def __post_init__(self) -> None:
         labels = [method.label for method in self.methods if not method.each_reference]

@@ -10,6 +10,7 @@ from typing import Any
 from displace.errors import InputError
 from displace.evaluation.methods import GROUPS
 from displace.evaluation.paper import MARKED_SECOND, PROTOCOLS, SOURCE, published_values
+from displace.evaluation.record import rule_text
 from displace.evaluation.results import Result
 
 BOLD, UNDERLINE = "bold", "underline"
@@ -106,7 +107,7 @@ class Table:
             if self.projection is None
             else f", randomly projected to {self.projection} dimensions before fusion"
         )
-        return f"Recall@{self.k} on {self.dataset} ({self.protocol}: {self.tolerance}){projected}"
+        return f"Recall@{self.k} on {self.dataset} ({rule_text(self.protocol, self.tolerance)}){projected}"
 
     @property
     def models(self) -> list[str]:

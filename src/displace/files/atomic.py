@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from displace.errors import DisplaceError, WriteError
+
 
 @contextmanager
 def atomic_write(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
@@ -35,9 +37,22 @@ def atomic_write(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Give the name of a temporary file beside `path` to write; on success it becomes `path`, durably.
 
-    For libraries that write to a name; `atomic_write` opens the file itself.
+    For libraries that write to a name; `atomic_write` opens the file itself. What the system refuses is a
+    `WriteError`.
     """
     path = Path(path)
+    check_file(path)
+    try:
+        with _replacing(path) as temporary:
+            yield temporary
+    except DisplaceError:
+        raise
+    except OSError as error:
+        raise WriteError(path, error) from error
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     os.close(handle)
     temporary = Path(name)
@@ -51,6 +66,26 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+def check_file(path: str | os.PathLike[str]) -> None:
+    """Refuse a file's name that stands for a folder, or lies in none: before a long computation, not after it."""
+    path = Path(path)
+    if path.is_dir():
+        raise WriteError(path, "it is a folder")
+    if not path.parent.is_dir():
+        raise WriteError(path, f"there is no folder {path.parent}")
+
+
+def make_folder(path: str | os.PathLike[str]) -> Path:
+    """Make a folder with all above it, unless it is there; what the system refuses is a `WriteError`."""
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise WriteError(path, "it is a file, and a folder is needed") from None
+    except OSError as error:
+        raise WriteError(path, error) from error
+    return Path(path)
 
 
 def write_json(path: str | os.PathLike[str], record: Any, indent: int | None = 1) -> None:

@@ -158,9 +158,8 @@ def _differing(hits: Flags) -> Flags:
 
 def _column(row: int, runs: Sequence[Run], task: Task) -> Column:
     ids = task.references.place_ids
-    right = task.correct_of(row)
-    # The middle one of several is the nearest where places follow each other along a route.
-    truth = None if not len(right) else ids[right[len(right) // 2]]
+    at = task.truth_of(row)
+    truth = None if at < 0 else ids[at]
     picks = [
         Pick(
             done.method.label,

@@ -14,7 +14,7 @@ from displace.evaluation.studies.cost import Cost
 from displace.evaluation.studies.qualitative import Qualitative
 from displace.evaluation.studies.space import Space
 from displace.evaluation.studies.tau import TauAblation
-from displace.files.atomic import write_json
+from displace.files.atomic import make_folder, write_json
 
 FORMAT = 1
 FOLDER = "studies"
@@ -61,8 +61,7 @@ def study_path(folder: str | os.PathLike[str], kind: str, *names: str) -> Path:
 
 def save_study(study: Study, path: str | os.PathLike[str]) -> None:
     """Write a study as JSON, atomically."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(Path(path).parent)
     write_json(path, {"format": FORMAT, "study": kind_of(study), **asdict(study)})
 
 

@@ -14,7 +14,7 @@ from displace.arrays import Vectors
 from displace.descriptors.store import DescriptorStore
 from displace.errors import ConditioningWarning, InputError
 from displace.evaluation.methods import Method
-from displace.evaluation.rankings import Numbers
+from displace.evaluation.rankings import Numbers, told_truth
 from displace.evaluation.results import Result, Results
 from displace.evaluation.truth import correct_places
 from displace.fusion.base import Fusion
@@ -73,6 +73,8 @@ class Task:
         Names, to be printed beside the numbers.
     query_images, place_images : list of str
         Paths of a picture of each query and of each place; empty where there are none.
+    query_places : list of str
+        Place of each query, where it is known.
     """
 
     references: ReferenceSet
@@ -85,6 +87,7 @@ class Task:
     protocol: str = ""
     query_images: list[str] = field(default_factory=list)
     place_images: list[str] = field(default_factory=list)
+    query_places: list[str] = field(default_factory=list)
 
     @classmethod
     def of(cls, references: ReferenceSet, queries: Vectors, truth: TruthRule, **names: Any) -> Task:
@@ -96,7 +99,7 @@ class Task:
         queries : array of shape (q, D)
         truth : TruthRule
         **names
-            `query`, `dataset`, `model`, `protocol`, `query_images`, `place_images`.
+            `query`, `dataset`, `model`, `protocol`, `query_images`, `place_images`, `query_places`.
         """
         if len(truth) != len(queries):  # type: ignore[arg-type]
             raise InputError(f"truth is for {len(truth)} queries; queries has {len(queries)}")  # type: ignore[arg-type]
@@ -126,6 +129,7 @@ class Task:
             result.protocol,
             [(root / image).as_posix() for image in asked.query_images.tolist()],
             [(root / image).as_posix() for image in asked.place_images.tolist()],
+            asked.query_places.tolist(),
         )
 
     @property
@@ -151,6 +155,11 @@ class Task:
     def correct_of(self, row: int) -> Numbers:
         """Rows of ``references.place_ids`` that are right for one query."""
         return self.truth[self.truth_starts[row] : self.truth_starts[row + 1]]
+
+    def truth_of(self, row: int) -> int:
+        """Row of the place that stands for the truth of one query; −1 where there is none."""
+        own = self.query_places[row] if self.query_places else None
+        return told_truth(self.correct_of(row), self.references.place_ids, own)
 
     def hits(self, places: NDArray[Any]) -> Flags:
         """Whether the place given to each query is correct, shape (q,)."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from displace.errors import InputError
 from displace.evaluation.studies import Study, kind_of, study_path, topic_of
-from displace.files.atomic import replacing
+from displace.files.atomic import make_folder, replacing
 from displace.report.figures.curves import draw_compression, draw_cost, draw_space, draw_tau
 from displace.report.figures.panels import SOFT, print_style
 from displace.report.figures.picture_grid import draw_examples
@@ -39,7 +39,7 @@ def save_figure(figure: Any, path: str | os.PathLike[str]) -> None:
     if ending not in FORMATS:
         raise InputError(f"path={str(path)!r} must end in one of {', '.join('.' + f for f in FORMATS)}")
     dated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     with print_style(), replacing(path) as temporary:
         figure.savefig(temporary, format=ending, metadata=dated.get(ending))
 

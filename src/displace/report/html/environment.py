@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
+from displace.evaluation.benchmark import COMMANDS
 from displace.evaluation.results import Result
 from displace.evaluation.studies import load_studies
 from displace.report.html.markup import cells, folded, heading, html_table
@@ -16,7 +17,9 @@ def environment_html(results: Sequence[Result], folder: Path) -> str:
     """Versions, descriptors, methods with their settings, suites, and the commands."""
     suites = sorted((folder / "suites").glob("*.toml"))
     shown = [folded(f"Suite {path.name}", f"<pre>{escape(path.read_text('utf-8'))}</pre>") for path in suites]
+    typed = folder / "suites" / COMMANDS
     commands = [f"displace bench {path.name} -o {folder.name}/" for path in suites]
+    commands += typed.read_text("utf-8").splitlines() if typed.exists() else []
     studies = " --studies all" if load_studies(folder) else ""
     commands += [f"displace table {folder.name}/", f"displace report {folder.name}/ -o report.html{studies}"]
     return "".join(

@@ -91,7 +91,8 @@
       node.style.top = place * ROW + "px";
       node.dataset.row = row;
       node.setAttribute("aria-current", String(row === chosen));
-      const name = make("span", "ex-name", block.names[row]);
+      const name = make("span", "ex-name");
+      name.append(make("bdi", "", block.names[row])); // its end tells names apart: the beginning is cut
       name.title = block.names[row];
       node.append(make("span", "ex-number", block.rows[row]), name,
         make("span", "ex-has", block.queryThumbs[row] >= 0 ? "▣" : ""), mark(isRight(own, row)), mark(isRight(rival, row)));

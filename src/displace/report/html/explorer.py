@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from displace.evaluation.record import rule_text
 from displace.report.colours import style_of
 from displace.report.html.blocks import Block
-from displace.report.html.thumbnails import Album, path_of, truth_of
+from displace.report.html.thumbnails import Album, path_of
 
 MAX_ENTRIES = 2_000_000
 """Matches (queries × methods) that a page holds; of more, queries spread evenly are left out in every block."""
@@ -52,13 +53,13 @@ def _columns(block: Block, album: Album, share: float) -> dict[str, Any]:
     )
     rows = np.sort(np.concatenate([first, more])) if keep < n else np.arange(n)
     found = np.stack([ranking.places[rows, 0] for ranking in block.rankings])
-    truth = np.array([truth_of(block, row) for row in rows.tolist()], np.int32)
+    truth = np.array([asked.truth_of(row) for row in rows.tolist()], np.int32)
     shown = np.unique(np.concatenate([found.ravel(), truth[truth >= 0]]))
     place_thumbs = [album.number(path_of(block, str(asked.place_images[place]))) for place in shown]
     query_thumbs = [album.number(path_of(block, str(asked.query_images[row]))) for row in rows]
     return {
         "title": block.title,
-        "protocol": f"{block.first.protocol}: {block.first.tolerance}",
+        "protocol": rule_text(block.first.protocol, block.first.tolerance),
         "total": n,
         "methods": [
             {"label": r.label, "group": r.group, "colour": style_of(r.fusion, not r.parameters).colour}

@@ -13,6 +13,7 @@ from string import Template
 from typing import Any
 
 from displace.errors import InputError
+from displace.evaluation.record import rule_text
 from displace.evaluation.results import Result, Results
 from displace.evaluation.studies import Study, compressions_of, load_studies, topic_of
 from displace.evaluation.tables import build_tables
@@ -140,7 +141,7 @@ def _facts(blocks: Sequence[Block], cells: Sequence[Result]) -> str:
     queries = sum(len(block.questions) for block in blocks)
     impossible = sum(not cell.ok for cell in cells)
     models = dict.fromkeys(block.first.model for block in blocks)
-    protocols = dict.fromkeys(f"{block.first.protocol} ({block.first.tolerance})" for block in blocks)
+    protocols = dict.fromkeys(rule_text(block.first.protocol, block.first.tolerance) for block in blocks)
     return (
         f"{len(cells):,} cells, {queries:,} queries asked of each method; models: {', '.join(models)}; "
         f"protocols: {', '.join(protocols)}"

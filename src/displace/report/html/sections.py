@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from html import escape
 from itertools import groupby
 
+from displace.evaluation.record import rule_text
 from displace.evaluation.studies import Compression, Cost, Qualitative, Space, Study, kind_of
 from displace.report.figures import draw
 from displace.report.figures.panels import print_style
 from displace.report.html.blocks import Block
-from displace.report.html.findings import Finding, sentences
+from displace.report.html.findings import Finding, sentences, verdict
 from displace.report.html.markup import heading, note
 from displace.report.html.plot_parts import Plot
 from displace.report.html.plots import plot_overview, plot_study
@@ -43,14 +44,20 @@ def lead(findings: Sequence[Finding], n_cells: int) -> str:
     duels = [duel for finding in findings for duel in finding.wins.duels]
     if not duels:
         return f"{n_cells:,} results."
+    datasets = escape(", ".join(dict.fromkeys(finding.table.dataset for finding in findings)))
+    own = escape(findings[0].label)
+    if len(duels) == 1:
+        duel = duels[0]
+        return (
+            f"On {datasets}, query {escape(duel.column.query)}, {own} finds <b>{duel.value:.1f} %</b>, the best other "
+            f"method, {escape(duel.rival)}, {duel.rival_value:.1f} %: {own} is {verdict(duel.difference)}."
+        )
     won = sum(duel.won for duel in duels)
     sure = sum(duel.won and duel.ahead for duel in duels)
     lost = sum(duel.behind for duel in duels)
-    datasets = ", ".join(dict.fromkeys(finding.table.dataset for finding in findings))
     return (
-        f"On {escape(datasets)}, {escape(findings[0].label)} finds more than every other multi-reference method in "
-        f"<b>{won} of {len(duels)}</b> comparisons, in {sure or 'none'} of them by more than chance among the queries "
-        f"explains; in {lost or 'none'} another method is ahead by that much."
+        f"On {datasets}, {own} is the best multi-reference method in <b>{won} of {len(duels)}</b> comparisons. "
+        f"Beyond chance, {own} is ahead in {sure} and behind in {lost} of them."
     )
 
 
@@ -61,7 +68,7 @@ def summary(findings: Sequence[Finding]) -> str:
     parts = []
     for finding in findings:
         table = finding.table
-        head = heading(table.dataset, f"{finding.model} · {table.protocol}: {table.tolerance}")
+        head = heading(table.dataset, f"{finding.model} · {rule_text(table.protocol, table.tolerance)}")
         parts.append(f'<div class="finding">{head}<p>{escape(" ".join(sentences(finding)))}</p></div>')
     return f'<div class="findings">{"".join(parts)}</div>'
 

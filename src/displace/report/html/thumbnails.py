@@ -132,7 +132,7 @@ def paths_of(block: Block, row: int) -> list[str]:
     """Paths of the pictures that the explorer shows for one query: it, its place, and what each method found."""
     asked = block.questions
     places = [int(ranking.places[row, 0]) for ranking in block.rankings]
-    truth = truth_of(block, row)
+    truth = asked.truth_of(row)
     shown = ([truth] if truth >= 0 else []) + places
     images = [asked.query_images[row], *(asked.place_images[place] for place in shown)]
     return [path_of(block, str(image)) for image in images]
@@ -141,9 +141,3 @@ def paths_of(block: Block, row: int) -> list[str]:
 def path_of(block: Block, image: str) -> str:
     """Path of an image of the block."""
     return (block.root / image).as_posix()
-
-
-def truth_of(block: Block, row: int) -> int:
-    """Return the place that stands for the truth of a query, the middle one of several; −1 where there is none."""
-    right = block.questions.correct_of(row)
-    return int(right[len(right) // 2]) if len(right) else -1
