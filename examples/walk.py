@@ -16,7 +16,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from displace import pipeline, recall_at
+from displace import recall_at, verbs
 from displace.advise import Advice
 from displace.datasets import town
 from displace.errors import DisplaceError, InputError
@@ -56,18 +56,18 @@ def walk(images: Path, work: Path, query: str, later: str, model: str = "hog") -
     map_file, positions = work / "route.displace", work / "positions.csv"
 
     # Which image shows which place?      displace manifest ROUTE/sun ROUTE/rain -o route.csv
-    print(pipeline.manifest(first, route_csv, overwrite=True), end="\n\n")
+    print(verbs.manifest(first, route_csv, overwrite=True), end="\n\n")
 
     # Images to descriptors; resumable.   displace extract route.csv -o route.desc
     store = work / "route.desc"
-    done = pipeline.extract(route_csv, store, model=model)
+    done = verbs.extract(route_csv, store, model=model)
     print(f"{done.n_described} images described, {done.n_reused} reused", end="\n\n")
 
     # One file to deploy.                 displace build route.desc -o route.displace
-    print(pipeline.build(store, map_file, overwrite=True))
+    print(verbs.build(store, map_file, overwrite=True))
 
     # Where were these photos taken?      displace locate route.displace ROUTE/night -o positions.csv
-    pipeline.locate(map_file, [images / query], positions, overwrite=True)
+    verbs.locate(map_file, [images / query], positions, overwrite=True)
     print(f"located the photos of {query!r}: {positions}", end="\n\n")
     first_recall = recall_of(map_file, images / query, query_csv, route_csv)
 
@@ -76,9 +76,9 @@ def walk(images: Path, work: Path, query: str, later: str, model: str = "hog") -
     #   displace manifest ROUTE/overcast -o later.csv --against route.csv
     #   displace extract later.csv
     #   displace update route.displace --add later.desc
-    pipeline.manifest([images / later], later_csv, against=route_csv, overwrite=True)
-    pipeline.extract(later_csv, model=model)
-    update = pipeline.update(map_file, add=work / "later.desc")
+    verbs.manifest([images / later], later_csv, against=route_csv, overwrite=True)
+    verbs.extract(later_csv, model=model)
+    update = verbs.update(map_file, add=work / "later.desc")
     print(
         f"added {update.n_references} references of {later!r}; the projection moved by {update.moved:.1f} %"
     )
@@ -94,9 +94,9 @@ def walk(images: Path, work: Path, query: str, later: str, model: str = "hog") -
     # Which fusion, which recordings?     displace manifest … -o all.csv; displace extract all.csv -o route.desc
     #                                     displace advise route.desc
     # The store knows images by their content: only those of the later recording are described.
-    pipeline.manifest([*first, images / later], all_csv, overwrite=True)
-    pipeline.extract(all_csv, store, model=model)
-    advice = pipeline.advise(store)
+    verbs.manifest([*first, images / later], all_csv, overwrite=True)
+    verbs.extract(all_csv, store, model=model)
+    advice = verbs.advise(store)
     print(f"recommended: {advice.recommended}, expected R@1 {advice.best.mean} ({advice.protocol})")
     for row in advice.worth:
         print(f"  {row.traversal}: {row.loss} points are lost without it")
@@ -104,8 +104,8 @@ def walk(images: Path, work: Path, query: str, later: str, model: str = "hog") -
     # With three recordings a map knows how sure it is: build again, as the update advised.
     #                                     displace build route.desc -o route.displace --overwrite
     #                                     displace locate route.displace ROUTE/night --min-confidence 0.5
-    rebuilt = pipeline.build(store, map_file, fusion=advice.recommended.fusion, overwrite=True)
-    located = pipeline.locate(map_file, [images / query], k=1).locations
+    rebuilt = verbs.build(store, map_file, fusion=advice.recommended.fusion, overwrite=True)
+    located = verbs.locate(map_file, [images / query], k=1).locations
     if rebuilt.calibration is not None:
         sure = located.accepted(0.5).sum()
         print(f"{sure} of {len(located)} photos of {query!r} are in the map with a confidence of 0.5 or more")
@@ -114,15 +114,15 @@ def walk(images: Path, work: Path, query: str, later: str, model: str = "hog") -
 
 def recall_of(map_file: Path, images: Path, manifest: Path, known: Path) -> float | None:
     """R@1 of a recording whose places can be told from its file names, order or positions."""
-    pipeline.manifest([images], manifest, against=known, overwrite=True)
+    verbs.manifest([images], manifest, against=known, overwrite=True)
     truth = dict(zip(*_paths_and_places(manifest), strict=True))
-    located = pipeline.locate(map_file, [images], k=1).locations
+    located = verbs.locate(map_file, [images], k=1).locations
     places = [truth.get(path.resolve(), "") for path in located.manifest.paths()]
     return recall_at(located.matches, places, ks=(1,))[1] if any(places) else None
 
 
 def _paths_and_places(manifest: Path) -> tuple[list[Path], list[str]]:
-    table = pipeline.read_manifest(manifest)
+    table = verbs.read_manifest(manifest)
     return [path.resolve() for path in table.paths()], table.places.tolist()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from drawn import copy_drawn
 
-from displace import pipeline
+from displace import verbs
 from displace.evaluation.results import Questions, Ranking, Result, Results
 from displace.manifest.table import Manifest
 
@@ -33,27 +33,27 @@ def town_results(tmp_path_factory):
     folder = tmp_path_factory.getbasetemp() / "report-town"
     if not folder.exists():
         manifest = copy_drawn(folder / "town", 24, ("sun", "rain", "night", "snow"))
-        pipeline.extract(manifest, folder / "town_hog.desc", model="hog", threads=1)
+        verbs.extract(manifest, folder / "town_hog.desc", model="hog", threads=1)
         suite = 'dataset = "town"\nprotocol = "town-1"\nqueries = ["night", "sun"]\n[stores]\nhog = "town_hog.desc"\n'
         (folder / "small.toml").write_text(suite + METHODS)
-        pipeline.bench(folder / "small.toml", folder / "results")
+        verbs.bench(folder / "small.toml", folder / "results")
     return Results.open(folder / "results")
 
 
 def shipped_town_results(folder):
     """Run the package's suite `town` on 16 small places."""
     manifest = copy_drawn(folder / "town", 16, size=(160, 120))
-    pipeline.extract(manifest, folder / "town_hog.desc", model="hog", threads=1)
-    return pipeline.bench("town", folder / "results", root=folder, threads=1).results
+    verbs.extract(manifest, folder / "town_hog.desc", model="hog", threads=1)
+    return verbs.bench("town", folder / "results", root=folder, threads=1).results
 
 
 def shipped_sped_results(shared, folder):
     """Run the package's suite `sped400` on 40 of the 400 webcams, with one of its models."""
-    pipeline.manifest([shared / "data" / "sped400"], folder / "all.csv")
+    verbs.manifest([shared / "data" / "sped400"], folder / "all.csv")
     whole = Manifest.read(folder / "all.csv")
     whole.select(np.isin(whole.places, whole.place_ids()[:40])).write(folder / "sped.csv")
-    pipeline.extract(folder / "sped.csv", folder / "sped400_hog.desc", model="hog", threads=1)
-    return pipeline.bench("sped400", folder / "results", root=folder, threads=1).results
+    verbs.extract(folder / "sped.csv", folder / "sped400_hog.desc", model="hog", threads=1)
+    return verbs.bench("sped400", folder / "results", root=folder, threads=1).results
 
 
 def generated_results(

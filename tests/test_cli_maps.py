@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
-import sys
 
 import cv2
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from displace import PlaceMap, cli, pipeline
-from displace.cli import console, maps, recordings
+from displace import PlaceMap, cli, verbs
+from displace.cli import console
 from displace.datasets.town import write
 from displace.errors import ConditioningWarning
 from displace.files.lock import exclusive
@@ -30,9 +29,9 @@ def folder(tmp_path_factory):
     (folder / "town" / "manifest.csv").unlink()
     for name, sources in (("route", [folder / "town"]), ("night", [folder / "night"])):
         against = folder / "route.csv" if name == "night" else None
-        pipeline.manifest(sources, folder / f"{name}.csv", layout="names", against=against)
-        pipeline.extract(folder / f"{name}.csv", folder / f"{name}.desc")
-    pipeline.build(folder / "route.desc", folder / "town.displace")
+        verbs.manifest(sources, folder / f"{name}.csv", layout="names", against=against)
+        verbs.extract(folder / f"{name}.csv", folder / f"{name}.desc")
+    verbs.build(folder / "route.desc", folder / "town.displace")
     return folder
 
 
@@ -46,9 +45,7 @@ def run(folder, monkeypatch):
     """Run the command in that folder; wide, so that messages are not broken."""
     monkeypatch.chdir(folder)
     for name in ("out", "err"):
-        shown = console.Console(stderr=name == "err", width=200)
-        for module in (console, sys.modules["displace.cli.app"], recordings, maps):
-            monkeypatch.setattr(module, name, shown, raising=False)
+        monkeypatch.setattr(console, name, console.Console(stderr=name == "err", width=200))
     return lambda *args: CliRunner().invoke(cli.app, [str(arg) for arg in args])
 
 
@@ -163,8 +160,8 @@ def test_frames_that_cannot_be_described_are_named_by_their_video(run, folder, m
 def test_crop_is_that_of_the_map_and_a_mask_is_asked_for(run, folder):
     cv2.imwrite(str(folder / "mask.png"), np.vstack([np.full((90, 160), 255), np.zeros((30, 160))]))
     for name, options in (("crop", {"crop": "0,0,0.2,0"}), ("mask", {"mask": folder / "mask.png"})):
-        pipeline.extract(folder / "route.csv", folder / f"{name}.desc", **options)
-        pipeline.build(folder / f"{name}.desc", folder / f"{name}.displace", calibration=False)
+        verbs.extract(folder / "route.csv", folder / f"{name}.desc", **options)
+        verbs.build(folder / f"{name}.desc", folder / f"{name}.displace", calibration=False)
     done = run("locate", "crop.displace", "town/sun/0005.jpg", "--json")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)[0]["places"][0] == "0005"
@@ -180,7 +177,7 @@ def test_skipped_images_of_other_traversals_are_no_reason_to_fail(run, folder):
     rows = (folder / "route.csv").read_text().splitlines()
     absent = "absent.jpg,0001,dusk" + "," * (rows[0].count(",") - 2)
     (folder / "some.csv").write_text("\n".join([*rows, absent]) + "\n")
-    pipeline.extract(folder / "some.csv", folder / "some.desc")
+    verbs.extract(folder / "some.csv", folder / "some.desc")
     assert run("locate", "town.displace", "some.desc", "--traversal", "sun").exit_code == 0
     for arguments in (["--traversal", "dusk"], []):
         done = run("locate", "town.displace", "some.desc", *arguments)
@@ -269,7 +266,7 @@ def test_an_update_hands_over_what_is_known_of_places(folder, monkeypatch):
     given = []
     monkeypatch.setattr(PlaceMap, "add", lambda town, *args: given.extend(args))
     monkeypatch.setattr(PlaceMap, "save", lambda town, path: None)
-    pipeline.update(folder / "town.displace", add=folder / "night.desc")
+    verbs.update(folder / "town.displace", add=folder / "night.desc")
     refs, positions, images = given
     assert refs.place_ids.tolist() == [f"{place:04d}" for place in range(PLACES)]
     assert [image.rsplit("/", 1)[-1] for image in images] == [f"{place:04d}.jpg" for place in range(PLACES)]
@@ -309,7 +306,7 @@ def test_outputs_that_cannot_be_written_are_refused_before_anything_is_computed(
     def must_not_run(*args, **kwargs):
         raise AssertionError("computed")
 
-    monkeypatch.setattr(pipeline.maps, "build_map", must_not_run)
+    monkeypatch.setattr("displace.maps.build", must_not_run)
     monkeypatch.setattr(PlaceMap, "add", must_not_run)
     (folder / "folder.displace").mkdir(exist_ok=True)
     names = sorted(p.name for p in folder.iterdir())
@@ -363,11 +360,11 @@ def test_names_are_shown_as_they_are(run, folder):
 def test_folders_are_shown_as_they_are(capsys):
     from types import SimpleNamespace as Record
 
-    from displace.cli import console_evaluation
+    from displace.cli import console_evaluation, console_store
 
     shown = console.Console(width=200)
     store = type("Store", (list,), {"folder": "[/a]", "dim": 3, "dtype": "float32"})([1])
-    console.show_extraction(
+    console_store.show_extraction(
         shown, Record(store=store, n_described=1, n_reused=0, n_unlisted=0, skipped={}, seconds=1.0)
     )
     results = Record(folder="[/b]")

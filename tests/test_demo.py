@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from displace import PlaceMap, build, cli, pipeline
+from displace import PlaceMap, build, cli, verbs
 from displace.bootstrap import Estimate
 from displace.demo import check_own
 from displace.descriptors.store import DescriptorStore
@@ -45,7 +45,7 @@ def copy_town(source, target, places):
 def demo(drawn_town, tmp_path_factory):
     folder = tmp_path_factory.mktemp("demo")
     shutil.copytree(drawn_town, folder / "town")
-    return pipeline.demo(folder)
+    return verbs.demo(folder)
 
 
 @pytest.fixture(scope="module")
@@ -354,7 +354,7 @@ def test_nothing_of_the_user_is_replaced(tmp_path, name):
     with pytest.raises(
         InputError, match="was not made by displace demo, which would replace it: choose another"
     ):
-        pipeline.demo(tmp_path, places=20)
+        verbs.demo(tmp_path, places=20)
     assert own.read_bytes() == b"the user's"
     assert list(tmp_path.iterdir()) == [own]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import sys
 
@@ -11,8 +10,9 @@ import pytest
 from routes import make_store
 from typer.testing import CliRunner
 
-from displace import cli, get_fusion, pipeline, recall_at
-from displace.cli import console, evaluation
+from displace import cli, get_fusion, recall_at
+from displace.cli import console
+from displace.descriptors.store import DescriptorStore
 from displace.evaluation.results import Results
 from displace.fusion import FUSIONS
 
@@ -52,27 +52,8 @@ def run(folder, monkeypatch):
     """Run the command in that folder; wide, so that messages are not broken."""
     monkeypatch.chdir(folder)
     for name in ("out", "err"):
-        shown = console.Console(stderr=name == "err", width=200)
-        for module in (console, sys.modules["displace.cli.app"], evaluation):
-            monkeypatch.setattr(module, name, shown, raising=False)
+        monkeypatch.setattr(console, name, console.Console(stderr=name == "err", width=200))
     return lambda *args: CliRunner().invoke(cli.app, [str(arg) for arg in args])
-
-
-@pytest.mark.parametrize(
-    ("shown", "behind"),
-    [
-        (evaluation.evaluate, pipeline.evaluate),
-        (evaluation.bench, pipeline.bench),
-        (evaluation.table, pipeline.tables),
-    ],
-)
-def test_defaults_are_those_of_the_pipeline(shown, behind):
-    given, expected = inspect.signature(shown).parameters, inspect.signature(behind).parameters
-    names = [name for name, p in expected.items() if p.kind is p.KEYWORD_ONLY and name != "progress"]
-    assert names
-    assert {n: given[n].default for n in names} == {n: expected[n].default for n in names}
-    if "output" in expected and shown is evaluation.bench:
-        assert str(given["output"].default) == expected["output"].default
 
 
 def test_evaluate_one_line(run, folder):
@@ -91,7 +72,7 @@ def test_evaluate_json_is_right(run, folder):
         run("evaluate", "first.desc", "--query", "night", "--fusion", "hops,bsf", "--json").stdout
     )
     assert [record["fusion"] for record in records] == ["bsf", "hops"]
-    store = pipeline.evaluation.DescriptorStore(folder / "first.desc")
+    store = DescriptorStore(folder / "first.desc")
     rest = store.traversals != "night"
     hops = get_fusion("hops")().fit(store.vectors(rest), store.places[rest])
     expected = recall_at(hops.rank(store.vectors(~rest), 10), store.places[~rest])
@@ -250,7 +231,7 @@ def test_a_fusion_of_another_package_is_evaluated(run, plugin, folder):
     by_name = {record["fusion"]: record for record in records}
     assert by_name.keys() == set(FUSIONS.names())
     assert (by_name["latest"]["label"], by_name["latest"]["group"]) == ("Latest", "descriptor")
-    store = pipeline.evaluation.DescriptorStore(folder / "first.desc")
+    store = DescriptorStore(folder / "first.desc")
     # The last traversal that is not the query is dusk: what retrieval from it alone finds.
     dusk, night = (store.vectors(store.traversals == name) for name in ("dusk", "night"))
     expected = 100 * np.mean((night @ dusk.T).argmax(axis=1) == np.arange(30))

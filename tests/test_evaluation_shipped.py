@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from drawn import copy_drawn
 
-from displace import pipeline
+from displace import verbs
 from displace.datasets import town
 from displace.descriptors.store import Queries
 from displace.evaluation.tables import Column
@@ -16,15 +16,15 @@ from displace.manifest.table import Manifest
 
 def test_the_town_from_pictures_to_a_table(tmp_path):
     copy_drawn(tmp_path / "town", 10, size=(160, 120))
-    pipeline.extract(tmp_path / "town" / "manifest.csv", tmp_path / "town_hog.desc")
-    outcome = pipeline.bench("town", tmp_path / "results", root=tmp_path, threads=1)
+    verbs.extract(tmp_path / "town" / "manifest.csv", tmp_path / "town_hog.desc")
+    outcome = verbs.bench("town", tmp_path / "results", root=tmp_path, threads=1)
     assert not outcome.absent
     # Six queries; five single references and nine fusions, DisPlace twice among them.
     assert len(outcome.cells) == 6 * (5 + 9)
     assert {result.label for result in outcome.impossible} == {
         "DisPlace (paper)"
     }  # 3168 dimensions, 10 places
-    ((table, wins),) = ((t.table, t.wins) for t in pipeline.tables(tmp_path / "results"))
+    ((table, wins),) = ((t.table, t.wins) for t in verbs.tabulate(tmp_path / "results"))
     assert table.protocol == "town-exact"
     assert table.queries == list(town.TRAVERSALS)
     for column in table.columns:
@@ -57,9 +57,9 @@ def webcams(shared, tmp_path):
 def test_the_webcams_give_the_recalls_measured_before(webcams, tmp_path):
     """Recalls stated with the data: pooling 75.0, HOPS 77.5; DisPlace by default at least 90."""
     stores = {"efficientnet_lite": webcams.folder}
-    outcome = pipeline.bench("sped400", tmp_path / "results", stores=stores, root=tmp_path, threads=1)
+    outcome = verbs.bench("sped400", tmp_path / "results", stores=stores, root=tmp_path, threads=1)
     assert list(outcome.absent) == ["hog"]
-    (tabulated,) = pipeline.tables(tmp_path / "results")
+    (tabulated,) = verbs.tabulate(tmp_path / "results")
     column = Column("efficientnet_lite", "query")
     values = {row.label: row.value(column) for row in tabulated.table.rows}
     assert (values["Pooling"], values["dMat. Min."], values["HOPS"]) == (75.0, 75.0, 77.5)

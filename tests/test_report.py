@@ -14,7 +14,7 @@ import pytest
 from report_results import generated_results, shipped_sped_results, town_results
 from typer.testing import CliRunner
 
-from displace import pipeline
+from displace import verbs
 from displace.cli import app
 from displace.errors import InputError, UnknownNameError, WriteError
 from displace.evaluation.results import Results
@@ -39,7 +39,7 @@ def blocks(results):
 @pytest.fixture(scope="module")
 def written(results):
     root = results.folder.parent
-    done = pipeline.report(
+    done = verbs.report(
         results.folder,
         root / "report.html",
         studies="all",
@@ -133,7 +133,7 @@ def test_all_studies_are_shown_and_kept(results, written):
     assert len(plots) == 1 + 4  # the overview, and every study but the pictures
     assert len(list((results.folder.parent / "figures").glob("*.svg"))) == 5
     before = {path: path.stat().st_mtime_ns for path in (results.folder / "studies").iterdir()}
-    pipeline.report(results.folder, done.path, studies="all", root=results.folder.parent)
+    verbs.report(results.folder, done.path, studies="all", root=results.folder.parent)
     assert {path: path.stat().st_mtime_ns for path in (results.folder / "studies").iterdir()} == before
 
 
@@ -210,7 +210,7 @@ def test_large_results_are_thinned_evenly(tmp_path):
 
 def test_missing_pictures_do_not_stop_it(tmp_path):
     results = generated_results(tmp_path / "results", 30)
-    done = pipeline.report(results.folder, tmp_path / "report.html")
+    done = verbs.report(results.folder, tmp_path / "report.html")
     assert done.n_pictures == 0
     assert "the image files were not found" in done.path.read_text("utf-8")
 
@@ -218,7 +218,7 @@ def test_missing_pictures_do_not_stop_it(tmp_path):
 def test_names_cannot_break_the_page(tmp_path):
     evil = "</script><img src=x>"
     results = generated_results(tmp_path / "results", 20, ("HOPS", "DisPlace", evil), names=evil + "{}.jpg")
-    page = pipeline.report(results.folder, tmp_path / "report.html").path.read_text("utf-8")
+    page = verbs.report(results.folder, tmp_path / "report.html").path.read_text("utf-8")
     assert evil not in page
     assert "&lt;/script&gt;&lt;img src=x&gt;" in page
     data = json.loads(re.search(r'id="explorer-data">(.*?)</script>', page, re.DOTALL).group(1))
@@ -227,7 +227,7 @@ def test_names_cannot_break_the_page(tmp_path):
 
 def test_without_displace_the_best_method_is_compared(tmp_path):
     results = generated_results(tmp_path / "results", 200, ("HOPS", "Pooling"))
-    page = pipeline.report(results.folder, tmp_path / "report.html").path.read_text("utf-8")
+    page = verbs.report(results.folder, tmp_path / "report.html").path.read_text("utf-8")
     assert re.search(
         r"Pooling finds <b>[\d.]+ %</b>, the best other method, HOPS, [\d.]+ %: Pooling is (ahead|behind)",
         page,
@@ -274,24 +274,24 @@ def test_commands_without_a_suite_are_repeated_too(tmp_path):
 
 def test_one_method_alone_is_reported_too(tmp_path):
     results = generated_results(tmp_path / "results", 50, ("HOPS",))
-    page = pipeline.report(results.folder, tmp_path / "report.html").path.read_text("utf-8")
+    page = verbs.report(results.folder, tmp_path / "report.html").path.read_text("utf-8")
     assert "no two multi-reference methods" in page
 
 
 def test_refusals_name_the_way_out(results, tmp_path):
     with pytest.raises(InputError, match="displace bench"):
-        pipeline.report(tmp_path, tmp_path / "report.html")
+        verbs.report(tmp_path, tmp_path / "report.html")
     with pytest.raises(InputError, match="there is no folder"):
-        pipeline.report(results.folder, tmp_path / "absent" / "report.html")
+        verbs.report(results.folder, tmp_path / "absent" / "report.html")
     with pytest.raises(InputError, match=r"megabytes=-1 must be at least 0"):
-        pipeline.report(results.folder, tmp_path / "report.html", megabytes=-1)
+        verbs.report(results.folder, tmp_path / "report.html", megabytes=-1)
     with pytest.raises(UnknownNameError, match="did you mean 'cost'"):
-        pipeline.report(results.folder, tmp_path / "report.html", studies="costs")
+        verbs.report(results.folder, tmp_path / "report.html", studies="costs")
     with pytest.raises(UnknownNameError, match="unknown query 'nihgt'"):
-        pipeline.report(results.folder, tmp_path / "report.html", studies="tau", query="nihgt")
+        verbs.report(results.folder, tmp_path / "report.html", studies="tau", query="nihgt")
     generated = generated_results(tmp_path / "results", 20)
     with pytest.raises(InputError, match="--root FOLDER"):
-        pipeline.report(generated.folder, tmp_path / "report.html", studies="tau")
+        verbs.report(generated.folder, tmp_path / "report.html", studies="tau")
 
 
 def test_the_verb_writes_and_says_what(results, tmp_path):
@@ -318,7 +318,7 @@ def test_sped400_from_images_to_report(shared, tmp_path):
     if not (shared / "data" / "sped400").is_dir():
         pytest.skip("no sped400 in the shared data")
     results = shipped_sped_results(shared, tmp_path)
-    done = pipeline.report(results.folder, tmp_path / "report.html", studies="tau,qualitative", root=tmp_path)
+    done = verbs.report(results.folder, tmp_path / "report.html", studies="tau,qualitative", root=tmp_path)
     assert (done.n_studies, done.n_results) == (2, 3 + 9)  # three single references, nine fusions
     assert done.n_pictures == 80  # 40 queries, 40 places
     recalls = raw_recalls(results)

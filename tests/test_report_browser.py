@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 from report_results import generated_results, shipped_sped_results, shipped_town_results
 
-from displace import pipeline
+from displace import verbs
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright (the extra 'dev')")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -58,7 +58,7 @@ def results(suite, request, tmp_path_factory):
 @pytest.fixture(scope="module")
 def report(suite, results):
     folder = results.folder.parent
-    return pipeline.report(results.folder, folder / "browser.html", studies=STUDIES[suite], root=folder).path
+    return verbs.report(results.folder, folder / "browser.html", studies=STUDIES[suite], root=folder).path
 
 
 on_the_town = pytest.mark.parametrize("suite", ["town"], indirect=True, scope="module")
@@ -224,7 +224,7 @@ def with_pictures(results):
 
 def test_opens_quickly_with_5000_queries_and_all_the_pictures_that_fit(visit, browser, tmp_path):
     results = with_pictures(generated_results(tmp_path / "results", 5000))
-    report = pipeline.report(results.folder, tmp_path / "report.html")
+    report = verbs.report(results.folder, tmp_path / "report.html")
     assert report.picture_bytes > 14.9e6
     browser.new_page().close()  # what the browser does once is not the page's time
     ready, drawn = [], []

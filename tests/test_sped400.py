@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from displace import DisPlace, ReferenceSet, get_fusion, pipeline, recall_at
+from displace import DisPlace, ReferenceSet, get_fusion, recall_at, verbs
 from displace.evaluation.random_projection import random_projection
 from displace.images import read_image
 from displace.models import get_model
@@ -105,8 +105,8 @@ def test_images_become_these_descriptors_and_recalls(shared, sped400, tmp_path):
     """From folders of images to recall, as a user would: manifest, extract, fuse."""
     pytest.importorskip("efficientnet_lite_pytorch", reason="needs the extra 'lite'")
     images = shared / "data" / "sped400"
-    pipeline.manifest([images], tmp_path / "sped.csv")
-    store = pipeline.extract(tmp_path / "sped.csv", model="efficientnet_lite").store
+    verbs.manifest([images], tmp_path / "sped.csv")
+    store = verbs.extract(tmp_path / "sped.csv", model="efficientnet_lite").store
     assert len(store) == 1600
     for name, expected in sped400.items():
         vectors = store.queries(name).vectors

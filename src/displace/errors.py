@@ -9,6 +9,7 @@
     ├── MissingExtraError (ImportError)    an optional dependency is not installed
     ├── ManifestError                      a manifest with problems, all of them listed
     ├── ImageError                         an image, video or bag that cannot be read
+    │   └── SkippedImagesError             a strict run met some; all others were described
     ├── DatasetError                       a data set's folder that is not laid out as expected
     ├── WeightsError                       model weights that are absent, corrupt or of another model
     ├── StoreError                         a descriptor store that cannot be opened or written
@@ -60,6 +61,10 @@ class ManifestError(DisplaceError):
 
 class ImageError(DisplaceError):
     """An image, video or bag that cannot be read."""
+
+
+class SkippedImagesError(ImageError):
+    """A strict run met images that could not be read; all others were described."""
 
 
 class DatasetError(DisplaceError):

@@ -1,9 +1,8 @@
-"""The command line: one function per verb, which parses, calls the pipeline and prints."""
+"""The command line: verbs as commands, and what they print."""
 
-from displace.cli import recordings, importing, maps, evaluation, report  # noqa: I001 (the order in which --help lists the verbs)
 from displace.cli.app import app
 
-__all__ = ["app", "evaluation", "importing", "main", "maps", "recordings", "report"]
+__all__ = ["app", "main"]
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""The `displace` command, to which the verbs are added.
+"""The `displace` command: its verbs are the files of `displace.verbs`, what they print is in the console files.
 
 Exit codes: 0 done, 1 done but images were skipped (--strict) or problems found (--check), 2 bad input,
 130 interrupted.
@@ -6,13 +6,38 @@ Exit codes: 0 done, 1 done but images were skipped (--strict) or problems found 
 
 from __future__ import annotations
 
-from typing import Annotated
+import importlib
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 
 from displace import __version__
 from displace.cli import console
-from displace.cli.console import out
+from displace.cli.commands import Verb, all_verbs
+
+JSON = {"evaluate", "locate", "advise", "inspect", "list"}
+"""Verbs that print their result for other programs on demand."""
+SHOWS = {
+    "advise": "console_advice",
+    "bench": "console_evaluation",
+    "build": "console_maps",
+    "demo": "console_demo",
+    "evaluate": "console_evaluation",
+    "export": "console_maps",
+    "extract": "console_store",
+    "import": "console_store",
+    "inspect": "console_store",
+    "list": "console_store",
+    "locate": "console_maps",
+    "manifest": "console_store",
+    "report": "console_evaluation",
+    "table": "console_evaluation",
+    "update": "console_maps",
+}
+"""The file whose function ``show_VERB(result, given)`` prints a verb's result; others are printed as text. It may also
+have ``record_VERB``, what JSON has of it, and ``exit_VERB``, the exit code."""
 
 app = typer.Typer(
     cls=console.Verbs,
@@ -25,7 +50,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        out.print(__version__, highlight=False)
+        console.out.print(__version__, highlight=False)
         raise typer.Exit
 
 
@@ -47,3 +72,46 @@ def displace(
     Exit codes: 0 done; 1 images skipped under --strict, or problems found by
     --check; 2 bad input; 130 interrupted.
     """
+
+
+def command(verb: Verb) -> Callable[..., None]:
+    """Make the function that typer calls: it calls the verb, and shows what it returns."""
+
+    def run(**given: Any) -> None:
+        as_json = given.pop("as_json", False)
+        given = {p.name: p.value(given[p.name]) for p in verb.parameters}
+        with console.bars(console.err) as bars:
+            shown = {"progress": bars.stage, "download": bars.download}
+            result = verb.function(**given, **{name: shown[name] for name in verb.callbacks})
+        code = _show(verb, result, given, as_json)
+        if code:
+            raise typer.Exit(code)
+
+    parameters = [parameter.typed() for parameter in verb.parameters]
+    if verb.name in JSON:
+        flag = typer.Option("--json", help="Print JSON, for other programs.")
+        parameters.append(
+            inspect.Parameter(
+                "as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, flag]
+            )
+        )
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
+
+def _show(verb: Verb, result: Any, given: dict[str, Any], as_json: bool) -> int | None:
+    """Print what a verb returned; returns the exit code where that is not 0."""
+    shows = importlib.import_module(f"displace.cli.{SHOWS.get(verb.name, 'console')}")
+    if as_json:
+        record = getattr(shows, f"record_{verb.name}", console.record)
+        console.show_json(console.out, record(result, given))
+    else:
+        getattr(shows, f"show_{verb.name}", console.show_text)(result, given)
+    exit_code: int | None = getattr(shows, f"exit_{verb.name}", lambda *_: None)(result, given)
+    return exit_code
+
+
+console.Verbs.resuming = {verb.name for verb in all_verbs() if verb.resumes}
+for _verb in all_verbs():
+    app.command(_verb.name, help=_verb.help())(command(_verb))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from itertools import groupby
-from typing import Any
+from dataclasses import asdict
+from typing import Any, ClassVar
 
 import typer
-from rich.console import Console, Group, RenderableType
-from rich.filesize import decimal
+from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -23,32 +23,40 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.table import Table
 from rich.text import Text
 from typer.core import TyperGroup
 
-from displace.descriptors.extraction import Extraction, SkippedImagesError
-from displace.descriptors.store_summary import StoreSummary
-from displace.errors import DisplaceError
-from displace.manifest.summary import Traversal
-from displace.models import ModelRow
-from displace.pipeline import Entry
+from displace.errors import DisplaceError, SkippedImagesError
 
 SECONDS_BETWEEN_LINES = 30.0
 SHOWN = 10
 """Skipped images that are listed by name; the store has all of them."""
-
+RESUME = "interrupted: nothing lost, run the same command again to resume"
+AGAIN = "interrupted: no file is left half-written; run the same command to start again"
 
 out = Console()
 err = Console(stderr=True)
 
 
+class Messages(logging.Handler):
+    """Shows what the package logs."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one message."""
+        err.print(record.getMessage(), highlight=False, markup=False, soft_wrap=True)
+
+
 class Verbs(TyperGroup):
     """Turns the package's exceptions into messages and exit codes, for every verb."""
 
+    resuming: ClassVar[set[str]] = set()
+    """Verbs that go on where they were interrupted."""
+
     def invoke(self, ctx: Any) -> Any:
         """Run the verb."""
+        messages = Messages()
         try:
+            logging.getLogger("displace").addHandler(messages)
             return super().invoke(ctx)
         except SkippedImagesError as error:
             show_error(err, str(error))
@@ -57,8 +65,10 @@ class Verbs(TyperGroup):
             show_error(err, str(error))
             raise typer.Exit(2) from error
         except KeyboardInterrupt as error:
-            err.print("interrupted: nothing lost, run the same command again to resume", style="yellow")
+            err.print(RESUME if ctx.invoked_subcommand in self.resuming else AGAIN, style="yellow")
             raise typer.Exit(130) from error
+        finally:
+            logging.getLogger("displace").removeHandler(messages)
 
 
 class Rate(ProgressColumn):
@@ -123,24 +133,6 @@ def bars(console: Console) -> Iterator[Bars]:
             shown.progress.stop()
 
 
-def show_extraction(console: Console, done: Extraction) -> None:
-    """Say what was described, reused and skipped."""
-    store = done.store
-    rate = f", {done.n_described / done.seconds:,.1f}/s" if done.n_described and done.seconds else ""
-    console.print(
-        f"{done.n_described:,} images described, {done.n_reused:,} reused, {len(done.skipped):,} skipped "
-        f"in {done.seconds:,.1f} s{rate}",
-        highlight=False,
-    )
-    if done.n_unlisted:
-        console.print(
-            f"{done.n_unlisted:,} images of the earlier manifest are no longer listed; their descriptors are kept",
-            highlight=False,
-        )
-    show_skipped(console, done.skipped)
-    console.print(Text(f"{store.folder}: {len(store):,} × {store.dim} {store.dtype}"), soft_wrap=True)
-
-
 def show_skipped(console: Console, skipped: Mapping[str, str]) -> None:
     """List the first skipped images with the reasons."""
     for reason in list(skipped.values())[:SHOWN]:
@@ -151,79 +143,16 @@ def show_skipped(console: Console, skipped: Mapping[str, str]) -> None:
         )
 
 
-def show_store(console: Console, summary: StoreSummary) -> None:
-    """Print what a store holds."""
-    name = summary.model.get("model", "?")
-    variant = summary.model.get("variant")
-    facts = {
-        "model": f"{name}:{variant}" if variant else name,
-        "descriptors": f"{summary.n_described:,} of {summary.n_listed:,} images, {summary.dim} × {summary.dtype}",
-        "places": f"{summary.n_places:,}",
-        "size": f"{decimal(summary.n_bytes)} in {summary.n_shards} shard{'s' * (summary.n_shards != 1)}",
-    }
-    if summary.n_pending:
-        facts["pending"] = f"{summary.n_pending:,} images not described yet: run displace extract again"
-    if summary.n_unused:
-        facts["unused"] = f"{summary.n_unused:,} descriptors of images that are no longer listed"
-    if summary.damaged:
-        facts["damaged"] = (
-            f"{', '.join(summary.damaged)}: run displace extract again to describe their images anew"
-        )
-    if summary.skipped:
-        facts["skipped"] = f"{len(summary.skipped):,} images"
-    grid = Table.grid(padding=(0, 2))
-    for key, value in facts.items():
-        grid.add_row(key, Text(value))
-    console.print(Text(summary.folder, style="bold"), grid, sep="\n")
-    show_skipped(console, summary.skipped)
-    console.print(traversals_table(summary.traversals))
+def show_text(result: Any, _: Mapping[str, Any]) -> None:
+    """Print a result that has no view of its own."""
+    out.print(str(result), highlight=False, markup=False, soft_wrap=True)
 
 
-def traversals_table(traversals: list[Traversal]) -> Table:
-    """Images, places and coverage of each traversal."""
-    table = Table("traversal")
-    for name in ("images", "places", "coverage", "without place"):
-        table.add_column(name, justify="right")
-    for row in traversals:
-        table.add_row(
-            Text(row.name), f"{row.images:,}", f"{row.places:,}", f"{row.coverage:.1%}", f"{row.blank:,}"
-        )
-    return table
-
-
-def models_table(rows: Sequence[ModelRow]) -> Group:
-    """Every model with its licences and paper, and its variants; the bold one is what the name stands for."""
-    parts: list[RenderableType] = []
-    for family, variants in groupby(rows, key=lambda row: row.name.partition(":")[0]):
-        listed = list(variants)
-        model = listed[0]
-        parts.append(Text.assemble((family, "bold cyan"), "  ", model.paper))
-        parts.append(Text(f"  code: {model.licence}; weights: {model.weights_licence}", style="dim"))
-        grid = Table.grid(padding=(0, 2))
-        for row in listed:
-            name = Text("  " + row.name, style="bold" if row.is_default else "", no_wrap=True)
-            grid.add_row(name, Text(f"{row.dim}-D"), _weights_state(row))
-        parts += [grid, Text()]
-    return Group(*parts)
-
-
-def _weights_state(row: ModelRow) -> Text:
-    if not row.installed:
-        return Text(f"needs pip install 'displace[{row.extra}]'", style="yellow")
-    if row.weights_address is None:
-        return Text("no weights needed", style="green")
-    return (
-        Text("weights here", style="green") if row.weights_here else Text("weights not here yet", style="dim")
-    )
-
-
-def entries_table(rows: Sequence[Entry]) -> Table:
-    """Names with one line about each."""
-    grid = Table.grid(padding=(0, 2))
-    for row in rows:
-        about = Text.assemble(row.about, *[("\n" + line, "dim") for line in (row.paper, row.obtain) if line])
-        grid.add_row(Text(row.name, style="bold"), about)
-    return grid
+def record(result: Any, given: Mapping[str, Any]) -> Any:
+    """Make a JSON-able record of a result, or of a list of them."""
+    if isinstance(result, list | tuple):
+        return [record(part, given) for part in result]
+    return result.to_json() if hasattr(result, "to_json") else asdict(result)
 
 
 def show_json(console: Console, record: Any) -> None:

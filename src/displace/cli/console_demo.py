@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from rich import box
-from rich.console import Console
 from rich.filesize import decimal
 from rich.table import Table as Grid
 from rich.text import Text
 
+from displace.cli import console
 from displace.report.demonstration import Demo, TextTable
 
 
-def show_demo(console: Console, demo: Demo) -> None:
+def show_demo(demo: Demo, _: Mapping[str, Any]) -> None:
     """Show what the map located, all fusions, the conditions and where the page is."""
     right = demo.right
-    console.print(
+    console.out.print(
         f"protocol {demo.protocol.name}: {demo.meaning}\n"
         f"{demo.map_file} ({decimal(demo.map_file.stat().st_size)}) locates {right.sum()} of {len(right)} "
         f"{demo.query} pictures\n",
@@ -22,9 +25,9 @@ def show_demo(console: Console, demo: Demo) -> None:
         markup=False,
     )
     for table in demo.tables:
-        console.print(text_grid(table))
-    console.print(demo.worst_sentence, highlight=False)
-    console.print(Text(f"\nOpen {demo.page} in a browser to see it.", style="bold"), soft_wrap=True)
+        console.out.print(text_grid(table))
+    console.out.print(demo.worst_sentence, highlight=False)
+    console.out.print(Text(f"\nOpen {demo.page} in a browser to see it.", style="bold"), soft_wrap=True)
 
 
 def text_grid(table: TextTable) -> Grid:

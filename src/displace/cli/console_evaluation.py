@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -12,6 +12,7 @@ from rich.filesize import decimal
 from rich.table import Table as Grid
 from rich.text import Text
 
+from displace.cli import console
 from displace.evaluation.benchmark import Outcome
 from displace.evaluation.methods import GROUPS
 from displace.evaluation.published import compare
@@ -19,9 +20,46 @@ from displace.evaluation.results import Result
 from displace.evaluation.table_formats import NOT_RUN, compared_texts
 from displace.evaluation.tables import BOLD, UNDERLINE, Table, as_printed
 from displace.evaluation.wins import Wins
-from displace.pipeline import Tabulated
+from displace.report.html import Report
+from displace.verbs.tabulate import Tabulated, as_text, tables_of
 
 STYLES = {BOLD: "bold green", UNDERLINE: "underline"}
+
+
+def show_evaluate(results: Sequence[Result], _: Mapping[str, Any]) -> None:
+    """Print recalls, times and bytes."""
+    console.out.print(evaluation_table(results))
+
+
+def show_bench(outcome: Outcome, _: Mapping[str, Any]) -> None:
+    """Say what was computed, and print the tables of the suite."""
+    show_outcome(console.err, outcome)
+    for tabulated in tables_of(outcome.cells, outcome.results):
+        console.out.print(results_table(tabulated))
+
+
+def show_table(tables: Sequence[Tabulated], given: Mapping[str, Any]) -> None:
+    """Print tables, or the name of the file that has them."""
+    if given["output"] is not None:
+        console.show_text(given["output"], given)
+    elif given["form"] == "terminal":
+        console.out.print(*map(results_table, tables), sep="")
+    elif given["form"] == "published" and console.out.is_terminal:
+        console.out.print(*(published_view(tabulated.table) for tabulated in tables), sep="")
+    else:
+        console.out.out(as_text(tables, given["form"]), end="", highlight=False)
+
+
+def show_report(done: Report, _: Mapping[str, Any]) -> None:
+    """Say where the report is and what it has."""
+    studied = "1 study" if done.n_studies == 1 else f"{done.n_studies:,} studies"
+    console.out.print(
+        f"{done.path}: {decimal(done.n_bytes)}, {done.n_results:,} cells, {studied}, "
+        f"{done.n_pictures:,} pictures ({decimal(done.picture_bytes)})",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )
 
 
 def evaluation_table(results: Sequence[Result]) -> Group:
@@ -105,10 +143,10 @@ def published_view(table: Table) -> Group:
     return Group(*parts, *[Text(note) for note in compared.notes], Text())
 
 
-def show_outcome(console: Console, outcome: Outcome) -> None:
+def show_outcome(shown: Console, outcome: Outcome) -> None:
     """Say what a run computed, and what it could not."""
     reused = len(outcome.cells) - outcome.n_computed
-    console.print(
+    shown.print(
         f"{outcome.n_computed:,} cells computed, {reused:,} were there, in {outcome.seconds:,.1f} s: "
         f"{outcome.results.folder}",
         highlight=False,
@@ -116,20 +154,15 @@ def show_outcome(console: Console, outcome: Outcome) -> None:
         soft_wrap=True,
     )
     for model, path in outcome.absent.items():
-        console.print(
+        shown.print(
             Text(f"left out: {model}, as there is no descriptor store at {path}", style="yellow"),
             soft_wrap=True,
         )
     if outcome.impossible:
-        console.print(
+        shown.print(
             f"not possible: {len(outcome.impossible):,} of them; the notes below the table say why",
             style="yellow",
         )
-
-
-def records(results: Sequence[Result]) -> list[dict[str, Any]]:
-    """Results for other programs."""
-    return [result.to_json() for result in results]
 
 
 def _panel(heading: str, panel: Table) -> Grid:

@@ -30,7 +30,7 @@ from displace.descriptors.shards import Shards
 from displace.descriptors.store import DescriptorStore
 from displace.descriptors.store_index import StoreIndex
 from displace.descriptors.store_writing import opened_for_writing
-from displace.errors import ImageError, InputError, StoreError
+from displace.errors import ImageError, InputError, SkippedImagesError, StoreError
 from displace.images import content_hash
 from displace.manifest.table import Manifest
 from displace.models.base import DescriptorModel
@@ -44,10 +44,6 @@ SHARD_SECONDS = 30.0
 """A shard is written when one of these is reached: what a killed run may have to compute again."""
 HASHED_AT_ONCE = 32
 NOT_FINITE = "its descriptor is not finite (NaN or infinity)"
-
-
-class SkippedImagesError(ImageError):
-    """A strict run met images that could not be read; all others were described."""
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,8 @@ from displace.errors import InputError
 from displace.manifest.table import Manifest
 from displace.maps import PlaceMap
 from displace.matches import Matches
+
+FRAME = ("frame", "timestamp")
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,3 +75,30 @@ class Locations:
             )
         accepted: NDArray[np.bool_] = self.matches.confidence >= min_confidence
         return accepted
+
+    def to_json(self, min_confidence: float = 0.0) -> list[dict[str, Any]]:
+        """Make a record of each image, for other programs."""
+        matches, accepted = self.matches, self.accepted(min_confidence)
+        readable, numbers = self.accepted(), self.manifest.numbers
+        records = []
+        for row, image in enumerate(self.manifest.images):
+            record: dict[str, Any] = {
+                "image": image,
+                **{name: _or_none(round(float(numbers[name][row]), 6)) for name in FRAME if name in numbers},
+                "in_map": bool(accepted[row]),
+                "places": matches.places[row].tolist() if readable[row] else [],
+                "scores": [round(float(score), 6) for score in matches.scores[row]] if readable[row] else [],
+            }
+            if matches.confidence is not None:
+                record["confidence"] = _or_none(round(float(matches.confidence[row]), 6))
+                if self.town.calibration_is_stale:
+                    record["confidence_is_stale"] = True
+            if matches.positions is not None:
+                names = ("latitude", "longitude") if matches.positions.degrees else ("easting", "northing")
+                record |= dict(zip(names, map(_or_none, matches.positions.points[row]), strict=True))
+            records.append(record)
+        return records
+
+
+def _or_none(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)

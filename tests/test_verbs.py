@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from tiny import make_route
 
-from displace import pipeline
+from displace import verbs
 from displace.descriptors.extraction import extract as extract_images
 from displace.errors import (
     DatasetError,
@@ -27,7 +27,7 @@ from displace.images import read_image
 from displace.manifest.builder import build_manifest
 from displace.manifest.table import Manifest
 from displace.models import get_model
-from displace.pipeline.locating import _recorded_size
+from displace.verbs.locate import _recorded_size
 
 
 @pytest.fixture
@@ -41,9 +41,9 @@ def csv(route):
 
 
 def test_images_to_references_in_two_calls(tmp_path, route):
-    written = pipeline.manifest([route.root], tmp_path / "made.csv")
+    written = verbs.manifest([route.root], tmp_path / "made.csv")
     assert (written.images, written.places, [t.name for t in written.traversals]) == (8, 4, ["night", "sun"])
-    done = pipeline.extract(tmp_path / "made.csv")
+    done = verbs.extract(tmp_path / "made.csv")
     assert done.store.folder == tmp_path / "made.desc"
     hog = get_model("hog")
     for path, vector in zip(done.store.manifest.paths(), done.store.vectors(), strict=True):
@@ -53,61 +53,60 @@ def test_images_to_references_in_two_calls(tmp_path, route):
 
 
 def test_crop_and_mask_make_another_fingerprint(tmp_path, csv):
-    pipeline.extract(csv, tmp_path / "d")
+    verbs.extract(csv, tmp_path / "d")
     with pytest.raises(StoreError, match=r"crop: None / \[0\.0, 0\.0, 0\.1, 0\.0\]"):
-        pipeline.extract(csv, tmp_path / "d", crop="0,0,0.1,0")
+        verbs.extract(csv, tmp_path / "d", crop="0,0,0.1,0")
 
 
 def test_the_number_of_threads_changes_nothing(tmp_path, csv):
-    one = pipeline.extract(csv, tmp_path / "1", threads=1).store.vectors()
-    np.testing.assert_array_equal(one, pipeline.extract(csv, tmp_path / "2", threads=2).store.vectors())
+    one = verbs.extract(csv, tmp_path / "1", threads=1).store.vectors()
+    np.testing.assert_array_equal(one, verbs.extract(csv, tmp_path / "2", threads=2).store.vectors())
 
 
 def test_threads_bound_those_of_the_model(tmp_path, csv, monkeypatch):
     torch = pytest.importorskip("torch", reason="limits are looked at through torch")
     seen = []
     monkeypatch.setattr(
-        pipeline.recordings,
-        "extract_images",
+        "displace.descriptors.extraction.extract",
         lambda *_, workers, **__: seen.append((workers, torch.get_num_threads())),
     )
     before = torch.get_num_threads()
-    pipeline.extract(csv, tmp_path / "d", threads=1)
+    verbs.extract(csv, tmp_path / "d", threads=1)
     assert seen == [(1, 1)]
     assert torch.get_num_threads() == before
 
 
 def test_relabel_takes_a_manifest_file(tmp_path, csv, route):
-    store = pipeline.extract(csv, tmp_path / "d").store
+    store = verbs.extract(csv, tmp_path / "d").store
     Manifest(route.images, ["here"] * 8, route.traversals, route.root).write(tmp_path / "new.csv")
-    assert set(pipeline.relabel(store.folder, tmp_path / "new.csv").places) == {"here"}
-    assert pipeline.inspect(store.folder).n_places == 1
+    assert set(verbs.extract(store.folder, relabel=tmp_path / "new.csv").store.places) == {"here"}
+    assert verbs.inspect(store.folder).n_places == 1
 
 
 def test_inspect_counts_what_is_there_pending_skipped_and_unused(tmp_path, csv, route):
     (route.root / route.images[2]).write_bytes(b"")
-    pipeline.extract(csv, tmp_path / "d")
-    summary = pipeline.inspect(tmp_path / "d")
+    verbs.extract(csv, tmp_path / "d")
+    summary = verbs.inspect(tmp_path / "d")
     assert (summary.n_listed, summary.n_described, summary.n_pending, summary.n_unused) == (8, 7, 0, 0)
     assert list(summary.skipped) == [route.images[2]]
     assert summary.n_bytes == 7 * 3168 * 4
     assert [(t.name, t.images, t.places) for t in summary.traversals] == [("sun", 3, 3), ("night", 4, 4)]
     route.select(np.arange(4)).write(tmp_path / "sun.csv")
-    pipeline.extract(tmp_path / "sun.csv", tmp_path / "d")
-    assert pipeline.inspect(tmp_path / "d").n_unused == 4
+    verbs.extract(tmp_path / "sun.csv", tmp_path / "d")
+    assert verbs.inspect(tmp_path / "d").n_unused == 4
 
 
 def test_a_manifest_is_not_replaced_unasked(tmp_path, route, csv):
     text = csv.read_text()
     with pytest.raises(ManifestError, match=r"route\.csv exists; .* --overwrite"):
-        pipeline.manifest([route.root], csv)
+        verbs.manifest([route.root], csv)
     assert csv.read_text() == text
-    pipeline.manifest([route.root], tmp_path / "x.csv")
-    pipeline.manifest([route.root], tmp_path / "x.csv", overwrite=True)
+    verbs.manifest([route.root], tmp_path / "x.csv")
+    verbs.manifest([route.root], tmp_path / "x.csv", overwrite=True)
 
 
 def test_several_folders_are_several_traversals(tmp_path, route):
-    written = pipeline.manifest([route.root / "night", route.root / "sun"], tmp_path / "x.csv")
+    written = verbs.manifest([route.root / "night", route.root / "sun"], tmp_path / "x.csv")
     assert [t.name for t in written.traversals] == ["night", "sun"]
     assert all(path.is_file() for path in Manifest.read(tmp_path / "x.csv").paths())
 
@@ -119,7 +118,7 @@ def test_videos_are_sampled_into_frames_beside_the_manifest(tmp_path):
             writer.write(np.full((48, 64, 3), 12 * value, np.uint8))
         writer.release()
     seen = []
-    written = pipeline.manifest(
+    written = verbs.manifest(
         [tmp_path / "sun.avi", tmp_path / "night.avi"],
         tmp_path / "route.csv",
         layout="order",
@@ -136,7 +135,7 @@ def test_videos_are_sampled_into_frames_beside_the_manifest(tmp_path):
 
 def test_a_recording_is_assigned_to_known_places(tmp_path, route, csv):
     new = make_route(tmp_path / "new", n_places=3, traversals=("snow",)).root
-    pipeline.manifest([new / "snow"], tmp_path / "snow.csv", against=csv)
+    verbs.manifest([new / "snow"], tmp_path / "snow.csv", against=csv)
     snow = Manifest.read(tmp_path / "snow.csv")
     assert snow.places.tolist() == ["000", "001", "002"]
     assert set(snow.traversals) == {"snow"}
@@ -155,13 +154,13 @@ def test_a_map_and_its_manifest_assign_alike_by_order(tmp_path):
         renamed(root / name, range(1, 13))
     (root / "night" / "3.png").unlink()
     (root / "route.csv").unlink()
-    pipeline.manifest([root], tmp_path / "route.csv", layout="names")
-    pipeline.extract(tmp_path / "route.csv")
-    pipeline.build(tmp_path / "route.desc", tmp_path / "m.displace", calibration=False)
+    verbs.manifest([root], tmp_path / "route.csv", layout="names")
+    verbs.extract(tmp_path / "route.csv")
+    verbs.build(tmp_path / "route.desc", tmp_path / "m.displace", calibration=False)
     snow = make_route(tmp_path / "new", n_places=12, traversals=("snow",)).root / "snow"
     renamed(snow, "abcdefghijkl")
     for known in ("route.csv", "m.displace"):
-        pipeline.manifest([snow], tmp_path / "snow.csv", against=tmp_path / known, overwrite=True)
+        verbs.manifest([snow], tmp_path / "snow.csv", against=tmp_path / known, overwrite=True)
         assert Manifest.read(tmp_path / "snow.csv").places.tolist() == [str(n) for n in range(1, 13)], known
 
 
@@ -169,10 +168,10 @@ def test_a_name_that_shows_two_places_of_a_map_says_nothing_about_either(tmp_pat
     root = make_route(tmp_path / "route", n_places=3, shape=(60, 80)).root
     images = ["sun/000.png", "night/000.png", "night/001.png", "night/002.png"]
     Manifest(images, ["a", "b", "c", "d"], ["x"] * 4, root).write(tmp_path / "route.csv")
-    pipeline.extract(tmp_path / "route.csv")
-    pipeline.build(tmp_path / "route.desc", tmp_path / "m.displace", fusion="hops")
+    verbs.extract(tmp_path / "route.csv")
+    verbs.build(tmp_path / "route.desc", tmp_path / "m.displace", fusion="hops")
     for known in ("route.csv", "m.displace"):
-        pipeline.manifest([root / "sun"], tmp_path / "new.csv", against=tmp_path / known, overwrite=True)
+        verbs.manifest([root / "sun"], tmp_path / "new.csv", against=tmp_path / known, overwrite=True)
         assert Manifest.read(tmp_path / "new.csv").places.tolist() == ["", "c", "d"], known
 
 
@@ -180,7 +179,7 @@ def test_a_folder_where_a_manifest_is_expected_is_explained(tmp_path, route):
     with pytest.raises(
         ManifestError, match="is a folder, a manifest is a CSV file; make one with: displace manifest"
     ):
-        pipeline.extract(route.root)
+        verbs.extract(route.root)
 
 
 @pytest.mark.parametrize(
@@ -205,19 +204,19 @@ def test_the_image_size_of_a_map_is_found_in_its_fingerprint(model, size):
 def test_an_empty_manifest_is_refused(tmp_path):
     (tmp_path / "none.csv").write_text("image,place,traversal\n")
     with pytest.raises(InputError, match="lists no images"):
-        pipeline.extract(tmp_path / "none.csv")
+        verbs.extract(tmp_path / "none.csv")
 
 
 def test_threads_below_one_are_refused(csv):
     with pytest.raises(InputError, match="threads=0 must be at least 1"):
-        pipeline.extract(csv, threads=0)
+        verbs.extract(csv, threads=0)
 
 
 def test_a_wrong_weights_file_is_refused_before_the_store_is_made(tmp_path, csv):
     pytest.importorskip("torch", reason="needs a model with weights")
     (tmp_path / "weights.pth").write_bytes(b"these are no weights")
     with pytest.raises(WeightsError, match=r"weights\.pth"):
-        pipeline.extract(csv, tmp_path / "d", model="cosplace", weights=tmp_path / "weights.pth")
+        verbs.extract(csv, tmp_path / "d", model="cosplace", weights=tmp_path / "weights.pth")
     assert not (tmp_path / "d").exists()
 
 
@@ -229,34 +228,34 @@ def test_a_model_without_its_extra_says_what_to_install(tmp_path, csv, monkeypat
         importlib.util, "find_spec", lambda name, *a: None if name == "torch" else real(name, *a)
     )
     with pytest.raises(MissingExtraError, match=r"needs 'torch': pip install 'displace\[torch\]'"):
-        pipeline.extract(csv, tmp_path / "d", model="cosplace")
+        verbs.extract(csv, tmp_path / "d", model="cosplace")
     assert not (tmp_path / "d").exists()
-    assert not any(row.installed for row in pipeline.models() if row.extra)
+    assert not any(row.installed for row in verbs.listing("models") if row.extra)
 
 
 def test_an_unknown_model_suggests_the_nearest(csv):
     with pytest.raises(UnknownNameError, match="unknown model 'hgo'; did you mean 'hog'"):
-        pipeline.extract(csv, model="hgo")
+        verbs.extract(csv, model="hgo")
 
 
 def test_datasets_are_written_and_checked(tmp_path, route):
-    check = pipeline.dataset_manifest("folder", route.root, tmp_path / "folder.csv")
+    check = verbs.manifest([route.root], tmp_path / "folder.csv", dataset="folder")
     assert check.rows
     assert len(Manifest.read(tmp_path / "folder.csv")) == 8
-    pipeline.dataset_manifest("folder", route.root, None)
+    verbs.manifest([route.root], dataset="folder", check=True)
     with pytest.raises(DatasetError, match="no folder at"):
-        pipeline.dataset_manifest("nordland", tmp_path / "none", None)
+        verbs.manifest([tmp_path / "none"], dataset="nordland", check=True)
 
 
 def test_listings_have_a_line_about_each(route):
-    assert {row.name for row in pipeline.fusions()} >= {"displace", "hops", "pooling"}
-    assert {row.name for row in pipeline.datasets()} >= {"folder", "nordland", "robotcar"}
-    assert all(row.about.strip() for row in [*pipeline.fusions(), *pipeline.datasets()])
-    assert any(row.name == "hog" and row.weights_here for row in pipeline.models())
+    assert {row.name for row in verbs.listing("fusions")} >= {"displace", "hops", "pooling"}
+    assert {row.name for row in verbs.listing("datasets")} >= {"folder", "nordland", "robotcar"}
+    assert all(row.about.strip() for row in [*verbs.listing("fusions"), *verbs.listing("datasets")])
+    assert any(row.name == "hog" and row.weights_here for row in verbs.listing("models"))
 
 
 @pytest.mark.parametrize(
-    ("verb", "below"), [(pipeline.manifest, build_manifest), (pipeline.extract, extract_images)]
+    ("verb", "below"), [(verbs.manifest, build_manifest), (verbs.extract, extract_images)]
 )
 def test_defaults_agree_with_the_functions_below(verb, below):
     upper, lower = inspect.signature(verb).parameters, inspect.signature(below).parameters
@@ -275,7 +274,7 @@ def test_extraction_reproduces_the_descriptors_of_real_images(shared, tmp_path):
     Manifest(images, [str(row) for _ in folders for row in rows], np.repeat(list(folders), 2)).write(
         tmp_path / "r.csv"
     )
-    store = pipeline.extract(tmp_path / "r.csv", model="efficientnet_lite").store
+    store = verbs.extract(tmp_path / "r.csv", model="efficientnet_lite").store
     for name in folders:
         theirs = known[name][rows].astype(np.float32)
         cosines = (store.queries(name).vectors * theirs).sum(axis=1) / np.linalg.norm(theirs, axis=1)

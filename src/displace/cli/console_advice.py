@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from rich import box
 from rich.console import Group, RenderableType
 from rich.filesize import decimal
@@ -9,6 +12,12 @@ from rich.table import Table
 from rich.text import Text
 
 from displace.advise import Advice, Condition, Score
+from displace.cli import console
+
+
+def show_advise(advice: Advice, _: Mapping[str, Any]) -> None:
+    """Print an advice."""
+    console.out.print(advice_table(advice))
 
 
 def advice_table(advice: Advice) -> Group:

@@ -1,0 +1,240 @@
+"""Turns verbs into commands: options and defaults from the signature, help from the docstring.
+
+A parameter is an option ``--its-name`` unless it is annotated otherwise (`displace.verbs.base`). A sequence is given by
+repeating the option, a mapping as ``KEY=VALUE``. The callbacks `progress` and `download` are the progress bars.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import pkgutil
+import re
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import typer
+
+from displace import verbs
+from displace.cli.docstrings import Documentation
+from displace.verbs.base import Argument, Option
+
+CALLBACKS = ("progress", "download")
+ORDER = (
+    *("demo", "manifest", "extract", "import", "build", "locate", "update", "advise"),
+    *("evaluate", "bench", "table", "report", "inspect", "list", "export"),
+)
+"""In which help lists the verbs."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a verb, as the command line has it.
+
+    Parameters
+    ----------
+    name : str
+        In the verb's signature.
+    kind : type
+        Without None: Path, str, int, float, bool, a Literal, `list` of one of them, or `dict` for a mapping.
+    default : object
+        The verb's; `inspect.Parameter.empty` where it must be given.
+    spelling : Argument or Option
+        How the command line spells it.
+    help : str
+        What the verb's docstring says.
+    """
+
+    name: str
+    kind: Any
+    default: Any
+    spelling: Argument | Option
+    help: str
+
+    @property
+    def flags(self) -> list[str]:
+        """The option's names, the long one first; none of an argument."""
+        if isinstance(self.spelling, Argument):
+            return []
+        given = self.spelling.flag.split()
+        long = [flag for flag in given if flag.startswith("--")] or [f"--{self.name.replace('_', '-')}"]
+        if len(self.name) == 1:
+            long = []
+        if self.kind is bool and self.default:
+            long = [f"{flag}/--no-{flag[2:]}" for flag in long]
+        return [*long, *(flag for flag in given if not flag.startswith("--"))]
+
+    @property
+    def metavar(self) -> str | None:
+        """What usage lines call the value, where that is not its type."""
+        return self.spelling.metavar
+
+    @property
+    def shown(self) -> str:
+        """What the verb's documentation calls it, on the command line."""
+        return self.flags[0].partition("/")[0] if self.flags else str(self.metavar)
+
+    def typed(self) -> inspect.Parameter:
+        """The same parameter for typer."""
+        required = self.default is inspect.Parameter.empty
+        optional = not required and self.default is None
+        kind: Any = list[str] if self.kind is dict or self._commas else self.kind
+        if self._commas:
+            kind = str
+        default = ",".join(self.default) if self._commas else self.default
+        if kind is Path and isinstance(default, str):
+            default = Path(default)
+        about: Any = (
+            typer.Argument(metavar=self.metavar, help=escaped(self.help))
+            if isinstance(self.spelling, Argument)
+            else typer.Option(*self.flags, metavar=self.metavar, help=escaped(self.help))
+        )
+        return inspect.Parameter(
+            self.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=default,
+            annotation=Annotated[kind | None if optional else kind, about],
+        )
+
+    def value(self, given: Any) -> Any:
+        """What the verb gets for what was given."""
+        if self._commas:
+            return tuple(part.strip() for part in given.split(","))
+        if self.kind is dict and given is not None:
+            return dict(self._pair(text) for text in given)
+        return given
+
+    def _pair(self, text: str) -> tuple[str, Path]:
+        key, equals, value = text.partition("=")
+        if not (key and equals and value):
+            raise typer.BadParameter(f"{self.shown} {text!r} must be {self.metavar}")
+        return key, Path(value)
+
+    @property
+    def _commas(self) -> bool:
+        return isinstance(self.spelling, Option) and self.spelling.commas
+
+
+@dataclass(frozen=True)
+class Verb:
+    """A verb: a module of `displace.verbs`.
+
+    Parameters
+    ----------
+    module : module
+        It has a function of its own name, and may say how the command is called (``COMMAND``) and that an interrupted
+        run goes on when it is started again (``RESUMES``).
+    """
+
+    module: types.ModuleType
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The function."""
+        function: Callable[..., Any] = getattr(self.module, self.module.__name__.rpartition(".")[2])
+        return function
+
+    @property
+    def name(self) -> str:
+        """The command."""
+        return str(getattr(self.module, "COMMAND", self.function.__name__))
+
+    @property
+    def resumes(self) -> bool:
+        """Whether an interrupted run goes on when it is started again."""
+        return bool(getattr(self.module, "RESUMES", False))
+
+    @cached_property
+    def documentation(self) -> Documentation:
+        """What its docstring says."""
+        return Documentation.of(self.function)
+
+    @cached_property
+    def callbacks(self) -> list[str]:
+        """Those of its parameters that are given by the command line."""
+        return [name for name in CALLBACKS if name in inspect.signature(self.function).parameters]
+
+    @cached_property
+    def parameters(self) -> list[Parameter]:
+        """Its parameters in their order, arguments first."""
+        signature = inspect.signature(self.function)
+        annotations = {name: p.annotation for name, p in signature.parameters.items()}
+        hints = get_type_hints(
+            types.SimpleNamespace(__annotations__=annotations),
+            globalns=vars(self.module),
+            include_extras=True,
+        )
+        said = self.documentation.parameters
+        found = []
+        for name, parameter in signature.parameters.items():
+            if name not in CALLBACKS:
+                kind, spelling = _kind_and_spelling(hints[name])
+                found.append(Parameter(name, kind, parameter.default, spelling, said.get(name, "")))
+        names = {parameter.name: parameter.shown for parameter in found}
+        found = [replace(parameter, help=plain(parameter.help, names)) for parameter in found]
+        return sorted(found, key=lambda parameter: bool(parameter.flags))
+
+    def plain(self, text: str) -> str:
+        """Text of the docstring with the command line's names for verbs and parameters."""
+        return plain(text, {parameter.name: parameter.shown for parameter in self.parameters})
+
+    def help(self) -> str:
+        """The command's help: text, then examples."""
+        text = "\n\n".join(escaped(self.plain(paragraph)) for paragraph in self.documentation.paragraphs)
+        examples = "\n".join(escaped(line) for line in self.documentation.examples)
+        return f"{text}\n\n[bold]Examples[/]\n\n{examples}"
+
+
+@cache
+def all_verbs() -> tuple[Verb, ...]:
+    """Every file of `displace.verbs` but the base, in the order of `ORDER`; others come last."""
+    names = [found.name for found in pkgutil.iter_modules(verbs.__path__) if found.name != "base"]
+    found = (Verb(importlib.import_module(f"displace.verbs.{name}")) for name in names)
+    return tuple(sorted(found, key=lambda verb: ORDER.index(verb.name) if verb.name in ORDER else len(ORDER)))
+
+
+def plain(text: str, names: Mapping[str, str]) -> str:
+    """Text without markup; `` `build` `` and other verbs become commands, parameters their flags."""
+    text = re.sub(r"``([^`]*)``", r"\1", text)
+    commands = {word: verb.name for verb in all_verbs() for word in (verb.function.__name__, verb.name)}
+
+    def shown(match: re.Match[str]) -> str:
+        word = match[1]
+        return names.get(word) or (f"displace {commands[word]}" if word in commands else word)
+
+    return re.sub(r"`([^`]*)`", shown, text)
+
+
+def escaped(text: str) -> str:
+    """Text in which square brackets are no markup."""
+    return text.replace("[", r"\[")
+
+
+def _kind_and_spelling(hint: Any) -> tuple[Any, Argument | Option]:
+    spelling: Argument | Option = Option()
+    if get_origin(hint) is Annotated:
+        hint, spelling = get_args(hint)
+    return _kind(hint), spelling
+
+
+def _kind(hint: Any) -> Any:
+    """The command line's type for a verb's annotation."""
+    if get_origin(hint) in (Union, types.UnionType):
+        members = [member for member in get_args(hint) if member is not types.NoneType]
+        if os.PathLike[str] in members:
+            return Path
+        (hint,) = members
+    if get_origin(hint) is Sequence:
+        return list[_kind(get_args(hint)[0])]  # type: ignore[misc]
+    if get_origin(hint) is Mapping:
+        return dict
+    if hint in (str, int, float, bool) or get_origin(hint) is Literal:
+        return hint
+    raise TypeError(
+        f"no option for a parameter of type {hint}; known are paths, texts, numbers, flags, lists of them"
+    )

@@ -1,0 +1,161 @@
+"""What the command line shows of manifests and stores, and the listings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.filesize import decimal
+from rich.table import Table
+from rich.text import Text
+
+from displace.cli import console, console_maps
+from displace.cli.console import show_skipped
+from displace.datasets.base import Check
+from displace.descriptors.extraction import Extraction
+from displace.descriptors.store_summary import StoreSummary, summarize_store
+from displace.manifest.summary import Summary, Traversal
+from displace.maps import PlaceMap
+from displace.models import ModelRow
+from displace.verbs.listing import Entry
+from displace.verbs.manifest import manifest_output
+
+
+def show_manifest(summary: Summary | Check, given: Mapping[str, Any]) -> None:
+    """Print the counts, and where the manifest is."""
+    written = "" if given["check"] else f"\n{manifest_output(given['sources'], given['output'])}"
+    console.out.print(f"{summary}{written}", highlight=False, markup=False, soft_wrap=True)
+
+
+def exit_manifest(summary: Summary | Check, given: Mapping[str, Any]) -> int:
+    """1 where a check found problems."""
+    return 1 if given["check"] and not summary.ok else 0
+
+
+def show_extract(done: Extraction, given: Mapping[str, Any]) -> None:
+    """Say what was described; of a store that got other labels what it holds."""
+    if given["relabel"]:
+        show_store(console.out, summarize_store(done.store))
+    else:
+        show_extraction(console.out, done)
+
+
+def show_import(summary: StoreSummary, _: Mapping[str, Any]) -> None:
+    """Say what the store holds."""
+    show_store(console.out, summary)
+
+
+def show_inspect(held: PlaceMap | StoreSummary, given: Mapping[str, Any]) -> None:
+    """Say what a map or a store holds."""
+    if isinstance(held, PlaceMap):
+        console_maps.show_map(console.out, held, Path(given["source"]))
+    else:
+        show_store(console.out, held)
+
+
+def record_inspect(held: PlaceMap | StoreSummary, given: Mapping[str, Any]) -> Any:
+    """What a map or a store holds, JSON-able."""
+    if isinstance(held, PlaceMap):
+        return console_maps.map_record(held, Path(given["source"]))
+    return console.record(held, given)
+
+
+def show_list(rows: Sequence[Any], given: Mapping[str, Any]) -> None:
+    """Print a listing."""
+    console.out.print(models_table(rows) if given["what"] == "models" else entries_table(rows))
+
+
+def show_extraction(console: Console, done: Extraction) -> None:
+    """Say what was described, reused and skipped."""
+    store = done.store
+    rate = f", {done.n_described / done.seconds:,.1f}/s" if done.n_described and done.seconds else ""
+    console.print(
+        f"{done.n_described:,} images described, {done.n_reused:,} reused, {len(done.skipped):,} skipped "
+        f"in {done.seconds:,.1f} s{rate}",
+        highlight=False,
+    )
+    if done.n_unlisted:
+        console.print(
+            f"{done.n_unlisted:,} images of the earlier manifest are no longer listed; their descriptors are kept",
+            highlight=False,
+        )
+    show_skipped(console, done.skipped)
+    console.print(Text(f"{store.folder}: {len(store):,} × {store.dim} {store.dtype}"), soft_wrap=True)
+
+
+def show_store(console: Console, summary: StoreSummary) -> None:
+    """Print what a store holds."""
+    name = summary.model.get("model", "?")
+    variant = summary.model.get("variant")
+    facts = {
+        "model": f"{name}:{variant}" if variant else name,
+        "descriptors": f"{summary.n_described:,} of {summary.n_listed:,} images, {summary.dim} × {summary.dtype}",
+        "places": f"{summary.n_places:,}",
+        "size": f"{decimal(summary.n_bytes)} in {summary.n_shards} shard{'s' * (summary.n_shards != 1)}",
+    }
+    if summary.n_pending:
+        facts["pending"] = f"{summary.n_pending:,} images not described yet: run displace extract again"
+    if summary.n_unused:
+        facts["unused"] = f"{summary.n_unused:,} descriptors of images that are no longer listed"
+    if summary.damaged:
+        facts["damaged"] = (
+            f"{', '.join(summary.damaged)}: run displace extract again to describe their images anew"
+        )
+    if summary.skipped:
+        facts["skipped"] = f"{len(summary.skipped):,} images"
+    grid = Table.grid(padding=(0, 2))
+    for key, value in facts.items():
+        grid.add_row(key, Text(value))
+    console.print(Text(summary.folder, style="bold"), grid, sep="\n")
+    show_skipped(console, summary.skipped)
+    console.print(traversals_table(summary.traversals))
+
+
+def traversals_table(traversals: list[Traversal]) -> Table:
+    """Images, places and coverage of each traversal."""
+    table = Table("traversal")
+    for name in ("images", "places", "coverage", "without place"):
+        table.add_column(name, justify="right")
+    for row in traversals:
+        table.add_row(
+            Text(row.name), f"{row.images:,}", f"{row.places:,}", f"{row.coverage:.1%}", f"{row.blank:,}"
+        )
+    return table
+
+
+def models_table(rows: Sequence[ModelRow]) -> Group:
+    """Every model with its licences and paper, and its variants; the bold one is what the name stands for."""
+    parts: list[RenderableType] = []
+    for family, variants in groupby(rows, key=lambda row: row.name.partition(":")[0]):
+        listed = list(variants)
+        model = listed[0]
+        parts.append(Text.assemble((family, "bold cyan"), "  ", model.paper))
+        parts.append(Text(f"  code: {model.licence}; weights: {model.weights_licence}", style="dim"))
+        grid = Table.grid(padding=(0, 2))
+        for row in listed:
+            name = Text("  " + row.name, style="bold" if row.is_default else "", no_wrap=True)
+            grid.add_row(name, Text(f"{row.dim}-D"), _weights_state(row))
+        parts += [grid, Text()]
+    return Group(*parts)
+
+
+def _weights_state(row: ModelRow) -> Text:
+    if not row.installed:
+        return Text(f"needs pip install 'displace[{row.extra}]'", style="yellow")
+    if row.weights_address is None:
+        return Text("no weights needed", style="green")
+    return (
+        Text("weights here", style="green") if row.weights_here else Text("weights not here yet", style="dim")
+    )
+
+
+def entries_table(rows: Sequence[Entry]) -> Table:
+    """Names with one line about each."""
+    grid = Table.grid(padding=(0, 2))
+    for row in rows:
+        about = Text.assemble(row.about, *[("\n" + line, "dim") for line in (row.paper, row.obtain) if line])
+        grid.add_row(Text(row.name, style="bold"), about)
+    return grid

@@ -1,0 +1,52 @@
+"""`displace advise`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from displace.verbs.base import Progress, StorePath, Traversals, part, places_of
+
+if TYPE_CHECKING:
+    from displace.advise import Advice
+
+
+def advise(
+    store: StorePath,
+    *,
+    traversals: Traversals = None,
+    exclude: Sequence[str] | None = None,
+    tolerance: float | None = None,
+    progress: Progress | None = None,
+) -> Advice:
+    """Say which fusion to use and which recordings help, by leaving out one traversal at a time.
+
+    Parameters
+    ----------
+    store : path-like
+        A folder made by `extract`.
+    traversals : sequence of str, optional
+        Use this traversal (repeat); by default all.
+    exclude : sequence of str, optional
+        Leave this traversal out (repeat).
+    tolerance : float, optional
+        Metres within which a match is right, where places have positions; by default 25.
+    progress : callable, optional
+        Called as ``progress(stage, done, total)``.
+
+    Examples
+    --------
+    ::
+
+        displace advise route.desc
+        displace advise route.desc --exclude fog --json
+    """
+    from displace import advise as advising
+    from displace.descriptors.store import DescriptorStore
+
+    described = DescriptorStore(store)
+    refs = described.references(traversals, exclude or ())
+    positions, _ = places_of(described, refs)
+    return advising.advise(
+        refs, positions=positions, tolerance=tolerance, progress=part(progress, "comparing")
+    )

@@ -1,0 +1,121 @@
+"""What the verbs share: types of their parameters, and checks that come before any work.
+
+A verb is a typed function. The command line takes everything from it: options and defaults from the signature, help
+from the docstring. Where a command is not spelt as the signature, the parameter is annotated with how.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from displace.errors import InputError, ManifestError
+
+if TYPE_CHECKING:
+    from displace.descriptors.store import DescriptorStore
+    from displace.geo import Positions
+    from displace.manifest.table import Manifest
+    from displace.references import ReferenceSet
+
+PathLike = str | os.PathLike[str]
+Progress = Callable[[str, int, int], None]
+"""Called as ``progress(stage, done, total)``."""
+MAP_ENDING = ".displace"
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A parameter that the command line takes by position, and what usage lines call it."""
+
+    metavar: str
+
+
+@dataclass(frozen=True)
+class Option:
+    """How the command line spells an option that is not just ``--its-name``.
+
+    Parameters
+    ----------
+    flag : str
+        A short flag to add (``-o``), or a long one to use instead (``--traversal`` for `traversals`).
+    metavar : str, optional
+        What its value is called; by default its type.
+    commas : bool
+        Whether a sequence is given as one text with commas, rather than by repeating the option.
+    """
+
+    flag: str = ""
+    metavar: str | None = None
+    commas: bool = False
+
+
+StorePath = Annotated[PathLike, Argument("STORE")]
+MapPath = Annotated[PathLike, Argument("MAP")]
+Output = Annotated[PathLike | None, Option("-o")]
+Traversals = Annotated[Sequence[str] | None, Option("--traversal")]
+
+
+def part(progress: Progress | None, stage: str) -> Callable[[int, int], None] | None:
+    """Make a callback for one stage of a longer work."""
+    if progress is None:
+        return None
+    return lambda done, total: progress(stage, done, total)
+
+
+def check_threads(threads: int | None) -> None:
+    """Refuse fewer than one thread."""
+    if threads is not None and threads < 1:
+        raise InputError(f"threads={threads} must be at least 1")
+
+
+def check_output(output: PathLike, overwrite: bool) -> None:
+    """Refuse to replace a file unless asked to."""
+    if Path(output).exists() and not overwrite:
+        raise InputError(f"{output} exists; choose another name with -o, or replace it with --overwrite")
+
+
+def check_map_output(output: Path, overwrite: bool) -> None:
+    """Refuse what cannot be written before anything is computed, and to replace a map unless asked to."""
+    if output.is_dir():
+        raise InputError(f"cannot write {output}: it is a folder; choose another name with -o")
+    if not output.parent.is_dir():
+        raise InputError(
+            f"cannot write {output}: there is no folder {output.parent}; make it, or choose another name with -o"
+        )
+    if not os.access(output.parent, os.W_OK):
+        raise InputError(
+            f"cannot write {output}: {output.parent} may not be written to; choose another name with -o"
+        )
+    check_output(output, overwrite)
+
+
+def read_manifest(path: PathLike) -> Manifest:
+    """Read a manifest file, with a hint where a folder is given instead."""
+    from displace.descriptors.store import is_store
+    from displace.manifest.table import Manifest
+
+    if Path(path).is_dir():
+        what = "is a descriptor store" if is_store(path) else "is a folder"
+        raise ManifestError(
+            f"{path} {what}, a manifest is a CSV file; make one with: displace manifest FOLDER"
+        )
+    return Manifest.read(path)
+
+
+def places_of(store: DescriptorStore, refs: ReferenceSet) -> tuple[Positions | None, list[str]]:
+    """Position and one image of each place, in the order of ``refs.place_ids``."""
+    import numpy as np
+
+    from displace.manifest.place_assignment import KnownPlaces
+
+    rows = np.isin(store.places, refs.place_ids) & np.isin(store.traversals, refs.traversal_ids)
+    manifest = store.manifest.select(rows)
+    known = KnownPlaces.of(manifest)
+    order = {place: row for row, place in enumerate(known.ids)}
+    rows_of = np.array([order[place] for place in refs.place_ids.tolist()])
+    first = dict(zip(reversed(manifest.places.tolist()), reversed(manifest.images), strict=True))
+    images = [first[place] for place in refs.place_ids.tolist()]
+    return None if known.positions is None else known.positions.take(rows_of), images

@@ -1,0 +1,97 @@
+"""`displace evaluate`."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from displace.errors import InputError
+from displace.verbs.base import Option, Output, PathLike, Progress, StorePath, check_threads
+
+if TYPE_CHECKING:
+    from displace.datasets.base import Protocol
+    from displace.evaluation.results import Result
+
+
+def evaluate(
+    store: StorePath,
+    *,
+    queries: Annotated[Sequence[str] | None, Option("--query")] = None,
+    fusion: str = "all",
+    tolerance: str | None = None,
+    protocol: str | None = None,
+    output: Output = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> list[Result]:
+    """Compare fusions on one's own data: Recall@1, 5, 10, time and bytes.
+
+    A traversal is located in a map of all other traversals. Fusions of other packages take part by their entry points.
+
+    Parameters
+    ----------
+    store : path-like
+        A folder made by `extract`.
+    queries : sequence of str, optional
+        Traversal to locate in all others (repeat); by default each in turn.
+    fusion : str
+        Names with commas between, or all.
+    tolerance : str, optional
+        What is correct: exact (the default), '5 frames' or 25m.
+    protocol : str, optional
+        A known data set's protocol instead, such as robotcar-5.
+    output : path-like, optional
+        Results folder to keep the rankings in, for `table` and `report`.
+    threads : int, optional
+        Cores to use; by default all. Times are comparable between equal numbers; those of 1 are steadiest.
+    progress : callable, optional
+        Called as ``progress(stage, done, total)``.
+
+    Examples
+    --------
+    ::
+
+        displace evaluate route.desc --query night
+        displace evaluate route.desc --query night --fusion displace,hops --tolerance 25m
+        displace evaluate robotcar.desc --protocol robotcar-5 -o results
+        displace evaluate route.desc --json
+    """
+    from displace.descriptors.store import DescriptorStore
+    from displace.evaluation.benchmark import run_suite
+    from displace.evaluation.methods import methods_named
+    from displace.evaluation.suites import Suite
+    from displace.threads import limit_threads
+
+    check_threads(threads)
+    described = DescriptorStore(store)
+    dataset, rule = _rule(Path(store), tolerance, protocol)
+    suite = Suite(
+        dataset,
+        Path(store).name,
+        dataset,
+        rule,
+        tuple(methods_named("all" if fusion == "all" else [name.strip() for name in fusion.split(",")])),
+        {str(described.model.get("model", "descriptors")): Path(store)},
+        tuple(queries or ()),
+    )
+    folder: AbstractContextManager[PathLike] = (
+        tempfile.TemporaryDirectory(prefix="displace-") if output is None else nullcontext(output)
+    )
+    with folder as results, limit_threads(threads):
+        return run_suite(suite, results, progress).cells
+
+
+def _rule(store: Path, tolerance: str | None, protocol: str | None) -> tuple[str, Protocol]:
+    """Return the data set's name and what counts as correct on it."""
+    from displace.datasets.base import Protocol
+    from displace.evaluation.suites import find_protocol, parse_tolerance
+
+    if tolerance is not None and protocol is not None:
+        raise InputError(f"give either tolerance={tolerance!r} or protocol={protocol!r}, not both")
+    if protocol is not None:
+        return find_protocol(protocol)
+    own = parse_tolerance(tolerance or "exact")
+    return store.resolve().stem, Protocol(f"{own}, each against all others", own)

@@ -1,0 +1,126 @@
+"""`displace extract`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from displace.errors import InputError
+from displace.verbs.base import Argument, Option, Output, PathLike, Progress, check_threads, read_manifest
+
+if TYPE_CHECKING:
+    from displace.descriptors.extraction import Extraction
+
+RESUMES = True
+
+
+def extract(
+    manifest: Annotated[PathLike, Argument("MANIFEST")],
+    output: Output = None,
+    *,
+    model: Annotated[str, Option("-m")] = "hog",
+    weights: PathLike | None = None,
+    device: str = "auto",
+    threads: int | None = None,
+    batch_size: int = 16,
+    image_size: str | None = None,
+    crop: Annotated[str | None, Option(metavar="T,R,B,L")] = None,
+    mask: PathLike | None = None,
+    dtype: str | None = None,
+    strict: bool = False,
+    overwrite: bool = False,
+    relabel: Annotated[PathLike | None, Option("--manifest")] = None,
+    progress: Progress | None = None,
+    download: Callable[[int, int | None], None] | None = None,
+) -> Extraction:
+    """Describe the images of a manifest and keep the descriptors in a store.
+
+    Stopped or killed at any moment, it goes on where it stopped when it is run again. Images are known by their
+    content: renamed or reordered ones are not described again, changed ones are.
+
+    Parameters
+    ----------
+    manifest : path-like
+        CSV file with image, place, traversal. With `relabel`: a store.
+    output : path-like, optional
+        The store, a folder; by default the manifest's name with ``.desc``.
+    model : str
+        What describes the images (see: displace list models).
+    weights : path-like, optional
+        Weights file; by default the published one.
+    device : str
+        Where the model runs: auto, cpu, cuda, cuda:1 …
+    threads : int, optional
+        Cores to use for reading and for the model; by default all.
+    batch_size : int
+        Images given to the model at a time.
+    image_size : str, optional
+        native, 322 (shorter side) or 640x480; by default as published.
+    crop : str, optional
+        Cut off at top, right, bottom, left: pixels, or a fraction below 1.
+    mask : path-like, optional
+        Image whose dark pixels are left out.
+    dtype : str, optional
+        How numbers are stored, float32 or float16; by default the store's own, float32 if new.
+    strict : bool
+        Exit with 1 (raise `SkippedImagesError`) at the end if images could not be read.
+    overwrite : bool
+        Drop the descriptors in the store and start anew.
+    relabel : path-like, optional
+        Replace the places, traversals and positions of the store that is named first by those of this file. No
+        image is read.
+    progress : callable, optional
+        Called as ``progress(stage, done, total)``.
+    download : callable, optional
+        Called with bytes done and bytes in all while weights are downloaded.
+
+    Returns
+    -------
+    Extraction
+        The store, and how many images were described, reused and skipped.
+
+    Examples
+    --------
+    ::
+
+        displace extract route.csv
+        displace extract route.csv --model megaloc -o route.desc
+        displace extract route.csv --model mixvpr --weights mixvpr.ckpt --device cuda
+        displace extract route.csv --crop 0,0,0.1,0 --mask bonnet.png --dtype float16
+        displace extract route.desc --manifest relabelled.csv
+    """
+    check_threads(threads)
+    if relabel is not None:
+        if output is not None:
+            raise InputError("--manifest changes the store that is named first; leave out -o")
+        return _relabel(manifest, relabel)
+
+    from displace.descriptors import extraction
+    from displace.models import get_model
+    from displace.threads import limit_threads
+
+    table = read_manifest(manifest)
+    described_by = get_model(model, weights, device, image_size, crop, mask)
+    described_by.load(download)
+    # Now that the model's libraries are loaded their threads can be limited.
+    with limit_threads(threads):
+        return extraction.extract(
+            table,
+            described_by,
+            Path(manifest).with_suffix(".desc") if output is None else output,
+            dtype=dtype,
+            overwrite=overwrite,
+            strict=strict,
+            workers=threads,
+            batch_size=batch_size,
+            progress=progress,
+        )
+
+
+def _relabel(store: PathLike, manifest: PathLike) -> Extraction:
+    from displace.descriptors.extraction import Extraction
+    from displace.descriptors.store_writing import relabel
+
+    relabelled = relabel(store, read_manifest(manifest))
+    return Extraction(relabelled, n_described=0, n_reused=len(relabelled), n_unlisted=0, seconds=0.0)

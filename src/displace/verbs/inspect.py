@@ -1,0 +1,42 @@
+"""`displace inspect`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from displace.verbs.base import Argument, PathLike
+
+if TYPE_CHECKING:
+    from displace.descriptors.store_summary import StoreSummary
+    from displace.maps import PlaceMap
+
+
+def inspect(source: Annotated[PathLike, Argument("STORE|MAP")]) -> PlaceMap | StoreSummary:
+    """Say what a descriptor store or a map holds.
+
+    Of a store no vector is read; of a map every byte is checked. A map shows its settings and why, its size, what
+    rounding costs, and how sure its matches are.
+
+    Parameters
+    ----------
+    source : path-like
+        A descriptor store, or a map.
+
+    Examples
+    --------
+    ::
+
+        displace inspect route.desc
+        displace inspect town.displace
+        displace inspect town.displace --json
+    """
+    if Path(source).is_file():
+        from displace.maps import PlaceMap
+
+        return PlaceMap.load(source)
+
+    from displace.descriptors.store import DescriptorStore
+    from displace.descriptors.store_summary import summarize_store
+
+    return summarize_store(DescriptorStore(source))

@@ -1,0 +1,176 @@
+"""`displace manifest`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from displace.errors import InputError, ManifestError
+from displace.verbs.base import MAP_ENDING, Argument, Output, PathLike, Progress, part, read_manifest
+
+if TYPE_CHECKING:
+    from displace.datasets.base import Check
+    from displace.manifest.place_assignment import KnownPlaces
+    from displace.manifest.summary import Summary
+    from displace.manifest.table import Manifest
+
+RESUMES = True
+
+
+def manifest(
+    sources: Annotated[Sequence[PathLike], Argument("SOURCE")],
+    output: Output = None,
+    *,
+    check: bool = False,
+    layout: str = "auto",
+    dataset: str | None = None,
+    against: PathLike | None = None,
+    anchor: str | None = None,
+    spacing: float = 5.0,
+    radius: float = 10.0,
+    max_heading: float = 45.0,
+    max_gap: float = 2.0,
+    drop_off_route: bool = False,
+    every: str = "1",
+    topic: str | None = None,
+    positions_topic: str | None = None,
+    allow_truncated: bool = False,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> Summary | Check:
+    """Make the table that says which image shows which place in which traversal.
+
+    A route may have a folder for each traversal, with equal file names, in equal order, with a CSV file of positions
+    each or with file names of the form @easting@northing@…@.jpg; or a folder for each place. Which it is, is found
+    out, or said with `layout`.
+
+    Parameters
+    ----------
+    sources : sequence of path-like
+        A folder with one sub-folder, video or bag for each traversal; or each traversal's folder, video or bag. With
+        `check`: a manifest.
+    output : path-like, optional
+        CSV file to write, by default the first source's name with ``.csv``; frames of videos and bags go into a
+        folder beside it (``route.frames``).
+    check : bool
+        Write nothing: count a manifest and decode each of its images.
+    layout : str
+        How places are told: auto, utm, positions, landmarks, names or order.
+    dataset : str, optional
+        The source is this data set (see: displace list datasets), whose counts are compared with the published ones.
+    against : path-like, optional
+        Manifest or map with known places, to which the sources are assigned.
+    anchor : str, optional
+        Traversal along which places are made; by default the one that fits best.
+    spacing : float
+        Metres between places.
+    radius : float
+        Metres within which an image shows a place.
+    max_heading : float
+        Degrees by which its heading may differ.
+    max_gap : float
+        Seconds between an image and the nearest recorded position.
+    drop_off_route : bool
+        Leave out images near no place, else kept with a blank place.
+    every : str
+        Video, bag: take every n-th frame (5), or one each so many seconds (0.5s).
+    topic : str, optional
+        Bag: image topic; by default the only one.
+    positions_topic : str, optional
+        Bag: NavSatFix or Odometry topic; by default the first NavSatFix, then Odometry.
+    allow_truncated : bool
+        Video: keep what can be read of a damaged file.
+    overwrite : bool
+        Replace the CSV file where it exists.
+    progress : callable, optional
+        Called as ``progress(stage, done, total)`` while frames are taken out of videos and bags, or images decoded.
+
+    Returns
+    -------
+    Summary or Check
+        Places, traversals and coverage; or the counts of a data set beside the published ones.
+
+    Examples
+    --------
+    ::
+
+        displace manifest ROUTE -o route.csv
+        displace manifest ROUTE -o route.csv --spacing 2 --radius 5
+        displace manifest sun.mp4 night.mp4 -o route.csv --every 0.5s
+        displace manifest drive.bag -o route.csv --topic /camera/image_raw
+        displace manifest 2027-01-04 -o snow.csv --against route.csv
+        displace manifest NORDLAND -o nordland.csv --dataset nordland
+        displace manifest route.csv --check
+    """
+    if (check or dataset) and len(sources) > 1:
+        raise InputError(f"--check and --dataset take one SOURCE; got {len(sources)}")
+    output = manifest_output(sources, output)
+    if output.exists() and not check and not overwrite:  # it may have been edited by hand
+        raise ManifestError(f"{output} exists; choose another name with -o, or replace it with --overwrite")
+    if dataset:
+        return _of_dataset(dataset, sources[0], None if check else output)
+    if check:
+        return read_manifest(sources[0]).summary(check_images=True, progress=part(progress, "decoding"))
+
+    from displace.manifest.builder import build_manifest
+    from displace.recordings.sources import unpack
+
+    known = None if against is None else known_places(against)
+    folders = unpack(
+        sources[0] if len(sources) == 1 else sources,
+        output.with_suffix(".frames"),
+        every=every,
+        topic=topic,
+        positions_topic=positions_topic,
+        max_gap=max_gap,
+        allow_truncated=allow_truncated,
+        progress=progress,
+    )
+    built = build_manifest(
+        folders,
+        layout,
+        against=known,
+        anchor=anchor,
+        spacing=spacing,
+        radius=radius,
+        max_heading=max_heading,
+        max_gap=max_gap,
+        keep_off_route=not drop_off_route,
+    )
+    built.write(output)
+    return built.summary()
+
+
+def manifest_output(sources: Sequence[PathLike], output: PathLike | None) -> Path:
+    """Where the manifest goes."""
+    return Path(f"{Path(sources[0]).resolve().stem}.csv" if output is None else output)
+
+
+def _of_dataset(dataset: str, folder: PathLike, output: Path | None) -> Check:
+    from displace.datasets import DATASETS
+
+    known = DATASETS.get(dataset)()
+    if output is not None:
+        known.manifest(folder).write(output)
+    return known.check(folder)
+
+
+def known_places(path: PathLike) -> Manifest | KnownPlaces:
+    """Read the places that a manifest or a map knows; those of a map are in natural order (9 before 10)."""
+    if Path(path).suffix != MAP_ENDING:
+        return read_manifest(path)
+
+    import numpy as np
+
+    from displace.images import natural_key
+    from displace.manifest.place_assignment import KnownPlaces, place_of_each_name
+    from displace.maps import PlaceMap
+
+    place_map = PlaceMap.load(path)
+    ids = [str(place) for place in place_map.place_ids.tolist()]
+    names = {} if place_map.images is None else place_of_each_name(place_map.images, ids)
+    names.pop("", None)  # places without an image
+    order = sorted(range(len(ids)), key=lambda row: natural_key(ids[row]))
+    positions = None if place_map.positions is None else place_map.positions.take(np.array(order, np.intp))
+    return KnownPlaces([ids[row] for row in order], positions, names)

@@ -1,0 +1,89 @@
+"""`displace report`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from displace.errors import InputError
+from displace.verbs.base import Argument, Option, PathLike, Progress
+
+if TYPE_CHECKING:
+    from displace.report.html import Report
+
+RESUMES = True
+
+
+def report(
+    results: Annotated[PathLike, Argument("RESULTS")],
+    output: Annotated[PathLike, Option("-o")] = "report.html",
+    *,
+    studies: str = "",
+    query: str | None = None,
+    root: PathLike = ".",
+    after_fusion: bool = False,
+    figures: PathLike | None = None,
+    formats: Annotated[Sequence[str], Option(commas=True)] = ("pdf", "png"),
+    title: str | None = None,
+    megabytes: float = 15.0,
+    progress: Progress | None = None,
+) -> Report:
+    """Write one HTML file: summary, tables, studies, every query with its pictures.
+
+    The file needs nothing else, no network either. Studies are kept in the results folder: run again, only missing
+    ones are computed.
+
+    Parameters
+    ----------
+    results : path-like
+        A folder made by `bench`, or by `evaluate` with an output.
+    output : path-like
+        HTML file; replaced where it exists.
+    studies : str
+        Studies to run first: all, or some of compression, tau, qualitative, space, cost, with commas between. Those
+        that were run before are shown anyway.
+    query : str, optional
+        Query traversal of the studies; by default each data set's first.
+    root : path-like
+        Folder that the recorded paths of the descriptor stores start from; studies read them.
+    after_fusion : bool
+        Study compression: project after fusion, not before.
+    figures : path-like, optional
+        Folder for the studies' figures, for print.
+    formats : sequence of {"pdf", "png", "svg"}
+        Of the figures: pdf, png, svg.
+    title : str, optional
+        Heading; by default the names of the data sets.
+    megabytes : float
+        Budget of the pictures; 0 for none.
+    progress : callable, optional
+        Called as ``progress(stage, done, total)``.
+
+    Examples
+    --------
+    ::
+
+        displace report results -o report.html
+        displace report results --studies all --query night
+        displace report results --studies tau,cost --figures figures --formats pdf
+        displace report results --megabytes 5 --title "Our campus, winter"
+    """
+    from displace.evaluation.results import Results
+    from displace.evaluation.studies import KINDS, load_studies, run_studies
+    from displace.report.figures import save_figures
+    from displace.report.html import write_report
+
+    if not megabytes >= 0:
+        raise InputError(f"megabytes={megabytes} must be at least 0")
+    if not Path(output).resolve().parent.is_dir():
+        raise InputError(f"output={str(output)!r}: there is no folder {Path(output).resolve().parent}")
+    folder = Results.open(results)
+    kinds = (
+        tuple(KINDS) if studies == "all" else [name.strip() for name in studies.split(",") if name.strip()]
+    )
+    if kinds:
+        run_studies(folder, kinds, query=query, root=root, after_fusion=after_fusion, progress=progress)
+    if figures is not None:
+        save_figures(load_studies(folder.folder), figures, formats, progress)
+    return write_report(folder, output, title=title, picture_bytes=round(megabytes * 1e6), progress=progress)

@@ -1,0 +1,91 @@
+"""`displace table`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from displace.verbs.base import Argument, Option, Output, PathLike
+
+if TYPE_CHECKING:
+    from displace.evaluation.results import Result, Results
+    from displace.evaluation.tables import Table
+    from displace.evaluation.wins import Wins
+
+COMMAND = "table"
+
+
+@dataclass(frozen=True)
+class Tabulated:
+    """A table, and who wins in it."""
+
+    table: Table
+    wins: list[Wins]
+
+
+def tabulate(
+    results: Annotated[PathLike, Argument("RESULTS")],
+    output: Output = None,
+    *,
+    form: Annotated[
+        Literal["terminal", "markdown", "csv", "latex", "published"], Option("-f --format")
+    ] = "terminal",
+    k: Annotated[int, Option("-k")] = 1,
+) -> list[Tabulated]:
+    """Show results as tables, marked as in the paper, or beside its numbers.
+
+    There is a table for each data set, protocol and random projection.
+
+    Parameters
+    ----------
+    results : path-like
+        A folder made by `bench`, or by `evaluate` with an output.
+    output : path-like, optional
+        File to write; by default the terminal shows them.
+    form : {"terminal", "markdown", "csv", "latex", "published"}
+        How to show it; files have Markdown in place of the terminal's.
+    k : int
+        The N of Recall@N: 1, 5 or 10.
+
+    Examples
+    --------
+    ::
+
+        displace table results
+        displace table results --format latex -o table.tex
+        displace table results --format published
+        displace table results --format csv -o cells.csv
+    """
+    from displace.evaluation.results import Results
+    from displace.files.atomic import atomic_write
+
+    folder = Results.open(results)
+    found = tables_of(folder, folder, k)
+    if output is not None:
+        with atomic_write(output, "w") as file:
+            file.write(as_text(found, "markdown" if form == "terminal" else form))
+    return found
+
+
+def tables_of(cells: Iterable[Result], results: Results, k: int = 1) -> list[Tabulated]:
+    """Make the tables of some cells of a results folder, such as those of one run."""
+    from displace.evaluation.tables import build_tables
+    from displace.evaluation.wins import all_wins
+
+    return [Tabulated(table, all_wins(table, results)) for table in build_tables(cells, k)]
+
+
+def as_text(tables: Iterable[Tabulated], form: str) -> str:
+    """All tables in one text; who wins is added where prose can stand."""
+    from displace.evaluation.table_formats import FORMATS, wins_to_markdown
+
+    parts = []
+    for number, tabulated in enumerate(tables):
+        text = FORMATS[form](tabulated.table)
+        if form == "csv" and number:
+            text = text.split("\n", 1)[1]  # one head for all
+        if form == "markdown":
+            text += "".join("\n" + wins_to_markdown(wins) for wins in tabulated.wins)
+        parts.append(text)
+    return ("" if form == "csv" else "\n").join(parts)

@@ -1,0 +1,89 @@
+"""`displace update`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from displace.errors import InputError
+from displace.verbs.base import MapPath, Option, Output, PathLike, Traversals, check_map_output, places_of
+
+if TYPE_CHECKING:
+    from displace.maps import PlaceMap, Update
+
+
+def update(
+    map_file: MapPath,
+    *,
+    add: Annotated[PathLike | None, Option(metavar="STORE")] = None,
+    traversals: Traversals = None,
+    remove: Annotated[str | None, Option(metavar="TRAVERSAL")] = None,
+    references: Annotated[PathLike | None, Option(metavar="STORE")] = None,
+    output: Output = None,
+    overwrite: bool = False,
+) -> Update:
+    """Add a new recording to a map, or remove a traversal, without the old images.
+
+    Either the old or the new map is there, whatever happens.
+
+    Parameters
+    ----------
+    map_file : path-like
+        A map made by `build`, with its statistics beside it.
+    add : path-like, optional
+        Add this recording, assigned to the map's places.
+    traversals : sequence of str, optional
+        Add this traversal of it (repeat); by default all. None may be in the map already.
+    remove : str, optional
+        Remove this traversal.
+    references : path-like, optional
+        Store that holds the traversal to remove; not needed after build --keep-references.
+    output : path-like, optional
+        Where to save; by default the map is replaced.
+    overwrite : bool
+        Replace the output where it exists.
+
+    Examples
+    --------
+    ::
+
+        displace manifest 2027-01-04 -o snow.csv --against town.displace
+        displace extract snow.csv
+        displace update town.displace --add snow.desc
+        displace update town.displace --remove rain --references route.desc
+    """
+    from displace.files.lock import exclusive
+    from displace.maps import PlaceMap
+
+    if (add is None) == (remove is None):
+        raise InputError("give either add= or remove=, one at a time")
+    target = Path(map_file if output is None else output)
+    check_map_output(target, overwrite or output is None)
+    with exclusive(target):
+        place_map = PlaceMap.load(map_file)
+        if add is not None:
+            done = _add(place_map, add, traversals)
+        else:
+            done = _remove(place_map, str(remove), references)
+        place_map.save(target)
+    return done
+
+
+def _add(place_map: PlaceMap, recording: PathLike, traversals: Sequence[str] | None) -> Update:
+    from displace.descriptors.store import DescriptorStore
+
+    store = DescriptorStore(recording)
+    place_map.check_model(store.model)
+    refs = store.references(traversals)
+    return place_map.add(refs, *places_of(store, refs))
+
+
+def _remove(place_map: PlaceMap, traversal: str, references: PathLike | None) -> Update:
+    from displace.descriptors.store import DescriptorStore
+
+    if references is None:
+        return place_map.remove(traversal)
+    store = DescriptorStore(references)
+    place_map.check_model(store.model)
+    return place_map.remove(store.references([traversal]))
