@@ -18,7 +18,6 @@ from typer.testing import CliRunner
 
 from displace import PlaceMap, build, cli, verbs
 from displace.bootstrap import Estimate
-from displace.demo import check_own
 from displace.descriptors.store import DescriptorStore
 from displace.errors import InputError
 from displace.evaluation.tables import Column
@@ -26,6 +25,7 @@ from displace.report.demonstration import demo_markdown
 from displace.report.html.demo_page import kinds, write_demo_page
 from displace.report.html.findings import verdict as in_words
 from displace.report.html.route_drawing import route_map
+from displace.verbs.demo import check_own
 
 ROOT = Path(__file__).resolve().parent.parent
 CONDITIONS = ["sun", "overcast", "rain", "dusk", "night", "snow"]

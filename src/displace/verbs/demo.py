@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from displace.verbs.base import PathLike, Progress
+from displace.errors import DisplaceError, InputError
+from displace.verbs.base import PathLike, Progress, part, places_of
 
 if TYPE_CHECKING:
-    from displace.demo import Demo
+    from displace.descriptors.store import DescriptorStore
+    from displace.maps import PlaceMap
+    from displace.report.demonstration import Demo
 
 RESUMES = True
+QUERY = "night"
+PROTOCOL = "town-1"
+TOLERANCE = 9.0
+"""Metres that reach the neighbouring places of the town and no others: the protocol's "right", for the confidence."""
+MIN_PLACES = 20
 
 
 def demo(folder: PathLike = "displace-demo", *, places: int = 200, progress: Progress | None = None) -> Demo:
@@ -34,6 +43,91 @@ def demo(folder: PathLike = "displace-demo", *, places: int = 200, progress: Pro
         displace demo
         displace demo --folder town --places 400
     """
-    from displace.demo import run
+    from displace.datasets import town
+    from displace.descriptors.extraction import extract
+    from displace.descriptors.preparation import n_cores
+    from displace.evaluation.benchmark import run_suite
+    from displace.evaluation.methods import Method, methods_named
+    from displace.evaluation.suites import Suite
+    from displace.files.atomic import atomic_write
+    from displace.manifest.table import Manifest
+    from displace.models import get_model
+    from displace.report.demonstration import Demo, demo_markdown
+    from displace.report.html.demo_page import write_demo_page
+    from displace.threads import limit_threads
 
-    return run(folder, places, progress)
+    if not MIN_PLACES <= places <= town.MAX_PLACES:
+        raise InputError(
+            f"places={places} must be from {MIN_PLACES} to {town.MAX_PLACES}: with fewer there is nothing to compare"
+        )
+    folder = Path(folder)
+    check_own(folder)
+    manifest = town.write(
+        folder / "town", places, workers=n_cores(), progress=part(progress, "drawing the town")
+    )
+    store = extract(
+        Manifest.read(manifest), get_model("hog"), folder / "town.desc", strict=True, progress=progress
+    ).store
+    queries = store.queries(QUERY)
+    protocol = town.Town().protocol(PROTOCOL)
+    methods = (Method("single", each_reference=True), *methods_named())
+    suite = Suite("town", "the town", "town", protocol, methods, {"hog": folder / "town.desc"})
+    with limit_threads(1):  # these problems are too small for more, and every fusion is timed alike
+        place_map = _build(store, progress)
+        matches = place_map.locate(queries.vectors, k=5)
+        results = run_suite(suite, folder / "demo_results", progress).results
+    demo = Demo(folder, place_map, queries.manifest, matches, results, protocol, QUERY)
+    place_map.save(demo.map_file)
+    with atomic_write(folder / "demo.md", "w") as file:
+        file.write(demo_markdown(demo))
+    write_demo_page(demo)
+    return demo
+
+
+def check_own(folder: Path) -> None:
+    """Refuse a folder in which something of another origin has a name that the demonstration writes to."""
+    for name, own in (("town.displace", _own_map), ("town.desc", _own_store), ("demo.html", _own_page)):
+        path = folder / name
+        if path.exists() and not own(path):
+            raise InputError(
+                f"{path} was not made by displace demo, which would replace it: choose another folder with --folder"
+            )
+
+
+def _own_map(path: Path) -> bool:
+    from displace.datasets import town
+    from displace.maps import PlaceMap
+
+    try:
+        found = PlaceMap.load(path, verify=False)
+    except DisplaceError:
+        return False
+    return sorted(map(str, found.traversals)) == sorted(set(town.TRAVERSALS) - {QUERY})
+
+
+def _own_store(path: Path) -> bool:
+    from displace.descriptors.store import DescriptorStore, is_store
+
+    return (
+        is_store(path) and DescriptorStore(path).manifest.root.resolve() == (path.parent / "town").resolve()
+    )
+
+
+def _own_page(path: Path) -> bool:
+    return "<title>displace: located at" in path.read_text("utf-8", errors="replace")[:1000]
+
+
+def _build(store: DescriptorStore, progress: Progress | None) -> PlaceMap:
+    """Build the map of all traversals but the query's."""
+    from displace.maps import build
+
+    refs = store.references(exclude=[QUERY])
+    positions, images = places_of(store, refs)
+    return build(
+        refs,
+        model=store.model,
+        positions=positions,
+        images=images,
+        tolerance=TOLERANCE,
+        progress=part(progress, "calibrating"),
+    )
