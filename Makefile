@@ -2,9 +2,11 @@
 PYTHON ?= python3
 BIN := .venv/bin
 WORKERS ?= 2
+TEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+REACHED := 90
 DEV_EXTRAS := torch,lite,ros,faiss,pgvector,cluster,hloc,onnx,dev
 
-.PHONY: demo test check lint bench clean
+.PHONY: demo test coverage check lint docs bench clean
 
 .venv/.core: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -16,12 +18,25 @@ DEV_EXTRAS := torch,lite,ros,faiss,pgvector,cluster,hloc,onnx,dev
 	$(BIN)/pip install --quiet -c constraints.txt -e ".[$(DEV_EXTRAS)]"
 	touch .venv/.core $@
 
+.venv/.docs: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet -e ".[docs]"
+	touch .venv/.core $@
+
 demo: .venv/.core
 	$(BIN)/displace demo
 
 # Tests of a file run in one process; the last line says how long they took.
 test: .venv/.dev
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+	$(TEST)
+
+# Fails below the share of lines that the tests reach today.
+coverage: .venv/.dev
+	$(TEST) --cov=displace --cov-report=term:skip-covered --cov-fail-under=$(REACHED)
+
+docs: .venv/.docs
+	$(BIN)/sphinx-build -q -W --keep-going -c docs -d build/doctrees . build/docs
+	@echo "build/docs/index.html"
 
 lint: .venv/.dev
 	$(BIN)/ruff check .

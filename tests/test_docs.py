@@ -29,6 +29,12 @@ def test_links_between_pages_lead_somewhere():
                 assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+def test_every_page_is_in_the_contents_of_the_site():
+    contents = (ROOT / "docs" / "index.md").read_text(encoding="utf-8").split()
+    pages = {page.stem for page in (ROOT / "docs").glob("*.md")} - {"index"}
+    assert pages <= set(contents), "name them in a toctree of docs/index.md"
+
+
 def test_the_python_of_the_readme_runs(tmp_path, monkeypatch):
     route = make_route(n_places=40, n_traversals=3, dim=24)
     refs = route.references

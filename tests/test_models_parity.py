@@ -179,7 +179,9 @@ def described(model: Any, batch: np.ndarray) -> dict[str, np.ndarray]:
 
 def share_passes(backbone: Any) -> None:
     """Let a backbone answer an input that an equal one has had with what that one gave."""
-    of = repr(backbone), tuple(checksum(tensor) for tensor in backbone.state_dict().values())
+    backbone = getattr(backbone, "model", backbone)  # some authors have one more level of names
+    state = backbone.state_dict().items()
+    of = repr(backbone), tuple((name, checksum(tensor)) for name, tensor in state if name != "mask_token")
     forward = backbone.forward
 
     def once(planes: Any) -> Any:
