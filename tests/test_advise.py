@@ -100,7 +100,7 @@ class TestAgainstLoops:
             else:
                 assert score.n_bytes == ragged.vectors.nbytes
         unstorable = {s.choice.fusion for s in advice.scores if not s.storable}
-        assert unstorable == {"bsf", "dmat_med", "dmat_min", "std_dmat_min"}
+        assert unstorable == {"bsf", "dmat_med", "dmat_min", "std_dmat_min", "subspace"}
 
     def test_within_metres(self, ragged):
         rng = np.random.default_rng(0)

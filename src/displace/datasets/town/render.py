@@ -21,7 +21,14 @@ SIZE = (320, 240)
 _LEAST_SIZE, _GREATEST_SIZE = 32, 1600
 
 
-def render(place: int, traversal: str, seed: int = 0, size: tuple[int, int] = SIZE) -> NDArray[np.uint8]:
+def render(
+    place: int,
+    traversal: str,
+    seed: int = 0,
+    size: tuple[int, int] = SIZE,
+    turn: float = 0.0,
+    lane: float = 0.0,
+) -> NDArray[np.uint8]:
     """Draw what the camera sees at one place in one traversal.
 
     Parameters
@@ -34,6 +41,10 @@ def render(place: int, traversal: str, seed: int = 0, size: tuple[int, int] = SI
         Another seed is another town.
     size : (width, height)
         Pixels.
+    turn : float
+        Degrees to the right of the way ahead.
+    lane : float
+        Metres to the right of the usual line; never nearer to the kerb than a parked car allows.
 
     Returns
     -------
@@ -48,7 +59,7 @@ def render(place: int, traversal: str, seed: int = 0, size: tuple[int, int] = SI
     look = look_named(traversal)
     check_place(place, seed)
     check_size(size)
-    scene = compose(seed, place, look)
+    scene = compose(seed, place, look, turn, lane)
     at = scene.pose
     angle = math.radians(look.field_of_view)
     camera = Camera.place((at.easting, at.northing, at.height), at.heading, at.pitch, at.roll, angle, size)
@@ -56,10 +67,12 @@ def render(place: int, traversal: str, seed: int = 0, size: tuple[int, int] = SI
     return develop(light, look, seed, place)
 
 
-def position(place: int, traversal: str, seed: int = 0) -> tuple[float, float, float]:
+def position(
+    place: int, traversal: str, seed: int = 0, turn: float = 0.0, lane: float = 0.0
+) -> tuple[float, float, float]:
     """Easting and northing (metres) and heading (degrees clockwise from north) of a picture's camera."""
     check_place(place, seed)
-    at = pose(seed, place, look_named(traversal))
+    at = pose(seed, place, look_named(traversal), turn, lane)
     return at.easting, at.northing, math.degrees(at.heading) % 360
 
 

@@ -46,8 +46,11 @@ class Scene:
     vehicles: list[tuple[str, Point, float]]
 
 
-def pose(seed: int, place: int, look: Look) -> Pose:
-    """Pose of the camera: no two traversals keep the same line, stop at the same metre or look quite the same way."""
+def pose(seed: int, place: int, look: Look, turn: float = 0.0, lane: float = 0.0) -> Pose:
+    """Pose of the camera: no two traversals keep the same line, stop at the same metre or look quite the same way.
+
+    `turn` is in degrees right of the way ahead, `lane` in metres right of the usual line.
+    """
     rng = stream(seed, "pose", place, look.name)
     chainage = float(chainages(seed)[place] + np.clip(rng.normal(0, 0.7), -1.6, 1.6))
     x, y, heading = pose_at(seed, chainage)
@@ -55,14 +58,14 @@ def pose(seed: int, place: int, look: Look) -> Pose:
     # Never nearer to the kerb than a parked car allows.
     free = street.district.road / 2 - 1.9
     lateral = min(
-        free, 0.16 * street.district.road + look.lateral + float(np.clip(rng.normal(0, 0.4), -1, 1))
+        free, 0.16 * street.district.road + look.lateral + lane + float(np.clip(rng.normal(0, 0.4), -1, 1))
     )
     yaw, pitch, roll = rng.normal(0, (2.6, 1.0, 0.9)).clip(-6, 6) * math.pi / 180
     return Pose(
         easting=x + lateral * math.cos(heading),
         northing=y - lateral * math.sin(heading),
         height=look.height + float(rng.normal(0, 0.04)),
-        heading=heading + float(yaw),
+        heading=heading + float(yaw) + math.radians(turn),
         pitch=float(pitch) + math.radians(2.0),
         roll=float(roll),
         street=street,
@@ -70,9 +73,9 @@ def pose(seed: int, place: int, look: Look) -> Pose:
     )
 
 
-def compose(seed: int, place: int, look: Look) -> Scene:
+def compose(seed: int, place: int, look: Look, turn: float = 0.0, lane: float = 0.0) -> Scene:
     """Gather everything that stands or moves before the camera."""
-    at = pose(seed, place, look)
+    at = pose(seed, place, look, turn, lane)
     plans = near(seed, at.street)
     quads: list[Quad] = []
     vehicles: list[tuple[str, Point, float]] = []

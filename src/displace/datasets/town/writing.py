@@ -13,7 +13,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
@@ -42,10 +42,12 @@ class Chunk(NamedTuple):
 
     folder: str
     traversal: str
-    first: int
-    last: int
+    places: range
     seed: int
     size: tuple[int, int]
+    turns: tuple[float, ...] = (0.0,)
+    """Degrees; with more than one, each place is several pictures."""
+    lane: float = 0.0
 
 
 def write(
@@ -87,25 +89,25 @@ def write(
     -----
     A script that asks for several workers must start its work under ``if __name__ == "__main__":``.
     """
-    _check(places, traversals, seed, size, workers)
+    check(places, traversals, seed, size, workers)
     root = Path(folder)
-    _claim(root, seed, size)
+    claim(root, {"town": VERSION, "seed": seed, "size": list(size)})
     for traversal in traversals:
         (root / traversal).mkdir(exist_ok=True)
     chunks = [
-        Chunk(str(root), traversal, first, min(first + _CHUNK, places), seed, size)
+        Chunk(str(root), traversal, range(first, min(first + _CHUNK, places)), seed, size)
         for traversal in traversals
         for first in range(0, places, _CHUNK)
     ]
     done, total = 0, places * len(traversals)
-    for count in _draw_all(chunks, workers):
+    for count in draw_all(chunks, workers):
         done += count
         if progress is not None:
             progress(done, total)
     return _write_manifest(root, places, traversals, seed)
 
 
-def _check(places: int, traversals: Sequence[str], seed: int, size: tuple[int, int], workers: int) -> None:
+def check(places: int, traversals: Sequence[str], seed: int, size: tuple[int, int], workers: int) -> None:
     """Refuse arguments before anything is written."""
     if not 1 <= places <= MAX_PLACES:
         raise InputError(f"places={places} must be from 1 to {MAX_PLACES}")
@@ -123,9 +125,8 @@ def _check(places: int, traversals: Sequence[str], seed: int, size: tuple[int, i
         raise InputError(f"workers={workers} must be at least 1")
 
 
-def _claim(root: Path, seed: int, size: tuple[int, int]) -> None:
-    """Make the folder the town's, or check that it is this town's already."""
-    wanted = {"town": VERSION, "seed": seed, "size": list(size)}
+def claim(root: Path, wanted: dict[str, Any]) -> None:
+    """Make the folder the town's, or check that it is the town of these settings already."""
     try:
         root.mkdir(parents=True, exist_ok=True)
         settings = root / _SETTINGS
@@ -143,7 +144,7 @@ def _claim(root: Path, seed: int, size: tuple[int, int]) -> None:
         )
 
 
-def _draw_all(chunks: list[Chunk], workers: int) -> Iterator[int]:
+def draw_all(chunks: list[Chunk], workers: int) -> Iterator[int]:
     """Draw all chunks; yields the number of pictures in each as it is finished."""
     lanes = min(workers, len(chunks))
     if lanes == 1:
@@ -181,20 +182,23 @@ def _start_worker() -> None:
 
 def draw(chunk: Chunk) -> int:
     """Draw the pictures of a chunk that are missing; returns how many it has."""
-    for place in range(chunk.first, chunk.last):
-        path = Path(chunk.folder) / image_name(place, chunk.traversal)
-        if path.exists():
-            continue
-        picture = render(place, chunk.traversal, chunk.seed, chunk.size)
-        _, encoded = cv2.imencode(".jpg", picture[:, :, ::-1], [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])
-        with atomic_write(path) as file:
-            file.write(encoded.tobytes())
-    return chunk.last - chunk.first
+    for place in chunk.places:
+        for number, turn in enumerate(chunk.turns):
+            name = image_name(place, chunk.traversal, number if len(chunk.turns) > 1 else None)
+            path = Path(chunk.folder) / name
+            if path.exists():
+                continue
+            picture = render(place, chunk.traversal, chunk.seed, chunk.size, turn, chunk.lane)
+            _, encoded = cv2.imencode(".jpg", picture[:, :, ::-1], [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])
+            with atomic_write(path) as file:
+                file.write(encoded.tobytes())
+    return len(chunk.places) * len(chunk.turns)
 
 
-def image_name(place: int, traversal: str) -> str:
-    """Path of a picture inside of the folder."""
-    return f"{traversal}/{place:04d}.jpg"
+def image_name(place: int, traversal: str, number: int | None = None) -> str:
+    """Path of a picture inside of the folder; `number` is that of its turn, where a place has several."""
+    turn = "" if number is None else f"_{number:02d}"
+    return f"{traversal}/{place:04d}{turn}.jpg"
 
 
 def _write_manifest(root: Path, places: int, traversals: Sequence[str], seed: int) -> Path:

@@ -1,0 +1,166 @@
+"""The rendered town seen all around: twelve pictures at each place, and queries from another lane.
+
+It is for places with many views: panoramas cut into pictures, or several cameras on a car.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from displace.datasets.base import Dataset, Protocol
+from displace.datasets.town.looks import TRAVERSALS
+from displace.datasets.town.plan import MAX_PLACES
+from displace.datasets.town.render import position
+from displace.datasets.town.writing import (
+    MANIFEST,
+    VERSION,
+    Chunk,
+    Progress,
+    check,
+    claim,
+    draw_all,
+    image_name,
+)
+from displace.errors import InputError
+from displace.manifest.table import Manifest
+from displace.truth import Tolerance
+
+__all__ = ["HEADINGS", "LANES", "PLACES", "SIZE", "TownPanoramas", "write"]
+
+PLACES, STEP = 60, 4
+"""Places, and how many of the drive's lie from one to the next: some 28 m."""
+HEADINGS = 12
+SIZE = (160, 120)
+LANES: Mapping[str, float] = {"night": -1.5, "snow": -1.5}
+"""Metres right of the usual line, of the traversals that are driven elsewhere on the road."""
+_CHUNK = 5
+
+
+def write(
+    folder: str | os.PathLike[str],
+    places: int = PLACES,
+    traversals: Sequence[str] = TRAVERSALS,
+    headings: int = HEADINGS,
+    seed: int = 0,
+    size: tuple[int, int] = SIZE,
+    lanes: Mapping[str, float] = LANES,
+    workers: int = 2,
+    progress: Progress | None = None,
+) -> Path:
+    """Draw panoramas into ``folder/<traversal>/<place>_<number>.jpg`` and write ``folder/manifest.csv``.
+
+    As `displace.datasets.town.write`, with pictures in several directions at every fourth place of the drive.
+
+    Parameters
+    ----------
+    folder : path-like
+        Created where absent. Must be empty, or hold the same panoramas.
+    places : int
+        The first so many.
+    traversals : sequence of str
+        Which of the town's.
+    headings : int
+        Pictures at a place, evenly spread over the circle, the first along the way.
+    seed, size
+        As for `displace.datasets.town.render`.
+    lanes : mapping of str to float
+        Metres right of the usual line, for traversals that are driven there.
+    workers, progress
+        As for `displace.datasets.town.write`.
+
+    Returns
+    -------
+    Path
+        The manifest, with columns image, place, traversal, easting, northing, heading and frame.
+    """
+    check(min(places, MAX_PLACES), traversals, seed, size, workers)
+    if not 1 <= places <= MAX_PLACES // STEP:
+        raise InputError(f"places={places} must be from 1 to {MAX_PLACES // STEP}")
+    if not 1 <= headings <= 99:
+        raise InputError(f"headings={headings} must be from 1 to 99")
+    root = Path(folder)
+    lane = {name: float(lanes.get(name, 0.0)) for name in traversals}
+    claim(
+        root,
+        {
+            "town": VERSION,
+            "seed": seed,
+            "size": list(size),
+            "headings": headings,
+            "lanes": dict(sorted(lane.items())),
+        },
+    )
+    turns = tuple(360 / headings * number for number in range(headings))
+    chunks = []
+    for name in traversals:
+        (root / name).mkdir(exist_ok=True)
+        for first in range(0, places, _CHUNK):
+            route = range(first * STEP, min(first + _CHUNK, places) * STEP, STEP)
+            chunks.append(Chunk(str(root), name, route, seed, size, turns, lane[name]))
+    done, total = 0, places * headings * len(traversals)
+    for count in draw_all(chunks, workers):
+        done += count
+        if progress is not None:
+            progress(done, total)
+    return _write_manifest(root, chunks)
+
+
+def _write_manifest(root: Path, chunks: Sequence[Chunk]) -> Path:
+    """Write the table of all pictures."""
+    rows = [
+        (chunk, place, number)
+        for chunk in chunks
+        for place in chunk.places
+        for number in range(len(chunk.turns))
+    ]
+    poses = np.array(
+        [
+            position(place, chunk.traversal, chunk.seed, chunk.turns[number], chunk.lane)
+            for chunk, place, number in rows
+        ]
+    )
+    easting, northing, heading = poses.round(2).T
+    manifest = Manifest(
+        images=[
+            image_name(place, chunk.traversal, number if len(chunk.turns) > 1 else None)
+            for chunk, place, number in rows
+        ],
+        places=[f"{place:04d}" for _, place, _ in rows],
+        traversals=[chunk.traversal for chunk, _, _ in rows],
+        root=root,
+        easting=easting,
+        northing=northing,
+        heading=heading,
+        frame=[place // STEP for _, place, _ in rows],
+    )
+    path = root / MANIFEST
+    manifest.write(path)
+    return path
+
+
+class TownPanoramas(Dataset):
+    """Twelve headings at 60 places of the rendered town, in six conditions, two of them from another lane."""
+
+    name = "town_panoramas"
+    title = "panoramas of the rendered town"
+    paper = "none: drawn by this package"
+    obtain = "Draw it first: `from displace.datasets import town_panoramas; town_panoramas.write(FOLDER)`"
+    traversals = TRAVERSALS
+    protocols = (
+        Protocol(
+            "town-panoramas-lane",
+            Tolerance("exact"),
+            queries=("night", "snow"),
+            references=("sun", "overcast", "rain", "dusk"),
+            note="queries of a condition and from a lane that the map does not have",
+        ),
+        Protocol("town-panoramas", Tolerance("exact"), note="each traversal in turn against all others"),
+    )
+
+    def read(self, root: Path) -> Manifest:
+        """Refuse: finished panoramas have a manifest."""
+        raise self.wrong(root, "there is no manifest.csv, so it was never drawn or not finished")
