@@ -1,0 +1,382 @@
+"""A hidden Markov chain over the places of a route in their order, with a state for being off the map.
+
+From one frame to the next a drive moves by 0, 1, 2 … places, with learned probabilities; now and then it jumps to any
+place, leaves the map, or comes back to it anywhere. So both ends are open, and one chain serves to follow a drive,
+to smooth it afterwards and to align two recordings.
+
+What a frame says about a place is the logarithm of how much likelier its similarity is if the frame was taken there
+than if it was not (`Evidence`). Off the map nothing is taken anywhere: its evidence is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from displace.arrays import Indices, Vectors
+
+Floats = NDArray[np.float64]
+
+STEPS = (0.25, 0.4, 0.25, 0.1)
+"""Probabilities of moving on by 0, 1, 2 and 3 places, before anything was learned."""
+KEPT_BYTES = 256 * 2**20
+"""Evidence up to this size is computed once and kept as float16; more is computed again when needed."""
+_PRIOR = 20.0
+"""Weight of `STEPS` and of the rates, in frames, while learning from a drive."""
+_MOST = 60.0
+"""Greatest exponent of a likelihood."""
+
+
+class Evidence(Protocol):
+    """Log-likelihood ratios of frames (rows) and places in route order (columns), made block by block."""
+
+    shape: tuple[int, int]
+
+    def block(self, rows: slice) -> Vectors:
+        """Return the ratios of some frames, (b, N)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """Evidence that is there as one array."""
+
+    values: Vectors
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Frames and places."""
+        return self.values.shape[0], self.values.shape[1]
+
+    def block(self, rows: slice) -> Vectors:
+        """Return the ratios of some frames."""
+        return self.values[rows]
+
+
+@dataclass(frozen=True)
+class Motion:
+    """How a drive moves along the route.
+
+    Parameters
+    ----------
+    steps : sequence of float
+        Probability of moving on by 0, 1, 2 … places; sums to 1.
+    jump : float
+        Probability of being anywhere on the route instead.
+    leave : float
+        Probability of leaving the map.
+    back : float
+        Probability of coming back to it, anywhere.
+    """
+
+    steps: tuple[float, ...] = STEPS
+    jump: float = 0.01
+    leave: float = 0.01
+    back: float = 0.05
+
+    @property
+    def mean_step(self) -> float:
+        """Places moved on from one frame to the next, on average."""
+        return float(np.dot(self.steps, np.arange(len(self.steps))))
+
+
+@dataclass(frozen=True, eq=False)
+class Belief:
+    """Probability of each place in route order, and of none of them; sums to 1."""
+
+    places: Floats
+    off_map: float
+
+    @classmethod
+    def unknown(cls, n_places: int, off_map: float = 0.2) -> Belief:
+        """Nothing seen yet."""
+        return cls(np.full(n_places, (1 - off_map) / n_places), off_map)
+
+
+def moved(places: Floats, steps: Sequence[float]) -> Floats:
+    """Move probabilities on along the route; what passes its end is lost.
+
+    >>> moved(np.array([1.0, 0.0, 0.0]), (0.5, 0.25, 0.25)).tolist()
+    [0.5, 0.25, 0.25]
+    """
+    result = places * steps[0]
+    for k in range(1, min(len(steps), len(places))):
+        result[k:] += steps[k] * places[:-k]
+    return result
+
+
+def moved_back(places: Floats, steps: Sequence[float]) -> Floats:
+    """Transpose of `moved`: each place gathers what lies ahead of it."""
+    result = places * steps[0]
+    for k in range(1, min(len(steps), len(places))):
+        result[:-k] += steps[k] * places[k:]
+    return result
+
+
+def predict(belief: Belief, motion: Motion) -> Belief:
+    """Belief before the next frame is seen."""
+    n = len(belief.places)
+    on_map = 1 - belief.off_map
+    stays = (1 - motion.leave) * (1 - motion.jump)
+    places = moved(belief.places, [w * stays for w in motion.steps])
+    anywhere = on_map * (1 - motion.leave) * motion.jump + belief.off_map * motion.back
+    places += anywhere / n
+    # What passed the end of the route has left the map, too.
+    return Belief(places, max(0.0, 1 - float(places.sum())))
+
+
+def likelihood(ratios: Vectors) -> tuple[Floats, Floats]:
+    """Likelihoods of places and, for each frame, of being off the map: scaled so that the greatest is 1.
+
+    Parameters
+    ----------
+    ratios : array of shape (b, N)
+
+    Returns
+    -------
+    places, off_map : arrays of shape (b, N) and (b,)
+    """
+    top = np.maximum(ratios.max(axis=1), 0.0).astype(np.float64)
+    places = np.exp(np.maximum(ratios - top[:, None], -_MOST))
+    return places, np.exp(-np.minimum(top, _MOST))
+
+
+def update(predicted: Belief, places: Floats, off_map: float) -> tuple[Belief, float]:
+    """Belief after a frame with these likelihoods, and the probability of having seen it."""
+    joint = predicted.places * places
+    off = predicted.off_map * off_map
+    total = float(joint.sum()) + off
+    joint /= total
+    return Belief(joint, off / total), total
+
+
+@dataclass
+class Learner:
+    """Learns the motion from the frames seen so far: expected counts on top of a prior, slowly forgotten.
+
+    Parameters
+    ----------
+    motion : Motion
+        As it is before the first frame.
+    memory : float
+        Frames after which what was learned has faded to 37 %.
+    """
+
+    motion: Motion = field(default_factory=Motion)
+    memory: float = 200.0
+
+    def __post_init__(self) -> None:
+        steps, rest = np.array(self.motion.steps), (1 - self.motion.jump)
+        self._prior = _PRIOR * np.append(rest * steps, self.motion.jump)
+        self._counts = np.zeros_like(self._prior)
+
+    def see(self, before: Belief, places: Floats) -> None:
+        """Count how the drive got from `before` to a frame with these likelihoods."""
+        n, motion = len(places), self.motion
+        on_map = 1 - before.off_map
+        if on_map < 1e-6:
+            return
+        ways = np.empty_like(self._counts)
+        for k, weight in enumerate(motion.steps):
+            reached = before.places[: n - k] @ places[k:] if k < n else 0.0
+            ways[k] = (1 - motion.jump) * weight * reached
+        ways[-1] = motion.jump * on_map * places.mean()
+        total = ways.sum()
+        if total <= 0:
+            return
+        self._counts *= 1 - 1 / self.memory
+        self._counts += on_map * ways / total
+        shares = (self._prior + self._counts) / (self._prior.sum() + self._counts.sum())
+        jump = float(shares[-1])
+        self.motion = replace(motion, steps=tuple((shares[:-1] / (1 - jump)).tolist()), jump=jump)
+
+
+Row = Callable[[int, Belief], None]
+
+
+def forward(evidence: Evidence, motion: Motion, see: Row, learn: bool = True) -> tuple[Motion, float]:
+    """Filter a drive: `see` gets each frame's number and belief. Returns the motion learned and the log-evidence."""
+    n_frames, n_places = evidence.shape
+    learner = Learner(motion)
+    belief, total = Belief.unknown(n_places), 0.0
+    for rows in in_blocks(n_frames):
+        ratios = evidence.block(rows)
+        places, off = likelihood(ratios)
+        tops = np.maximum(ratios.max(axis=1), 0.0)
+        for row in range(len(places)):
+            frame = rows.start + row
+            if frame and learn:
+                learner.see(belief, places[row])
+            predicted = predict(belief, learner.motion) if frame else belief
+            belief, seen = update(predicted, places[row], float(off[row]))
+            total += float(np.log(seen) + tops[row])
+            see(frame, belief)
+    return learner.motion, total
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """Expected numbers of each way to move, from smoothing."""
+
+    steps: Floats
+    jump: float
+    leave: float
+    back: float
+    on_map: float
+    off_map: float
+
+    def motion(self, prior: Motion, weight: float = _PRIOR) -> Motion:
+        """Motion that these counts speak for, with a prior worth `weight` frames."""
+        steps = self.steps + weight * np.array(prior.steps)
+        moves = steps.sum() + self.jump + weight * prior.jump
+        return Motion(
+            tuple((steps / steps.sum()).tolist()),
+            float(np.clip((self.jump + weight * prior.jump) / moves, 1e-5, 0.99)),
+            float(np.clip((self.leave + weight * prior.leave) / (self.on_map + weight), 1e-5, 0.5)),
+            float(np.clip((self.back + weight * prior.back) / (self.off_map + weight), 1e-4, 0.5)),
+        )
+
+
+def smooth(evidence: Evidence, motion: Motion, see: Row, block: int | None = None) -> tuple[Counts, float]:
+    """Smooth a drive by forward–backward; `see` gets frames from the last to the first.
+
+    Memory is bounded by two blocks of frames: the forward beliefs of a block are computed again from its first.
+
+    Parameters
+    ----------
+    evidence : Evidence
+    motion : Motion
+    see : callable
+        Gets a frame's number and its belief given all frames.
+    block : int, optional
+        Frames of a block; by default about the root of all.
+
+    Returns
+    -------
+    counts, log_evidence
+    """
+    n_frames, n_places = evidence.shape
+    kept = _Kept(evidence) if 2 * n_frames * n_places <= KEPT_BYTES else evidence
+    parts = list(in_blocks(n_frames, block))
+    starts, belief, total = [], Belief.unknown(n_places), 0.0
+    for rows in parts:
+        starts.append(belief)
+        ratios = kept.block(rows)
+        places, off = likelihood(ratios)
+        total += float(np.maximum(ratios.max(axis=1), 0.0).sum())
+        for row in range(len(places)):
+            predicted = predict(belief, motion) if rows.start + row else belief
+            belief, seen = update(predicted, places[row], float(off[row]))
+            total += float(np.log(seen))
+    backward = _Backward(n_places, motion)
+    for rows, start in zip(reversed(parts), reversed(starts), strict=True):
+        places, off = likelihood(kept.block(rows))
+        beliefs = _beliefs(start, places, off, motion, first=rows.start == 0)
+        for row in reversed(range(len(places))):
+            see(rows.start + row, backward.posterior(beliefs[row]))
+            before = beliefs[row - 1] if row else start
+            if rows.start + row:
+                backward.step(before, places[row], float(off[row]))
+    return backward.counts(), total
+
+
+def _beliefs(start: Belief, places: Floats, off: Floats, motion: Motion, first: bool) -> list[Belief]:
+    """Forward beliefs of one block's frames."""
+    found, belief = [], start
+    for row in range(len(places)):
+        predicted = belief if first and row == 0 else predict(belief, motion)
+        belief, _ = update(predicted, places[row], float(off[row]))
+        found.append(belief)
+    return found
+
+
+class _Backward:
+    """What all later frames say about each place, and how the drive moved."""
+
+    def __init__(self, n_places: int, motion: Motion) -> None:
+        self.motion, self.n_places = motion, n_places
+        self.places, self.off = np.ones(n_places), 1.0
+        self._steps = np.zeros(len(motion.steps))
+        self._jump = self._leave = self._back = self._on = self._off = 0.0
+
+    def posterior(self, belief: Belief) -> Belief:
+        """Belief of the frame at hand, given all frames."""
+        joint = belief.places * self.places
+        off = belief.off_map * self.off
+        total = float(joint.sum()) + off
+        return Belief(joint / total, off / total)
+
+    def step(self, before: Belief, places: Floats, off: float) -> None:
+        """Go one frame back, over a frame with these likelihoods; `before` is the belief of the earlier one."""
+        motion, n = self.motion, self.n_places
+        ahead, ahead_off = places * self.places, off * self.off
+        anywhere = float(ahead.mean())
+        stays = (1 - motion.leave) * (1 - motion.jump)
+        reach = moved_back(ahead, motion.steps)
+        # What would pass the end of the route leaves the map instead.
+        lost = _lost(n, motion.steps)
+        self._count(before, ahead, ahead_off, anywhere, lost)
+        reach *= stays
+        reach += (1 - motion.leave) * motion.jump * anywhere + motion.leave * ahead_off
+        if len(lost):
+            reach[n - len(lost) :] += stays * lost * ahead_off
+        gone = (1 - motion.back) * ahead_off + motion.back * anywhere
+        scale = max(float(reach.max()), gone)
+        self.places, self.off = reach / scale, gone / scale
+
+    def _count(
+        self, before: Belief, ahead: Floats, ahead_off: float, anywhere: float, lost: Floats
+    ) -> None:
+        """Add the expected numbers of each way to move."""
+        motion, n = self.motion, self.n_places
+        on = 1 - before.off_map
+        stays = (1 - motion.leave) * (1 - motion.jump)
+        ways = np.zeros(len(motion.steps))
+        for k in range(min(len(ways), n)):
+            ways[k] = stays * motion.steps[k] * (before.places[: n - k] @ ahead[k:])
+        jump = on * (1 - motion.leave) * motion.jump * anywhere
+        end = float(before.places[n - len(lost) :] @ lost) if len(lost) else 0.0
+        leave = (on * motion.leave + stays * end) * ahead_off
+        back = before.off_map * motion.back * anywhere
+        parked = before.off_map * (1 - motion.back) * ahead_off
+        total = float(ways.sum()) + jump + leave + back + parked
+        self._steps += ways / total
+        self._jump += jump / total
+        self._leave += leave / total
+        self._back += back / total
+        self._on += (float(ways.sum()) + jump + leave) / total
+        self._off += (back + parked) / total
+
+    def counts(self) -> Counts:
+        """Expected numbers of each way to move."""
+        return Counts(self._steps, self._jump, self._leave, self._back, self._on, self._off)
+
+
+def _lost(n: int, steps: Sequence[float]) -> Floats:
+    """Probability, for the last places, that a step leads past the end of the route."""
+    reach = min(len(steps) - 1, n)
+    beyond = np.cumsum(np.asarray(steps)[::-1])[::-1]
+    return np.array([beyond[reach - i] for i in range(reach)]) if reach else np.empty(0)
+
+
+class _Kept:
+    """Evidence computed once and kept as float16."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self.shape = evidence.shape
+        self._values = np.empty(self.shape, np.float16)
+        for rows in in_blocks(self.shape[0]):
+            self._values[rows] = evidence.block(rows)
+
+    def block(self, rows: slice) -> Vectors:
+        return self._values[rows].astype(np.float32)
+
+
+def in_blocks(n: int, size: int | None = None) -> Iterator[slice]:
+    """Slices that cover ``range(n)``, of about the root of `n` each unless a size is given."""
+    size = size or max(16, int(np.ceil(np.sqrt(n))))
+    for start in range(0, n, size):
+        yield slice(start, min(n, start + size))
