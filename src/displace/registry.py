@@ -12,7 +12,7 @@ import importlib
 import importlib.util
 import inspect
 import pkgutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar
 
@@ -34,10 +34,15 @@ class Registry(Generic[T]):
         Name of the base class, defined in ``package.base``.
     packages : bool
         Whether a sub-package is an entry too, its class being defined in its ``__init__``.
+    besides : sequence of str
+        Files of the sub-package that are no entries.
     """
 
-    def __init__(self, kind: str, package: str, base: str, packages: bool = False) -> None:
+    def __init__(
+        self, kind: str, package: str, base: str, packages: bool = False, besides: Sequence[str] = ()
+    ) -> None:
         self.kind, self.package, self.base, self.packages = kind, package, base, packages
+        self.besides = frozenset({"base", *besides})
 
     def names(self) -> list[str]:
         """Sorted names of all entries, without importing any of them."""
@@ -60,7 +65,7 @@ class Registry(Generic[T]):
         return [
             m.name
             for m in found
-            if (self.packages or not m.ispkg) and m.name != "base" and not m.name.startswith("_")
+            if (self.packages or not m.ispkg) and m.name not in self.besides and not m.name.startswith("_")
         ]
 
     def _plugins(self) -> dict[str, EntryPoint]:

@@ -5,19 +5,19 @@ place, leaves the map, or comes back to it anywhere. So both ends are open, and 
 to smooth it afterwards and to align two recordings.
 
 What a frame says about a place is the logarithm of how much likelier its similarity is if the frame was taken there
-than if it was not (`Evidence`). Off the map nothing is taken anywhere: its evidence is 0.
+than if it was not: the evidence. Off the map nothing is taken anywhere: its evidence is 0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.arrays import Indices, Vectors
+from displace.arrays import Vectors
 
 Floats = NDArray[np.float64]
 
@@ -31,18 +31,20 @@ _MOST = 60.0
 """Greatest exponent of a likelihood."""
 
 
-class Evidence(Protocol):
-    """Log-likelihood ratios of frames (rows) and places in route order (columns), made block by block."""
+class Blocks(Protocol):
+    """Numbers of frames (rows) and places in route order (columns), made block by block."""
 
-    shape: tuple[int, int]
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Frames and places."""
 
     def block(self, rows: slice) -> Vectors:
-        """Return the ratios of some frames, (b, N)."""
+        """Return the numbers of some frames, (b, N)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """Evidence that is there as one array."""
+    """Numbers that are there as one array."""
 
     values: Vectors
 
@@ -52,7 +54,7 @@ class Given:
         return self.values.shape[0], self.values.shape[1]
 
     def block(self, rows: slice) -> Vectors:
-        """Return the ratios of some frames."""
+        """Return the numbers of some frames."""
         return self.values[rows]
 
 
@@ -194,11 +196,62 @@ class Learner:
         self.motion = replace(motion, steps=tuple((shares[:-1] / (1 - jump)).tolist()), jump=jump)
 
 
-Row = Callable[[int, Belief], None]
+class Tracker:
+    """Follows a drive frame by frame: the belief, the motion learned so far, and whether order helps at all.
+
+    A second chain runs along the route backwards. Where the frames fit it as well as they fit the route, they do not
+    follow the route's order (places without one, a camera that jumps); then a frame is believed for itself.
+
+    Parameters
+    ----------
+    n_places : int
+    motion : Motion, optional
+        Before anything was learned.
+    """
+
+    _MEMORY = 30.0
+    _ENOUGH = 12.0
+
+    def __init__(self, n_places: int, motion: Motion | None = None) -> None:
+        self.learner = Learner(motion or Motion())
+        self.belief: Belief | None = None
+        self._forwards = Belief.unknown(n_places)
+        self._backwards = Belief.unknown(n_places)
+        self._gain = 0.0
+
+    @property
+    def order(self) -> float:
+        """Trust that the frames follow the route's order, 0 to 1."""
+        return float(1 / (1 + np.exp(-np.clip((self._gain - self._ENOUGH) / 2, -50, 50))))
+
+    def step(self, ratios: Vectors) -> Belief:
+        """Take the evidence (N,) of the next frame; returns the belief given all frames so far."""
+        rows, off_rows = likelihood(ratios[None])
+        places, off = rows[0], float(off_rows[0])
+        alone, _ = update(Belief.unknown(len(places)), places, off)
+        if self.belief is None:
+            self.belief = self._forwards = alone
+            self._backwards = Belief(alone.places[::-1].copy(), alone.off_map)
+            return alone
+        self.learner.see(self._forwards, places)
+        motion = self.learner.motion
+        self._forwards, seen = update(predict(self._forwards, motion), places, off)
+        self._backwards, seen_backwards = update(predict(self._backwards, motion), places[::-1], off)
+        self._gain += float(np.log(seen) - np.log(seen_backwards)) - self._gain / self._MEMORY
+        trust = self.order
+        self.belief = Belief(
+            trust * self._forwards.places + (1 - trust) * alone.places,
+            trust * self._forwards.off_map + (1 - trust) * alone.off_map,
+        )
+        return self.belief
 
 
-def forward(evidence: Evidence, motion: Motion, see: Row, learn: bool = True) -> tuple[Motion, float]:
-    """Filter a drive: `see` gets each frame's number and belief. Returns the motion learned and the log-evidence."""
+Row = Callable[[int, Belief, Vectors], None]
+"""Gets the number of a frame, its belief and its evidence."""
+
+
+def forward(evidence: Blocks, motion: Motion, see: Row, learn: bool = True) -> tuple[Motion, float]:
+    """Filter a drive; `see` gets frames from the first to the last. Returns the motion learned and the log-evidence."""
     n_frames, n_places = evidence.shape
     learner = Learner(motion)
     belief, total = Belief.unknown(n_places), 0.0
@@ -213,7 +266,7 @@ def forward(evidence: Evidence, motion: Motion, see: Row, learn: bool = True) ->
             predicted = predict(belief, learner.motion) if frame else belief
             belief, seen = update(predicted, places[row], float(off[row]))
             total += float(np.log(seen) + tops[row])
-            see(frame, belief)
+            see(frame, belief, ratios[row])
     return learner.motion, total
 
 
@@ -240,17 +293,17 @@ class Counts:
         )
 
 
-def smooth(evidence: Evidence, motion: Motion, see: Row, block: int | None = None) -> tuple[Counts, float]:
+def smooth(evidence: Blocks, motion: Motion, see: Row, block: int | None = None) -> tuple[Counts, float]:
     """Smooth a drive by forward–backward; `see` gets frames from the last to the first.
 
     Memory is bounded by two blocks of frames: the forward beliefs of a block are computed again from its first.
 
     Parameters
     ----------
-    evidence : Evidence
+    evidence : Blocks
     motion : Motion
     see : callable
-        Gets a frame's number and its belief given all frames.
+        Gets a frame's number, its belief given all frames and its evidence.
     block : int, optional
         Frames of a block; by default about the root of all.
 
@@ -273,10 +326,11 @@ def smooth(evidence: Evidence, motion: Motion, see: Row, block: int | None = Non
             total += float(np.log(seen))
     backward = _Backward(n_places, motion)
     for rows, start in zip(reversed(parts), reversed(starts), strict=True):
-        places, off = likelihood(kept.block(rows))
+        ratios = kept.block(rows)
+        places, off = likelihood(ratios)
         beliefs = _beliefs(start, places, off, motion, first=rows.start == 0)
         for row in reversed(range(len(places))):
-            see(rows.start + row, backward.posterior(beliefs[row]))
+            see(rows.start + row, backward.posterior(beliefs[row]), ratios[row])
             before = beliefs[row - 1] if row else start
             if rows.start + row:
                 backward.step(before, places[row], float(off[row]))
@@ -365,7 +419,7 @@ def _lost(n: int, steps: Sequence[float]) -> Floats:
 class _Kept:
     """Evidence computed once and kept as float16."""
 
-    def __init__(self, evidence: Evidence) -> None:
+    def __init__(self, evidence: Blocks) -> None:
         self.shape = evidence.shape
         self._values = np.empty(self.shape, np.float16)
         for rows in in_blocks(self.shape[0]):
@@ -380,3 +434,7 @@ def in_blocks(n: int, size: int | None = None) -> Iterator[slice]:
     size = size or max(16, int(np.ceil(np.sqrt(n))))
     for start in range(0, n, size):
         yield slice(start, min(n, start + size))
+
+
+def unseen(frame: int, belief: Belief, evidence: Vectors) -> None:
+    """For `see`, where nothing is to be kept."""

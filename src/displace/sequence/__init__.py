@@ -1,0 +1,26 @@
+"""Drives: places followed along a route, and recordings lined up with each other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from displace.registry import Registry
+
+if TYPE_CHECKING:
+    from displace.sequence.base import SequenceMethod
+
+SEQUENCES: Registry[SequenceMethod] = Registry(
+    "sequence method",
+    "displace.sequence",
+    "SequenceMethod",
+    besides=("engine", "evidence", "pairing", "laps", "alignment", "adaptation", "following"),
+)
+
+
+def get_sequence(name: str) -> type[SequenceMethod]:
+    """Return the sequence method called `name`.
+
+    >>> get_sequence("smoother").__name__
+    'Smoother'
+    """
+    return SEQUENCES.get(name)

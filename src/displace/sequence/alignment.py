@@ -1,0 +1,330 @@
+"""Recordings of one route lined up by sight: which frames of which recordings show the same place?
+
+One recording, the anchor, gives the places; every other is paired with it. How well the others agree with each other
+about where they were lowers or keeps the confidence of a frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+
+from displace.arrays import Indices, Vectors
+from displace.errors import InputError
+from displace.sequence.engine import Floats
+from displace.sequence.laps import second_lap
+from displace.sequence.pairing import AROUND, Pairing, pair, reduced, standardised_recording
+
+LEAST_FRAMES = 10
+LEAST_GAIN = 0.3
+"""Recordings whose path earns less than this above chance, for each frame, show different routes."""
+LEAST_OVERLAP = 0.05
+_COARSE = 300
+"""Frames of each recording that the anchor is chosen by."""
+_STILL = 0.25
+"""A frame that differs from the last one kept by less than this share of what is usual belongs to a stop."""
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Track:
+    """Where along the route the frames of one recording were taken.
+
+    Parameters
+    ----------
+    places : array of shape (n,)
+        Number of the place along the route; −1 where the anchor never was, or where it is not sure enough.
+    low, high : arrays of shape (n,)
+        Between them the place lies with a probability of 90 %.
+    confidence : array of shape (n,)
+        Probability that the place is right within two.
+    references : array of shape (n,) of bool
+        One frame of each place: the surest. The others of a stop say nothing new.
+    """
+
+    places: Indices
+    low: Indices
+    high: Indices
+    confidence: Floats
+    references: np.ndarray[tuple[int], np.dtype[np.bool_]]
+
+
+@dataclass(frozen=True, eq=False)
+class Alignment:
+    """Recordings in a common order of places.
+
+    Parameters
+    ----------
+    anchor : str
+        The recording whose frames are the places.
+    n_places : int
+    tracks : dict of str to Track
+        Of every recording, the anchor's included.
+    pairings : dict of str to Pairing
+        Of every other recording, in frames of the anchor without its stops.
+    notes : list of str
+        What a user should know.
+    """
+
+    anchor: str
+    n_places: int
+    tracks: dict[str, Track]
+    pairings: dict[str, Pairing]
+    notes: list[str]
+
+
+def align(
+    recordings: Mapping[str, Vectors],
+    anchor: str | None = None,
+    candidates: Iterable[str] | None = None,
+    progress: Progress | None = None,
+) -> Alignment:
+    """Line up recordings of one route.
+
+    Parameters
+    ----------
+    recordings : mapping of str to array of shape (n, D)
+        Descriptors of each recording's frames, in the order in which they were taken.
+    anchor : str, optional
+        Recording whose frames become the places; by default the one that the others fit best.
+    candidates : iterable of str, optional
+        Recordings among which the anchor is chosen, by default all.
+    progress : callable, optional
+        Called with (done, total) pairs of recordings.
+
+    Raises
+    ------
+    InputError
+        Where they cannot be lined up: one recording only, too few frames, frames without anything to see, a second
+        lap, opposite directions, different routes. The message says what was found.
+    """
+    _check(recordings, anchor)
+    moving = {name: _without_stops(vectors) for name, vectors in recordings.items()}
+    ready = dict(
+        zip(
+            recordings,
+            reduced([standardised_recording(v[moving[n][0]]) for n, v in recordings.items()]),
+            strict=True,
+        )
+    )
+    for name, vectors in ready.items():
+        _check_laps(name, vectors, moving[name][0])
+    total = len(ready) * (len(ready) - 1) // 2 + len(ready) - 1
+    coarse = _Coarse(ready, progress, total)
+    chosen = anchor or coarse.best_anchor(set(candidates or ready))
+    coarse.check_routes(chosen)
+    pairings: dict[str, Pairing] = {}
+    for name in ready:
+        if name == chosen:
+            continue
+        pairings[name] = in_order(pair(ready[name], ready[chosen]))
+        if progress:
+            progress(coarse.done + len(pairings), total)
+    pairings = {name: coarse.agreeing(name, pairings) for name in pairings}
+    n_places = len(ready[chosen])
+    tracks = {
+        name: _anchor_track(moving[name][1]) if name == chosen else _track(pairings[name], moving[name][1])
+        for name in recordings
+    }
+    return Alignment(chosen, n_places, tracks, pairings, _notes(pairings, tracks))
+
+
+def in_order(pairing: Pairing) -> Pairing:
+    """Keep the heaviest frames whose places follow the route; what goes against it is off the map.
+
+    A drive along the anchor's route passes its places in their order: a stretch that jumps back and forth is a
+    resemblance, not a visit.
+    """
+    on = np.flatnonzero(pairing.off < 0.5)
+    if len(on) == 0:
+        return pairing
+    pieces = np.split(on, np.flatnonzero(np.abs(np.diff(pairing.frames[on])) > 15) + 1)
+    first = np.array([pairing.frames[piece].min() for piece in pieces])
+    last = np.array([pairing.frames[piece].max() for piece in pieces])
+    weight = np.array([pairing.confidence[piece].sum() for piece in pieces])
+    best, before = weight.copy(), np.full(len(pieces), -1)
+    for i in range(len(pieces)):
+        for j in range(i):
+            if last[j] <= first[i] + AROUND and best[j] + weight[i] > best[i]:
+                best[i], before[i] = best[j] + weight[i], j
+    kept, at = np.zeros(len(pairing.frames), bool), int(best.argmax())
+    while at >= 0:
+        kept[pieces[at]] = True
+        at = int(before[at])
+    dropped = (pairing.off < 0.5) & ~kept
+    off, confidence = pairing.off.copy(), pairing.confidence.copy()
+    off[dropped], confidence[dropped] = 1.0, 0.0
+    return replace(pairing, off=off, confidence=confidence, overlap=float((off < 0.5).mean()))
+
+
+class _Coarse:
+    """Every two recordings paired by a few of their frames."""
+
+    def __init__(self, ready: dict[str, Vectors], progress: Progress | None, total: int) -> None:
+        self.names = list(ready)
+        self.taken = {
+            n: np.unique(np.linspace(0, len(v) - 1, min(len(v), _COARSE)).astype(np.intp))
+            for n, v in ready.items()
+        }
+        self.pairs: dict[tuple[str, str], Pairing] = {}
+        for a, b in combinations(self.names, 2):
+            self.pairs[a, b] = pair(ready[a][self.taken[a]], ready[b][self.taken[b]], rounds=1)
+            if progress:
+                progress(len(self.pairs), total)
+
+    @property
+    def done(self) -> int:
+        """Pairs so far."""
+        return len(self.pairs)
+
+    def gain(self, a: str, b: str) -> float:
+        """How well two recordings fit."""
+        return self.pairs[(a, b) if (a, b) in self.pairs else (b, a)].gain
+
+    def best_anchor(self, candidates: set[str]) -> str:
+        """The recording that the others fit best; of equals the one with most frames."""
+        fit = {
+            name: sum(min(self.gain(name, other), 2.0) for other in self.names if other != name)
+            for name in self.names
+            if name in candidates
+        }
+        return max(fit, key=lambda name: (round(fit[name], 1), len(self.taken[name])))
+
+    def check_routes(self, anchor: str) -> None:
+        """Refuse recordings that do not show the anchor's route, or show it driven the other way."""
+        gains = {name: self.gain(name, anchor) for name in self.names if name != anchor}
+        backwards = [name for name, gain in gains.items() if gain <= -LEAST_GAIN]
+        if backwards:
+            raise InputError(
+                f"{_listed(backwards)} drive the route in the opposite direction to {anchor!r}: a camera that looks "
+                "the other way sees other places; make a map of each direction"
+            )
+        foreign = [name for name, gain in gains.items() if gain < LEAST_GAIN]
+        if foreign:
+            raise InputError(
+                f"{_listed(foreign)} and {anchor!r} seem to show different routes: their frames fit no better in "
+                f"order than backwards (gain {max(gains[n] for n in foreign):.2f}, at least {LEAST_GAIN} is needed). "
+                "Leave them out, or name another anchor"
+            )
+
+    def agreeing(self, name: str, pairings: dict[str, Pairing]) -> Pairing:
+        """Lower the confidence of frames for which the other recordings tell another place."""
+        own = pairings[name]
+        asked, agreed = np.zeros(len(own.frames)), np.zeros(len(own.frames))
+        for other, theirs in pairings.items():
+            if (name, other) in self.pairs:
+                link = self.pairs[name, other]
+                at, there = self.taken[name], self.taken[other][link.frames]
+                sure = (link.off < 0.5) & (link.confidence > 0.5)
+            elif (other, name) in self.pairs:
+                link = self.pairs[other, name]
+                at, there = self.taken[name][link.frames], self.taken[other]
+                sure = (link.off < 0.5) & (link.confidence > 0.5)
+            else:
+                continue
+            sure &= (own.off[at] < 0.5) & (theirs.off[there] < 0.5)
+            stride = len(own.frames) / len(self.taken[name]) + len(theirs.frames) / len(self.taken[other])
+            near = np.abs(own.frames[at] - theirs.frames[there]) <= 2 * AROUND + 2 * stride
+            np.add.at(asked, at[sure], 1.0)
+            np.add.at(agreed, at[sure], near[sure].astype(float))
+        if not asked.any():
+            return own
+        at = np.flatnonzero(asked)
+        share = np.interp(np.arange(len(asked)), at, ((1 + agreed) / (1 + asked))[at])
+        return replace(own, confidence=own.confidence * share)
+
+
+def _check(recordings: Mapping[str, Vectors], anchor: str | None) -> None:
+    """Refuse what cannot be lined up at all."""
+    if len(recordings) < 2:
+        raise InputError(
+            f"{len(recordings)} recording cannot be lined up with anything: at least 2 are needed. "
+            "A map of one recording needs no alignment: its frames are the places"
+        )
+    if anchor is not None and anchor not in recordings:
+        raise InputError(f"anchor={anchor!r} is not among the recordings: {', '.join(recordings)}")
+    for name, vectors in recordings.items():
+        if len(vectors) < LEAST_FRAMES:
+            raise InputError(
+                f"recording {name!r} has {len(vectors)} frames; at least {LEAST_FRAMES} are needed to line it up"
+            )
+        blank = np.linalg.norm(vectors, axis=1) < 1e-9
+        spread = np.linalg.norm(vectors - vectors.mean(axis=0), axis=1)
+        if blank.mean() > 0.5 or spread.max() < 1e-4:
+            raise InputError(
+                f"recording {name!r} shows nothing to line it up by: {int(blank.sum())} of its {len(vectors)} frames "
+                "are without any structure (black, covered or one colour) or all are alike"
+            )
+
+
+def _check_laps(name: str, vectors: Vectors, frames: Indices) -> None:
+    """Refuse a recording that drives a part of its route twice."""
+    found = second_lap(vectors)
+    if found is not None:
+        first, last, again = (int(frames[i]) for i in found)
+        raise InputError(
+            f"recording {name!r} drives a part of its route twice: what frames {first} to {last} show is seen again "
+            f"from frame {again}. Cut it into one recording for each lap"
+        )
+
+
+def _without_stops(vectors: Vectors) -> tuple[Indices, Indices]:
+    """Frames that are kept, and for every frame the index of the kept one that stands for it."""
+    changes = np.linalg.norm(np.diff(vectors, axis=0), axis=1)
+    usual = float(np.quantile(changes, 0.75)) if len(changes) else 0.0
+    kept, stands = [0], np.zeros(len(vectors), np.intp)
+    for frame in range(1, len(vectors)):
+        if np.linalg.norm(vectors[frame] - vectors[kept[-1]]) >= _STILL * usual:
+            kept.append(frame)
+        stands[frame] = len(kept) - 1
+    return np.array(kept, np.intp), stands
+
+
+def _anchor_track(stands: Indices) -> Track:
+    """Give the anchor's frames their own places."""
+    first = np.r_[True, np.diff(stands) > 0]
+    return Track(stands, stands, stands, np.ones(len(stands)), first)
+
+
+def _track(pairing: Pairing, stands: Indices) -> Track:
+    """Places of all frames of a recording, those of its stops included."""
+    on = pairing.off < 0.5
+    places = np.where(on, pairing.frames, -1)
+    surest: dict[int, int] = {}
+    for frame in np.flatnonzero(on):
+        place = int(places[frame])
+        if place not in surest or pairing.confidence[frame] > pairing.confidence[surest[place]]:
+            surest[place] = int(frame)
+    reference = np.zeros(len(places), bool)
+    reference[list(surest.values())] = True
+    first = np.r_[True, np.diff(stands) > 0]
+    return Track(
+        places[stands],
+        np.where(on, pairing.low, -1)[stands],
+        np.where(on, pairing.high, -1)[stands],
+        np.where(on, pairing.confidence, 0.0)[stands],
+        reference[stands] & first,
+    )
+
+
+def _notes(pairings: dict[str, Pairing], tracks: dict[str, Track]) -> list[str]:
+    """Facts a user should know."""
+    notes = []
+    for name, pairing in pairings.items():
+        if pairing.overlap < 0.5:
+            notes.append(f"{name}: only {pairing.overlap:.0%} of the frames show the anchor's route")
+        seen = tracks[name].places >= 0
+        sure = float((tracks[name].confidence[seen] > 0.5).mean()) if seen.any() else 0.0
+        if sure < 0.7:
+            notes.append(f"{name}: only {sure:.0%} of its places are likely right; look at the check page")
+    return notes
+
+
+def _listed(names: list[str]) -> str:
+    """Names in quotes, with the right word before them."""
+    quoted = ", ".join(map(repr, names))
+    return f"recordings {quoted}" if len(names) > 1 else f"recording {quoted}"

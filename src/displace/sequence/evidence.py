@@ -1,0 +1,204 @@
+"""How similarity becomes evidence: standardised within each frame, compared with what chance reaches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from displace.arrays import Vectors
+from displace.sequence.engine import (
+    Belief,
+    Blocks,
+    Floats,
+    Motion,
+    Row,
+    forward,
+    in_blocks,
+    likelihood,
+    smooth,
+    unseen,
+    update,
+)
+
+_LEAST_SPREAD = 1e-6
+_SAMPLE = 600
+"""Frames that the level of chance is estimated from."""
+_LEAST_GAIN = 0.15
+_GAIN_NOISE = 3.0
+"""Log-evidence above the route driven backwards that a frame must earn: the first, and the second over the root of
+their number, which is what drives without order reach by chance."""
+_TWICE = 2e7
+"""Frames times places up to which the motion is learned by smoothing, too."""
+_ABOVE = 0.35
+"""The off-map state's level: this share of the way from what chance earns to what the path earns."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Evidence of a standard score z: ``slope · z − level``.
+
+    Parameters
+    ----------
+    slope : float
+        How fast evidence grows. Frames that follow each other make the same errors, so less than one frame alone is
+        worth.
+    level : float
+        What a frame must earn, by where it may be and how it got there, to be on the map rather than off it.
+    """
+
+    slope: float = 1.5
+    level: float = 2.2
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Mean and spread of each place's standard scores over all frames: what every frame resembles says little."""
+
+    mean: Floats
+    spread: Floats
+
+    @classmethod
+    def of(cls, similarity: Blocks) -> Columns:
+        """Go over all frames once."""
+        n_frames, n_places = similarity.shape
+        total, squares = np.zeros(n_places), np.zeros(n_places)
+        for rows in in_blocks(n_frames):
+            scores = standardised(similarity.block(rows)).astype(np.float64)
+            total += scores.sum(axis=0)
+            squares += (scores**2).sum(axis=0)
+        mean = total / n_frames
+        spread = np.sqrt(np.maximum(squares / n_frames - mean**2, 0))
+        # A place seen by few frames has no spread worth dividing by.
+        return cls(mean, np.maximum(spread, 0.3))
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Standard scores of similarities, block by block.
+
+    Parameters
+    ----------
+    similarity : Blocks
+    columns : Columns, optional
+        Standardise over frames, too.
+    """
+
+    similarity: Blocks
+    columns: Columns | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Frames and places."""
+        return self.similarity.shape
+
+    def block(self, rows: slice) -> Vectors:
+        """Return the scores of some frames."""
+        scores = standardised(self.similarity.block(rows))
+        if self.columns is not None:
+            scores = (scores - self.columns.mean) / self.columns.spread
+        return scores
+
+
+@dataclass(frozen=True, eq=False)
+class Weighed:
+    """Evidence made from standard scores."""
+
+    scores: Blocks
+    scale: Scale
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Frames and places."""
+        return self.scores.shape
+
+    def block(self, rows: slice) -> Vectors:
+        """Return the evidence of some frames."""
+        return self.scale.slope * self.scores.block(rows) - self.scale.level
+
+
+@dataclass(frozen=True, eq=False)
+class _Middle:
+    """At most `_SAMPLE` frames from the middle of a drive, against the route or the route driven backwards."""
+
+    scores: Blocks
+    backwards: bool = False
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return min(self.scores.shape[0], _SAMPLE), self.scores.shape[1]
+
+    def block(self, rows: slice) -> Vectors:
+        first = (self.scores.shape[0] - self.shape[0]) // 2
+        block = self.scores.block(slice(rows.start + first, rows.stop + first))
+        return block[:, ::-1] if self.backwards else block
+
+
+def standardised(similarity: Vectors) -> Vectors:
+    """Each row less its mean, divided by its spread; rows without any spread become 0.
+
+    >>> standardised(np.array([[1.0, 2.0, 3.0], [5.0, 5.0, 5.0]])).round(2)
+    array([[-1.22,  0.  ,  1.22],
+           [ 0.  ,  0.  ,  0.  ]])
+    """
+    centred = similarity - similarity.mean(axis=1, keepdims=True)
+    spread = np.sqrt(np.einsum("ij,ij->i", centred, centred) / centred.shape[1])
+    level = np.abs(similarity).max(axis=1, initial=0)
+    flat = spread <= _LEAST_SPREAD * np.maximum(level, _LEAST_SPREAD)
+    result: Vectors = centred / np.where(flat, np.inf, spread)[:, None]
+    return result
+
+
+def earned(scores: Blocks, slope: float, motion: Motion) -> float:
+    """Log-evidence of a frame, on average, were the drive on the route all the time."""
+    never_off = Motion(motion.steps, motion.jump, leave=1e-6, back=0.5)
+    _, total = forward(Weighed(scores, Scale(slope, 0.0)), never_off, unseen, learn=False)
+    return total / scores.shape[0]
+
+
+def earned_by_chance(scores: Blocks, slope: float, motion: Motion) -> float:
+    """Log-evidence of a frame on a path that cannot be right: along the route driven backwards.
+
+    The same frames, the same places and the same resemblance between neighbours, but no true path; so it tells how
+    far the best of many wrong paths comes.
+    """
+    return earned(_Middle(scores, backwards=True), slope, motion)
+
+
+def level_between(chance: float, path: float) -> float:
+    """Level of the off-map state between what chance and what the path earn."""
+    return chance + _ABOVE * max(0.0, path - chance)
+
+
+def smooth_drive(scores: Blocks, scale: Scale, see: Row) -> bool:
+    """Smooth a drive with the motion learned from itself; each frame for itself where order does not help.
+
+    Parameters
+    ----------
+    scores : Blocks
+        Standard scores.
+    scale : Scale
+    see : callable
+        Gets each frame's number, belief and evidence.
+
+    Returns
+    -------
+    bool
+        Whether the frames follow the route's order: they fit it better than they fit the route backwards.
+    """
+    evidence, n_frames = Weighed(scores, scale), scores.shape[0]
+    motion, _ = forward(evidence, Motion(), unseen)
+    gain = earned(_Middle(scores), scale.slope, motion) - earned_by_chance(scores, scale.slope, motion)
+    if gain < _LEAST_GAIN + _GAIN_NOISE / np.sqrt(min(n_frames, _SAMPLE)):
+        for rows in in_blocks(n_frames):
+            ratios = evidence.block(rows)
+            places, off = likelihood(ratios)
+            for row in range(len(ratios)):
+                alone, _ = update(Belief.unknown(scores.shape[1]), places[row], float(off[row]))
+                see(rows.start + row, alone, ratios[row])
+        return False
+    if n_frames * scores.shape[1] <= _TWICE:
+        counts, _ = smooth(evidence, motion, unseen)
+        motion = counts.motion(Motion())
+    smooth(evidence, motion, see)
+    return True

@@ -1,0 +1,25 @@
+"""The chain seen from the past: what a robot can know while it drives."""
+
+from __future__ import annotations
+
+from displace.arrays import Indices, Vectors
+from displace.sequence.base import Best, SequenceMethod
+from displace.sequence.engine import Blocks, Tracker, in_blocks
+from displace.sequence.evidence import Scale, Scores, Weighed
+
+
+class Filter(SequenceMethod):
+    """Probability of each place given all frames so far; speed and jumps are learned on the way."""
+
+    name = "filter"
+    online = True
+
+    def rank(self, similarity: Blocks, k: int) -> tuple[Indices, Vectors]:
+        """Rank by the filtered belief."""
+        best = Best(similarity.shape, k)
+        evidence = Weighed(Scores(similarity), Scale())
+        tracker = Tracker(similarity.shape[1])
+        for rows in in_blocks(similarity.shape[0]):
+            for row, ratios in enumerate(evidence.block(rows)):
+                best.keep(rows.start + row, tracker.step(ratios).places)
+        return best.found

@@ -1,0 +1,189 @@
+"""Two recordings of one route lined up by sight: where in the anchor was each frame taken?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from displace.arrays import Indices, Vectors, l2_normalize
+from displace.sequence.engine import Belief, Blocks, Floats, Motion, smooth
+from displace.sequence.evidence import (
+    Columns,
+    Scale,
+    Scores,
+    Weighed,
+    earned,
+    earned_by_chance,
+    level_between,
+)
+
+SPEEDS = ((0.0, 0.15), (0.5, 0.2), (1.0, 0.25), (1.5, 0.2), (2.0, 0.1), (3.0, 0.1))
+"""Speeds relative to the anchor's, and their probabilities."""
+AROUND = 2
+"""Frames either side that count as the same, in the confidence of a frame."""
+FASTEST = 4.0
+"""Greatest ratio of the rates of two recordings that is looked for."""
+SLOPE = 1.5
+"""Of the evidence: see `Scale`."""
+_DIMENSIONS = 512
+_MANY = 2e11
+"""Products of numbers above which descriptors are first reduced to `_DIMENSIONS` random directions."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pairing:
+    """Where frames of a recording were taken, as frames of another.
+
+    Parameters
+    ----------
+    frames : array of shape (q,)
+        Most likely frame of the anchor.
+    low, high : arrays of shape (q,)
+        Between them it lies with a probability of 90 %, if anywhere.
+    confidence : array of shape (q,)
+        Probability that it is right within `AROUND` frames.
+    off : array of shape (q,)
+        Probability that the anchor was never there.
+    motion : Motion
+        How the recording moves along the anchor.
+    gain : float
+        Log-evidence that the path earns above the anchor driven backwards, for each frame.
+    overlap : float
+        Share of the frames that the anchor has seen, too.
+    """
+
+    frames: Indices
+    low: Indices
+    high: Indices
+    confidence: Floats
+    off: Floats
+    motion: Motion
+    gain: float
+    overlap: float
+
+
+@dataclass(frozen=True, eq=False)
+class Cosines:
+    """Cosine similarity of two sets of unit vectors, block by block.
+
+    Parameters
+    ----------
+    queries, anchor : arrays of shape (q, D) and (N, D)
+    apart : int
+        For a recording against itself: frames nearer than this count as unlike.
+    """
+
+    queries: Vectors
+    anchor: Vectors
+    apart: int = 0
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Frames of both."""
+        return len(self.queries), len(self.anchor)
+
+    def block(self, rows: slice) -> Vectors:
+        """Return the similarities of some frames."""
+        similarity = self.queries[rows] @ self.anchor.T
+        if self.apart:
+            distance = np.arange(rows.start, rows.stop)[:, None] - np.arange(len(self.anchor))
+            similarity = np.where(np.abs(distance) < self.apart, similarity.min(), similarity)
+        return similarity
+
+
+def standardised_recording(vectors: Vectors) -> Vectors:
+    """Descriptors less their recording's mean, as unit vectors: what the recording's condition adds to all is gone."""
+    vectors = np.asarray(vectors, np.float32)
+    return l2_normalize(vectors - vectors.mean(axis=0)).astype(np.float32, copy=False)
+
+
+def reduced(recordings: list[Vectors], seed: int = 0) -> list[Vectors]:
+    """Recordings in fewer random directions where comparing them all would take too long."""
+    sizes = sorted((len(r) for r in recordings), reverse=True)
+    dim = recordings[0].shape[1]
+    if dim <= _DIMENSIONS or sizes[0] * sizes[min(1, len(sizes) - 1)] * dim < _MANY:
+        return recordings
+    directions = np.random.default_rng(seed).standard_normal((dim, _DIMENSIONS)).astype(np.float32)
+    return [l2_normalize(r @ directions).astype(np.float32, copy=False) for r in recordings]
+
+
+def steps_at(rate: float) -> tuple[float, ...]:
+    """Probabilities of steps for a recording that moves on by `rate` frames of the anchor, on average.
+
+    >>> [round(p, 2) for p in steps_at(1.0)]
+    [0.25, 0.45, 0.2, 0.1]
+    """
+    steps = np.zeros(int(np.ceil(3 * rate)) + 1)
+    for speed, weight in SPEEDS:
+        below = int(speed * rate)
+        share = speed * rate - below
+        steps[below] += weight * (1 - share)
+        if share:
+            steps[below + 1] += weight * share
+    return tuple((steps / steps.sum()).tolist())
+
+
+def pair(queries: Vectors, anchor: Vectors, rounds: int = 2) -> Pairing:
+    """Line up the frames of one recording with those of another.
+
+    Parameters
+    ----------
+    queries, anchor : arrays of shape (q, D) and (N, D)
+        From `standardised_recording`; frames in the order in which they were taken.
+    rounds : int
+        Times that the motion is learned from the path found before.
+    """
+    similarity = Cosines(queries, anchor)
+    scores = Scores(similarity, Columns.of(similarity))
+    prior = _fastest_fitting(scores)
+    chance = earned_by_chance(scores, SLOPE, prior)
+    path = earned(scores, SLOPE, prior)
+    found, motion, overlap = _Summary(len(queries), len(anchor)), prior, 1.0
+    for _ in range(rounds):
+        # What the frames on the path earn, the others earning what chance does.
+        on_path = chance + (path - chance) / max(overlap, 0.2)
+        evidence = Weighed(scores, Scale(SLOPE, level_between(chance, on_path)))
+        counts, _ = smooth(evidence, motion, found.see)
+        motion = replace(prior, steps=counts.motion(prior).steps)
+        overlap = float((found.off < 0.5).mean())
+    return Pairing(
+        frames=found.frames,
+        low=found.low,
+        high=found.high,
+        confidence=found.confidence,
+        off=found.off,
+        motion=motion,
+        gain=path - chance,
+        overlap=overlap,
+    )
+
+
+def _fastest_fitting(scores: Blocks) -> Motion:
+    """Motion at equal rates or at the ratio of the numbers of frames, whichever earns more."""
+    n_frames, n_places = scores.shape
+    ratio = float(np.clip(n_places / n_frames, 1 / FASTEST, FASTEST))
+    rates = [ratio] if 0.7 < ratio < 1.4 else [ratio, 1.0]
+    motions = [Motion(steps_at(rate), jump=0.003, leave=0.005, back=0.02) for rate in rates]
+    return max(motions, key=lambda motion: earned(scores, SLOPE, motion) if len(rates) > 1 else 0.0)
+
+
+class _Summary:
+    """What is kept of the beliefs of a smoothed recording."""
+
+    def __init__(self, n_frames: int, n_places: int) -> None:
+        self.frames = np.zeros(n_frames, np.intp)
+        self.low, self.high = np.zeros(n_frames, np.intp), np.zeros(n_frames, np.intp)
+        self.confidence, self.off = np.zeros(n_frames), np.zeros(n_frames)
+        self.n_places = n_places
+
+    def see(self, frame: int, belief: Belief, evidence: Vectors) -> None:  # noqa: ARG002
+        """Keep the mode, an interval of 90 % and the probabilities."""
+        mode = int(belief.places.argmax())
+        self.frames[frame] = mode
+        self.off[frame] = belief.off_map
+        self.confidence[frame] = belief.places[max(0, mode - AROUND) : mode + AROUND + 1].sum()
+        on_map = max(1 - belief.off_map, 1e-12)
+        cumulated = np.cumsum(belief.places) / on_map
+        self.low[frame] = min(mode, int(np.searchsorted(cumulated, 0.05)))
+        self.high[frame] = max(mode, min(self.n_places - 1, int(np.searchsorted(cumulated, 0.95))))

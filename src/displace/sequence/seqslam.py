@@ -1,0 +1,37 @@
+"""Mean similarity along diagonals, after SeqSLAM (Milford and Wyeth, ICRA 2012), at equal speeds."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from displace.arrays import Indices, Vectors
+from displace.sequence.base import Best, SequenceMethod
+from displace.sequence.engine import Blocks, in_blocks
+from displace.sequence.evidence import standardised
+
+
+class SeqSlam(SequenceMethod):
+    """Standardised similarity averaged over the last L frames, each one place further back.
+
+    Right where a drive passes one place a frame, as recordings at equal spacing do; wrong at other speeds.
+    """
+
+    name = "seqslam"
+    online = True
+    default_length = 10
+
+    def rank(self, similarity: Blocks, k: int) -> tuple[Indices, Vectors]:
+        """Rank by the mean along the diagonal that ends at a frame."""
+        n_frames, n_places = similarity.shape
+        length = max(1, self.length or 1)
+        best = Best(similarity.shape, k)
+        recent: list[Vectors] = []
+        for rows in in_blocks(n_frames):
+            for row, scores in enumerate(standardised(similarity.block(rows))):
+                recent = [*recent[-(length - 1) :], scores] if length > 1 else [scores]
+                total, seen = np.zeros(n_places), np.zeros(n_places)
+                for back, earlier in enumerate(reversed(recent)):
+                    total[back:] += earlier[: n_places - back]
+                    seen[back:] += 1
+                best.keep(rows.start + row, total / seen)
+        return best.found

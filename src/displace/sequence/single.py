@@ -1,0 +1,22 @@
+"""Each frame for itself: what every other method is compared with."""
+
+from __future__ import annotations
+
+from displace.arrays import Indices, Vectors
+from displace.sequence.base import Best, SequenceMethod
+from displace.sequence.engine import Blocks, in_blocks
+
+
+class SingleFrame(SequenceMethod):
+    """The ranking by similarity, as it is."""
+
+    name = "single"
+    online = True
+
+    def rank(self, similarity: Blocks, k: int) -> tuple[Indices, Vectors]:
+        """Rank by similarity."""
+        best = Best(similarity.shape, k)
+        for rows in in_blocks(similarity.shape[0]):
+            for row, scores in enumerate(similarity.block(rows)):
+                best.keep(rows.start + row, scores)
+        return best.found

@@ -1,0 +1,25 @@
+"""The chain seen from both sides: what a recording tells afterwards."""
+
+from __future__ import annotations
+
+from displace.arrays import Indices, Vectors
+from displace.sequence.base import Best, SequenceMethod
+from displace.sequence.engine import Belief, Blocks
+from displace.sequence.evidence import Scale, Scores, smooth_drive
+
+
+class Smoother(SequenceMethod):
+    """Probability of each place given all frames, with the motion learned in a first pass."""
+
+    name = "smoother"
+    online = False
+
+    def rank(self, similarity: Blocks, k: int) -> tuple[Indices, Vectors]:
+        """Rank by the smoothed belief."""
+        best = Best(similarity.shape, k)
+
+        def see(frame: int, belief: Belief, evidence: Vectors) -> None:  # noqa: ARG001
+            best.keep(frame, belief.places)
+
+        smooth_drive(Scores(similarity), Scale(), see)
+        return best.found

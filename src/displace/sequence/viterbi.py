@@ -1,0 +1,61 @@
+"""The most likely path as a whole: one place a frame, the others ranked by the best path that ends there."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from displace.arrays import Indices, Vectors
+from displace.sequence.base import Best, SequenceMethod
+from displace.sequence.engine import Blocks, Motion, in_blocks
+from displace.sequence.evidence import Scale, Scores, Weighed
+
+
+class Viterbi(SequenceMethod):
+    """Path with the greatest probability over steps of 0 to 3 places and jumps to anywhere.
+
+    The way back is kept as one byte for each frame and place.
+    """
+
+    name = "viterbi"
+    online = False
+
+    def rank(self, similarity: Blocks, k: int) -> tuple[Indices, Vectors]:
+        """Rank each frame's places by the best path that ends there; the path itself comes first."""
+        n_frames, n_places = similarity.shape
+        evidence = Weighed(Scores(similarity), Scale())
+        motion = Motion()
+        ways = np.zeros((n_frames, n_places), np.uint8)
+        jumped_from = np.zeros(n_frames, np.intp)
+        best = Best(similarity.shape, k)
+        total = np.zeros(n_places)
+        for rows in in_blocks(n_frames):
+            for row, ratios in enumerate(evidence.block(rows)):
+                frame = rows.start + row
+                if frame:
+                    jumped_from[frame] = total.argmax()
+                    total, ways[frame] = _moved_best(total, motion)
+                total = total + ratios
+                total -= total.max()
+                best.keep(frame, total)
+        _path_first(best, ways, jumped_from, int(total.argmax()), len(motion.steps))
+        return best.found
+
+
+def _moved_best(total: Vectors, motion: Motion) -> tuple[Vectors, Vectors]:
+    """Best way to each place: log-probability, and the step taken (one more than all steps: a jump)."""
+    options = np.full((len(motion.steps) + 1, len(total)), -np.inf)
+    for k, weight in enumerate(motion.steps[: len(total)]):
+        options[k, k:] = total[: len(total) - k] + np.log(weight * (1 - motion.jump))
+    options[-1] = total.max() + np.log(motion.jump / len(total))
+    way = options.argmax(axis=0)
+    return options[way, np.arange(len(total))], way.astype(np.uint8)
+
+
+def _path_first(best: Best, ways: Vectors, jumped_from: Indices, last: int, jump: int) -> None:
+    """Go back along the best path and put its places first."""
+    place = last
+    for frame in reversed(range(len(ways))):
+        others = [p for p in best.places[frame].tolist() if p != place]
+        best.places[frame] = [place, *others][: best.k]
+        way = int(ways[frame, place])
+        place = int(jumped_from[frame]) if way == jump else place - way
