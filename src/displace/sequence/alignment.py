@@ -1,4 +1,4 @@
-"""Recordings of one route lined up by sight: which frames of which recordings show the same place?
+"""Recordings of one route lined up by sight: frames that show the same place get its number.
 
 One recording, the anchor, gives the places; every other is paired with it. How well the others agree with each other
 about where they were lowers or keeps the confidence of a frame.
@@ -200,7 +200,7 @@ class _Coarse:
         backwards = [name for name, gain in gains.items() if gain <= -LEAST_GAIN]
         if backwards:
             raise InputError(
-                f"{_listed(backwards)} drive the route in the opposite direction to {anchor!r}: a camera that looks "
+                f"{_listed(backwards)} drives the route in the opposite direction to {anchor!r}: a camera that looks "
                 "the other way sees other places; make a map of each direction"
             )
         foreign = [name for name, gain in gains.items() if gain < LEAST_GAIN]
@@ -327,4 +327,4 @@ def _notes(pairings: dict[str, Pairing], tracks: dict[str, Track]) -> list[str]:
 def _listed(names: list[str]) -> str:
     """Names in quotes, with the right word before them."""
     quoted = ", ".join(map(repr, names))
-    return f"recordings {quoted}" if len(names) > 1 else f"recording {quoted}"
+    return f"each of {quoted}" if len(names) > 1 else f"recording {quoted}"

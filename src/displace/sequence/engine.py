@@ -271,7 +271,7 @@ def forward(evidence: Blocks, motion: Motion, see: Row, learn: bool = True) -> t
 
 
 @dataclass(frozen=True, eq=False)
-class Counts:
+class Moves:
     """Expected numbers of each way to move, from smoothing."""
 
     steps: Floats
@@ -293,7 +293,7 @@ class Counts:
         )
 
 
-def smooth(evidence: Blocks, motion: Motion, see: Row, block: int | None = None) -> tuple[Counts, float]:
+def smooth(evidence: Blocks, motion: Motion, see: Row, block: int | None = None) -> tuple[Moves, float]:
     """Smooth a drive by forward–backward; `see` gets frames from the last to the first.
 
     Memory is bounded by two blocks of frames: the forward beliefs of a block are computed again from its first.
@@ -381,9 +381,7 @@ class _Backward:
         scale = max(float(reach.max()), gone)
         self.places, self.off = reach / scale, gone / scale
 
-    def _count(
-        self, before: Belief, ahead: Floats, ahead_off: float, anywhere: float, lost: Floats
-    ) -> None:
+    def _count(self, before: Belief, ahead: Floats, ahead_off: float, anywhere: float, lost: Floats) -> None:
         """Add the expected numbers of each way to move."""
         motion, n = self.motion, self.n_places
         on = 1 - before.off_map
@@ -404,9 +402,9 @@ class _Backward:
         self._on += (float(ways.sum()) + jump + leave) / total
         self._off += (back + parked) / total
 
-    def counts(self) -> Counts:
+    def counts(self) -> Moves:
         """Expected numbers of each way to move."""
-        return Counts(self._steps, self._jump, self._leave, self._back, self._on, self._off)
+        return Moves(self._steps, self._jump, self._leave, self._back, self._on, self._off)
 
 
 def _lost(n: int, steps: Sequence[float]) -> Floats:

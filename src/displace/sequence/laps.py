@@ -1,4 +1,4 @@
-"""Does a recording drive a part of its route twice?"""
+"""Recordings that drive a part of their route twice."""
 
 from __future__ import annotations
 

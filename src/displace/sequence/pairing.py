@@ -1,4 +1,4 @@
-"""Two recordings of one route lined up by sight: where in the anchor was each frame taken?"""
+"""Two recordings of one route lined up by sight: where in the other each frame was taken."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from displace.arrays import Indices, Vectors
 from displace.sequence.base import Best, SequenceMethod
@@ -27,7 +28,7 @@ class Viterbi(SequenceMethod):
         ways = np.zeros((n_frames, n_places), np.uint8)
         jumped_from = np.zeros(n_frames, np.intp)
         best = Best(similarity.shape, k)
-        total = np.zeros(n_places)
+        total: Vectors = np.zeros(n_places)
         for rows in in_blocks(n_frames):
             for row, ratios in enumerate(evidence.block(rows)):
                 frame = rows.start + row
@@ -41,7 +42,7 @@ class Viterbi(SequenceMethod):
         return best.found
 
 
-def _moved_best(total: Vectors, motion: Motion) -> tuple[Vectors, Vectors]:
+def _moved_best(total: Vectors, motion: Motion) -> tuple[Vectors, NDArray[np.uint8]]:
     """Best way to each place: log-probability, and the step taken (one more than all steps: a jump)."""
     options = np.full((len(motion.steps) + 1, len(total)), -np.inf)
     for k, weight in enumerate(motion.steps[: len(total)]):
@@ -51,7 +52,7 @@ def _moved_best(total: Vectors, motion: Motion) -> tuple[Vectors, Vectors]:
     return options[way, np.arange(len(total))], way.astype(np.uint8)
 
 
-def _path_first(best: Best, ways: Vectors, jumped_from: Indices, last: int, jump: int) -> None:
+def _path_first(best: Best, ways: NDArray[np.uint8], jumped_from: Indices, last: int, jump: int) -> None:
     """Go back along the best path and put its places first."""
     place = last
     for frame in reversed(range(len(ways))):

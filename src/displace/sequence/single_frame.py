@@ -10,7 +10,7 @@ from displace.sequence.engine import Blocks, in_blocks
 class SingleFrame(SequenceMethod):
     """The ranking by similarity, as it is."""
 
-    name = "single"
+    name = "single_frame"
     online = True
 
     def rank(self, similarity: Blocks, k: int) -> tuple[Indices, Vectors]:

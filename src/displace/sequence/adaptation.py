@@ -1,0 +1,197 @@
+"""Queries tell about their own condition: matching that adapts to the night.
+
+What a condition adds to every frame of a drive is the mean of the drive; what it adds to every reference is theirs.
+Both are taken away, in the space of the map's rows. Then a place that resembles every query says little (CSLS, Conneau
+et al. 2018): its score is lowered by the mean of its ten best.
+
+Where the queries cover a part of the route only, their mean holds the part's looks besides the condition. So the
+references' mean is taken over the same part, as a first matching finds it, and CSLS counts by how large the part is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from displace.arrays import Indices, Vectors, blocks, l2_normalize
+from displace.sequence.engine import Floats
+
+NEIGHBOURS = 10
+LEAST_QUERIES = 100
+"""Fewer queries do not tell their condition from their places."""
+PARTS = 20
+"""Pieces of the route that coverage is counted in."""
+
+
+@dataclass(frozen=True, eq=False)
+class MapRows:
+    """Rows of a map and the place of each, in route order where there is one.
+
+    Parameters
+    ----------
+    vectors : array of shape (R, n)
+        Unit rows; those of one place side by side.
+    starts : array of shape (N,)
+        First row of each place.
+    """
+
+    vectors: Vectors
+    starts: Indices
+
+    def best(self, scores: Vectors) -> Vectors:
+        """Scores of rows (b, R) to scores of places (b, N): the best row counts."""
+        if len(self.starts) == scores.shape[1]:
+            return scores
+        best: Vectors = np.maximum.reduceat(scores, self.starts, axis=1)
+        return best
+
+
+@dataclass(frozen=True, eq=False)
+class Adaptation:
+    """What a batch of queries told about itself.
+
+    Parameters
+    ----------
+    rows : MapRows
+    centred : array of shape (R, n)
+        Rows less their mean, as unit vectors.
+    mean : array of shape (n,)
+        Of the queries.
+    penalty : array of shape (N,)
+        Mean of the best scores of each place.
+    coverage : float
+        Share of the route that the queries cover, 0 to 1.
+    """
+
+    rows: MapRows
+    centred: Vectors
+    mean: Vectors
+    penalty: Floats
+    coverage: float
+
+    def scores(self, queries: Vectors) -> Vectors:
+        """Scores (b, N) of projected queries, comparable with cosines."""
+        found = _cosines(self.rows, self.centred, queries - self.mean)
+        weight = self.coverage / 2
+        # ((1 + w)·s − w·r) / (1 + w / 2): on the scale of a cosine whatever the coverage is.
+        result: Vectors = ((1 + 2 * weight) * found - 2 * weight * self.penalty) / (1 + weight)
+        return result
+
+
+def adapt(rows: MapRows, queries: Vectors) -> Adaptation:
+    """Learn the condition of a batch of queries.
+
+    Parameters
+    ----------
+    rows : MapRows
+    queries : array of shape (q, n)
+        Projected queries, at least `LEAST_QUERIES` of them.
+    """
+    mean = queries.mean(axis=0)
+    everywhere = _centred(rows.vectors, rows.vectors.mean(axis=0))
+    penalty, _ = _penalty(rows, everywhere, queries - mean, None)
+    _, part = _penalty(rows, everywhere, queries - mean, penalty)
+    weights = part[_part_of(rows)][_place_of(rows)]
+    centred = _centred(rows.vectors, weights @ rows.vectors / weights.sum())
+    penalty, part = _penalty(rows, centred, queries - mean, None)
+    return Adaptation(rows, centred, mean, penalty, _coverage(part))
+
+
+class OnlineAdaptation:
+    """The same, causally: state grows with the map, not with the drive.
+
+    Parameters
+    ----------
+    rows : MapRows
+    """
+
+    def __init__(self, rows: MapRows) -> None:
+        self.rows = rows
+        self._row_mean = rows.vectors.mean(axis=0)
+        self._along = rows.vectors @ self._row_mean
+        self._mean_square = float(self._row_mean @ self._row_mean)
+        n_places = len(rows.starts)
+        self._total = np.zeros(rows.vectors.shape[1])
+        self._n = 0
+        self._best = np.full((NEIGHBOURS, n_places), np.inf)
+        self._least = np.full(n_places, -np.inf)
+        self._parts = np.zeros(PARTS)
+        self._part_of = _part_of(rows)
+
+    def scores(self, query: Vectors) -> Vectors:
+        """Scores (N,) of one projected query (n,), given the queries before it."""
+        self._total += query
+        self._n += 1
+        coverage = _coverage(self._parts / self._parts.sum()) if self._n > 1 else 0.0
+        share = coverage * self._n / (self._n + LEAST_QUERIES / 2)
+        centred = query - share * self._total / self._n
+        centred = centred / max(float(np.linalg.norm(centred)), 1e-12)
+        raw = self.rows.vectors @ centred - share * float(self._row_mean @ centred)
+        if share:
+            raw = raw / np.sqrt(np.maximum(1 - 2 * share * self._along + share**2 * self._mean_square, 1e-12))
+        found: Vectors = self.rows.best(raw[None])[0]
+        self._parts[self._part_of[int(found.argmax())]] += 1
+        self._keep(found)
+        if self._n < NEIGHBOURS:
+            return found
+        weight = share / 2
+        result: Vectors = ((1 + 2 * weight) * found - 2 * weight * self._best.mean(axis=0)) / (1 + weight)
+        return result
+
+    def _keep(self, found: Vectors) -> None:
+        """Put the scores among the best of their places."""
+        if self._n <= NEIGHBOURS:
+            self._best[self._n - 1] = found
+            if self._n == NEIGHBOURS:
+                self._least = self._best.min(axis=0)
+            return
+        higher = np.flatnonzero(found > self._least)
+        if len(higher):
+            self._best[self._best[:, higher].argmin(axis=0), higher] = found[higher]
+            self._least[higher] = self._best[:, higher].min(axis=0)
+
+
+def _centred(vectors: Vectors, mean: Vectors) -> Vectors:
+    """Unit vectors less a mean, as unit vectors again."""
+    return l2_normalize(vectors - mean).astype(np.float32, copy=False)
+
+
+def _cosines(rows: MapRows, centred: Vectors, queries: Vectors) -> Vectors:
+    """Cosines of queries and places."""
+    return rows.best(l2_normalize(queries).astype(np.float32, copy=False) @ centred.T)
+
+
+def _penalty(
+    rows: MapRows, centred: Vectors, queries: Vectors, penalty: Floats | None
+) -> tuple[Floats, Floats]:
+    """Mean of the ten best scores of each place, and the share of queries whose best place lies in each part."""
+    n_places, part_of = len(rows.starts), _part_of(rows)
+    best = np.full((0, n_places), -np.inf, np.float32)
+    parts = np.zeros(PARTS)
+    k = min(NEIGHBOURS, len(queries))
+    for some in blocks(len(queries), 4 * len(rows.vectors)):
+        found = _cosines(rows, centred, queries[some])
+        ranked = found if penalty is None else 2 * found - penalty
+        np.add.at(parts, part_of[ranked.argmax(axis=1)], 1)
+        best = np.concatenate([best, found])
+        if len(best) > k:
+            best = np.partition(best, len(best) - k, axis=0)[len(best) - k :]
+    return best.mean(axis=0).astype(np.float64), parts / parts.sum()
+
+
+def _coverage(parts: Floats) -> float:
+    """Effective share of the parts that are covered."""
+    return float(min(1.0, 1 / (parts**2).sum() / PARTS))
+
+
+def _part_of(rows: MapRows) -> Indices:
+    """Part of the route that each place lies in."""
+    n = len(rows.starts)
+    return np.arange(n) * PARTS // max(n, 1)
+
+
+def _place_of(rows: MapRows) -> Indices:
+    """Index of each row's place."""
+    counts = np.diff(np.append(rows.starts, len(rows.vectors)))
+    return np.repeat(np.arange(len(rows.starts)), counts)

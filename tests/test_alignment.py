@@ -1,0 +1,130 @@
+"""Recordings lined up by sight: generated drives with known truth, real seasons, and input that cannot be lined up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from drives import drive_along, make_route
+
+from displace.errors import InputError
+from displace.sequence.alignment import Alignment, align
+from displace.sequence.pairing import pair, standardised_recording, steps_at
+
+
+@pytest.fixture(scope="module")
+def conditions() -> dict[str, np.ndarray]:
+    """A route of 220 places in three conditions."""
+    return {
+        name: make_route(220, 0.45, seed=2, condition=c)[1] for c, name in enumerate(("sun", "rain", "dusk"))
+    }
+
+
+@pytest.fixture(scope="module")
+def drives() -> dict[str, np.ndarray]:
+    """Places of the frames of three drives along the first 180; the second has a detour, the third a gap."""
+    rng = np.random.default_rng(8)
+    at = {name: drive_along(180, rng) for name in ("sun", "rain", "dusk")}
+    rain = at["rain"]
+    at["rain"] = np.r_[rain[:90], np.arange(185, 215), rain[90:]]
+    at["dusk"] = at["dusk"][(at["dusk"] < 60) | (at["dusk"] > 90)]
+    return at
+
+
+@pytest.fixture(scope="module")
+def aligned(conditions: dict[str, np.ndarray], drives: dict[str, np.ndarray]) -> Alignment:
+    return align({name: conditions[name][at] for name, at in drives.items()}, anchor="sun")
+
+
+def place_of(aligned: Alignment, drives: dict[str, np.ndarray]) -> np.ndarray:
+    """True place of each place that the alignment made."""
+    first = aligned.tracks["sun"].references
+    return drives["sun"][first]
+
+
+@pytest.mark.parametrize("name", ["rain", "dusk"])
+def test_frames_get_the_place_they_show(aligned: Alignment, drives: dict[str, np.ndarray], name: str) -> None:
+    track, at = aligned.tracks[name], drives[name]
+    on = track.places >= 0
+    error = np.abs(place_of(aligned, drives)[track.places[on]] - at[on])
+    assert (error <= 2).mean() >= 0.95
+    assert on[at < 180].mean() > 0.9
+    assert ((track.low <= track.places) & (track.places <= track.high)).all()
+    assert np.median(track.confidence[on]) > 0.8
+
+
+def test_a_detour_has_no_place(aligned: Alignment, drives: dict[str, np.ndarray]) -> None:
+    off = aligned.tracks["rain"].places < 0
+    detour = drives["rain"] >= 185
+    assert (off & detour).sum() / detour.sum() >= 0.8
+    assert (off & detour).sum() / off.sum() >= 0.8
+
+
+def test_a_stop_is_one_reference(aligned: Alignment) -> None:
+    for track in aligned.tracks.values():
+        places = track.places[track.references]
+        assert (places >= 0).all()
+        assert len(set(places.tolist())) == len(places)
+
+
+def test_the_anchor_is_chosen_and_the_same_whatever_the_order(
+    conditions: dict[str, np.ndarray], drives: dict[str, np.ndarray]
+) -> None:
+    recordings = {name: conditions[name][at] for name, at in drives.items()}
+    chosen = align(recordings).anchor
+    assert chosen in recordings
+    assert align(dict(reversed(recordings.items()))).anchor == chosen
+    assert align(recordings, candidates=["dusk"]).anchor == "dusk"
+
+
+def test_rates_up_to_four_are_found(conditions: dict[str, np.ndarray]) -> None:
+    sun, rain = (standardised_recording(conditions[name][:160]) for name in ("sun", "rain"))
+    for queries, anchor, rate in ((sun[::4], rain, 4.0), (sun, rain[::3], 1 / 3), (sun[40:80], rain, 1.0)):
+        found = pair(queries, anchor)
+        assert found.motion.mean_step == pytest.approx(rate, rel=0.25)
+
+
+def test_steps_are_probabilities() -> None:
+    for rate in (0.25, 1.0, 2.3, 4.0):
+        steps = np.array(steps_at(rate))
+        assert steps.sum() == pytest.approx(1)
+        assert np.arange(len(steps)) @ steps == pytest.approx(1.15 * rate)
+
+
+def test_what_cannot_be_lined_up_is_said(conditions: dict[str, np.ndarray]) -> None:
+    sun, rain = conditions["sun"], conditions["rain"]
+    elsewhere = make_route(150, 0.5, seed=99)[1]
+    cases = [
+        ({"a": sun}, "1 recording cannot be lined up"),
+        ({"a": sun, "b": rain[:3]}, "'b' has 3 frames; at least 10"),
+        ({"a": sun, "b": np.zeros_like(rain)}, "'b' shows nothing to line it up by: 220 of its 220 frames"),
+        ({"a": sun, "b": np.ones_like(rain)}, "all are alike"),
+        ({"a": sun, "b": rain[::-1]}, "recording '[ab]' drives the route in the opposite direction"),
+        ({"a": sun, "b": elsewhere}, "different routes"),
+        ({"a": sun, "b": np.r_[rain[:120], sun[:120]]}, "'b' drives a part of its route twice"),
+    ]
+    for recordings, message in cases:
+        with pytest.raises(InputError, match=message):
+            align(recordings)
+    with pytest.raises(InputError, match="anchor='x' is not among the recordings: a, b"):
+        align({"a": sun, "b": rain}, anchor="x")
+
+
+def test_real_seasons_line_up(shared: Path) -> None:
+    from displace.images import read_image
+    from displace.models.hog import Hog
+
+    model = Hog()
+    rng = np.random.default_rng(0)
+    at = {"summer": drive_along(150, rng), "winter": drive_along(150, rng)}
+    vectors = {}
+    for season, places in at.items():
+        files = sorted((shared / "data" / "nordland811" / season).glob("*.jpg"))[300:450]
+        described = np.stack([model.prepare(np.asarray(read_image(file))) for file in files])
+        vectors[season] = described[places]
+    found = align(vectors, anchor="summer")
+    track, first = found.tracks["winter"], at["summer"][found.tracks["summer"].references]
+    on = track.places >= 0
+    assert on.mean() > 0.85
+    assert (np.abs(first[track.places[on]] - at["winter"][on]) <= 2).mean() >= 0.9

@@ -1,0 +1,171 @@
+"""The chain against brute force, sequence methods on generated drives, and where order does not help."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from drives import drive_along, make_route
+
+from displace.sequence import SEQUENCES, get_sequence
+from displace.sequence.adaptation import MapRows, OnlineAdaptation, adapt
+from displace.sequence.engine import Belief, Given, Motion, Tracker, forward, smooth
+
+
+def brute_force(ratios: np.ndarray, motion: Motion) -> np.ndarray:
+    """Posterior (n, N + 1) by summing over all paths; the last column is off the map."""
+    n, places = ratios.shape
+    step = np.zeros((places + 1, places + 1))
+    for j in range(places):
+        for k, weight in enumerate(motion.steps):
+            to = j + k if j + k < places else places
+            step[j, to] += (1 - motion.leave) * (1 - motion.jump) * weight
+        step[j, :places] += (1 - motion.leave) * motion.jump / places
+        step[j, places] += motion.leave
+    step[places, :places] = motion.back / places
+    step[places, places] = 1 - motion.back
+    likely = np.exp(np.c_[ratios, np.zeros(n)])
+    start = np.r_[np.full(places, 0.8 / places), 0.2]
+    posterior = np.zeros((n, places + 1))
+    for path in itertools.product(range(places + 1), repeat=n):
+        weight = start[path[0]] * likely[0, path[0]]
+        for t in range(1, n):
+            weight *= step[path[t - 1], path[t]] * likely[t, path[t]]
+        for t in range(n):
+            posterior[t, path[t]] += weight
+    return posterior / posterior.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("block", [1, 2, 16])
+def test_smoothing_is_the_sum_over_all_paths(block: int) -> None:
+    ratios = np.random.default_rng(0).normal(0, 1.5, (5, 4))
+    motion = Motion((0.3, 0.4, 0.2, 0.1), jump=0.1, leave=0.05, back=0.2)
+    found = np.zeros((5, 5))
+
+    def see(frame: int, belief: Belief, evidence: np.ndarray) -> None:
+        found[frame] = [*belief.places, belief.off_map]
+        np.testing.assert_allclose(evidence, ratios[frame], atol=2e-3)
+
+    counts, _ = smooth(Given(ratios), motion, see, block)
+    expected = brute_force(ratios.astype(np.float16).astype(float), motion)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    total = counts.steps.sum() + counts.jump + counts.leave + counts.back
+    assert total <= 4 + 1e-9
+    assert counts.on_map + counts.off_map == pytest.approx(4)
+
+
+def test_filtering_ends_where_smoothing_does() -> None:
+    ratios = np.random.default_rng(1).normal(0, 1, (6, 5)).astype(np.float32)
+    last: dict[str, Belief] = {}
+    _, one = forward(Given(ratios), Motion(), lambda f, b, e: last.update(filtered=b), learn=False)
+    _, two = smooth(Given(ratios), Motion(), lambda f, b, e: last.update(smoothed=b) if f == 5 else None)
+    np.testing.assert_allclose(last["filtered"].places, last["smoothed"].places, atol=1e-3)
+    assert one == pytest.approx(two, abs=0.02)
+
+
+@pytest.fixture(scope="module")
+def similarity() -> tuple[np.ndarray, np.ndarray]:
+    """Of 150 frames at changing speed, and their places among 120."""
+    places, _ = make_route(120, 0.32, seed=1)
+    _, frames = make_route(120, 0.32, seed=1, condition=2)
+    at = drive_along(120, np.random.default_rng(3))
+    return frames[at] @ places.T, at
+
+
+@pytest.mark.parametrize("name", SEQUENCES.names())
+def test_every_method_ranks_places(name: str, similarity: tuple[np.ndarray, np.ndarray]) -> None:
+    values, at = similarity
+    places, scores = get_sequence(name)().rank(Given(values), 5)
+    assert places.shape == scores.shape == (len(at), 5)
+    assert all(len(set(row)) == 5 for row in places.tolist())
+
+
+def share_right(name: str, values: np.ndarray, at: np.ndarray, around: int = 1) -> float:
+    places, _ = get_sequence(name)().rank(Given(values), 1)
+    return float((np.abs(places[:, 0] - at) <= around).mean())
+
+
+def test_the_chain_beats_single_frames_and_the_smoother_the_filter(
+    similarity: tuple[np.ndarray, np.ndarray],
+) -> None:
+    single = share_right("single_frame", *similarity)
+    assert single < 0.75
+    assert share_right("filter", *similarity) > single + 0.1
+    assert share_right("smoother", *similarity) > max(0.9, share_right("filter", *similarity))
+
+
+@pytest.mark.parametrize("name", ["filter", "smoother"])
+@pytest.mark.parametrize("what", ["frames", "places"])
+def test_without_order_nothing_is_lost(
+    name: str, what: str, similarity: tuple[np.ndarray, np.ndarray]
+) -> None:
+    values, at = similarity
+    mixed = np.random.default_rng(5).permutation(values.shape[0 if what == "frames" else 1])
+    if what == "frames":
+        values, at = values[mixed], at[mixed]
+    else:
+        values, at = values[:, mixed], np.argsort(mixed)[at]
+    assert share_right(name, values, at, 0) >= share_right("single_frame", values, at, 0) - 0.01
+
+
+def test_a_kidnapped_drive_is_found_again() -> None:
+    ratios = np.full((60, 200), -3.0)
+    at = np.r_[np.arange(10, 40), np.arange(150, 180)]
+    ratios[np.arange(60), at] = 4.0
+    tracker = Tracker(200)
+    found = [int(tracker.step(row).places.argmax()) for row in ratios]
+    assert found[29] == 39
+    assert found[35:] == at[35:].tolist()
+
+
+def test_a_drive_that_leaves_the_map_is_off_it() -> None:
+    ratios = np.full((50, 100), -3.0)
+    ratios[np.arange(30), np.arange(30)] = 4.0
+    tracker = Tracker(100)
+    off = [tracker.step(row).off_map for row in ratios]
+    assert max(off[5:29]) < 0.1
+    assert min(off[35:]) > 0.9
+
+
+def one_traversal() -> tuple[np.ndarray, np.ndarray]:
+    """Rows of one condition and queries of another that shifts all of them."""
+    places, _ = make_route(200, 0.35, seed=4)
+    _, frames = make_route(200, 0.35, seed=4, condition=7, shift=1.2)
+    return places, frames
+
+
+def right(scores: np.ndarray, at: np.ndarray) -> float:
+    return float((scores.argmax(axis=1) == at).mean())
+
+
+def test_adapting_to_a_batch_undoes_its_condition() -> None:
+    places, frames = one_traversal()
+    rows = MapRows(places, np.arange(200))
+    plain = right(frames @ places.T, np.arange(200))
+    adapted = adapt(rows, frames)
+    assert adapted.coverage > 0.9
+    assert right(adapted.scores(frames), np.arange(200)) > plain + 0.1
+
+
+def test_adapting_to_a_part_of_the_route_does_not_hurt() -> None:
+    places, frames = one_traversal()
+    at = np.arange(60, 110)
+    adapted = adapt(MapRows(places, np.arange(200)), frames[at])
+    assert adapted.coverage < 0.5
+    assert right(adapted.scores(frames[at]), at) >= right(frames[at] @ places.T, at)
+
+
+def test_adapting_online_is_causal_and_helps() -> None:
+    places, frames = one_traversal()
+    rows = MapRows(places, np.arange(200))
+    online = OnlineAdaptation(rows)
+    scores = np.array([online.scores(frame) for frame in frames])
+    np.testing.assert_allclose(scores[0], places @ frames[0], atol=1e-5)
+    late = np.arange(100, 200)
+    assert right(scores[late], late) >= right(frames[late] @ places.T, late)
+
+
+def test_a_place_scores_as_its_best_row() -> None:
+    rows = MapRows(np.eye(4, dtype=np.float32), np.array([0, 2]))
+    assert rows.best(np.array([[0.1, 0.7, 0.4, 0.2]])).tolist() == [[0.7, 0.4]]
