@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 import io
 import json
+import re
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -180,11 +180,10 @@ def test_progress_on_a_terminal_has_rate_and_time_left():
     with console.bars(terminal) as bars:
         for done in range(101):
             bars.stage("describing", done, 200)
-            time.sleep(0.001)
     shown = terminal.file.getvalue()
     assert "100/200" in shown
     assert "/s" in shown
-    assert "0:00:0" in shown
+    assert re.search(r"\d:\d\d:\d\d", shown)
 
 
 def interrupted(folder, patch):
@@ -206,7 +205,6 @@ cli.main()
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=60,
         start_new_session=True,
     )
     assert run.returncode == 130, run.stderr

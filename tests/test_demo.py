@@ -313,7 +313,7 @@ def test_the_page_runs_in_a_browser(demo):
         pytest.skip("no chromium to open the page with")
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--dump-dom"]
     shown = subprocess.run(
-        [browser, *flags, demo.page.as_uri()], capture_output=True, text=True, timeout=120, check=True
+        [browser, *flags, demo.page.as_uri()], capture_output=True, text=True, check=True
     ).stdout
     told = re.search(r'<output id="told"[^>]*>([^<]*)<', shown).group(1)
     assert told == f"0.00: 200 of 200 answered, {100 * demo.right.mean():.1f} % of them right"

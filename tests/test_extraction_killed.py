@@ -118,7 +118,7 @@ def kill_at_random_points(home: Path) -> None:
 
 def test_killed_at_random_points_it_ends_as_if_uninterrupted(tmp_path):
     command = [sys.executable, __file__, str(tmp_path)]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    run = subprocess.run(command, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     outcome = json.loads(run.stdout)
     assert outcome["kills"] >= N_KILLS
@@ -161,27 +161,12 @@ def test_worker_processes_end_with_their_killed_parent(tmp_path):
         workers = json.loads(run.stdout.readline())
         run.kill()
         run.wait()
+        run.stdout.read()  # returns when nobody holds the other end: the workers, who have it too, have ended
     assert len(workers) == 2
-    deadline = time.monotonic() + 10
-    while any(map(is_running, workers)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not any(map(is_running, workers))
     with exclusive(tmp_path / "heavy.desc"):
         pass
     store = extract(route, HeavyTinyModel(), tmp_path / "heavy.desc").store
     np.testing.assert_allclose(store.vectors(), expected(route), atol=1e-6)
-
-
-def is_running(process: int) -> bool:
-    """Whether a process works or waits; one that is dead but not collected does not."""
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    try:
-        return " Z " not in Path(f"/proc/{process}/stat").read_text()
-    except OSError:  # it is just gone; or there is no /proc, and the signal found it
-        return not Path("/proc/self/stat").exists()
 
 
 def extract_in_processes(home: Path) -> None:
