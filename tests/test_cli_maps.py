@@ -15,6 +15,7 @@ from displace.cli import console
 from displace.datasets.town import write
 from displace.errors import ConditioningWarning
 from displace.files.lock import exclusive
+from displace.places import Places
 
 PLACES = 24
 
@@ -343,8 +344,8 @@ def test_names_are_shown_as_they_are(run, folder):
     assert done.exit_code == 0, done.output
     assert all(image in done.stdout for image in images)
     town = PlaceMap.load(folder / "town.displace")
-    town.place_ids = np.array([f"[/b]{place}" for place in town.place_ids])
-    town.traversals = {f"[/{name}]": n for name, n in town.traversals.items()}
+    places = Places(np.array([f"[/b]{place}" for place in town.place_ids]), town.positions, town.images)
+    town = town.changed(places=places, traversals={f"[/{name}]": n for name, n in town.traversals.items()})
     town.save(folder / "[x]names.displace")
     shown = run("inspect", "[x]names.displace")
     assert shown.exit_code == 0, shown.output

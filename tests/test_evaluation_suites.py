@@ -9,7 +9,7 @@ import pytest
 
 from displace.errors import InputError, UnknownNameError
 from displace.evaluation.methods import Method, methods_named
-from displace.evaluation.suites import Suite, find_protocol, parse_tolerance, shipped_suites
+from displace.evaluation.suites import Suite, find_protocol, shipped_suites
 from displace.fusion import FUSIONS
 from displace.truth import Tolerance
 
@@ -148,16 +148,16 @@ def test_labels_are_titles_unless_given():
 @pytest.mark.parametrize("text", ["5", "frames", "-2 frames", "1.2.3m", "m", "near"])
 def test_bad_tolerances(text):
     with pytest.raises(InputError, match="must be 'exact'"):
-        parse_tolerance(text)
+        Tolerance.parse(text)
 
 
 def test_fractions_of_frames_are_refused():
     with pytest.raises(
         InputError, match=r"tolerance of 2\.5 frames must be a whole number, such as 2 frames"
     ):
-        parse_tolerance("2.5 frames")
-    assert parse_tolerance("2.0 frames") == Tolerance("frames", 2)
-    assert str(parse_tolerance("2.5m")) == "within 2.5 m"
+        Tolerance.parse("2.5 frames")
+    assert Tolerance.parse("2.0 frames") == Tolerance("frames", 2)
+    assert str(Tolerance.parse("2.5m")) == "within 2.5 m"
 
 
 def test_protocols_are_found_by_name():

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from displace import DisPlace, PlaceMap, ReferenceSet, build, get_fusion
-from displace.arrays import l2_normalize
 from displace.errors import ConditioningWarning, InputError, SingularScatterError
 from displace.geo import Positions
 from displace.maps.basis import turned
@@ -31,12 +30,10 @@ def all_scores(matches):
 
 def exact_scores(town, queries):
     """Scores (q, N) before rows are rounded: of the rows that the statistics make."""
-    scatter = town.statistics.loaded().scatter
-    if town.fusion == "displace":
-        rows, _ = turned(DisPlace(**town.settings).fit_statistics(scatter))
-    else:
-        rows = scatter.means if town.fusion == "dmat_avg" else l2_normalize(scatter.means)
-    return town.project(queries) @ rows.T
+    fusion = get_fusion(town.fusion)(**town.settings)
+    kept = town.statistics.loaded().arrays
+    fusion.from_statistics(fusion.restored_statistics(kept, town.rows(), town.place_ids[town.row_places]))
+    return town.project(queries) @ turned(fusion.rows()).vectors.T
 
 
 def assert_close(a, b, atol=1e-4):
@@ -151,7 +148,7 @@ class TestKeptReferences:
         build(route.references, "pooling", calibration=False).save(tmp_path / "town.displace")
         statistics = PlaceMap.load(tmp_path / "town.displace").statistics
         assert statistics.nbytes < 2000
-        assert statistics.loaded().scatter is None
+        assert statistics.loaded().arrays == {}
 
 
 class TestPlaces:
@@ -296,7 +293,7 @@ class TestRefused:
         assert town.traversals.keys() == {"t0", "t2", "t3"}
 
     def test_a_map_of_a_single_traversal(self, route):
-        with pytest.raises(InputError, match="cannot be updated: build it anew"):
+        with pytest.raises(InputError, match="keeps no statistics"):
             build(route.references, "single").add(ReferenceSet(np.ones((1, 24)), [0], ["new"]))
 
 

@@ -50,6 +50,12 @@ def check_finite(array: Vectors, name: str = "vectors") -> None:
             )
 
 
+def check_count(value: Any, name: str) -> None:
+    """Raise an error where a parameter is not a whole number of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise InputError(f"{name}={value!r} must be a whole number of at least 1")
+
+
 def as_labels(values: ArrayLike, n: int, name: str) -> NDArray[Any]:
     """Check that `values` is one label for each of `n` rows."""
     array = np.asarray(values)

@@ -17,6 +17,7 @@ over 178 megapixels  refused (Pillow's limit against decompression bombs)
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import re
 import threading
@@ -96,16 +97,19 @@ def has_images(folder: PathLike) -> bool:
     return any(map(is_image, _walk(Path(folder))))
 
 
-def read_image(path: PathLike) -> Pixels:
-    """Decode an image file to RGB, shape (height, width, 3), upright.
+def read_image(source: PathLike | bytes | Pixels) -> Pixels:
+    """Decode an image file, or the bytes of one, to RGB, shape (height, width, 3), upright; pixels stay as they are.
 
     Raises
     ------
     ImageError
         Naming the file, when it is missing, empty, truncated, not an image or too large.
     """
+    if isinstance(source, np.ndarray):
+        return source
+    path: PathLike = "the image given as bytes" if isinstance(source, bytes) else source
     try:
-        with _open(path) as image:
+        with _open(io.BytesIO(source) if isinstance(source, bytes) else path) as image:
             return np.array(_rgb(_upright(image)))
     except ImageError:
         raise
@@ -137,7 +141,7 @@ def _walk(folder: Path) -> Iterator[str]:
         yield from (f"{parent}{os.sep}{name}" for name in names)
 
 
-def _open(path: PathLike) -> Image.Image:
+def _open(path: PathLike | io.BytesIO) -> Image.Image:
     """Open an image without the warning that Pillow gives above 89 megapixels: cameras are there now."""
     with _FILTERS, warnings.catch_warnings():
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)

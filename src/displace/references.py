@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from displace.arrays import Indices, Vectors, as_labels, as_vectors
 from displace.errors import InputError
+from displace.places import Places
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +27,8 @@ class ReferenceSet:
         Place id of each vector: integers or strings.
     traversals : array of shape (m,), optional
         Traversal of each vector. Without it the j-th reference of a place belongs to traversal j.
+    info : Places, optional
+        What is known of the places: positions, images, their order along the route; of these places at least.
 
     Examples
     --------
@@ -40,8 +43,16 @@ class ReferenceSet:
     vectors: Vectors
     places: NDArray[Any]
     traversals: NDArray[Any]
+    info: Places
 
-    def __init__(self, vectors: ArrayLike, places: ArrayLike, traversals: ArrayLike | None = None) -> None:
+    def __init__(
+        self,
+        vectors: ArrayLike,
+        places: ArrayLike,
+        traversals: ArrayLike | None = None,
+        *,
+        info: Places | None = None,
+    ) -> None:
         vectors = as_vectors(vectors)
         places = as_ids(places, len(vectors), "places")
         if traversals is None:
@@ -49,6 +60,7 @@ class ReferenceSet:
         object.__setattr__(self, "vectors", vectors)
         object.__setattr__(self, "places", places)
         object.__setattr__(self, "traversals", as_ids(traversals, len(vectors), "traversals"))
+        object.__setattr__(self, "info", _info_of(np.unique(places), info))
 
     @classmethod
     def from_traversals(
@@ -80,10 +92,10 @@ class ReferenceSet:
             np.repeat(np.array(list(arrays)), n),
         )
 
-    @cached_property
+    @property
     def place_ids(self) -> NDArray[Any]:
         """Sorted ids of the places."""
-        return np.unique(self.places)
+        return self.info.ids
 
     @cached_property
     def traversal_ids(self) -> NDArray[Any]:
@@ -92,7 +104,11 @@ class ReferenceSet:
 
     def select(self, keep: NDArray[np.bool_] | Indices) -> ReferenceSet:
         """Return the references at `keep`, a mask or indices."""
-        return ReferenceSet(self.vectors[keep], self.places[keep], self.traversals[keep])
+        return ReferenceSet(self.vectors[keep], self.places[keep], self.traversals[keep], info=self.info)
+
+    def astype(self, dtype: Any) -> ReferenceSet:
+        """Return the references in another precision, float32 or float64."""
+        return ReferenceSet(self.vectors.astype(dtype), self.places, self.traversals, info=self.info)
 
     def only(self, *traversals: Any) -> ReferenceSet:
         """Return the references of the named traversals."""
@@ -117,6 +133,20 @@ class ReferenceSet:
             f"ReferenceSet({len(self)} references of {len(self.place_ids)} places "
             f"in {len(self.traversal_ids)} traversals, D={self.vectors.shape[1]})"
         )
+
+
+def _info_of(ids: NDArray[Any], info: Places | None) -> Places:
+    """What is known of the places `ids`."""
+    if info is None:
+        return Places(ids)
+    if len(info) == len(ids) and bool(np.all(info.ids == ids)):
+        return info
+    rows = info.rows_of(ids)
+    if (rows < 0).any():
+        raise InputError(
+            f"info knows nothing of place {ids[rows < 0][0]!r}; it must have every place of the references"
+        )
+    return info.take(rows)
 
 
 def as_ids(values: ArrayLike, n: int, name: str) -> NDArray[Any]:

@@ -58,6 +58,16 @@ class Registry(Generic[T]):
             return loaded
         raise UnknownNameError(unknown(self.kind, name, self.names()))
 
+    def name_of(self, entry: type[Any]) -> str:
+        """Name of an entry's class; of one that is not registered its module and name, ``my_module:Mine``."""
+        package, _, name = entry.__module__.rpartition(".")
+        if package == self.package:
+            return name
+        for name, plugin in self._plugins().items():
+            if plugin.value == f"{entry.__module__}:{entry.__qualname__}":
+                return name
+        return f"{entry.__module__}:{entry.__qualname__}"
+
     def _own_names(self) -> list[str]:
         spec = importlib.util.find_spec(self.package)
         paths = spec.submodule_search_locations if spec else None

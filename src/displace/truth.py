@@ -1,9 +1,15 @@
-"""Rules for what counts as correct."""
+"""What counts as correct.
+
+A `Tolerance` says how far off a place may be. `Truth` applies it between the places of one route, which is what maps
+and advice need; a `TruthRule` says it for queries of their own, with positions or frame numbers, for
+`displace.recall_at`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -11,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.errors import InputError
+from displace.places import Places
 
 Flags = NDArray[np.bool_]
 
@@ -32,12 +39,122 @@ class Tolerance:
                 f"tolerance of {self.value:g} frames must be a whole number, such as {int(self.value)} frames"
             )
 
+    @classmethod
+    def parse(cls, given: str | float | Tolerance) -> Tolerance:
+        """Return the tolerance of a text; a number is one of metres.
+
+        >>> [str(Tolerance.parse(text)) for text in ("exact", "5 frames", "25m", 10)]
+        ['exact place', '±5 frames', 'within 25 m', 'within 10 m']
+        """
+        if isinstance(given, Tolerance):
+            return given
+        text = f"{given}m" if isinstance(given, int | float) else given.strip().lower()
+        if text == "exact":
+            return cls("exact")
+        for endings, kind in ((("frames", "frame"), "frames"), (("m", "metres", "meters"), "metres")):
+            for ending in endings:
+                number = text.removesuffix(ending).strip()
+                if text.endswith(ending) and number.replace(".", "", 1).isdecimal():
+                    return cls(kind, float(number))  # type: ignore[arg-type]
+        raise InputError(
+            f"tolerance={given!r} must be 'exact', a number of frames ('5 frames') or of metres ('25m')"
+        )
+
     def __str__(self) -> str:
         return {
             "exact": "exact place",
             "frames": f"±{self.value:g} frames",
             "metres": f"within {self.value:g} m",
         }[self.kind]
+
+
+METRES = 25.0
+"""Tolerance where places have positions and none is given."""
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """Which places of a route count as the same.
+
+    Parameters
+    ----------
+    places : Places
+    tolerance : Tolerance
+        Metres need positions, frames need the route's order (`Truth.of` checks). A place whose position or number is
+        not known is right for itself only.
+
+    Examples
+    --------
+    >>> from displace.places import Places
+    >>> truth = Truth.of(Places(np.array(["a", "b", "c"]), frames=[0, 1, 2]), "1 frames")
+    >>> truth.correct(np.array(["b", "c"]), np.array(["a", "a"]))
+    array([ True, False])
+    """
+
+    places: Places
+    tolerance: Tolerance
+
+    @classmethod
+    def of(cls, places: Places, tolerance: str | float | Tolerance | None = None) -> Truth:
+        """Check that the places can be judged by a tolerance; by default 25 m with positions, else the exact place."""
+        located = places.positions is not None and bool(places.positions.known.any())
+        if tolerance is None:
+            return cls(places, Tolerance("metres", METRES) if located else Tolerance("exact"))
+        asked = Tolerance.parse(tolerance)
+        if not asked.value >= 0:
+            raise InputError(f"tolerance={asked.value:g} must be at least 0")
+        if asked.kind == "metres" and places.positions is None:
+            raise InputError(
+                f"tolerance={asked.value:g} m needs positions of the places, and there are none; count frames "
+                "('2 frames'), or leave it out"
+            )
+        if asked.kind == "frames" and places.order is None:
+            raise InputError(
+                f"tolerance='{asked.value:g} frames' needs the order of the places along the route (the manifest's "
+                "column 'frame'), and there is none; count metres ('25m'), or leave it out"
+            )
+        return cls(places, asked if asked.kind != "metres" or located else Tolerance("exact"))
+
+    @property
+    def name(self) -> str:
+        """Name of the protocol, to be printed beside every number."""
+        return str(self.tolerance)
+
+    def correct(self, found: NDArray[Any], truth: NDArray[Any]) -> Flags:
+        """Whether each place found is right for a query at the place beside it; both in any one shape."""
+        right: Flags = found == truth
+        if self._points is not None:
+            away = np.linalg.norm(self._at(found) - self._at(truth), axis=-1)
+            right |= away <= self.tolerance.value
+        return right
+
+    def answerable(self, truth: NDArray[Any], known: NDArray[Any]) -> Flags:
+        """Whether `known` has a right answer for a query at each of the places `truth`."""
+        there: Flags = np.isin(truth, known)
+        if self._points is None:
+            return there
+        from scipy.spatial import cKDTree
+
+        targets, asked = self._at(known), self._at(truth)
+        targets, located = targets[np.isfinite(targets).all(axis=1)], np.isfinite(asked).all(axis=1)
+        if len(targets):
+            there[located] |= cKDTree(targets).query(asked[located])[0] <= self.tolerance.value
+        return there
+
+    @cached_property
+    def _points(self) -> NDArray[np.float64] | None:
+        """Where the places are: metres (N, 2), numbers along the route (N, 1), or None for the exact place."""
+        if self.tolerance.kind == "metres" and self.places.positions is not None:
+            return self.places.positions.metres()
+        if self.tolerance.kind == "frames" and self.places.frames is not None:
+            return self.places.frames[:, None]
+        return None
+
+    def _at(self, ids: NDArray[Any]) -> NDArray[np.float64]:
+        assert self._points is not None
+        rows = np.searchsorted(self.places.ids, ids)
+        points: NDArray[np.float64] = self._points[rows]
+        return points
 
 
 @runtime_checkable

@@ -9,21 +9,22 @@ from displace.advise import worth
 from displace.advise.advice import Advice, Choice, Condition, Score, Worth
 from displace.advise.choices import choices_of
 from displace.advise.recommending import Contender, recommend
-from displace.advise.trials import Trials, Truth, fit
+from displace.advise.trials import Trials, fit
 from displace.advise.variation import coverage
 from displace.bootstrap import bootstrap
 from displace.errors import InputError, SingularScatterError
 from displace.fusion.base import Fusion
-from displace.fusion.displace import DisPlace
 from displace.geo import Positions
+from displace.maps.fitting import with_places
 from displace.references import ReferenceSet
+from displace.truth import Tolerance, Truth
 
 
 def advise(
     refs: ReferenceSet,
     *,
     positions: Positions | None = None,
-    tolerance: float | None = None,
+    tolerance: str | float | Tolerance | None = None,
     fusions: Sequence[str | Choice] | None = None,
     max_queries: int = 1000,
     progress: Callable[[int, int], None] | None = None,
@@ -35,9 +36,10 @@ def advise(
     refs : ReferenceSet
         At least two traversals with common places; three to compare fusions.
     positions : Positions, optional
-        Of the places, in the order of ``refs.place_ids``.
-    tolerance : float, optional
-        What counts as correct: metres, where places have positions (25 by default); otherwise the very place.
+        Of the places, in the order of ``refs.place_ids``, where `refs` itself does not know them.
+    tolerance : str, float or Tolerance, optional
+        What counts as correct: "25m" or a number of metres where places have positions (25 by default), "2 frames"
+        where they have an order along the route, or "exact".
     fusions : sequence of str or Choice, optional
         What to compare: names (``"displace"`` stands for its default, τ=1 and the paper's setting) or fusions with
         parameters. By default all.
@@ -62,7 +64,8 @@ def advise(
         )
     if max_queries < 1:
         raise InputError(f"max_queries={max_queries} must be at least 1")
-    truth, choices = Truth.of(refs, positions, tolerance), choices_of(fusions)
+    refs = with_places(refs, positions, None)
+    truth, choices = Truth.of(refs.info, tolerance), choices_of(fusions)
     return _Advising(Trials(refs, truth, max_queries), choices, progress).run()
 
 
@@ -177,11 +180,6 @@ def _score(contender: Contender, best: Contender) -> Score:
 
 def _stored(fusion: Fusion) -> tuple[int, bool, str]:
     """Bytes to store as float32, whether a map can hold it, and its settings in a line."""
-    if isinstance(fusion, DisPlace):
-        return fusion.nbytes_, True, fusion.explain()
-    try:
-        rows, _ = fusion.stored_rows()
-    except InputError:
-        return fusion.nbytes_, False, "as given"
+    rows = fusion.rows()
     # For dMat Avg a map needs one row for each place, though the fusion itself keeps every reference.
-    return 4 * rows.size, True, "as given"
+    return fusion.nbytes_ if rows is None else rows.nbytes, rows is not None, fusion.explain()

@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from displace.advise.advice import Choice
 from displace.errors import InputError
-from displace.fusion import FUSIONS
-
-SETTINGS: dict[str, tuple[dict[str, Any], ...]] = {
-    "displace": ({}, {"tau": 1.0}, {"ridge": 0.0, "center": False}),
-}
-"""Settings that are compared, beside the defaults of every other fusion: DisPlace's default, all of its directions, and
-the paper's."""
+from displace.fusion import DEFAULT, FUSIONS
 
 
 def choices_of(fusions: Sequence[str | Choice] | None) -> list[Choice]:
@@ -27,7 +20,7 @@ def choices_of(fusions: Sequence[str | Choice] | None) -> list[Choice]:
     found: list[Choice] = []
     for entry in FUSIONS.names() if fusions is None else fusions:
         named = (
-            [entry] if isinstance(entry, Choice) else [Choice(entry, s) for s in SETTINGS.get(entry, ({},))]
+            [entry] if isinstance(entry, Choice) else [Choice(entry, s) for s in FUSIONS.get(entry).compared]
         )
         for choice in named:
             choice.make()  # an unknown name or parameter fails here, not after minutes
@@ -35,5 +28,5 @@ def choices_of(fusions: Sequence[str | Choice] | None) -> list[Choice]:
                 found.append(choice)
     if not found:
         raise InputError(f"fusions is empty; known: {', '.join(FUSIONS.names())}")
-    # DisPlace first: with two traversals, and between equals, the first one counts.
-    return sorted(found, key=lambda choice: choice.fusion != "displace")
+    # The default first: with two traversals, and between equals, the first one counts.
+    return sorted(found, key=lambda choice: choice.fusion != DEFAULT)

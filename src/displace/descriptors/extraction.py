@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from displace.arrays import Vectors
 from displace.descriptors.preparation import (
@@ -230,20 +231,21 @@ class ShardBuffer:
 
 def describe(
     model: DescriptorModel,
-    paths: Sequence[str | os.PathLike[str]],
+    images: Sequence[str | os.PathLike[str] | bytes | NDArray[np.uint8]],
     *,
     workers: int | None = None,
     batch_size: int = 16,
     failures: dict[int, str] | None = None,
     progress: Progress | None = None,
 ) -> Vectors:
-    """Describe image files without keeping anything: (q, dim), in the order of `paths`.
+    """Describe images without keeping anything: (q, dim), in the order of `images`.
 
     Parameters
     ----------
     model : DescriptorModel
         From `displace.models.get_model`.
-    paths : sequence of path-like
+    images : sequence of path-like, bytes or (H, W, 3) uint8 arrays
+        Files, the content of files, or RGB pixels.
     failures : dict, optional
         Takes the row and the reason of each image that cannot be read, whose vector is NaN; without it the first one
         raises `ImageError`.
@@ -251,8 +253,11 @@ def describe(
         As in `extract`.
     """
     workers = _positive(n_cores() if workers is None else workers, "workers")
-    files = ((row, os.fspath(path)) for row, path in enumerate(paths))
-    vectors = np.full((len(paths), model.dim), np.nan, np.float32)
+    files = (
+        (row, os.fspath(image) if isinstance(image, os.PathLike) else image)
+        for row, image in enumerate(images)
+    )
+    vectors = np.full((len(images), model.dim), np.nan, np.float32)
     failed: dict[int, str] = {}
 
     def readable(answers: Iterable[tuple[int, Prepared | Failure]]) -> Iterator[tuple[int, Prepared]]:
@@ -263,19 +268,23 @@ def describe(
                 yield row, answer
 
     done = 0
-    with preparing(model, files, len(paths), workers, batch_size + 2 * workers) as answers:
+    with preparing(model, files, len(images), workers, batch_size + 2 * workers) as answers:
         for rows, batch in in_batches(readable(answers), batch_size):
             vectors[rows] = _described(model, batch)
             done += len(rows)
             if progress:
-                progress("describing", done + len(failed), len(paths))
+                progress("describing", done + len(failed), len(images))
     for row in np.flatnonzero(~np.isfinite(vectors).all(axis=1)).tolist():
-        failed.setdefault(row, f"{paths[row]}: {NOT_FINITE}")
+        failed.setdefault(row, f"{_name(images[row])}: {NOT_FINITE}")
     if failed and failures is None:
         raise ImageError(failed[min(failed)])
     if failures is not None:
         failures.update(failed)
     return vectors
+
+
+def _name(image: object) -> str:
+    return str(image) if isinstance(image, str | os.PathLike) else "an image given as bytes or pixels"
 
 
 def _described(model: DescriptorModel, batch: Prepared) -> Vectors:

@@ -32,6 +32,8 @@ Key = TypeVar("Key")
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 Prepared = NDArray[np.float32]
+Source = str | bytes | NDArray[np.uint8]
+"""A file's name, a file's content, or pixels."""
 
 WORTH_PROCESSES = 1000
 """Images from which starting worker processes pays off: they import this package first, a second or two."""
@@ -52,12 +54,13 @@ def n_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def attempt(function: Callable[[str], Answer], path: str) -> Answer | Failure:
+def attempt(function: Callable[[Item], Answer], path: Item) -> Answer | Failure:
     """Call `function` on a file; what is wrong with the file is an answer, not an exception."""
     try:
         return function(path)
     except MemoryError:
-        return Failure(f"{path} does not fit into memory")
+        name = path if isinstance(path, str | os.PathLike) else "an image"
+        return Failure(f"{name} does not fit into memory")
     except (DisplaceError, OSError) as error:
         return Failure(error)
 
@@ -115,7 +118,7 @@ def in_batches(prepared: Iterable[tuple[Key, Prepared]], size: int) -> Iterator[
 
 @contextmanager
 def preparing(
-    model: DescriptorModel, files: Iterable[tuple[Key, str]], n_files: int, workers: int, ahead: int
+    model: DescriptorModel, files: Iterable[tuple[Key, Source]], n_files: int, workers: int, ahead: int
 ) -> Iterator[Iterator[tuple[Key, Prepared | Failure]]]:
     """Read and prepare `files` in the background: in threads, or in processes where `prepare` is heavy.
 
@@ -123,7 +126,7 @@ def preparing(
     ----------
     model : DescriptorModel
         Whose `prepare` is called; must be picklable if its `prepare_is_heavy`.
-    files : iterable of (key, path)
+    files : iterable of (key, path, bytes or pixels)
         Gone through once, no more than `ahead` files ahead of the consumer.
     n_files : int
         How many they are.
@@ -160,11 +163,11 @@ def preparing(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _prepare(model: DescriptorModel, path: str) -> Prepared | Failure:
-    return attempt(lambda p: model.prepare(read_image(p)), path)
+def _prepare(model: DescriptorModel, source: Source) -> Prepared | Failure:
+    return attempt(lambda s: model.prepare(read_image(s)), source)
 
 
-def _prepare_in_process(paths: list[str]) -> list[Prepared | Failure]:
+def _prepare_in_process(paths: list[Source]) -> list[Prepared | Failure]:
     return [_prepare(_of_process[0], path) for path in paths]
 
 

@@ -25,6 +25,7 @@ from displace.arrays import Indices, Vectors
 from displace.descriptors.shards import Shards
 from displace.descriptors.store_index import INDEX, StoreIndex
 from displace.errors import InputError, UnknownNameError
+from displace.manifest.place_assignment import places_of
 from displace.manifest.table import Manifest
 from displace.references import ReferenceSet
 from displace.registry import unknown
@@ -150,7 +151,8 @@ class DescriptorStore:
                 f"{self.folder} has no image with a place in the traversals asked for; "
                 f"it has the traversals {', '.join(self.manifest.traversal_names()) or '(none)'}"
             )
-        return ReferenceSet(self.vectors(keep), self.places[keep], self.traversals[keep])
+        info = places_of(self.manifest.select(keep))
+        return ReferenceSet(self.vectors(keep), self.places[keep], self.traversals[keep], info=info)
 
     def queries(self, traversal: str) -> Queries:
         """All images of one traversal, with or without a known place."""

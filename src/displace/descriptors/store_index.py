@@ -17,6 +17,7 @@ from displace.descriptors.shards import writing_to
 from displace.errors import StoreError
 from displace.files.atomic import write_json
 from displace.manifest.table import Manifest
+from displace.models import comparable
 
 INDEX = "index.json"
 FORMAT = 1
@@ -52,7 +53,7 @@ class StoreIndex:
     @property
     def owner(self) -> str:
         """Mark of the model and type, which the shards carry."""
-        identity = json.dumps([self.model, self.dim, self.dtype], sort_keys=True)
+        identity = json.dumps([comparable(self.model), self.dim, self.dtype], sort_keys=True)
         return hashlib.sha256(identity.encode()).hexdigest()[:16]
 
     @classmethod

@@ -14,6 +14,7 @@ from displace.descriptors.store import DescriptorStore, is_store
 from displace.descriptors.store_index import StoreIndex
 from displace.errors import StoreError
 from displace.manifest.table import Manifest
+from displace.models import comparable
 
 
 def relabel(folder: str | os.PathLike[str], manifest: Manifest) -> DescriptorStore:
@@ -78,7 +79,7 @@ def _check_replaceable(folder: Path) -> None:
 def _check_same(folder: Path, stored: StoreIndex, asked: StoreIndex, dtype: str | None) -> None:
     """Refuse to mix descriptors of two models, or of two types, in one store."""
     way_out = "Write to another folder with -o, or start anew with --overwrite."
-    old, new = stored.model, asked.model
+    old, new = comparable(stored.model), comparable(asked.model)
     differences = [
         f"{key}: {old.get(key)!r} / {new.get(key)!r}"
         for key in sorted({*old, *new})

@@ -185,29 +185,12 @@ def _protocol(value: Any, dataset: str) -> Protocol:
     if not isinstance(value, dict):
         raise InputError(f"protocol={value!r} must be a name or a table")
     _check_keys(value, ["name", "tolerance", "queries", "references"])
-    tolerance = parse_tolerance(_typed(value, "tolerance", str, "exact"))
+    tolerance = Tolerance.parse(_typed(value, "tolerance", str, "exact"))
     return Protocol(
         _typed(value, "name", str, f"{dataset}, {tolerance}"),
         tolerance,
         tuple(_typed(value, "queries", list, [])),
         tuple(_typed(value, "references", list, [])),
-    )
-
-
-def parse_tolerance(text: str) -> Tolerance:
-    """Return the tolerance of a text.
-
-    >>> [str(parse_tolerance(text)) for text in ("exact", "5 frames", "25m")]
-    ['exact place', '±5 frames', 'within 25 m']
-    """
-    if text == "exact":
-        return Tolerance("exact")
-    for ending, kind in (("frames", "frames"), ("m", "metres")):
-        number = text.removesuffix(ending).strip()
-        if text.endswith(ending) and number.replace(".", "", 1).isdecimal():
-            return Tolerance(kind, float(number))  # type: ignore[arg-type]
-    raise InputError(
-        f"tolerance={text!r} must be 'exact', a number of frames ('5 frames') or of metres ('25m')"
     )
 
 

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 
 FUSIONS: Registry[Fusion] = Registry("fusion", "displace.fusion", "Fusion")
 
+DEFAULT = "displace"
+"""The fusion that is meant where none is named."""
+
 
 def get_fusion(name: str) -> type[Fusion]:
     """Return the fusion class called `name`.

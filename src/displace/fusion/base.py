@@ -1,31 +1,95 @@
-"""What a fusion is: a scikit-learn classifier from descriptors to places that can also rank."""
+"""What a fusion is: a scikit-learn classifier from descriptors to places that can also rank.
+
+A fusion *answers* what a map asks, and nothing outside this package knows one by name: `rows` says what to store,
+`statistics` what an update needs, `from_statistics` fits on that, `settings` and `explain` say what was decided.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self, TypeGuard
+from typing import Any, ClassVar, Protocol, Self, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from displace.arrays import Indices, Vectors, blocks, check_finite, l2_normalize, ranked
+from displace.arrays import Indices, Vectors, blocks, check_count, check_finite, l2_normalize, ranked
 from displace.errors import InputError
+from displace.fusion.solver.scatter import Scatter
 from displace.matches import Matches
-from displace.references import as_ids, slot_of_each
+from displace.references import ReferenceSet, as_ids, slot_of_each
 
 FLOATS = (np.float32, np.float64)
 """Working precision: float64 stays, everything else becomes float32."""
 
 
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """What a map stores: a query becomes normalise((q − mean)·projection), and a place scores as its best row.
+
+    Parameters
+    ----------
+    vectors : array of shape (R, n)
+        The score of a row is its inner product with the projected query.
+    place_index : array of shape (R,)
+        Index of each row's place in the fusion's `place_ids_`; the rows of one place side by side, places in order.
+    projection : array of shape (D, n), optional
+        None where n = D and nothing is projected.
+    mean : array of shape (D,), optional
+        None where nothing is subtracted.
+    """
+
+    vectors: Vectors
+    place_index: Indices
+    projection: Vectors | None = None
+    mean: Vectors | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes as float32."""
+        arrays = (self.vectors, self.projection, self.mean)
+        return 4 * sum(array.size for array in arrays if array is not None)
+
+    def project(self, queries: Vectors) -> Vectors:
+        """Bring descriptors into the space of the rows."""
+        centred = queries if self.mean is None else queries - self.mean
+        return l2_normalize(centred if self.projection is None else centred @ self.projection)
+
+
+class Statistics(Protocol):
+    """What a fusion can be fitted on instead of references, and that can be added up; such as `Scatter`."""
+
+    @property
+    def place_ids(self) -> NDArray[Any]:
+        """Sorted ids of the places."""
+
+    @property
+    def n_references(self) -> int:
+        """Number of references."""
+
+    def merge(self, other: Any) -> Any:
+        """Take the statistics of other references in; returns self."""
+
+    def subtract(self, other: Any) -> Any:
+        """Take the statistics of references out that were merged before; returns self."""
+
+    def astype(self, dtype: Any) -> Any:
+        """Return a copy in another precision."""
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """What a file keeps; `Fusion.restored_statistics` is the way back."""
+
+
 class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """Base of every fusion.
 
-    A subclass defines `_fit` and `_scores`. Fitted attributes of all fusions are `place_ids_` (sorted; also
-    `classes_`), `n_features_in_` and `nbytes_`.
+    A subclass defines `_fit` and `_scores`. With `rows` it can be a map; with `statistics` and `from_statistics` that
+    map can be updated. Fitted attributes of all fusions are `place_ids_` (sorted; also `classes_`), `n_features_in_`
+    and `nbytes_`.
     """
 
     level: ClassVar[str]
@@ -33,6 +97,9 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     title: ClassVar[str]
     """Name in tables, as in the paper."""
+
+    compared: ClassVar[tuple[dict[str, Any], ...]] = ({},)
+    """Settings that advice compares, the default first."""
 
     place_ids_: NDArray[Any]
 
@@ -67,8 +134,7 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             Places to return for each query; all of them where there are fewer.
         """
         queries = self._check_queries(Q)
-        if not (is_whole(k) and k >= 1):
-            raise InputError(f"k={k!r} must be a whole number of at least 1")
+        check_count(k, "k")
         columns, scores = ranked(len(queries), len(self.place_ids_), k, self._scorer(queries), self._layers())
         return Matches(self.place_ids_[columns], scores)
 
@@ -76,15 +142,56 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """Return the best place for each query, shape (q,)."""
         return self.rank(Q, k=1).places[:, 0]
 
-    def stored_rows(self) -> tuple[Vectors, Indices]:
-        """Rows (R, n) whose inner product with a transformed query is the score, and the place index of each.
+    def rows(self) -> Rows | None:
+        """What a map stores of the fitted fusion; None where whole score matrices are needed."""
+        return None
 
-        A place scores as its best row. Fusions of whole score matrices have no such rows.
+    def statistics(self, refs: ReferenceSet) -> Statistics | None:  # noqa: ARG002
+        """What `from_statistics` needs of references; None where a map of this fusion cannot be updated."""
+        return None
+
+    def from_statistics(self, statistics: Any, refs: ReferenceSet | None = None) -> Self:
+        """Fit on statistics alone, such as those of a map that is updated.
+
+        Parameters
+        ----------
+        statistics : Statistics
+            As `statistics` makes them.
+        refs : ReferenceSet, optional
+            The references that they are of, where they are at hand: for settings that are decided by holding some out.
         """
-        raise InputError(
-            f"{self.title} needs whole score matrices and exists for evaluation only; a map can hold "
-            "displace, hops, pooling, single and dmat_avg"
-        )
+        raise NotImplementedError(f"{type(self).__name__} has no statistics to be fitted on")
+
+    @classmethod
+    def restored_statistics(
+        cls,
+        arrays: Mapping[str, NDArray[Any]],
+        rows: Vectors,  # noqa: ARG003
+        places: NDArray[Any],  # noqa: ARG003
+    ) -> Statistics:
+        """Return the statistics whose `to_arrays` gave `arrays`; by default a `Scatter`.
+
+        Parameters
+        ----------
+        arrays : mapping of str to array
+        rows : array of shape (R, n)
+            The map's rows as stored, for a fusion that needs nothing else.
+        places : array of shape (R,)
+            Place id of each row.
+        """
+        return Scatter.from_arrays(arrays)
+
+    def settings(self) -> dict[str, Any]:
+        """Parameters with what was "auto" decided, JSON-able: an equal fusion on equal references is the same map."""
+        return dict(self.get_params())
+
+    def explain(self) -> str:
+        """Say in one line which settings were used, and why."""
+        return "as given"
+
+    def used(self, refs: ReferenceSet) -> ReferenceSet:
+        """Those of the references it was fitted on that it uses; all, unless it chose among them."""
+        return refs
 
     def _check_queries(self, Q: ArrayLike) -> Vectors:
         check_is_fitted(self)
@@ -147,10 +254,15 @@ def unit_rows(X: Vectors, order: Indices) -> Vectors:
 
 
 class VectorFusion(TransformerMixin, Fusion):  # type: ignore[misc]
-    """A fusion that stores one unit vector for each place and compares transformed queries with them."""
+    """A fusion that stores one unit vector for each place and compares transformed queries with them.
+
+    `_fit` sets `place_vectors_`; and where queries are not just normalised, `projection_` (D, n) or `mean_` (D,).
+    """
 
     level = "descriptor"
     place_vectors_: Vectors
+    projection_: Vectors | None = None
+    mean_: Vectors | None = None
 
     def transform(self, Q: ArrayLike) -> Vectors:
         """Return the queries as unit vectors in the space of `place_vectors_`, shape (q, n)."""
@@ -158,19 +270,27 @@ class VectorFusion(TransformerMixin, Fusion):  # type: ignore[misc]
 
     @property
     def nbytes_(self) -> int:
-        """Bytes of the place vectors, as float32."""
-        return 4 * self.place_vectors_.size
+        """Bytes of the place vectors and what projects queries, as float32."""
+        return self._stored().nbytes
 
-    def stored_rows(self) -> tuple[Vectors, Indices]:
-        """The place vectors, one row for each place."""
-        return self.place_vectors_, np.arange(len(self.place_ids_))
+    def rows(self) -> Rows | None:
+        """The place vectors, one row for each place, and what projects queries."""
+        if type(self)._project is not VectorFusion._project:
+            raise InputError(
+                f"{type(self).__name__} projects queries in a way of its own, which a map cannot store: set "
+                "projection_ (D, n) and mean_ (D,) in _fit instead of defining _project, or define rows()"
+            )
+        return self._stored()
+
+    def _stored(self) -> Rows:
+        return Rows(self.place_vectors_, np.arange(len(self.place_ids_)), self.projection_, self.mean_)
 
     def _scores(self, Q: Vectors) -> Vectors:
         scores: Vectors = self._project(Q) @ self.place_vectors_.T
         return scores
 
     def _project(self, Q: Vectors) -> Vectors:
-        return l2_normalize(Q)
+        return self._stored().project(Q)
 
 
 class ScoreFusion(Fusion):

@@ -12,11 +12,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from displace.arrays import Indices, Vectors, l2_normalize
 from displace.errors import ConditioningWarning, InputError, SingularScatterError
-from displace.fusion.base import VectorFusion, is_number, is_whole
+from displace.fusion.base import Rows, VectorFusion, is_number, is_whole
 from displace.fusion.solver import tuning
 from displace.fusion.solver.eigen import ROUTES, Solution, solve, thin_basis
 from displace.fusion.solver.scatter import Scatter
-from displace.references import slot_of_each, sum_by
+from displace.references import ReferenceSet, slot_of_each, sum_by
 
 WARN_ABOVE = 0.2
 """γ above which the paper's setting, no ridge, is warned about."""
@@ -72,6 +72,9 @@ class DisPlace(VectorFusion):
     """
 
     title = "DisPlace"
+    compared = ({}, {"tau": 1.0}, {"ridge": 0.0, "center": False})
+    projection_: Vectors
+    mean_: Vectors
 
     def __init__(
         self,
@@ -87,36 +90,35 @@ class DisPlace(VectorFusion):
         self.solver = solver
         self.n_components = n_components
 
-    def fit_statistics(self, scatter: Scatter) -> Self:
-        """Fit on statistics alone, such as those of a map that is updated; what is "auto" is decided by rule.
+    def statistics(self, refs: ReferenceSet) -> Scatter:
+        """Counts and means of the places, and the within scatter."""
+        return Scatter.of(_squarable(refs.vectors), refs.places)
+
+    def from_statistics(self, statistics: Scatter, refs: ReferenceSet | None = None) -> Self:
+        """Fit on statistics; without references, what is "auto" is decided by rule.
 
         Parameters
         ----------
-        scatter : Scatter
-            Statistics of the references; its `place_ids` become the place ids.
+        statistics : Scatter
+            Of the references; its `place_ids` become the place ids.
+        refs : ReferenceSet, optional
+            The references themselves, to hold some out.
         """
-        dim = scatter.means.shape[1]
-        self.place_ids_, self.n_features_in_ = scatter.place_ids, dim
-        self._check_parameters(len(scatter.place_ids), dim)
-        none = np.empty(0, np.intp)
-        problem = tuning.Problem(scatter.means[:0], none, none, scatter, dim, self.tau, self.n_components)
-        useless = _why_no_projection(scatter)
-        if useless:
-            self.sampling_ratio_ = problem.sampling_ratio
-            self._retrieve_plainly(scatter.means, np.arange(len(scatter.means)), useless)
-            return self
-        self._decide(problem)
-        dtype = scatter.means.dtype
-        try:
-            solution = self._solve(scatter, dim)
-        except LinAlgError:
-            scatter = scatter.astype(np.float64)
-            try:
-                solution = self._solve(scatter, dim)
-            except LinAlgError:
-                raise self._singular(scatter, dim) from None
-        self._keep(solution, scatter, None, dtype)
+        dim = statistics.means.shape[1]
+        self.place_ids_, self.n_features_in_ = statistics.place_ids, dim
+        self._check_parameters(len(self.place_ids_), dim)
+        if refs is None:
+            none = np.empty(0, np.intp)
+            self._learn(statistics.means[:0], none, none, statistics.numbered())
+        else:
+            index = np.searchsorted(self.place_ids_, refs.places)
+            self._learn(refs.vectors, index, refs.traversals, statistics.numbered())
         return self
+
+    def settings(self) -> dict[str, Any]:
+        """Parameters with ridge and centring as decided; what plain retrieval could not decide stays open."""
+        decided = {} if self._plain else {"ridge": float(self.ridge_), "center": bool(self.center_)}
+        return {**self.get_params(), **decided}
 
     def explain(self) -> str:
         """Say in one line which settings were used, and why."""
@@ -128,58 +130,59 @@ class DisPlace(VectorFusion):
         )
 
     @property
-    def nbytes_(self) -> int:
-        """Bytes of the place vectors, the projection and, where it is used, the mean, as float32."""
-        mean = self.n_features_in_ if self.center_ else 0
-        return 4 * (self.place_vectors_.size + self.projection_.size + mean)
+    def _plain(self) -> bool:
+        """Whether there was nothing to discriminate by, so that no eigenproblem was solved."""
+        return self.eigenvalues_.size == 0
 
-    def _project(self, Q: Vectors) -> Vectors:
-        centred = Q - self.mean_ if self.center_ else Q
-        return l2_normalize(centred @ self.projection_)
+    def _stored(self) -> Rows:
+        """The place vectors; no projection after falling back, and no mean where it is not used."""
+        rows = super()._stored()
+        projection = None if self._plain else rows.projection
+        return Rows(rows.vectors, rows.place_index, projection, rows.mean if self.center_ else None)
 
     def _fit(self, X: Vectors, index: Indices, traversals: NDArray[Any] | None) -> None:
         self._check_parameters(len(self.place_ids_), X.shape[1])
-        basis, coordinates, scatter = self._statistics(
-            X if _can_be_squared(X) else X.astype(np.float64), index
-        )
-        problem = tuning.Problem(
-            coordinates,
-            index,
-            slot_of_each(index, None) if traversals is None else traversals,
-            scatter,
-            X.shape[1],
-            self.tau,
-            self.n_components,
-        )
+        self._learn(X, index, slot_of_each(index, None) if traversals is None else traversals, None)
+
+    def _learn(
+        self, X: Vectors, index: Indices, traversals: NDArray[Any], statistics: Scatter | None
+    ) -> None:
+        """Decide the settings and solve; `X` may be empty where there are statistics."""
+        dim = X.shape[1]
+        basis, coordinates, scatter = self._coordinates(_squarable(X), index, statistics)
+        problem = tuning.Problem(coordinates, index, traversals, scatter, dim, self.tau, self.n_components)
+        self.sampling_ratio_ = problem.sampling_ratio
         useless = _why_no_projection(scatter)
         if useless:
-            self.sampling_ratio_ = problem.sampling_ratio
-            self._retrieve_plainly(X, index, useless)
+            sums = sum_by(X, index, len(self.place_ids_)) if len(X) else scatter.means
+            self._retrieve_plainly(sums, useless)
             return
         self._decide(problem)
         try:
-            solution = self._solve(scatter, X.shape[1])
+            solution = self._solve(scatter, dim)
         except LinAlgError:  # too ill-conditioned for float32: once more in float64
-            basis, _, scatter = self._statistics(X.astype(np.float64), index)
+            again = None if len(X) or statistics is None else statistics.astype(np.float64)
+            basis, _, scatter = self._coordinates(X.astype(np.float64), index, again)
             try:
-                solution = self._solve(scatter, X.shape[1])
+                solution = self._solve(scatter, dim)
             except LinAlgError:
-                raise self._singular(scatter, X.shape[1]) from None
+                raise self._singular(scatter, dim) from None
         self._keep(solution, scatter, basis, X.dtype)
 
     def _decide(self, problem: tuning.Problem) -> None:
         """Settle the settings, and check that they can work."""
-        self.sampling_ratio_ = problem.sampling_ratio
         self.settings_ = tuning.decide(problem, self.ridge, self.center)
         self.ridge_, self.center_ = self.settings_.ridge, self.settings_.center
         self._check_conditioning(problem.scatter, problem.dim)
 
-    def _statistics(self, X: Vectors, index: Indices) -> tuple[Vectors | None, Vectors, Scatter]:
+    def _coordinates(
+        self, X: Vectors, index: Indices, statistics: Scatter | None
+    ) -> tuple[Vectors | None, Vectors, Scatter]:
         """Basis of the references' span where it is smaller than the space, coordinates in it, and their scatter."""
-        basis, coordinates = None, X
-        if self.solver in ("auto", "qr") and len(X) < X.shape[1]:
+        if self.solver in ("auto", "qr") and 0 < len(X) < X.shape[1]:
             basis, coordinates = thin_basis(X)
-        return basis, coordinates, Scatter.of(coordinates, index)
+            return basis, coordinates, Scatter.of(coordinates, index)
+        return None, X, Scatter.of(X, index) if statistics is None else statistics
 
     def _solve(self, scatter: Scatter, dim: int) -> Solution:
         ridge = self.ridge_ * scatter.within_trace() / dim
@@ -212,21 +215,22 @@ class DisPlace(VectorFusion):
                 f"(places − 1, or the descriptors' dimension); got {n_places} places of {dim} dimensions"
             )
 
-    def _retrieve_plainly(self, X: Vectors, index: Indices, why: str) -> None:
+    def _retrieve_plainly(self, sums: Vectors, why: str) -> None:
         """Fall back to plain retrieval: P = I, nothing subtracted."""
         warnings.warn(
             f"DisPlace falls back to plain retrieval (the normalised sum of references): {why}. "
             "It needs at least two places, with two different references for some of them.",
             ConditioningWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
+        dim = sums.shape[1]
         self.settings_ = tuning.Settings(0.0, False, f"plain retrieval, because {why}", {})
         self.ridge_, self.center_ = 0.0, False
-        self.place_vectors_ = l2_normalize(sum_by(X, index, len(self.place_ids_)))
-        self.projection_ = np.eye(X.shape[1], dtype=X.dtype)
-        self.mean_ = np.zeros(X.shape[1], X.dtype)
+        self.place_vectors_ = l2_normalize(sums)
+        self.projection_ = np.eye(dim, dtype=sums.dtype)
+        self.mean_ = np.zeros(dim, sums.dtype)
         self.eigenvalues_ = np.empty(0)
-        self.n_components_ = X.shape[1]
+        self.n_components_ = dim
 
     def _check_conditioning(self, scatter: Scatter, dim: int) -> None:
         if self.ridge_ > 0:
@@ -239,7 +243,7 @@ class DisPlace(VectorFusion):
                 f"determine the within-place scatter in {dim} dimensions poorly, and ridge=0 does nothing about it; "
                 'ridge="auto" does',
                 ConditioningWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
 
     def _singular(self, scatter: Scatter, dim: int) -> SingularScatterError:
@@ -251,10 +255,11 @@ class DisPlace(VectorFusion):
         )
 
 
-def _can_be_squared(X: Vectors) -> bool:
-    """Whether sums of squares of the values stay well inside their type's range."""
-    largest = max(float(X.max()), -float(X.min()))
-    return X.dtype != np.float32 or largest == 0 or 1e-12 < largest < 1e12
+def _squarable(X: Vectors) -> Vectors:
+    """Return X, in float64 where sums of squares of its values would come near the end of float32's range."""
+    largest = max(float(X.max(initial=0)), -float(X.min(initial=0)))
+    fits = X.dtype != np.float32 or largest == 0 or 1e-12 < largest < 1e12
+    return X if fits else X.astype(np.float64)
 
 
 def _why_no_projection(scatter: Scatter) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 import numpy as np
 
-from displace.arrays import Indices, Vectors
-from displace.fusion.base import ScoreFusion
-from displace.references import sum_by
+from displace.arrays import Vectors, l2_normalize
+from displace.fusion.base import Rows, ScoreFusion
+from displace.fusion.solver.scatter import Scatter
+from displace.references import ReferenceSet, sum_by
 
 
 class DMatAvg(ScoreFusion):
@@ -19,9 +22,23 @@ class DMatAvg(ScoreFusion):
         mean: Vectors = similarities.sum(axis=1) / counts
         return mean
 
-    def stored_rows(self) -> tuple[Vectors, Indices]:
+    def rows(self) -> Rows:
         """The mean of each place's unit references, not normalised: q·(1/K)Σr̂ is the mean similarity."""
+        return Rows(self._means(), np.arange(len(self.place_ids_)))
+
+    def statistics(self, refs: ReferenceSet) -> Scatter:
+        """Counts and means of the places' unit references."""
+        return Scatter.of(l2_normalize(refs.vectors), refs.places, means_only=True)
+
+    def from_statistics(self, statistics: Scatter, refs: ReferenceSet | None = None) -> Self:  # noqa: ARG002
+        """Fit on counts and means: one reference a place, its mean."""
+        self.place_ids_, self.n_features_in_ = statistics.place_ids, statistics.means.shape[1]
+        self.reference_vectors_ = statistics.means
+        self.present_ = np.ones((1, len(statistics.means)), bool)
+        return self
+
+    def _means(self) -> Vectors:
         _, index = np.nonzero(self.present_)
         counts = np.bincount(index).astype(self.reference_vectors_.dtype)
-        sums = sum_by(self.reference_vectors_, index, len(self.place_ids_))
-        return sums / counts[:, None], np.arange(len(counts))
+        means: Vectors = sum_by(self.reference_vectors_, index, len(self.place_ids_)) / counts[:, None]
+        return means

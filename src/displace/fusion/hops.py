@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 from numpy.typing import NDArray
 
 from displace.arrays import Indices, Vectors, l2_normalize
 from displace.fusion.base import VectorFusion
-from displace.references import sum_by
+from displace.fusion.solver.scatter import Scatter
+from displace.references import ReferenceSet, sum_by
 
 
 class Hops(VectorFusion):
@@ -31,3 +32,13 @@ class Hops(VectorFusion):
 
     def _fit(self, X: Vectors, index: Indices, traversals: NDArray[Any] | None) -> None:  # noqa: ARG002
         self.place_vectors_ = l2_normalize(sum_by(X, index, len(self.place_ids_)))
+
+    def statistics(self, refs: ReferenceSet) -> Scatter:
+        """Counts and means of the places."""
+        return Scatter.of(refs.vectors, refs.places, means_only=True)
+
+    def from_statistics(self, statistics: Scatter, refs: ReferenceSet | None = None) -> Self:  # noqa: ARG002
+        """Fit on counts and means."""
+        self.place_ids_, self.n_features_in_ = statistics.place_ids, statistics.means.shape[1]
+        self.place_vectors_ = l2_normalize(statistics.means)
+        return self

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from displace.arrays import Indices, Vectors, l2_normalize
 from displace.errors import InputError
 from displace.fusion.base import VectorFusion
-from displace.references import slot_of_each
+from displace.holdout import spread
+from displace.references import ReferenceSet, slot_of_each
 
 MAX_QUERIES = 500
 """Queries of a traversal that take part in choosing the best one."""
@@ -56,11 +57,19 @@ class Single(VectorFusion):
         self.place_ids_ = self.place_ids_[places]
         self.place_vectors_ = l2_normalize(X[labels == self.traversal_][first])
 
+    def settings(self) -> dict[str, Any]:
+        """The traversal that was used."""
+        return {"traversal": str(self.traversal_)}
+
+    def used(self, refs: ReferenceSet) -> ReferenceSet:
+        """The references of the traversal that was used."""
+        return refs.select(refs.traversals == self.traversal_)
+
 
 def _recall(X: Vectors, index: Indices, labels: NDArray[Any], name: Any) -> float:
     """R@1 (%) of a sample of the other traversals' references in traversal `name`; absent places are misses."""
     own, others = np.flatnonzero(labels == name), np.flatnonzero(labels != name)
     sample = others[np.lexsort((index[others], labels[others]))]
-    sample = sample[np.linspace(0, len(sample) - 1, min(len(sample), MAX_QUERIES)).astype(np.intp)]
+    sample = sample[spread(len(sample), MAX_QUERIES)]
     scores = l2_normalize(X[sample]) @ l2_normalize(X[own]).T
     return 100 * float(np.mean(index[own][scores.argmax(axis=1)] == index[sample]))

@@ -13,6 +13,7 @@ from scipy.spatial import KDTree
 from displace.errors import InputError, ManifestError
 from displace.geo import Positions, heading_difference
 from displace.manifest.table import Manifest
+from displace.places import Places
 
 Numbers = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -75,6 +76,23 @@ class KnownPlaces:
         geo = manifest.geo
         positions = None if geo is None else _mean_positions(geo, rows, len(ids))
         return cls(ids, positions, place_of_each_name(manifest.images, manifest.places.tolist()))
+
+
+def places_of(manifest: Manifest) -> Places:
+    """Return the places of a manifest in the order of their ids.
+
+    A place's position is the mean of its images', its image the first one, its number along the route its images'
+    smallest frame number.
+    """
+    named = np.flatnonzero(manifest.places != "")
+    ids, first, rows = np.unique(manifest.places[named], return_index=True, return_inverse=True)
+    geo, frames = manifest.geo, None
+    positions = None if geo is None else _mean_positions(geo.take(named), rows, len(ids))
+    if manifest.frame is not None:
+        frames = np.full(len(ids), np.inf)
+        np.fmin.at(frames, rows, manifest.frame[named])
+        frames[np.isinf(frames)] = np.nan
+    return Places(ids, positions, [manifest.images[row] for row in named[first]], frames)
 
 
 def place_of_each_name(images: Iterable[str], places: Iterable[str]) -> dict[str, str]:

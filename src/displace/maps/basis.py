@@ -10,20 +10,23 @@ from __future__ import annotations
 
 import numpy as np
 
-from displace.arrays import Vectors
-from displace.fusion.displace import DisPlace
+from displace.fusion.base import Rows
 
 WIDEST = 512
 """Dimensions beyond which it is left as it is: rounding weighs less there, and turning costs more."""
 
 
-def turned(fusion: DisPlace) -> tuple[Vectors, Vectors]:
-    """Place vectors and projection of a fitted DisPlace, both in float32, in that basis."""
-    P, rows = fusion.projection_, fusion.place_vectors_
-    dim, n = P.shape
-    if n <= WIDEST and n < dim:
-        fixed = np.random.default_rng(0).standard_normal((n, dim), np.float32)
+def turned(rows: Rows) -> Rows:
+    """Rows and projection of a fusion, both in float32, in that basis."""
+    P, vectors, mean = rows.projection, rows.vectors, rows.mean
+    if P is not None and P.shape[1] <= WIDEST and P.shape[1] < P.shape[0]:
+        fixed = np.random.default_rng(0).standard_normal(P.shape[::-1], np.float32)
         # The orthogonal factor of the polar decomposition: the rotation R that brings P·R nearest to `fixed`.
         left, _, right = np.linalg.svd(P.T.astype(np.float64) @ fixed.T.astype(np.float64))
-        P, rows = P @ (left @ right), rows @ (left @ right)
-    return np.ascontiguousarray(rows, np.float32), np.ascontiguousarray(P, np.float32)
+        P, vectors = P @ (left @ right), vectors @ (left @ right)
+    return Rows(
+        np.ascontiguousarray(vectors, np.float32),
+        rows.place_index,
+        None if P is None else np.ascontiguousarray(P, np.float32),
+        None if mean is None else np.ascontiguousarray(mean, np.float32),
+    )

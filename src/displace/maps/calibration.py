@@ -15,23 +15,20 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from displace.arrays import Vectors
 from displace.fusion.base import Fusion
+from displace.holdout import Fold, folds_with_a_gap
+from displace.places import Places
 from displace.references import ReferenceSet
+from displace.truth import Flags, Truth
 
 TOP = 20
 """Places whose scores the confidence is computed from."""
 MAX_FOLDS = 5
 MAX_QUERIES = 2000
-STRETCH = 0.3
-"""Share of the places that a fold removes from the map."""
-MARGIN = 0.05
-"""Share of the stretch, at each end, whose queries are left out."""
 BINS = 10
-
-Flags = NDArray[np.bool_]
-SamePlace = Callable[[NDArray[Any], NDArray[Any]], Flags]
 
 
 @dataclass(frozen=True)
@@ -88,8 +85,8 @@ def features(scores: Vectors) -> Vectors:
 
 def calibrate(
     refs: ReferenceSet,
-    make: Callable[[], Fusion],
-    same_place: SamePlace,
+    fusion: Fusion,
+    truth: Truth,
     progress: Callable[[int, int], None] | None = None,
     watch: Callable[[Fusion, ReferenceSet], None] | None = None,
 ) -> Calibration | None:
@@ -98,75 +95,67 @@ def calibrate(
     Parameters
     ----------
     refs : ReferenceSet
-    make : callable
-        Returns an unfitted fusion with the map's settings.
-    same_place : callable
-        Whether pairs of place ids count as the same place.
+    fusion : Fusion
+        With the map's settings; it is cloned, not fitted.
+    truth : Truth
+        Which places count as the same.
     progress : callable, optional
         Called with (done, total) folds.
     watch : callable, optional
         Called with the fusion that a fold has fitted and the fold's queries, for what else they can tell.
     """
-    names = refs.traversal_ids
-    if len(names) < 3:
+    if len(refs.traversal_ids) < 3:
         return None
-    if len(names) > MAX_FOLDS:
-        names = names[np.linspace(0, len(names) - 1, MAX_FOLDS).astype(np.intp)]
-    folds = []
-    for number, name in enumerate(names):
-        fold = _fold(refs, name, number / len(names), make, same_place, watch)
-        if fold is not None:
-            folds.append(fold)
+    route = in_route_order(refs.info)
+    held_out = list(
+        folds_with_a_gap(refs.places, refs.traversals, route, max_folds=MAX_FOLDS, max_queries=MAX_QUERIES)
+    )
+    judged = []
+    for number, fold in enumerate(held_out):
+        seen = _judged(refs, fold, fusion, truth, watch)
+        if seen is not None:
+            judged.append(seen)
         if progress:
-            progress(number + 1, len(names))
-    if not folds:
+            progress(number + 1, len(held_out))
+    if not judged:
         return None
-    x, right = np.concatenate([f for f, _ in folds]), np.concatenate([r for _, r in folds])
+    x, right = np.concatenate([f for f, _ in judged]), np.concatenate([r for _, r in judged])
     if right.all() or not right.any():
         return None
-    held_out = np.concatenate([_judge(folds, number) for number in range(len(folds))])
+    probability = np.concatenate([_judge(judged, number) for number in range(len(judged))])
     fit = _fit(x, right)
     return Calibration(
         **fit,
         n_queries=len(right),
         n_correct=int(right.sum()),
-        auc=area_under_curve(held_out, right),
-        error=calibration_error(held_out, right),
-        curve=reliability(held_out, right),
-        traversals=[str(name) for name in names],
+        auc=area_under_curve(probability, right),
+        error=calibration_error(probability, right),
+        curve=reliability(probability, right),
+        traversals=[str(fold.traversal) for fold in held_out],
     )
 
 
-def _fold(
+def _judged(
     refs: ReferenceSet,
-    name: Any,
-    position: float,
-    make: Callable[[], Fusion],
-    same_place: SamePlace,
+    fold: Fold,
+    fusion: Fusion,
+    truth: Truth,
     watch: Callable[[Fusion, ReferenceSet], None] | None,
 ) -> tuple[Vectors, Flags] | None:
     """Features and correctness of one traversal's references against a map of the others with a stretch removed."""
-    ids = in_natural_order(refs.place_ids)
-    length = int(STRETCH * len(ids))
-    start = int(position * (len(ids) - length))
-    margin = int(np.ceil(MARGIN * length))
-    stretch = ids[start : start + length]
-    at_the_edge = np.concatenate([stretch[:margin], stretch[len(stretch) - margin :]])
-    rest = refs.select((refs.traversals != name) & ~np.isin(refs.places, stretch))
-    queries = refs.only(name)
-    known = np.isin(queries.places, rest.place_ids) | np.isin(queries.places, stretch)
-    queries = queries.select(known & ~np.isin(queries.places, at_the_edge))
-    if len(rest.place_ids) < 2 if len(rest) else True:
+    rest, queries = refs.select(fold.references), refs.select(fold.queries)
+    if len(rest.place_ids) < 2 or len(queries) == 0:
         return None
-    if len(queries) == 0:
-        return None
-    if len(queries) > MAX_QUERIES:
-        queries = queries.select(np.linspace(0, len(queries) - 1, MAX_QUERIES).astype(np.intp))
-    fusion = make().fit(rest.vectors, rest.places, rest.traversals)
+    fitted = clone(fusion).fit(rest.vectors, rest.places, rest.traversals)
     if watch:
-        watch(fusion, queries)
-    matches = fusion.rank(queries.vectors, k=TOP)
-    return features(matches.scores), same_place(matches.places[:, 0], queries.places)
+        watch(fitted, queries)
+    matches = fitted.rank(queries.vectors, k=TOP)
+    return features(matches.scores), truth.correct(matches.places[:, 0], queries.places)
+
+
+def in_route_order(places: Places) -> NDArray[Any]:
+    """Place ids as they follow each other: by their numbers along the route, else in natural order."""
+    return in_natural_order(places.ids) if places.order is None else places.ids[places.order]
 
 
 def in_natural_order(ids: NDArray[Any]) -> NDArray[Any]:

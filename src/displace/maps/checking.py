@@ -18,7 +18,6 @@ KINDS: dict[str, tuple[type, ...]] = {
     "dim": (int,),
     "model": (dict, type(None)),
     "traversals": (dict,),
-    "tolerance": (int, float),
     "notes": (dict,),
 }
 """Fields of a map that stand in its header as they are, and what they may be."""
@@ -28,7 +27,8 @@ def check_fields(fields: dict[str, Any]) -> None:
     """Raise ValueError where the fields of a map do not fit together."""
     for name, kinds in KINDS.items():
         _require(isinstance(fields[name], kinds), f"{name} is {fields[name]!r}")
-    vectors, ids = fields["vectors"], fields["place_ids"]
+    vectors, places = fields["vectors"], fields["places"]
+    ids = places.ids
     _require(ids.ndim == 1 and len(ids) > 0, "it has no places")
     _require(bool(np.all(ids[1:] > ids[:-1])), "place ids are out of order")
     _require(vectors.ndim == 2 and vectors.dtype.name in DTYPES, f"rows are {vectors.dtype}{vectors.shape}")
@@ -39,10 +39,10 @@ def check_fields(fields: dict[str, Any]) -> None:
     if scales is not None:
         _check_numbers("scales", scales, (len(vectors),))
         _require(bool(((scales > 0) & (scales < 1)).all()), "scales are not those of unit vectors")
-    images, positions = fields["images"], fields["positions"]
-    _require(images is None or len(images) == len(ids), "it has not one image for each place")
-    if positions is not None:
-        _check_positions(positions, len(ids))
+    if places.positions is not None:
+        _check_positions(places.positions, len(ids))
+    if places.frames is not None:
+        _require(places.frames.shape == (len(ids),), f"route numbers have shape {places.frames.shape}")
 
 
 def checked_calibration(record: Any) -> Calibration | None:

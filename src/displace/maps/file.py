@@ -12,21 +12,21 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from displace._version import __version__
-from displace.errors import DisplaceError, FormatError
+from displace.errors import DisplaceError, FormatError, InputError
 from displace.files import tensors
 from displace.files.atomic import sync_folder
 from displace.geo import Positions
 from displace.maps.checking import KINDS, check_fields, checked_calibration
-from displace.maps.statistics import Statistics
-
-if TYPE_CHECKING:
-    from displace.maps.place_map import PlaceMap
+from displace.maps.state import MapState
+from displace.maps.statistics import MapStatistics, StatisticsFile
+from displace.places import Places
+from displace.truth import Tolerance
 
 FORMAT = "displace map"
 RELEASES = {1: "0.1"}
@@ -34,15 +34,15 @@ RELEASES = {1: "0.1"}
 VERSION = max(RELEASES)
 
 
-def save(place_map: PlaceMap, path: str | os.PathLike[str]) -> None:
+def save(state: MapState, path: str | os.PathLike[str]) -> None:
     """Write the map and its statistics.
 
     A file of statistics that is there already is replaced by the new ones. Where there are no new ones it is removed if
     it belongs to the map that is replaced, and left alone otherwise.
     """
     path = Path(path)
-    header, arrays = _packed(place_map)
-    statistics = place_map.statistics and place_map.statistics.loaded()
+    header, arrays = _packed(state)
+    statistics = state.statistics and state.statistics.loaded()
     sidecar, upcoming = _sidecar(path), _upcoming(path)
     with _writing(path):
         _finish_killed_save(path)
@@ -61,39 +61,37 @@ def save(place_map: PlaceMap, path: str | os.PathLike[str]) -> None:
         sync_folder(path.parent)
 
 
-def load(path: str | os.PathLike[str], verify: bool) -> dict[str, Any]:
-    """Read the fields of a map; its statistics when they are asked for. All but the rows is checked in any case."""
+def load(path: str | os.PathLike[str], verify: bool) -> MapState:
+    """Read a map; its statistics when they are asked for. All but the rows is checked in any case."""
     path = Path(path)
     header, arrays = tensors.read(path, FORMAT, VERSION, verify)
     try:
         fields = {name: header[name] for name in KINDS}
         fields["calibration"] = checked_calibration(header["calibration"])
         fields["calibrated_on"] = header.get("calibrated_on", dict(header["traversals"]))
-        fields["place_ids"] = tensors.unpack_labels("place_ids", arrays)
+        fields["tolerance"] = _tolerance(header)
+        fields["places"] = _unpacked_places(arrays, header["degrees"])
         fields["vectors"] = arrays["vectors"]
         fields["row_places"] = arrays["row_places"].astype(np.intp)
         for name in ("projection", "mean", "scales"):
             fields[name] = arrays.get(name)
-        has_images = "images_ends" in arrays
-        fields["images"] = tensors.unpack_labels("images", arrays).tolist() if has_images else None
-        fields["positions"] = _unpacked_positions(arrays, header["degrees"])
         check_fields(fields)
-    except (KeyError, ValueError, TypeError, AttributeError, IndexError) as error:
+    except (KeyError, ValueError, TypeError, AttributeError, IndexError, InputError) as error:
         raise FormatError(f"{path} is damaged: {error!r}") from None
     fields["statistics"], fields["no_statistics"] = find_statistics(path, header["payload_sha256"])
-    return fields
+    return MapState(**fields)
 
 
-def find_statistics(path: Path, map_checksum: str) -> tuple[Statistics | None, str]:
+def find_statistics(path: Path, map_checksum: str) -> tuple[MapStatistics | None, str]:
     """Statistics that belong to the map with this checksum, not read yet; where there are none, why."""
     sidecar, upcoming = _sidecar(path), _upcoming(path)
     if upcoming.exists() and _map_of(upcoming) == map_checksum:
-        return Statistics.at(upcoming), ""
+        return StatisticsFile(path=upcoming), ""
     if not sidecar.exists():
         return None, f"there are no statistics beside it ({sidecar.name}); put the file back"
     try:
-        if Statistics.belongs_to(sidecar) == map_checksum:
-            return Statistics.at(sidecar), ""
+        if StatisticsFile.belongs_to(sidecar) == map_checksum:
+            return StatisticsFile(path=sidecar), ""
     except FormatError as error:
         return None, f"the statistics beside it cannot be used: {error}"
     return None, f"the statistics beside it ({sidecar.name}) belong to another map; put its own back"
@@ -134,7 +132,7 @@ def _checksum(path: Path) -> str | None:
 def _map_of(sidecar: Path) -> str | None:
     """Checksum of the map that the statistics belong to; None where they cannot be read."""
     try:
-        return Statistics.belongs_to(sidecar)
+        return StatisticsFile.belongs_to(sidecar)
     except FormatError:
         return None
 
@@ -147,29 +145,41 @@ def _upcoming(path: Path) -> Path:
     return path.with_name(f"{path.name}-stats.next")
 
 
-def _packed(place_map: PlaceMap) -> tuple[dict[str, Any], tensors.Arrays]:
+def _packed(state: MapState) -> tuple[dict[str, Any], tensors.Arrays]:
     """Header and arrays of a map."""
+    places, in_frames = state.places, state.tolerance.kind == "frames"
     arrays = {
-        "vectors": place_map.vectors,
-        "row_places": place_map.row_places.astype(np.int32),
-        "projection": place_map.projection,
-        "mean": place_map.mean,
-        "scales": place_map.scales,
-        **tensors.pack_labels("place_ids", place_map.place_ids),
-        **({} if place_map.images is None else tensors.pack_labels("images", np.array(place_map.images))),
-        **_packed_positions(place_map.positions),
+        "vectors": state.vectors,
+        "row_places": state.row_places.astype(np.int32),
+        "projection": state.projection,
+        "mean": state.mean,
+        "scales": state.scales,
+        "frames": places.frames,
+        **tensors.pack_labels("place_ids", places.ids),
+        **({} if places.images is None else tensors.pack_labels("images", np.array(places.images))),
+        **_packed_positions(places.positions),
     }
     header = {
         "format": FORMAT,
         "version": VERSION,
         "needs": f"{RELEASES[VERSION]} or later",
         "written_by": __version__,
-        "degrees": place_map.positions is not None and place_map.positions.degrees,
-        "calibration": place_map.calibration and place_map.calibration.to_json(),
-        "calibrated_on": place_map.calibrated_on,
-        **{name: getattr(place_map, name) for name in KINDS},
+        "degrees": places.positions is not None and places.positions.degrees,
+        "calibration": state.calibration and state.calibration.to_json(),
+        "calibrated_on": state.calibrated_on,
+        **{name: getattr(state, name) for name in KINDS},
+        # In metres, as from the first version on; 0 is the very place. Frames came later, beside it.
+        "tolerance": state.tolerance.value if state.tolerance.kind == "metres" else 0.0,
+        **({"tolerance_frames": state.tolerance.value} if in_frames else {}),
     }
     return header, {name: array for name, array in arrays.items() if array is not None}
+
+
+def _tolerance(header: dict[str, Any]) -> Tolerance:
+    if "tolerance_frames" in header:
+        return Tolerance("frames", float(header["tolerance_frames"]))
+    metres = float(header["tolerance"])
+    return Tolerance("metres", metres) if metres > 0 else Tolerance("exact")
 
 
 def _packed_positions(positions: Positions | None) -> dict[str, NDArray[Any] | None]:
@@ -178,8 +188,12 @@ def _packed_positions(positions: Positions | None) -> dict[str, NDArray[Any] | N
     return {"points": positions.points.astype(np.float64), "heading": positions.heading}
 
 
-def _unpacked_positions(arrays: tensors.Arrays, degrees: bool) -> Positions | None:
-    if "points" not in arrays:
-        return None
-    heading = arrays.get("heading")
-    return Positions(np.array(arrays["points"]), degrees, None if heading is None else np.array(heading))
+def _unpacked_places(arrays: tensors.Arrays, degrees: bool) -> Places:
+    images = tensors.unpack_labels("images", arrays).tolist() if "images_ends" in arrays else None
+    positions = None
+    if "points" in arrays:
+        heading = arrays.get("heading")
+        heading = None if heading is None else np.array(heading)
+        positions = Positions(np.array(arrays["points"]), degrees, heading)
+    frames = np.array(arrays["frames"]) if "frames" in arrays else None
+    return Places(tensors.unpack_labels("place_ids", arrays), positions, images, frames)

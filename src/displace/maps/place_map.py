@@ -3,110 +3,62 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from displace.arrays import Indices, Vectors, as_vectors, l2_normalize
-from displace.errors import FormatError, InputError, ModelMismatchError
+from displace.arrays import Indices, Vectors, as_vectors, blocks, check_count
+from displace.errors import InputError, ModelMismatchError
 from displace.geo import Positions
-from displace.maps import file
+from displace.maps import file, updating
 from displace.maps.calibration import TOP, Calibration
-from displace.maps.rounding import within_unit
+from displace.maps.state import MapState
+from displace.maps.updating import Update
 from displace.matches import Matches
-from displace.search import INDEXES
-from displace.search.base import Index
+from displace.places import Places
+from displace.truth import Tolerance
 
 if TYPE_CHECKING:
-    from displace.maps.statistics import Statistics
-    from displace.maps.updating import Update
+    from displace.maps.statistics import MapStatistics
     from displace.models.base import DescriptorModel
     from displace.references import ReferenceSet
 
+Picture = str | os.PathLike[str] | bytes | NDArray[np.uint8]
+"""An image: its file, the content of its file, or its pixels, RGB (height, width, 3)."""
 
-@dataclass(eq=False)
+
 class PlaceMap:
     """Places, each with one or more rows; a query is projected and a place scores as its best row.
 
-    Made by `displace.build` or `PlaceMap.load`.
+    Made by `displace.build` or `PlaceMap.load`. What it holds is one frozen `MapState`; `add` and `remove` put the next
+    one in its place, so that threads which locate meanwhile see the old or the new map and never a mixture.
 
     Parameters
     ----------
-    place_ids : array of shape (N,)
-        Sorted ids.
-    vectors : array of shape (R, n)
-        Rows as stored: float16, float32, or int8 with `scales`.
-    row_places : array of shape (R,)
-        Index of each row's place; the rows of one place are side by side.
-    fusion : str
-        Registry name of the fusion that made it.
-    settings : dict
-        Its parameters, with what was "auto" decided.
-    reason : str
-        Why those settings.
-    dim : int
-        D, the dimension of a descriptor.
-    projection, mean : arrays of shape (D, n) and (D,), optional
-        A query q becomes normalise((q − mean)·projection).
-    scales : array of shape (R,), optional
-        For int8 rows: row = scale · stored.
-    model : dict, optional
-        Fingerprint of the descriptor model; None for maps of bare vectors.
-    traversals : dict of str to int
-        References of each traversal that went in.
-    positions : Positions, optional
-        Where each place is.
-    images : list of str, optional
-        One reference image of each place.
-    calibration : Calibration, optional
-        How rankings become probabilities; None where there were fewer than three traversals.
-    calibrated_on : dict of str to int, optional
-        `traversals` as they were when the calibration was made.
-    tolerance : float
-        What "correct" meant in the calibration: metres where places have positions; 0 is the very place.
-    notes : dict
-        Further facts that `inspect` shows, such as the loss by storing rows in float16.
-    statistics : Statistics, optional
-        What an update needs; kept in a file of its own.
-    no_statistics : str
-        Why a map that was read from a file has none.
+    state : MapState
+        What the map holds.
     """
 
-    place_ids: NDArray[Any]
-    vectors: NDArray[Any]
-    row_places: Indices
-    fusion: str
-    settings: dict[str, Any]
-    reason: str
-    dim: int
-    projection: Vectors | None = None
-    mean: Vectors | None = None
-    scales: Vectors | None = None
-    model: dict[str, Any] | None = None
-    traversals: dict[str, int] = field(default_factory=dict)
-    positions: Positions | None = None
-    images: list[str] | None = None
-    calibration: Calibration | None = None
-    calibrated_on: dict[str, int] | None = None
-    tolerance: float = 0.0
-    notes: dict[str, Any] = field(default_factory=dict)
-    statistics: Statistics | None = None
-    no_statistics: str = ""
+    def __init__(self, state: MapState) -> None:
+        self.state = state
+        self._changing, self._opening = threading.Lock(), threading.Lock()
+        self._model: DescriptorModel | None = None
 
     def __repr__(self) -> str:
+        state = self.state
         return (
-            f"PlaceMap({len(self.place_ids)} places from {len(self.traversals)} traversals, {self.fusion}, "
-            f"{self.vectors.shape[1]} of {self.dim} dimensions, {self.vectors.dtype})"
+            f"PlaceMap({len(state.places)} places from {len(state.traversals)} traversals, {state.fusion}, "
+            f"{state.vectors.shape[1]} of {state.dim} dimensions, {state.vectors.dtype})"
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the map to `path`, and what an update needs to ``path-stats``; atomically."""
-        file.save(self, path)
+        file.save(self.state, path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], verify: bool = True) -> Self:
@@ -119,18 +71,119 @@ class PlaceMap:
             Read all bytes and compare their checksum. Without, the rows are memory-mapped and read when used; all else
             is checked as far as a map made of it works.
         """
-        return cls(**file.load(path, verify))
+        return cls(file.load(path, verify))
+
+    @property
+    def places(self) -> Places:
+        """Who the places are: ids, positions, images, route order."""
+        return self.state.places
+
+    @property
+    def place_ids(self) -> NDArray[Any]:
+        """Sorted ids of the places, shape (N,)."""
+        return self.state.places.ids
+
+    @property
+    def positions(self) -> Positions | None:
+        """Where each place is."""
+        return self.state.places.positions
+
+    @property
+    def images(self) -> list[str] | None:
+        """One reference image of each place."""
+        return self.state.places.images
+
+    @property
+    def vectors(self) -> NDArray[Any]:
+        """Rows as stored, shape (R, n)."""
+        return self.state.vectors
+
+    @property
+    def row_places(self) -> Indices:
+        """Index of each row's place, shape (R,)."""
+        return self.state.row_places
+
+    @property
+    def scales(self) -> Vectors | None:
+        """For int8 rows: row = scale · stored."""
+        return self.state.scales
+
+    @property
+    def projection(self) -> Vectors | None:
+        """P, shape (D, n); None where queries are not projected."""
+        return self.state.projection
+
+    @property
+    def mean(self) -> Vectors | None:
+        """What is subtracted from queries before projecting."""
+        return self.state.mean
+
+    @property
+    def dim(self) -> int:
+        """D, the dimension of a descriptor."""
+        return self.state.dim
+
+    @property
+    def fusion(self) -> str:
+        """Name of the fusion that made it."""
+        return self.state.fusion
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Parameters of the fusion, with what was "auto" decided."""
+        return self.state.settings
+
+    @property
+    def reason(self) -> str:
+        """Why those settings."""
+        return self.state.reason
+
+    @property
+    def model(self) -> dict[str, Any] | None:
+        """Fingerprint of the descriptor model; None for maps of bare vectors."""
+        return self.state.model
+
+    @property
+    def traversals(self) -> dict[str, int]:
+        """References of each traversal that went in."""
+        return self.state.traversals
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """How rankings become probabilities."""
+        return self.state.calibration
+
+    @property
+    def tolerance(self) -> Tolerance:
+        """What "correct" meant in the calibration."""
+        return self.state.tolerance
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        """Further facts that `inspect` shows."""
+        return self.state.notes
+
+    @property
+    def statistics(self) -> MapStatistics | None:
+        """What an update needs."""
+        return self.state.statistics
+
+    @property
+    def no_statistics(self) -> str:
+        """Why a map that was read from a file has no statistics."""
+        return self.state.no_statistics
 
     @property
     def nbytes(self) -> int:
         """Bytes needed to locate: rows, projection and mean, as stored."""
-        arrays = (self.vectors, self.scales, self.projection, self.mean)
+        state = self.state
+        arrays = (state.vectors, state.scales, state.projection, state.mean)
         return sum(array.nbytes for array in arrays if array is not None)
 
     @property
     def calibration_is_stale(self) -> bool:
         """Whether an update has changed the references since the confidence was learned."""
-        return self.calibration is not None and self.calibrated_on != self.traversals
+        return self.state.calibration is not None and self.state.calibrated_on != self.state.traversals
 
     @property
     def model_name(self) -> str:
@@ -139,7 +192,7 @@ class PlaceMap:
 
     def locate(
         self,
-        queries: ArrayLike | Sequence[str | os.PathLike[str]],
+        queries: ArrayLike | Picture | Sequence[Picture],
         k: int = 5,
         *,
         search: str = "auto",
@@ -149,62 +202,102 @@ class PlaceMap:
 
         Parameters
         ----------
-        queries : array of shape (q, D), or paths of images
-            Descriptors by the map's model, or images to be described with it.
+        queries : array of shape (q, D), or images
+            Descriptors by the map's model; or images to be described with it: paths, the bytes of files, or pixels
+            (height, width, 3), RGB, uint8; one of them or several.
         k : int
             Places to return for each query; all of them where there are fewer.
         search : str
             Backend: "exact", "faiss", or "auto" (faiss for float16 rows where it is installed).
         model : DescriptorModel, optional
-            Describes the images; by default the map's own, with its default weights and preprocessing.
+            Describes the images; by default the map's own, with its crop and image size.
 
         Returns
         -------
         Matches
             With `confidence` where the map is calibrated, and `positions` where it has them.
         """
-        if k < 1:
-            raise InputError(f"k={k} must be at least 1")
-        vectors = self._as_vectors(queries, model)
+        check_count(k, "k")
+        state = self.state
+        projected = state.project(self.describe(queries, model=model))
+        wanted = k if state.calibration is None else max(k, TOP)
+        best, scores = state.best(projected, wanted, search)
+        confidence = None if state.calibration is None else state.calibration.probability(scores)
+        positions = None if state.places.positions is None else state.places.positions.take(best[:, 0])
+        return Matches(state.places.ids[best[:, :k]], scores[:, :k], confidence, positions)
+
+    def scores(self, queries: ArrayLike | Picture | Sequence[Picture]) -> Iterator[Vectors]:
+        """Score every place for every query, in blocks of queries of bounded memory.
+
+        Parameters
+        ----------
+        queries : as for `locate`
+
+        Yields
+        ------
+        array of shape (b, N)
+            Scores of the next queries; the places in route order (`places.order`), or in the order of their ids where
+            they have none.
+        """
+        state = self.state
+        vectors, order = self.describe(queries), state.places.order
+        for rows in blocks(len(vectors), row_bytes=4 * (len(state.row_places) + len(state.places))):
+            scores = state.scores(state.project(vectors[rows]))
+            yield scores if order is None else scores[:, order]
+
+    def describe(
+        self, queries: ArrayLike | Picture | Sequence[Picture], *, model: DescriptorModel | None = None
+    ) -> Vectors:
+        """Return the descriptors of images, or check descriptors that are given; shape (q, D)."""
+        images = _as_images(queries)
+        if images is not None:
+            return self._described(images, model)
+        vectors = as_vectors(queries, "queries")  # type: ignore[arg-type]
         if vectors.shape[1] != self.dim:
             raise InputError(f"queries have {vectors.shape[1]} dimensions; the map has {self.dim}")
-        wanted = k if self.calibration is None else max(k, TOP)
-        best, scores = self._search(self.project(vectors), wanted, self._index(search))
-        confidence = None if self.calibration is None else self.calibration.probability(scores)
-        positions = None if self.positions is None else self.positions.take(best[:, 0])
-        return Matches(self.place_ids[best[:, :k]], scores[:, :k], confidence, positions)
+        return vectors
 
     def project(self, queries: Vectors) -> Vectors:
         """Bring descriptors into the space of the rows: normalise((q − mean)·projection)."""
-        centred = queries if self.mean is None else queries - self.mean
-        return l2_normalize(centred if self.projection is None else centred @ self.projection)
+        return self.state.project(queries)
 
     def rows(self) -> Vectors:
-        """The rows as numbers: float16 or float32, int8 rows multiplied out.
+        """The rows as numbers: float16 or float32, int8 rows multiplied out."""
+        return self.state.rows()
 
-        Raises
-        ------
-        FormatError
-            When they are not those of unit vectors: damage that loading without `verify` did not look for.
+    def open_model(self, **options: Any) -> DescriptorModel:
+        """Make the model that described the map's references, with the crop and image size that they had.
+
+        Parameters
+        ----------
+        **options
+            `weights`, `device`, `mask`, `image_size`, `crop` of `displace.models.open_model`.
         """
-        rows: Vectors = self.vectors if self.scales is None else self.vectors * self.scales[:, None]
-        if not within_unit(rows):
-            raise FormatError("the rows of the map are damaged: load it with verify=True, or build it anew")
-        return rows
+        from displace.models import open_model
+
+        if self.model is None:
+            raise InputError("the map was built from bare vectors: it knows no model to describe images with")
+        model = open_model(self.model, **options)
+        self.check_model(model.fingerprint())
+        return model
 
     def check_model(self, fingerprint: Mapping[str, Any] | None) -> None:
         """Raise an error that names both where `fingerprint` is not the map's model."""
-        if self.model is None or fingerprint is None or dict(fingerprint) == self.model:
+        if self.model is None or fingerprint is None:
             return
+        from displace.models import comparable
+
+        given, own = comparable(fingerprint), comparable(self.model)
         parts = [
-            f"{key}: {fingerprint.get(key)!r}, the map has {self.model.get(key)!r}"
-            for key in sorted({*fingerprint, *self.model})
-            if fingerprint.get(key) != self.model.get(key)
+            f"{key}: {given.get(key)!r}, the map has {own.get(key)!r}"
+            for key in sorted({*given, *own})
+            if given.get(key) != own.get(key)
         ]
-        raise ModelMismatchError(
-            f"the queries were described by {_model_name(fingerprint)}, the map's references by "
-            f"{_model_name(self.model)}; they differ in\n  " + "\n  ".join(parts)
-        )
+        if parts:
+            raise ModelMismatchError(
+                f"the queries were described by {_model_name(fingerprint)}, the map's references by "
+                f"{self.model_name}; they differ in\n  " + "\n  ".join(parts)
+            )
 
     def add(
         self, refs: ReferenceSet, positions: Positions | None = None, images: Sequence[str] | None = None
@@ -214,85 +307,55 @@ class PlaceMap:
         Parameters
         ----------
         refs : ReferenceSet
-            Of traversals that the map does not have.
+            Of traversals that the map does not have. What it knows of its places is given to new places, and its
+            positions are compared with the map's.
         positions : Positions, optional
-            Of `refs`' places, in the order of its `place_ids`: given to new places, and compared with the map's.
+            Of `refs`' places, in the order of its `place_ids`, where `refs` itself does not know them.
         images : sequence of str, optional
-            One reference image of each of these places; given to new places.
+            One reference image of each of these places, likewise.
         """
-        from displace.maps import updating
-
-        return updating.add(self, refs, positions, images)
+        with self._changing:
+            self.state, update = updating.added(self.state, refs, positions, images)
+        return update
 
     def remove(self, refs: ReferenceSet | str) -> Update:
         """Remove traversals: given all their references, or by name where the references were kept."""
-        from displace.maps import updating
+        with self._changing:
+            self.state, update = updating.removed(self.state, refs)
+        return update
 
-        return updating.remove(self, refs)
+    def changed(self, **fields: Any) -> PlaceMap:
+        """Return a map with some fields of its state replaced; this one stays as it is."""
+        return PlaceMap(replace(self.state, **fields))
 
-    def _as_vectors(self, queries: Any, model: DescriptorModel | None) -> Vectors:
-        if isinstance(queries, np.ndarray) or not _are_paths(queries):
-            return as_vectors(queries, "queries")
-        return self._describe([Path(path) for path in queries], model)
-
-    def _describe(self, paths: list[Path], model: DescriptorModel | None) -> Vectors:
-        """Describe images by the map's model."""
+    def _described(self, images: list[Any], model: DescriptorModel | None) -> Vectors:
+        """Describe images by the map's model, or by one that is its like."""
         from displace.descriptors.extraction import describe
-        from displace.models import get_model
 
-        if self.model is None:
-            raise InputError("the map was built from bare vectors: it knows no model to describe images with")
-        model = model or get_model(self.model_name)
-        self.check_model(model.fingerprint())
-        return describe(model, paths)
-
-    def _index(self, search: str) -> Index:
-        if search == "auto":
-            search = self._best_backend
-        if search not in self._indexes:
-            self._indexes[search] = INDEXES.get(search).build(self.rows())
-        return self._indexes[search]
-
-    @cached_property
-    def _indexes(self) -> dict[str, Index]:
-        return {}
-
-    @cached_property
-    def _best_backend(self) -> str:
-        import importlib.util
-
-        # faiss reads float16 as it is; on float32 rows it takes 1.4 times as long as BLAS (docs/performance.md).
-        half = self.vectors.dtype == np.float16
-        return "faiss" if half and importlib.util.find_spec("faiss") else "exact"
-
-    @cached_property
-    def _most_rows(self) -> int:
-        """Rows of the place that has most."""
-        return int(np.bincount(self.row_places).max())
-
-    def _search(self, projected: Vectors, k: int, index: Index) -> tuple[Indices, Vectors]:
-        """Best places and their scores, (q, min(k, N))."""
-        n_rows, n_places = len(self.row_places), len(self.place_ids)
-        k = min(k, n_places)
-        if n_rows == n_places:
-            return index.search(projected, k)
-        rows, scores = index.search(projected, min(n_rows, k * self._most_rows))  # enough rows for k places
-        return _best_of_each(self.row_places[rows], scores, k)
+        if model is None:
+            with self._opening:  # weights are read once
+                model = self._model = self._model or self.open_model()
+        else:
+            self.check_model(model.fingerprint())
+        return describe(model, images)
 
 
-def _best_of_each(places: Indices, scores: Vectors, k: int) -> tuple[Indices, Vectors]:
-    """First occurrence of each place in rows that are sorted by score, (q, k)."""
-    best = np.empty((len(places), k), np.intp)
-    values = np.empty((len(places), k), scores.dtype)
-    for row, (ids, score) in enumerate(zip(places, scores, strict=True)):
-        _, first = np.unique(ids, return_index=True)
-        first = np.sort(first)[:k]
-        best[row], values[row] = ids[first], score[first]
-    return best, values
+def _as_images(queries: Any) -> list[Any] | None:
+    """Images that were given, as a list; None where these are descriptors."""
+    if isinstance(queries, str | os.PathLike | bytes):
+        return [queries]
+    if isinstance(queries, np.ndarray):
+        if queries.dtype == np.uint8 and queries.ndim in (3, 4):
+            return [queries] if queries.ndim == 3 else list(queries)
+        return None
+    if isinstance(queries, Sequence) and all(map(_is_image, queries)):
+        return [Path(query) if isinstance(query, str) else query for query in queries]
+    return None
 
 
-def _are_paths(queries: Any) -> bool:
-    return isinstance(queries, Sequence) and all(isinstance(query, str | os.PathLike) for query in queries)
+def _is_image(query: Any) -> bool:
+    pixels = isinstance(query, np.ndarray) and query.dtype == np.uint8 and query.ndim == 3
+    return pixels or isinstance(query, str | os.PathLike | bytes)
 
 
 def _model_name(fingerprint: Mapping[str, Any]) -> str:

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.arrays import Indices, Vectors, blocks, l2_normalize
-from displace.fusion.base import Fusion, VectorFusion
-from displace.maps.calibration import SamePlace
+from displace.fusion.base import Fusion
+from displace.holdout import spread
 from displace.references import ReferenceSet
+from displace.truth import Truth
 
 DTYPES = ("float16", "float32", "int8")
 LARGEST = 1.01
@@ -54,28 +55,24 @@ class RecallLoss:
     ----------
     dtype : str
         How rows are stored.
-    same_place : callable
-        Whether pairs of place ids count as the same place.
+    truth : Truth
+        Which places count as the same.
     """
 
-    def __init__(self, dtype: str, same_place: SamePlace) -> None:
-        self.dtype, self.same_place = dtype, same_place
+    def __init__(self, dtype: str, truth: Truth) -> None:
+        self.dtype, self.truth = dtype, truth
         self.n_queries, self.n_right = 0, {"float32": 0, dtype: 0}
 
     def watch(self, fusion: Fusion, queries: ReferenceSet) -> None:
         """Take in one traversal and a fusion that was fitted without it."""
         queries = queries.select(np.isin(queries.places, fusion.place_ids_))
-        if len(queries) > MAX_QUERIES:
-            queries = queries.select(np.linspace(0, len(queries) - 1, MAX_QUERIES).astype(np.intp))
-        rows, row_places = fusion.stored_rows()
-        projected = (
-            fusion.transform(queries.vectors)
-            if isinstance(fusion, VectorFusion)
-            else l2_normalize(queries.vectors)
-        )
+        queries = queries.select(spread(len(queries), MAX_QUERIES))
+        rows = fusion.rows()
+        assert rows is not None
+        projected = rows.project(queries.vectors)
         for dtype in self.n_right:
-            best = fusion.place_ids_[row_places[_best_rows(projected, rounded(rows, dtype))]]
-            self.n_right[dtype] += int(self.same_place(best, queries.places).sum())
+            best = rows.place_index[_best_rows(projected, rounded(rows.vectors, dtype))]
+            self.n_right[dtype] += int(self.truth.correct(fusion.place_ids_[best], queries.places).sum())
         self.n_queries += len(queries)
 
     def notes(self) -> dict[str, Any]:

@@ -2,53 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from displace.errors import InputError
 from displace.geo import Positions
-from displace.maps.place_map import PlaceMap
-from displace.maps.statistics import Statistics, digests_of
+from displace.maps.state import MapState
+from displace.maps.statistics import MapStatistics, digests_of
 from displace.references import ReferenceSet
 
 FAR = 50.0
 """Metres, in the median, from which on places of the same ids are other places (or the map's tolerance, if larger)."""
 
 
-def check_addition(
-    town: PlaceMap, refs: ReferenceSet, positions: Positions | None, images: Sequence[str] | None
-) -> None:
+def check_addition(state: MapState, refs: ReferenceSet) -> None:
     """Refuse references that do not fit the map, are in it already, or were taken elsewhere."""
-    _check_kind(town, refs)
-    usable_statistics(town)
-    for name, values in (("positions", positions), ("images", images)):
-        if values is not None and len(values) != len(refs.place_ids):
-            raise InputError(
-                f"{name} has {len(values)} entries; the references have {len(refs.place_ids)} places"
-            )
-    known = [str(name) for name in refs.traversal_ids if str(name) in town.traversals]
+    _check_kind(state, refs)
+    known = [str(name) for name in refs.traversal_ids if str(name) in state.traversals]
     if known:
         raise InputError(
             f"the map already has references of {', '.join(known)}; add other traversals (--traversal), or give "
             "this recording a name of its own in its manifest"
         )
-    if town.positions is not None and positions is not None:
-        _check_nearness(town, town.positions, refs, positions)
+    if state.places.positions is not None and refs.info.positions is not None:
+        _check_nearness(state, state.places.positions, refs, refs.info.positions)
 
 
-def check_removal(town: PlaceMap, refs: ReferenceSet) -> None:
+def check_removal(state: MapState, kept: MapStatistics, refs: ReferenceSet) -> None:
     """Refuse references that are not, traversal for traversal, those that the map was made of."""
-    _check_kind(town, refs)
-    kept = usable_statistics(town)
+    _check_kind(state, refs)
     digests = digests_of(refs) if kept.digests else {}
     for traversal in refs.traversal_ids:
         name, n = str(traversal), int(np.sum(refs.traversals == traversal))
-        check_name(town, name)
-        if n != town.traversals[name]:
+        check_name(state, name)
+        if n != state.traversals[name]:
             raise InputError(
-                f"traversal {name!r} has {n} references here and {town.traversals[name]} in the map; give all of them, "
-                "from the store that was added"
+                f"traversal {name!r} has {n} references here and {state.traversals[name]} in the map; give all "
+                "of them, from the store that was added"
             )
         if name in kept.digests and kept.digests[name] != digests[name]:
             raise InputError(
@@ -57,46 +46,44 @@ def check_removal(town: PlaceMap, refs: ReferenceSet) -> None:
             )
 
 
-def check_name(town: PlaceMap, name: str) -> None:
+def check_name(state: MapState, name: str) -> None:
     """Refuse a traversal that is not in the map."""
-    if name not in town.traversals:
-        raise InputError(f"the map has no traversal {name!r}; it has {', '.join(town.traversals)}")
+    if name not in state.traversals:
+        raise InputError(f"the map has no traversal {name!r}; it has {', '.join(state.traversals)}")
 
 
-def usable_statistics(town: PlaceMap) -> Statistics:
+def usable_statistics(state: MapState) -> MapStatistics:
     """Statistics of the map, read; refuses a map without."""
-    if town.statistics is None:
-        why = town.no_statistics or "it has no statistics"
+    if state.statistics is None:
+        why = state.no_statistics or f"the fusion {state.fusion!r} keeps no statistics"
         raise InputError(f"the map cannot be updated: {why}. Otherwise build it anew from all references")
-    return town.statistics.loaded()
+    return state.statistics.loaded()
 
 
-def _check_kind(town: PlaceMap, refs: ReferenceSet) -> None:
-    if town.fusion == "single":
-        raise InputError("a map of a single traversal cannot be updated: build it anew")
-    if refs.vectors.shape[1] != town.dim:
-        raise InputError(f"references have {refs.vectors.shape[1]} dimensions; the map has {town.dim}")
-    if (refs.places.dtype.kind in "iu") != (town.place_ids.dtype.kind in "iu"):
+def _check_kind(state: MapState, refs: ReferenceSet) -> None:
+    if refs.vectors.shape[1] != state.dim:
+        raise InputError(f"references have {refs.vectors.shape[1]} dimensions; the map has {state.dim}")
+    if (refs.places.dtype.kind in "iu") != (state.places.ids.dtype.kind in "iu"):
         raise InputError(
-            f"the references' place ids are {refs.places.dtype}, the map's are {town.place_ids.dtype}: use one kind"
+            f"the references' place ids are {refs.places.dtype}, the map's are {state.places.ids.dtype}: use one kind"
         )
 
 
-def _check_nearness(town: PlaceMap, theirs: Positions, refs: ReferenceSet, positions: Positions) -> None:
+def _check_nearness(state: MapState, theirs: Positions, refs: ReferenceSet, positions: Positions) -> None:
     """Refuse another unit, and known places that lie elsewhere: generated ids such as 0001 are the same everywhere."""
     if positions.degrees != theirs.degrees:
         unit = {True: "latitude and longitude", False: "easting and northing in metres"}
         raise InputError(
             f"the new positions are {unit[positions.degrees]}, the map's {unit[theirs.degrees]}; convert one of the two"
         )
-    _, ours, known = np.intersect1d(refs.place_ids, town.place_ids, assume_unique=True, return_indices=True)
+    _, ours, known = np.intersect1d(refs.place_ids, state.places.ids, assume_unique=True, return_indices=True)
     both = positions.known[ours] & theirs.known[known]
     if not both.any():
         return
     origin = theirs.origin
     here, there = positions.metres(origin)[ours[both]], theirs.metres(origin)[known[both]]
     away = float(np.median(np.linalg.norm(here - there, axis=1)))
-    limit = max(town.tolerance, FAR)
+    limit = max(state.tolerance.value if state.tolerance.kind == "metres" else 0.0, FAR)
     if away > limit:
         raise InputError(
             f"{both.sum()} places of the new recording have the ids of places in the map but lie {away:,.0f} m from "

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from sklearn.base import clone
 
-from displace.arrays import Vectors, l2_normalize
-from displace.errors import InputError, SingularScatterError
-from displace.fusion.displace import DisPlace
-from displace.fusion.solver.scatter import Scatter
+from displace.arrays import Vectors
+from displace.errors import FormatError, InputError, SingularScatterError, UnknownNameError
+from displace.fusion import get_fusion
+from displace.fusion.base import Fusion, Statistics
 from displace.geo import Positions
 from displace.maps.basis import turned
-from displace.maps.building import fell_back, mean_of, resolved
-from displace.maps.new_places import Places, replace_places
-from displace.maps.place_map import PlaceMap
-from displace.maps.rounding import quantize, rounded
-from displace.maps.statistics import Statistics, digests_of
+from displace.maps.fitting import stored_rows, with_places
+from displace.maps.rounding import quantize
+from displace.maps.state import MapState
+from displace.maps.statistics import MapStatistics, digests_of
 from displace.maps.update_checks import check_addition, check_name, check_removal, usable_statistics
 from displace.references import ReferenceSet
 
@@ -55,126 +54,121 @@ class Update:
     advice: list[str] = field(default_factory=list)
 
 
-def add(
-    town: PlaceMap,
+def added(
+    state: MapState,
     refs: ReferenceSet,
     positions: Positions | None = None,
     images: Sequence[str] | None = None,
-) -> Update:
-    """Add traversals to the map, in place."""
-    check_addition(town, refs, positions, images)
-    places = Places(refs.place_ids, positions, images)
-    if town.fusion == "pooling":
-        return _change_rows(town, refs, +1, places)
+) -> tuple[MapState, Update]:
+    """Return the map with more traversals, and what that changed."""
+    refs = with_places(refs, positions, images)
+    kept = usable_statistics(state)
+    check_addition(state, refs)
+    fusion = _fusion(state)
     # In float64: an update and its undoing then differ by less than what rounding to float16 can see.
-    scatter = _scatter(town).astype(np.float64)
-    scatter.add(_as_summed(town, refs).astype(np.float64), refs.places)
-    return _apply(town, scatter.astype(np.float32), refs, +1, places)
+    before = _restored(state, fusion, kept)
+    after = before.astype(np.float64).merge(fusion.statistics(refs.astype(np.float64)))
+    return _next(state, kept, before, after.astype(np.float32), refs, +1)
 
 
-def remove(town: PlaceMap, refs: ReferenceSet | str) -> Update:
-    """Remove traversals from the map, in place: given their references, or by name where they were kept."""
+def removed(state: MapState, refs: ReferenceSet | str) -> tuple[MapState, Update]:
+    """Return the map without some traversals: given their references, or by name where they were kept."""
+    kept = usable_statistics(state)
     if isinstance(refs, str):
-        refs = _kept_traversal(town, refs)
-    check_removal(town, refs)
-    if len(refs) == sum(town.traversals.values()):
+        refs = _kept_traversal(state, kept, refs)
+    check_removal(state, kept, refs)
+    if len(refs) == sum(state.traversals.values()):
         raise InputError(EVERYTHING)
-    places = Places(refs.place_ids[:0])
-    if town.fusion == "pooling":
-        return _change_rows(town, refs, -1, places)
-    scatter = _scatter(town).astype(np.float64)
-    scatter.remove(_as_summed(town, refs).astype(np.float64), refs.places)
-    return _apply(town, scatter.astype(np.float32), refs, -1, places)
+    fusion = _fusion(state)
+    before = _restored(state, fusion, kept)
+    after = before.astype(np.float64).subtract(fusion.statistics(refs.astype(np.float64)))
+    return _next(state, kept, before, after.astype(np.float32), refs, -1)
 
 
-def _fit(town: PlaceMap, scatter: Scatter) -> DisPlace:
-    """Fit the map's settings to new statistics."""
+def _fusion(state: MapState) -> Fusion:
+    """The map's fusion with the map's settings, unfitted."""
+    if state.estimator is not None:
+        fusion: Fusion = clone(state.estimator)
+        return fusion
     try:
-        return DisPlace(**town.settings).fit_statistics(scatter)
-    except SingularScatterError as error:
-        raise SingularScatterError(
-            f"the map keeps the settings it was built with (ridge {town.settings['ridge']}), and they cannot be solved "
-            f"for γ = {scatter.sampling_ratio:.2f}; build it anew from all references, with a ridge"
+        return get_fusion(state.fusion)(**state.settings)
+    except UnknownNameError as error:
+        raise InputError(
+            f"the map was made by the fusion {state.fusion!r}, which is not installed here: {error}. Install the "
+            "package that has it (docs/add_a_fusion.md says how it is registered)"
         ) from error
 
 
-def _apply(town: PlaceMap, scatter: Scatter, refs: ReferenceSet, sign: int, places: Places) -> Update:
-    """Compute the map of new statistics and put it in the old one's place."""
-    fusion = _fit(town, scatter) if town.fusion == "displace" else None
-    before, old_projection, n_before = _scatter(town), town.projection, len(town.place_ids)
-    decided = ""
-    if fusion is None:
-        rows = scatter.means if town.fusion == "dmat_avg" else l2_normalize(scatter.means)
-    else:
-        rows, town.projection = turned(fusion)
-        town.mean = mean_of(fusion)
-        town.reason = f"{fusion.explain()}, after an update"
-        settings = resolved(fusion)
-        if settings != town.settings:
-            town.settings, decided = settings, fusion.explain()
-    _keep_statistics(town, scatter, refs, sign)
-    replace_places(town, scatter.place_ids, places)
-    _replace_rows(town, rows, np.arange(len(rows)))
-    _count(town, refs, sign)
-    ratios = None if fusion is None else (before.sampling_ratio, scatter.sampling_ratio)
-    return Update(
+def _restored(state: MapState, fusion: Fusion, kept: MapStatistics) -> Statistics:
+    """The fusion's statistics of the references that are in the map."""
+    try:
+        return fusion.restored_statistics(
+            kept.arrays, state.rows().astype(np.float32), state.places.ids[state.row_places]
+        )
+    except (KeyError, ValueError, TypeError, IndexError) as error:
+        raise FormatError(f"the statistics of the map are damaged: {error!r}; build it anew") from None
+
+
+def _next(
+    state: MapState, kept: MapStatistics, before: Any, after: Any, refs: ReferenceSet, sign: int
+) -> tuple[MapState, Update]:
+    """Compute the map of new statistics, and what became different."""
+    fusion = _fitted(state, after)
+    rows = turned(stored_rows(fusion))
+    vectors, scales = quantize(rows.vectors, state.vectors.dtype.name)
+    settings = fusion.settings()
+    upcoming = replace(
+        state,
+        places=state.places.updated(after.place_ids, refs.info),
+        vectors=vectors,
+        row_places=rows.place_index,
+        scales=scales,
+        projection=rows.projection,
+        mean=rows.mean,
+        settings=settings,
+        reason=f"{fusion.explain()}, after an update",
+        traversals=_counted(state.traversals, refs, sign),
+        notes={},  # the loss by rounding was that of the old rows
+        statistics=_kept(kept, after, refs, sign),
+        no_statistics="",
+        estimator=clone(fusion).set_params(**settings),
+    )
+    ratios = _ratios(before, after)
+    decided = fusion.explain() if settings != state.settings else ""
+    update = Update(
         sign * len(refs),
-        len(town.place_ids) - n_before,
-        0.0 if fusion is None or fell_back(fusion) else moved(old_projection, town.projection),
+        len(upcoming.places) - len(state.places),
+        moved(state.projection, upcoming.projection),
         ratios,
         decided,
-        _advice(town, None if decided else ratios),
+        _advice(upcoming, None if decided else ratios),
     )
+    return upcoming, update
 
 
-def _change_rows(town: PlaceMap, refs: ReferenceSet, sign: int, new: Places) -> Update:
-    """Pooling keeps every reference as a row: append or drop rows."""
-    n_before = len(town.place_ids)
-    rows, places = town.rows().astype(np.float32), town.place_ids[town.row_places]
-    fresh = l2_normalize(refs.vectors).astype(np.float32)
-    if sign > 0:
-        rows, places = np.concatenate([rows, fresh]), np.concatenate([places, refs.places])
-    else:
-        keep = _rows_left(town, rows, places, fresh, refs.places)
-        rows, places = rows[keep], places[keep]
-    order = np.argsort(places, kind="stable")
-    ids, index = np.unique(places[order], return_inverse=True)
-    _keep_statistics(town, None, refs, sign)
-    replace_places(town, ids, new)
-    _replace_rows(town, rows[order], index)
-    _count(town, refs, sign)
-    return Update(sign * len(refs), len(ids) - n_before, advice=_advice(town, None))
+def _fitted(state: MapState, statistics: Any) -> Fusion:
+    """Fit the map's settings to new statistics."""
+    try:
+        return _fusion(state).from_statistics(statistics)
+    except SingularScatterError as error:
+        raise SingularScatterError(
+            f"the map keeps the settings it was built with (ridge {state.settings.get('ridge')}), and they cannot be "
+            f"solved for γ = {statistics.sampling_ratio:.2f}; build it anew from all references, with a ridge"
+        ) from error
 
 
-def _rows_left(
-    town: PlaceMap, rows: Vectors, places: NDArray[Any], gone: Vectors, gone_places: NDArray[Any]
-) -> NDArray[np.bool_]:
-    """Mask of the rows that stay when each of `gone` takes its nearest row of the same place with it."""
-    keep = np.ones(len(rows), bool)
-    for vector, place in zip(rounded(gone, town.vectors.dtype.name), gone_places, strict=True):
-        candidates = np.flatnonzero(keep & (places == place))
-        away = np.abs(rows[candidates] - vector).max(axis=1, initial=0)
-        if len(candidates) == 0 or away.min() > 1e-3:
-            raise InputError(f"cannot remove a reference of place {place!r} that is not in the map")
-        keep[candidates[away.argmin()]] = False
-    return keep
+def _counted(traversals: dict[str, int], refs: ReferenceSet, sign: int) -> dict[str, int]:
+    """References of each traversal after the update."""
+    names = {str(name): int(np.sum(refs.traversals == name)) for name in refs.traversal_ids}
+    left = {name: n for name, n in traversals.items() if name not in names}
+    return left | names if sign > 0 else left
 
 
-def _replace_rows(town: PlaceMap, rows: Vectors, row_places: NDArray[np.intp]) -> None:
-    town.vectors, town.scales = quantize(rows, town.vectors.dtype.name)
-    town.row_places = row_places
-    town.notes = {}  # the loss by rounding was that of the old rows
-    for name in ("_indexes", "_most_rows"):
-        town.__dict__.pop(name, None)
-
-
-def _count(town: PlaceMap, refs: ReferenceSet, sign: int) -> None:
-    """Keep the number of references of each traversal."""
-    for name in refs.traversal_ids:
-        if sign > 0:
-            town.traversals[str(name)] = int(np.sum(refs.traversals == name))
-        else:
-            del town.traversals[str(name)]
+def _ratios(before: Any, after: Any) -> tuple[float, float] | None:
+    """γ before and after, of statistics that have it."""
+    if not getattr(before, "within", np.empty(0)).size:
+        return None
+    return before.sampling_ratio, after.sampling_ratio
 
 
 def moved(old: Vectors | None, new: Vectors | None) -> float:
@@ -189,32 +183,24 @@ def moved(old: Vectors | None, new: Vectors | None) -> float:
     return max(0.0, 100 - 100 * common / float(max(sizes)))
 
 
-def _advice(town: PlaceMap, ratios: tuple[float, float] | None) -> list[str]:
+def _advice(state: MapState, ratios: tuple[float, float] | None) -> list[str]:
     advice = []
     if ratios is not None:
         before, after = ratios
         if before != after and not 0.5 <= after / before <= 2:
             advice.append(
-                f"settings: the ridge {town.settings['ridge']:.3g} was chosen at γ = {before:.3g}, which is now "
+                f"settings: the ridge {state.settings['ridge']:.3g} was chosen at γ = {before:.3g}, which is now "
                 f"{after:.3g}; build again from all references to choose anew"
             )
-    if town.calibration_is_stale:
+    if state.calibration is not None and state.calibrated_on != state.traversals:
         advice.append("calibration: it was made with other traversals; build again to redo it")
-    elif town.calibration is None and len(town.traversals) >= 3:
+    elif state.calibration is None and len(state.traversals) >= 3:
         advice.append("calibration: there are three traversals now; build again to have one")
     return advice
 
 
-def _scatter(town: PlaceMap) -> Scatter:
-    scatter = usable_statistics(town).scatter
-    if scatter is None:
-        raise InputError("the map cannot be updated: its statistics hold no counts and means; build it anew")
-    return scatter
-
-
-def _keep_statistics(town: PlaceMap, scatter: Scatter | None, refs: ReferenceSet, sign: int) -> None:
-    """Replace the statistics by those of the new references; what was kept of the old ones is kept of the new."""
-    old = usable_statistics(town)
+def _kept(old: MapStatistics, statistics: Statistics, refs: ReferenceSet, sign: int) -> MapStatistics:
+    """Statistics after the update; what was kept of the old references is kept of the new."""
     names = {str(name) for name in refs.traversal_ids}
     digests = {name: digest for name, digest in old.digests.items() if name not in names}
     if sign > 0:
@@ -224,22 +210,16 @@ def _keep_statistics(town: PlaceMap, scatter: Scatter | None, refs: ReferenceSet
         kept = _joined(kept, refs)
     elif kept is not None:
         kept = kept.select(~np.isin(kept.traversals.astype(str), sorted(names)))
-    town.statistics = Statistics(scatter, kept, digests)
+    return MapStatistics(statistics.to_arrays(), kept, digests)
 
 
-def _as_summed(town: PlaceMap, refs: ReferenceSet) -> Vectors:
-    vectors = refs.vectors.astype(np.float32, copy=False)
-    return l2_normalize(vectors) if town.fusion == "dmat_avg" else vectors
-
-
-def _kept_traversal(town: PlaceMap, name: str) -> ReferenceSet:
-    check_name(town, name)
-    kept = usable_statistics(town).references
-    if kept is None:
+def _kept_traversal(state: MapState, kept: MapStatistics, name: str) -> ReferenceSet:
+    check_name(state, name)
+    if kept.references is None:
         raise InputError(
             f"cannot remove traversal {name!r} by name: the map was built without keep_references; give its references"
         )
-    return kept.select(kept.traversals.astype(str) == name)
+    return kept.references.select(kept.references.traversals.astype(str) == name)
 
 
 def _joined(a: ReferenceSet, b: ReferenceSet) -> ReferenceSet:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from displace.errors import InputError
 from displace.registry import Registry
 
 if TYPE_CHECKING:
@@ -58,6 +61,74 @@ def get_model(
     return MODELS.get(family)(
         variant=variant or None, weights=weights, device=device, image_size=image_size, crop=crop, mask=mask
     )
+
+
+def open_model(
+    fingerprint: Mapping[str, Any],
+    weights: str | os.PathLike[str] | None = None,
+    device: str = "auto",
+    *,
+    image_size: Size | None = None,
+    crop: Crop | None = None,
+    mask: str | os.PathLike[str] | None = None,
+) -> DescriptorModel:
+    """Make the model again that a store or a map recorded.
+
+    Parameters
+    ----------
+    fingerprint : mapping
+        As `DescriptorModel.fingerprint` gave it.
+    weights, device
+        See `get_model`.
+    image_size, crop
+        By default those recorded.
+    mask : path-like, optional
+        Of a mask only the hash is recorded: the same image must be given again.
+    """
+    name, variant = str(fingerprint.get("model")), fingerprint.get("variant")
+    if fingerprint.get("imported"):
+        raise InputError(
+            f"the descriptors were imported ({name}), so that no image can be described like them: describe the "
+            "images with that program, import them with displace import, and locate the store"
+        )
+    if fingerprint.get("mask_sha256") and mask is None:
+        raise InputError(
+            "the references were described with a mask, of which only the SHA-256 "
+            f"{fingerprint['mask_sha256'][:12]}… is known: give the same image again (mask=FILE, --mask FILE)"
+        )
+    make = partial(
+        get_model,
+        f"{name}:{variant}" if variant else name,
+        weights,
+        device,
+        crop=fingerprint.get("crop") if crop is None else crop,
+        mask=mask,
+    )
+    if image_size is None:
+        image_size = _recorded_size(fingerprint, make)
+    return make(image_size=image_size)
+
+
+def _recorded_size(fingerprint: Mapping[str, Any], make: Callable[..., DescriptorModel]) -> Size | None:
+    """Image size of a fingerprint; those of version 0.1 have only the pre-processing that came of it."""
+    if "image_size" in fingerprint:
+        recorded: Any = fingerprint["image_size"]
+        asked: Size | None = tuple(recorded) if isinstance(recorded, list) else recorded
+        return asked
+    preprocessing = fingerprint.get("preprocessing", {})
+    size = preprocessing.get("size")
+    plain = "native" if size is None else tuple(size) if isinstance(size, list) else size
+    candidates: list[Size | None] = [None, *getattr(make(), "published", ()), plain]
+    for candidate in candidates:
+        with suppress(InputError):  # a size that the model does not take
+            if make(image_size=candidate).settings() == preprocessing:
+                return candidate
+    return None
+
+
+def comparable(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of a fingerprint that is equal for models that give equal descriptors."""
+    return {key: value for key, value in fingerprint.items() if key != "image_size"}
 
 
 @dataclass(frozen=True)

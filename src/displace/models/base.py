@@ -138,8 +138,14 @@ class DescriptorModel(ABC):
         return None
 
     def fingerprint(self) -> dict[str, Any]:
-        """What makes two descriptors comparable, as JSON-able values: equal fingerprints, equal descriptors."""
+        """What makes two descriptors comparable, and what `displace.models.open_model` makes the model from again.
+
+        JSON-able. Models whose fingerprints are equal, `image_size` aside, give equal descriptors: several ways to ask
+        for a size may come to the same pre-processing.
+        """
+        asked = {} if self.image_size is None else {"image_size": _jsonable(self.image_size)}
         return {
+            **asked,
             "model": self.name,
             "variant": self.variant,
             "dim": self.dim,
@@ -161,3 +167,7 @@ class DescriptorModel(ABC):
         self.variant = name
         self.dim = self.variants[name].dim
         self.weights = self.variants[name].weights
+
+
+def _jsonable(size: Size) -> Any:
+    return list(size) if isinstance(size, tuple) else size

@@ -8,16 +8,17 @@ The shorter "second moment minus means" loses 35 times as much accuracy to cance
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import get_blas_funcs
+from scipy.linalg import get_blas_funcs, get_lapack_funcs
 
 from displace.arrays import Indices, Vectors, blocks
 from displace.errors import InputError
+from displace.files.tensors import pack_labels, unpack_labels
 from displace.references import occurrence
 
 
@@ -131,7 +132,7 @@ class Scatter:
     def remove(self, vectors: Vectors, places: NDArray[Any]) -> Scatter:
         """Take references out that were added before; a place left without any is dropped; returns self."""
         self._check(vectors, places)
-        self._check_removable(places)
+        self._check_removable(*np.unique(places, return_counts=True))
         index = np.searchsorted(self.place_ids, places)
         for rows in self._rounds(index):
             at = index[rows]
@@ -163,6 +164,64 @@ class Scatter:
             self._update(deviation, k * j / (k + j))
         self.counts[at] += other.counts
         return self
+
+    def subtract(self, other: Scatter) -> Scatter:
+        """Take the statistics of references out that were merged before; a place left without any is dropped.
+
+        The parallel-variance formula backwards: the rest's mean is (kμ − jν)/(k − j), and W loses the other's W and
+        j(k − j)/k of the square of the difference between the two means. Returns self.
+        """
+        self._check_removable(other.place_ids, other.counts)
+        self.within -= other.within
+        at = np.searchsorted(self.place_ids, other.place_ids)
+        for rows in blocks(len(at), row_bytes=self.means.itemsize * self.means.shape[1]):
+            k = self.counts[at[rows]].astype(self.means.dtype)
+            j = other.counts[rows].astype(self.means.dtype)
+            rest = np.maximum(k - j, 1)
+            shift = (self.means[at[rows]] - other.means[rows]) * (j / rest)[
+                :, None
+            ]  # rest's mean − the mean before
+            deviation = self.means[at[rows]] + shift - other.means[rows]
+            self._update(deviation, np.where(k > j, (k - j) * j / k, 0), sign=-1)
+            self.means[at[rows]] += shift
+        self.counts[at] -= other.counts
+        self._keep(self.counts > 0)
+        if self.freedom == 0:
+            self.within[:] = 0  # what is left there is rounding
+        return self
+
+    def numbered(self) -> Scatter:
+        """Return the same statistics with 0 … N−1 as place ids; the arrays are shared."""
+        return Scatter(np.arange(len(self.place_ids)), self.counts, self.means, self.within)
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """What a file keeps, in float32: counts, means, ids, and W packed to a triangle."""
+        arrays: dict[str, NDArray[Any]] = {
+            "counts": self.counts.astype(np.int64),
+            "means": self.means.astype(np.float32, copy=False),
+            **pack_labels("place_ids", self.place_ids),
+        }
+        if self.within.size:
+            (pack,) = get_lapack_funcs(("trttp",), dtype=np.float32)
+            within = self.within.astype(np.float32, order="F", copy=False)
+            arrays["within"] = pack(within, uplo="L")[0]
+        return arrays
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Scatter:
+        """Return the statistics that `to_arrays` gave; ValueError or KeyError where they do not fit together."""
+        ids, means = unpack_labels("place_ids", dict(arrays)), np.array(arrays["means"])
+        counts = np.array(arrays["counts"], np.intp)
+        if means.ndim != 2 or not len(ids) == len(counts) == len(means):
+            raise ValueError(f"{len(ids)} places, {len(counts)} counts and means of shape {means.shape}")
+        within = np.zeros((0, 0), np.float32, order="F")
+        if "within" in arrays:
+            dim, packed = means.shape[1], np.array(arrays["within"])
+            if packed.shape != (dim * (dim + 1) // 2,):
+                raise ValueError(f"scatter of {packed.size} numbers for {dim} dimensions")
+            (unpack,) = get_lapack_funcs(("tpttr",), dtype=np.float32)
+            within = np.asfortranarray(unpack(dim, packed, uplo="L")[0])
+        return cls(ids, counts, means, within)
 
     def _rounds(self, index: Indices) -> Iterator[Indices]:
         """Rows in which every place occurs at most once, a bounded number at a time."""
@@ -208,8 +267,7 @@ class Scatter:
                 f"D as before; got {vectors.shape}"
             )
 
-    def _check_removable(self, places: NDArray[Any]) -> None:
-        ids, counts = np.unique(places, return_counts=True)
+    def _check_removable(self, ids: NDArray[Any], counts: Indices) -> None:
         at = np.searchsorted(self.place_ids, ids).clip(max=max(0, len(self.place_ids) - 1))
         known = self.place_ids[at] == ids if len(self.place_ids) else np.zeros(len(ids), bool)
         if not known.all():

@@ -25,6 +25,7 @@ from scipy.linalg import LinAlgError
 from displace.arrays import Indices, Vectors, l2_normalize
 from displace.fusion.solver.eigen import SMALL, solve
 from displace.fusion.solver.scatter import Scatter
+from displace.holdout import Fold, folds
 from displace.threads import one_blas_thread
 
 RIDGES = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -116,16 +117,16 @@ def decide(problem: Problem, ridge: float | str, center: bool | str) -> Settings
     if not auto:
         return Settings(float(ridge), bool(center), "as given", {})
     by_rule = rule_ridge(problem.sampling_ratio)
-    folds = usable_folds(problem)
-    if len(folds) < 3:
+    usable = usable_folds(problem)
+    if len(usable) < 3:
         n = len(np.unique(problem.traversals))
-        why = f"{n} traversals" if n < 3 else f"only {len(folds)} of {n} traversals can be left out"
+        why = f"{n} traversals" if n < 3 else f"only {len(usable)} of {n} traversals can be left out"
         return _decide_by_rule(problem, ridge, center, f"{why}, and cross-validation needs 3")
-    if not affordable(problem, len(folds)):
+    if not affordable(problem, len(usable)):
         return _decide_by_rule(problem, ridge, center, "too large to cross-validate")
     ridges = [by_rule, *(e for e in RIDGES if e >= by_rule / 10)] if "ridge" in auto else [float(ridge)]
     centers = [False, True] if "center" in auto else [bool(center)]
-    recalls = cross_validate(problem, folds, ridges, centers)
+    recalls = cross_validate(problem, usable, ridges, centers)
     if not recalls:
         return _decide_by_rule(problem, ridge, center, "no fold could be solved")
 
@@ -134,7 +135,7 @@ def decide(problem: Problem, ridge: float | str, center: bool | str) -> Settings
         return recalls[setting], -distance, not setting[1]  # among equals: nearest to the rule, not centred
 
     best = max(recalls, key=merit)
-    reason = f"{' and '.join(auto)} by leave-one-traversal-out over {len(folds)} traversals"
+    reason = f"{' and '.join(auto)} by leave-one-traversal-out over {len(usable)} traversals"
     return Settings(*best, f"{reason} (R@1 {recalls[best]:.1f})", recalls)
 
 
@@ -150,18 +151,14 @@ def _decide_by_rule(problem: Problem, ridge: float | str, center: bool | str, wh
     return Settings(ridge, center, f"{' and '.join(parts)}: {why}", {})
 
 
-def usable_folds(problem: Problem) -> list[NDArray[np.bool_]]:
-    """Masks of up to 5 traversals that can be left out: their places stay, and so does some variation within places."""
-    names = np.unique(problem.traversals)
-    if len(names) > MAX_FOLDS:
-        names = names[np.linspace(0, len(names) - 1, MAX_FOLDS).astype(np.intp)]
-    folds = []
-    for name in names:
-        out = problem.traversals == name
-        left = np.bincount(problem.index[~out], minlength=len(problem.scatter.counts))
-        if (left > 0).sum() >= 2 and (left > 1).any() and (left[problem.index[out]] > 0).any():
-            folds.append(out)
-    return folds
+def usable_folds(problem: Problem) -> list[Fold]:
+    """Up to 5 traversals that can be left out: their places stay, and so does some variation within places."""
+    usable = []
+    for fold in folds(problem.index, problem.traversals, max_folds=MAX_FOLDS, max_queries=MAX_QUERIES):
+        left = np.bincount(problem.index[fold.references], minlength=len(problem.scatter.counts))
+        if (left > 0).sum() >= 2 and (left > 1).any() and len(fold.queries):
+            usable.append(fold)
+    return usable
 
 
 def affordable(problem: Problem, n_folds: int) -> bool:
@@ -173,14 +170,15 @@ def affordable(problem: Problem, n_folds: int) -> bool:
 
 
 def cross_validate(
-    problem: Problem, folds: list[NDArray[np.bool_]], ridges: list[float], centers: list[bool]
+    problem: Problem, usable: list[Fold], ridges: list[float], centers: list[bool]
 ) -> dict[tuple[float, bool], float]:
     """Mean R@1 (%) over the folds of each (ε, centre); settings that cannot be solved are left out."""
     recalls: dict[tuple[float, bool], list[float]] = {}
     with one_blas_thread(problem.scatter.means.shape[1] <= SMALL):
-        for out in folds:
+        for fold in usable:
+            out = ~fold.references
             scatter = problem.scatter.copy().remove(problem.vectors[out], problem.index[out])
-            queries, truth = _queries(problem, out, scatter)
+            queries, truth = problem.vectors[fold.queries], problem.index[fold.queries]
             unit = scatter.within_trace() / problem.dim
             for ridge in ridges:
                 try:
@@ -193,13 +191,4 @@ def cross_validate(
                     places, q = (l2_normalize(vectors - shift) for vectors in projected)
                     hits = scatter.place_ids[(q @ places.T).argmax(axis=1)] == truth
                     recalls.setdefault((ridge, center), []).append(100 * float(hits.mean()))
-    return {key: float(np.mean(values)) for key, values in recalls.items() if len(values) == len(folds)}
-
-
-def _queries(problem: Problem, out: NDArray[np.bool_], scatter: Scatter) -> tuple[Vectors, Indices]:
-    """References of the fold whose place is still there, evenly thinned in order of place."""
-    rows = np.flatnonzero(out)
-    rows = rows[np.isin(problem.index[rows], scatter.place_ids)]
-    rows = rows[np.argsort(problem.index[rows], kind="stable")]
-    rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), MAX_QUERIES)).astype(np.intp)]
-    return problem.vectors[rows], problem.index[rows]
+    return {key: float(np.mean(values)) for key, values in recalls.items() if len(values) == len(usable)}

@@ -1,0 +1,112 @@
+"""Held-out traversals: one is taken out of the references and asked as if it were new.
+
+Everything that judges on a user's own data (settings, confidence, advice) makes its folds here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Rows = NDArray[np.intp]
+Mask = NDArray[np.bool_]
+
+STRETCH = 0.3
+"""Share of the places that a fold with a missing stretch removes from the references."""
+MARGIN = 0.05
+"""Share of the stretch, at each end, whose queries are left out: what they see may be in the map."""
+
+
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """One traversal held out.
+
+    Parameters
+    ----------
+    traversal : object
+        Its name.
+    references : mask of shape (m,)
+        References that are left.
+    queries : array of row numbers
+        References of the held-out traversal that are asked.
+    """
+
+    traversal: Any
+    references: Mask
+    queries: Rows
+
+
+def spread(n: int, limit: int) -> Rows:
+    """At most `limit` of the numbers 0 … n−1, spread evenly.
+
+    >>> spread(10, 4)
+    array([0, 3, 6, 9])
+    """
+    return np.linspace(0, n - 1, min(n, limit)).astype(np.intp)
+
+
+def thinned(rows: Rows, places: NDArray[Any], limit: int) -> Rows:
+    """At most `limit` of the rows, spread evenly in order of place."""
+    rows = rows[np.argsort(places[rows], kind="stable")]
+    return rows[spread(len(rows), limit)]
+
+
+def folds(
+    places: NDArray[Any], traversals: NDArray[Any], *, max_folds: int, max_queries: int
+) -> Iterator[Fold]:
+    """Hold out each traversal in turn; its queries are those whose place the others have.
+
+    Parameters
+    ----------
+    places, traversals : arrays of shape (m,)
+    max_folds : int
+        Of more traversals, these many spread evenly over their names.
+    max_queries : int
+        Of more queries, these many spread evenly in order of place.
+    """
+    names = np.unique(traversals)
+    for name in names[spread(len(names), max_folds)]:
+        out = traversals == name
+        asked = np.flatnonzero(out)
+        asked = asked[np.isin(places[asked], places[~out])]
+        yield Fold(name, ~out, thinned(asked, places, max_queries))
+
+
+def folds_with_a_gap(
+    places: NDArray[Any],
+    traversals: NDArray[Any],
+    route: NDArray[Any],
+    *,
+    max_folds: int,
+    max_queries: int,
+) -> Iterator[Fold]:
+    """Hold out each traversal in turn, and remove a stretch of places from the others.
+
+    Some queries then have no right answer, and none of them is at the edge of the stretch, where a neighbour may be
+    one. The stretch moves along the route from fold to fold.
+
+    Parameters
+    ----------
+    places, traversals : arrays of shape (m,)
+    route : array of shape (N,)
+        The place ids in the order of the route.
+    max_folds, max_queries : int
+        As for `folds`.
+    """
+    names = np.unique(traversals)
+    names = names[spread(len(names), max_folds)]
+    length = int(STRETCH * len(route))
+    margin = int(np.ceil(MARGIN * length))
+    for number, name in enumerate(names):
+        start = int(number / len(names) * (len(route) - length))
+        stretch = route[start : start + length]
+        edge = np.concatenate([stretch[:margin], stretch[len(stretch) - margin :]])
+        own, gone = traversals == name, np.isin(places, stretch)
+        left = ~own & ~gone
+        known = np.isin(places, places[left]) | gone
+        asked = np.flatnonzero(own & known & ~np.isin(places, edge))
+        yield Fold(name, left, asked[spread(len(asked), max_queries)])

@@ -1,0 +1,50 @@
+"""Asking a fusion for what a map stores: its rows, and the statistics that an update needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from displace.errors import InputError
+from displace.fusion import FUSIONS
+from displace.fusion.base import Fusion, Rows, Statistics
+from displace.geo import Positions
+from displace.places import Places
+from displace.references import ReferenceSet
+
+
+def with_places(
+    refs: ReferenceSet, positions: Positions | None, images: Sequence[str] | None
+) -> ReferenceSet:
+    """Give references what is known of their places, where it is given beside them."""
+    if positions is None and images is None:
+        return refs
+    info = refs.info
+    known = Places(
+        info.ids,
+        info.positions if positions is None else positions,
+        info.images if images is None else images,
+        info.frames,
+    )
+    return ReferenceSet(refs.vectors, refs.places, refs.traversals, info=known)
+
+
+def fit(estimator: Fusion, refs: ReferenceSet) -> Statistics | None:
+    """Fit a fusion, and return the statistics that an update of its map needs; what both need is computed once."""
+    statistics = estimator.statistics(refs)
+    if statistics is None:
+        estimator.fit(refs.vectors, refs.places, refs.traversals)
+    else:
+        estimator.from_statistics(statistics, refs)
+    return statistics
+
+
+def stored_rows(estimator: Fusion) -> Rows:
+    """Rows of a fitted fusion; an error where a map cannot hold it."""
+    rows = estimator.rows()
+    if rows is None:
+        able = [name for name in FUSIONS.names() if FUSIONS.get(name).rows is not Fusion.rows]
+        raise InputError(
+            f"{estimator.title} needs whole score matrices and exists for evaluation only; a map can hold "
+            f"{', '.join(able)}"
+        )
+    return rows

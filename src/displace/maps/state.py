@@ -1,0 +1,184 @@
+"""What a map is at one moment: frozen, so that threads can share it while an update makes the next one."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from displace.arrays import Indices, Vectors, l2_normalize
+from displace.errors import FormatError
+from displace.maps.calibration import Calibration
+from displace.maps.rounding import within_unit
+from displace.places import Places
+from displace.search import INDEXES
+from displace.search.base import Index
+from displace.truth import Tolerance, Truth
+
+if TYPE_CHECKING:
+    from displace.fusion.base import Fusion
+    from displace.maps.statistics import MapStatistics
+
+
+@dataclass(frozen=True, eq=False)
+class MapState:
+    """Places, each with one or more rows, and everything that turns a query into matches.
+
+    Parameters
+    ----------
+    places : Places
+        Ids, positions, images and route order.
+    vectors : array of shape (R, n)
+        Rows as stored: float16, float32, or int8 with `scales`.
+    row_places : array of shape (R,)
+        Index of each row's place; the rows of one place are side by side.
+    fusion : str
+        Registry name of the fusion that made it.
+    settings : dict
+        Its parameters, with what was "auto" decided.
+    reason : str
+        Why those settings.
+    dim : int
+        D, the dimension of a descriptor.
+    projection, mean : arrays of shape (D, n) and (D,), optional
+        A query q becomes normalise((q − mean)·projection).
+    scales : array of shape (R,), optional
+        For int8 rows: row = scale · stored.
+    model : dict, optional
+        Fingerprint of the descriptor model; None for maps of bare vectors.
+    traversals : dict of str to int
+        References of each traversal that went in.
+    calibration : Calibration, optional
+        How rankings become probabilities.
+    calibrated_on : dict of str to int, optional
+        `traversals` as they were when the calibration was made.
+    tolerance : Tolerance
+        What "correct" meant in the calibration.
+    notes : dict
+        Further facts that `inspect` shows, such as the loss by storing rows in float16.
+    statistics : MapStatistics, optional
+        What an update needs; kept in a file of its own.
+    no_statistics : str
+        Why a map that was read from a file has none.
+    estimator : Fusion, optional
+        The fusion, unfitted, where the map was built in this process; a map that was read finds it by name.
+    """
+
+    places: Places
+    vectors: NDArray[Any]
+    row_places: Indices
+    fusion: str
+    settings: dict[str, Any]
+    reason: str
+    dim: int
+    projection: Vectors | None = None
+    mean: Vectors | None = None
+    scales: Vectors | None = None
+    model: dict[str, Any] | None = None
+    traversals: dict[str, int] = field(default_factory=dict)
+    calibration: Calibration | None = None
+    calibrated_on: dict[str, int] | None = None
+    tolerance: Tolerance = field(default_factory=lambda: Tolerance("exact"))
+    notes: dict[str, Any] = field(default_factory=dict)
+    statistics: MapStatistics | None = None
+    no_statistics: str = ""
+    estimator: Fusion | None = None
+
+    @cached_property
+    def truth(self) -> Truth:
+        """Which places count as the same."""
+        return Truth(self.places, self.tolerance)
+
+    def project(self, queries: Vectors) -> Vectors:
+        """Bring descriptors into the space of the rows: normalise((q − mean)·projection)."""
+        centred = queries if self.mean is None else queries - self.mean
+        return l2_normalize(centred if self.projection is None else centred @ self.projection)
+
+    def rows(self) -> Vectors:
+        """The rows as numbers: float16 or float32, int8 rows multiplied out.
+
+        Raises
+        ------
+        FormatError
+            When they are not those of unit vectors: damage that loading without `verify` did not look for.
+        """
+        rows: Vectors = self.vectors if self.scales is None else self.vectors * self.scales[:, None]
+        if not within_unit(rows):
+            raise FormatError("the rows of the map are damaged: load it with verify=True, or build it anew")
+        return rows
+
+    def index(self, search: str) -> Index:
+        """The rows behind a search backend, made once; "auto" takes the fastest there is."""
+        name = self._best_backend if search == "auto" else search
+        kind = INDEXES.get(name)
+        with self._making:
+            if name not in self._indexes:
+                self._indexes[name] = kind.build(self.rows())
+            return self._indexes[name]
+
+    def best(self, projected: Vectors, k: int, search: str) -> tuple[Indices, Vectors]:
+        """Best places and their scores, (q, min(k, N))."""
+        index, n_rows, n_places = self.index(search), len(self.row_places), len(self.places)
+        k = min(k, n_places)
+        if n_rows == n_places:
+            return index.search(projected, k)
+        rows, scores = index.search(projected, min(n_rows, k * self._most_rows))  # enough rows for k places
+        return _best_of_each(self.row_places[rows], scores, k)
+
+    @cached_property
+    def working_rows(self) -> Vectors:
+        """The rows in float32, for whole score matrices."""
+        return np.ascontiguousarray(self.rows(), np.float32)
+
+    @cached_property
+    def starts(self) -> Indices:
+        """Row at which each place's rows start."""
+        return np.searchsorted(self.row_places, np.arange(len(self.places)))
+
+    def scores(self, projected: Vectors) -> Vectors:
+        """Score of every place for each of some projected queries, (b, N), in the order of the ids."""
+        rows = projected.astype(np.float32, copy=False) @ self.working_rows.T
+        if len(self.row_places) == len(self.places):
+            return rows
+        best: Vectors = np.maximum.reduceat(rows, self.starts, axis=1)
+        return best
+
+    @cached_property
+    def _indexes(self) -> dict[str, Index]:
+        return {}
+
+    @cached_property
+    def _making(self) -> threading.Lock:
+        return threading.Lock()
+
+    def __post_init__(self) -> None:
+        # Made now: two threads that first meet in a cached property could each have one of their own.
+        _ = self._indexes, self._making
+
+    @cached_property
+    def _best_backend(self) -> str:
+        import importlib.util
+
+        # faiss reads float16 as it is; on float32 rows it takes 1.4 times as long as BLAS (docs/performance.md).
+        half = self.vectors.dtype == np.float16
+        return "faiss" if half and importlib.util.find_spec("faiss") else "exact"
+
+    @cached_property
+    def _most_rows(self) -> int:
+        """Rows of the place that has most."""
+        return int(np.bincount(self.row_places).max())
+
+
+def _best_of_each(places: Indices, scores: Vectors, k: int) -> tuple[Indices, Vectors]:
+    """First occurrence of each place in rows that are sorted by score, (q, k)."""
+    best = np.empty((len(places), k), np.intp)
+    values = np.empty((len(places), k), scores.dtype)
+    for row, (ids, score) in enumerate(zip(places, scores, strict=True)):
+        _, first = np.unique(ids, return_index=True)
+        first = np.sort(first)[:k]
+        best[row], values[row] = ids[first], score[first]
+    return best, values
