@@ -18,6 +18,8 @@ import numpy as np
 from benchmarks._measure import header, row
 from benchmarks._sizes import SIZES, traversals
 from displace import PlaceMap, ReferenceSet, build, get_fusion
+from displace.maps.state import MapState
+from displace.places import Places
 
 N, WIDTH, DIM = 200_000, 256, 512
 
@@ -65,15 +67,9 @@ def against_memory(repeats: int) -> None:
 def made_map(rows: np.ndarray, rng: np.random.Generator) -> PlaceMap:
     """A map of given rows, with a projection from 512 dimensions."""
     projection = rng.standard_normal((DIM, WIDTH)).astype(np.float32)
+    everything = np.arange(len(rows))
     return PlaceMap(
-        np.arange(len(rows)),
-        rows,
-        np.arange(len(rows)),
-        "displace",
-        {},
-        "generated",
-        DIM,
-        projection=projection,
+        MapState(Places(everything), rows, everything, "displace", {}, "generated", DIM, projection)
     )
 
 

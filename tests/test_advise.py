@@ -402,7 +402,7 @@ class TestDegenerate:
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            ({"tolerance": 5.0}, "tolerance=5 m needs positions="),
+            ({"tolerance": 5.0}, "tolerance=5 m needs positions of the places"),
             (
                 {"positions": Positions(np.zeros((3, 2)))},
                 "positions has 3 entries; the references have 60 places",

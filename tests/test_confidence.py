@@ -10,6 +10,7 @@ from displace import DisPlace, ReferenceSet, build
 from displace.geo import Positions
 from displace.maps.calibration import area_under_curve, calibrate, calibration_error, features, reliability
 from displace.synthetic import make_route
+from displace.truth import Truth
 
 
 @pytest.fixture(scope="module")
@@ -53,10 +54,13 @@ def test_two_traversals_have_no_calibration(route):
 
 def test_all_right_or_all_wrong_is_no_calibration():
     refs = make_route(n_places=4, n_traversals=3, dim=8, noise=0.0, nuisance=0.0, similarity=0.0).references
-    wrong = calibrate(
-        refs, lambda: DisPlace(ridge=1.0, center=False), lambda found, truth: np.zeros(len(found), bool)
-    )
-    assert wrong is None
+
+    class Wrong(Truth):
+        def correct(self, found, truth):
+            return np.zeros(len(found), bool)
+
+    fusion = DisPlace(ridge=1.0, center=False)
+    assert calibrate(refs, fusion, Wrong.of(refs.info)) is None
 
 
 def test_held_out_figures_are_those_of_the_definition():

@@ -48,10 +48,14 @@ class Tolerance:
         """
         if isinstance(given, Tolerance):
             return given
-        text = f"{given}m" if isinstance(given, int | float) else given.strip().lower()
+        if isinstance(given, int | float):
+            if not 0 <= given < np.inf:
+                raise InputError(f"tolerance={given:g} must be at least 0 metres, and finite")
+            return cls("metres", float(given))
+        text = given.strip().lower()
         if text == "exact":
             return cls("exact")
-        for endings, kind in ((("frames", "frame"), "frames"), (("m", "metres", "meters"), "metres")):
+        for endings, kind in ((("frames", "frame"), "frames"), (("metres", "meters", "m", ""), "metres")):
             for ending in endings:
                 number = text.removesuffix(ending).strip()
                 if text.endswith(ending) and number.replace(".", "", 1).isdecimal():
@@ -101,8 +105,6 @@ class Truth:
         if tolerance is None:
             return cls(places, Tolerance("metres", METRES) if located else Tolerance("exact"))
         asked = Tolerance.parse(tolerance)
-        if not asked.value >= 0:
-            raise InputError(f"tolerance={asked.value:g} must be at least 0")
         if asked.kind == "metres" and places.positions is None:
             raise InputError(
                 f"tolerance={asked.value:g} m needs positions of the places, and there are none; count frames "

@@ -52,7 +52,7 @@ def map_record(place_map: PlaceMap, path: Path) -> dict[str, Any]:
         "storage": place_map.notes,
         "model": place_map.model,
         "has_positions": place_map.positions is not None,
-        "tolerance": place_map.tolerance,
+        "tolerance": str(place_map.tolerance),
         "no_statistics": place_map.no_statistics,
         "statistics_bytes": None if place_map.statistics is None else place_map.statistics.nbytes,
         "calibration": None if place_map.calibration is None else place_map.calibration.to_json(),
@@ -79,7 +79,7 @@ def _facts(place_map: PlaceMap, path: Path) -> Iterable[tuple[str, str]]:
     else:
         yield "statistics", f"{decimal(place_map.statistics.nbytes)} beside it, needed only to update"
     if place_map.calibration is not None:
-        right = f"within {place_map.tolerance:g} m" if place_map.tolerance else "the very place"
+        right = str(place_map.tolerance)
         c = place_map.calibration
         yield (
             "confidence",

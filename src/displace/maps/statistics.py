@@ -125,6 +125,7 @@ def _of_references(name: str) -> bool:
 def digests_of(refs: ReferenceSet) -> dict[str, str]:
     """SHA-256 of each traversal's places and float32 vectors, whatever their order.
 
+    >>> import numpy as np
     >>> a = ReferenceSet([[1.0, 2.0], [3.0, 4.0]], ["gate", "tower"], ["sun", "sun"])
     >>> digests_of(a) == digests_of(a.select(np.array([1, 0])))
     True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from displace.verbs.base import Progress, StorePath, Traversals, part, places_of
+from displace.verbs.base import Progress, StorePath, Traversals, part
 
 if TYPE_CHECKING:
     from displace.advise import Advice
@@ -16,7 +16,7 @@ def advise(
     *,
     traversals: Traversals = None,
     exclude: Sequence[str] | None = None,
-    tolerance: float | None = None,
+    tolerance: str | None = None,
     progress: Progress | None = None,
 ) -> Advice:
     """Say which fusion to use and which recordings help, by leaving out one traversal at a time.
@@ -29,8 +29,9 @@ def advise(
         Use this traversal (repeat); by default all.
     exclude : sequence of str, optional
         Leave this traversal out (repeat).
-    tolerance : float, optional
-        Metres within which a match is right, where places have positions; by default 25.
+    tolerance : str, optional
+        What counts as right: 25m where places have positions, "2 frames" where they have an order along the route, or
+        exact; by default 25 m, without positions the exact place.
     progress : callable, optional
         Called as ``progress(stage, done, total)``.
 
@@ -46,7 +47,4 @@ def advise(
 
     described = DescriptorStore(store)
     refs = described.references(traversals, exclude or ())
-    positions, _ = places_of(described, refs)
-    return advising.advise(
-        refs, positions=positions, tolerance=tolerance, progress=part(progress, "comparing")
-    )
+    return advising.advise(refs, tolerance=tolerance, progress=part(progress, "comparing"))

@@ -15,10 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 from displace.errors import InputError, ManifestError
 
 if TYPE_CHECKING:
-    from displace.descriptors.store import DescriptorStore
-    from displace.geo import Positions
     from displace.manifest.table import Manifest
-    from displace.references import ReferenceSet
 
 PathLike = str | os.PathLike[str]
 Progress = Callable[[str, int, int], None]
@@ -103,19 +100,3 @@ def read_manifest(path: PathLike) -> Manifest:
             f"{path} {what}, a manifest is a CSV file; make one with: displace manifest FOLDER"
         )
     return Manifest.read(path)
-
-
-def places_of(store: DescriptorStore, refs: ReferenceSet) -> tuple[Positions | None, list[str]]:
-    """Position and one image of each place, in the order of ``refs.place_ids``."""
-    import numpy as np
-
-    from displace.manifest.place_assignment import KnownPlaces
-
-    rows = np.isin(store.places, refs.place_ids) & np.isin(store.traversals, refs.traversal_ids)
-    manifest = store.manifest.select(rows)
-    known = KnownPlaces.of(manifest)
-    order = {place: row for row, place in enumerate(known.ids)}
-    rows_of = np.array([order[place] for place in refs.place_ids.tolist()])
-    first = dict(zip(reversed(manifest.places.tolist()), reversed(manifest.images), strict=True))
-    images = [first[place] for place in refs.place_ids.tolist()]
-    return None if known.positions is None else known.positions.take(rows_of), images

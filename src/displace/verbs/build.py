@@ -15,7 +15,6 @@ from displace.verbs.base import (
     Traversals,
     check_map_output,
     part,
-    places_of,
 )
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ def build(
     exclude: Sequence[str] | None = None,
     dtype: str = "float16",
     calibration: bool = True,
-    tolerance: float | None = None,
+    tolerance: str | None = None,
     keep_references: bool = False,
     overwrite: bool = False,
     progress: Progress | None = None,
@@ -55,8 +54,9 @@ def build(
         How rows are stored: float16, float32 or int8.
     calibration : bool
         Learn from held-out traversals how sure a match is; needs three.
-    tolerance : float, optional
-        Metres within which a match is right, where places have positions; by default 25.
+    tolerance : str, optional
+        What counts as right for the confidence: 25m where places have positions, "2 frames" where they have an order
+        along the route, or exact; by default 25 m, without positions the exact place.
     keep_references : bool
         Keep what is needed to remove a traversal by name later.
     overwrite : bool
@@ -82,18 +82,15 @@ def build(
     with exclusive(output):
         described = DescriptorStore(store)
         refs = described.references(traversals, exclude or ())
-        positions, images = places_of(described, refs)
         chosen: str | Fusion = fusion
         if fusion == "auto":
             comparing = part(progress, "comparing")
-            found = advise(refs, positions=positions, tolerance=tolerance, progress=comparing)
+            found = advise(refs, tolerance=tolerance, progress=comparing)
             chosen = found.recommended.make()
         place_map = maps.build(
             refs,
             chosen,
             described.model,
-            positions=positions,
-            images=images,
             dtype=dtype,
             calibration=calibration,
             tolerance=tolerance,

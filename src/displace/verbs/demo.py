@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from displace.errors import DisplaceError, InputError
-from displace.verbs.base import PathLike, Progress, part, places_of
+from displace.verbs.base import PathLike, Progress, part
 
 if TYPE_CHECKING:
     from displace.descriptors.store import DescriptorStore
@@ -122,12 +122,9 @@ def _build(store: DescriptorStore, progress: Progress | None) -> PlaceMap:
     from displace.maps import build
 
     refs = store.references(exclude=[QUERY])
-    positions, images = places_of(store, refs)
     return build(
         refs,
         model=store.model,
-        positions=positions,
-        images=images,
         tolerance=TOLERANCE,
         progress=part(progress, "calibrating"),
     )

@@ -87,11 +87,12 @@ def evaluate(
 def _rule(store: Path, tolerance: str | None, protocol: str | None) -> tuple[str, Protocol]:
     """Return the data set's name and what counts as correct on it."""
     from displace.datasets.base import Protocol
-    from displace.evaluation.suites import find_protocol, parse_tolerance
+    from displace.evaluation.suites import find_protocol
+    from displace.truth import Tolerance
 
     if tolerance is not None and protocol is not None:
         raise InputError(f"give either tolerance={tolerance!r} or protocol={protocol!r}, not both")
     if protocol is not None:
         return find_protocol(protocol)
-    own = parse_tolerance(tolerance or "exact")
+    own = Tolerance.parse(tolerance or "exact")
     return store.resolve().stem, Protocol(f"{own}, each against all others", own)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -129,8 +127,8 @@ def locate(
     if len(sources) == 1 and is_store(sources[0]):
         located = locate_store(place_map, DescriptorStore(sources[0]), traversal, k, search)
     else:
-        model = model_of(
-            place_map, weights=weights, device=device, image_size=image_size, crop=crop, mask=mask
+        model = place_map.open_model(
+            weights=weights, device=device, image_size=image_size, crop=crop, mask=mask
         )
         with images_of(sources, every, part(progress, "frames")) as images:
             located = _locate_images(place_map, model, images, k, search, progress)
@@ -185,41 +183,3 @@ def _locate_images(
         )
     matches = place_map.locate(vectors[good], k, search=search).spread(good)
     return Located(Locations(place_map, images.manifest(), matches, vectors), skipped)
-
-
-def model_of(
-    place_map: PlaceMap, *, image_size: str | None, crop: str | None, mask: PathLike | None, **options: Any
-) -> DescriptorModel:
-    """Make the model that described a map's references, with the crop and image size that they had."""
-    from displace.models import get_model
-
-    if place_map.model is None:
-        raise InputError("the map was built from bare vectors: it knows no model to describe images with")
-    if place_map.model.get("imported"):
-        raise InputError(
-            f"the map's descriptors were imported ({place_map.model_name}), so that no image can be described for it: "
-            "describe the images with that program, import them with displace import, and locate the store"
-        )
-    if place_map.model.get("mask_sha256") and mask is None:
-        raise InputError(
-            "the map's references were described with a mask, of which the map knows only the SHA-256 "
-            f"{place_map.model['mask_sha256'][:12]}…: give the same image again (mask=FILE, --mask FILE)"
-        )
-    crop = place_map.model.get("crop") if crop is None else crop
-    make = partial(get_model, place_map.model_name, crop=crop, mask=mask, **options)
-    if image_size is None:
-        image_size = _recorded_size(make, place_map.model.get("preprocessing", {}))
-    model = make(image_size=image_size)
-    place_map.check_model(model.fingerprint())
-    return model
-
-
-def _recorded_size(make: Callable[..., DescriptorModel], preprocessing: Mapping[str, Any]) -> Any:
-    """Image size, as `get_model` takes it, that gives a recorded pre-processing; None for the model's own."""
-    size = preprocessing.get("size")
-    plain = "native" if size is None else tuple(size) if isinstance(size, list) else size
-    for candidate in (None, *getattr(make(), "published", ()), plain):
-        with suppress(InputError):  # a size that the model does not take
-            if make(image_size=candidate).settings() == preprocessing:
-                return candidate
-    return None

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from displace.errors import InputError
-from displace.verbs.base import MapPath, Option, Output, PathLike, Traversals, check_map_output, places_of
+from displace.verbs.base import MapPath, Option, Output, PathLike, Traversals, check_map_output
 
 if TYPE_CHECKING:
     from displace.maps import PlaceMap, Update
@@ -76,7 +76,7 @@ def _add(place_map: PlaceMap, recording: PathLike, traversals: Sequence[str] | N
     store = DescriptorStore(recording)
     place_map.check_model(store.model)
     refs = store.references(traversals)
-    return place_map.add(refs, *places_of(store, refs))
+    return place_map.add(refs)
 
 
 def _remove(place_map: PlaceMap, traversal: str, references: PathLike | None) -> Update:
