@@ -5,7 +5,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from displace.cli.advice import advice_table
 from rich.console import Console
 
 import displace
@@ -15,6 +14,7 @@ from displace.advise.recommending import Contender, recommend
 from displace.advise.trials import MAX_HELD_OUT
 from displace.advise.variation import coverage
 from displace.arrays import l2_normalize
+from displace.cli.console_advice import advice_table
 from displace.errors import InputError, UnknownNameError
 from displace.fusion import FUSIONS
 from displace.geo import Positions
