@@ -46,6 +46,7 @@ def test_compression_shows_its_means(task):
         line = lines(axes)[curve.label]
         np.testing.assert_allclose(line.get_ydata(), curve.means)
         assert line.get_color() == style_of(curve.fusion).colour
+        assert (line.get_markerfacecolor() == "white") == (not curve.plain)
     assert "better" in axes.get_ylabel()
     levels = [line.get_ydata()[0] for line in axes.lines if line.get_label().startswith("_")]
     assert levels == [curve.full for curve in study.curves]
@@ -71,12 +72,27 @@ def test_tau_shows_recall_and_dimensions(task):
     left, right = draw(study).axes
     np.testing.assert_allclose(lines(left)["query"].get_ydata(), study.curves[0].recalls)
     np.testing.assert_allclose(lines(right)["query"].get_ydata(), study.curves[0].dims)
+    paper = lines(left)["query, paper's setting"]
+    np.testing.assert_allclose(paper.get_ydata(), study.curves[1].recalls)
+    assert paper.get_color() == lines(left)["query"].get_color()
+    assert paper.get_markerfacecolor() == "white"
+    assert "open markers: paper's setting" in right.get_title()
     assert "↓ better" in right.get_ylabel()
+
+
+def test_a_singular_setting_is_told_in_the_figure():
+    route = make_route(n_places=20, n_traversals=2, dim=48)
+    task = studies.Task.of(route.references, route.queries, SamePlace(route.truth))
+    left, right = draw(studies.study_tau([task], (0.5, 1.0))).axes
+    assert "not possible, the scatter is singular" in right.get_title()
+    assert "query, paper's setting" not in lines(left)
 
 
 def test_cost_shows_time_and_storage(task):
     study = studies.study_cost(task, methods=studies.METHODS, repeats=2, n_timed=2)
     left, right = draw(study).axes
+    assert "2 interleaved rounds, one thread" in left.get_title()
+    assert study.device in [text.get_text() for text in left.texts]
     for axes, attribute, unit in ((left, "milliseconds", 1), (right, "n_bytes", 2**20)):
         shown = {bar.get_label(): bar.lines[0].get_xydata()[0] for bar in axes.containers}
         for row in study.rows:
@@ -93,7 +109,7 @@ def test_space_marks_the_query(task):
 
 def test_frames_tell_right_from_wrong_without_colour(task):
     study = studies.study_examples(task, n_columns=2)
-    panels = np.array(draw(study).axes).reshape(2 + len(studies.METHODS), 2)
+    panels = np.array(draw(study).axes).reshape(2 + len(studies.METHODS) + 1, 2)
     for across, column in enumerate(study.columns):
         for down, pick in enumerate(column.picks, 2):
             axes = panels[down][across]

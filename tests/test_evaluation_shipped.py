@@ -19,12 +19,16 @@ def test_the_town_from_pictures_to_a_table(tmp_path):
     verbs.extract(tmp_path / "town" / "manifest.csv", tmp_path / "town_hog.desc")
     outcome = verbs.bench("town", tmp_path / "results", root=tmp_path, threads=1)
     assert not outcome.absent
-    # Six queries; five single references and nine fusions, DisPlace twice among them.
-    assert len(outcome.cells) == 6 * (5 + 9)
+    # Six queries; five single references and nine fusions, DisPlace twice among them; the night also projected.
+    assert len(outcome.cells) == (6 + 2 * 3) * (5 + 9)
     assert {result.label for result in outcome.impossible} == {
         "DisPlace (paper)"
     }  # 3168 dimensions, 10 places
-    ((table, wins),) = ((t.table, t.wins) for t in verbs.tabulate(tmp_path / "results"))
+    (table, wins), *projected = ((t.table, t.wins) for t in verbs.tabulate(tmp_path / "results"))
+    assert [(other.projection, other.queries) for other, _ in projected] == [
+        (64, ["night"]),
+        (256, ["night"]),
+    ]
     assert table.protocol == "town-exact"
     assert table.queries == list(town.TRAVERSALS)
     for column in table.columns:
@@ -59,7 +63,8 @@ def test_the_webcams_give_the_recalls_measured_before(webcams, tmp_path):
     stores = {"efficientnet_lite": webcams.folder}
     outcome = verbs.bench("sped400", tmp_path / "results", stores=stores, root=tmp_path, threads=1)
     assert list(outcome.absent) == ["hog"]
-    (tabulated,) = verbs.tabulate(tmp_path / "results")
+    tabulated, *projected = verbs.tabulate(tmp_path / "results")
+    assert [other.table.projection for other in projected] == [64, 256]
     column = Column("efficientnet_lite", "query")
     values = {row.label: row.value(column) for row in tabulated.table.rows}
     assert (values["Pooling"], values["dMat. Min."], values["HOPS"]) == (75.0, 75.0, 77.5)

@@ -16,12 +16,12 @@ from typer.testing import CliRunner
 from displace import DisPlace, ReferenceSet, recall_at
 from displace.cli import app
 from displace.datasets.base import Protocol
-from displace.errors import FormatError, InputError
+from displace.errors import ConditioningWarning, FormatError, InputError
 from displace.evaluation import studies
 from displace.evaluation.benchmark import run_suite
 from displace.evaluation.results import Results
 from displace.evaluation.studies import cost, running
-from displace.evaluation.studies.qualitative import choose_columns
+from displace.evaluation.studies.qualitative import CASES, choose_columns
 from displace.fusion import FUSIONS
 from displace.report.colours import CONDITIONS, style_of
 from displace.synthetic import make_route
@@ -86,10 +86,16 @@ def test_compression_is_mean_and_deviation_over_projections(task, route):
 
 
 def test_projection_after_fusion_is_of_the_fused_vectors(task, route):
-    found = studies.study_compression(task, dims=(12, 40), seeds=(5, 6), after_fusion=True)
-    before = studies.study_compression(task, dims=(12, 40), seeds=(5, 6))
+    methods = studies.METHODS
+    found = studies.study_compression(task, dims=(12, 40), seeds=(5, 6), methods=methods, after_fusion=True)
+    before = studies.study_compression(task, dims=(12, 40), seeds=(5, 6), methods=methods)
     assert (found.where, before.where) == ("projected after fusion", "projected before fusion")
-    assert studies.study_compression(task, seeds=(5,), after_fusion=True).dims == [4, 8, 16, 32]
+    assert studies.study_compression(task, seeds=(5,), methods=methods, after_fusion=True).dims == [
+        4,
+        8,
+        16,
+        32,
+    ]
     curves = {curve.label: curve for curve in found.curves}
     # A sum and its projection commute: the order makes no difference to HOPS and to single references.
     for curve in before.curves:
@@ -190,6 +196,103 @@ def test_compression_refuses(task, dims, seeds, message):
         studies.study_compression(task, dims=dims, seeds=seeds)
 
 
+def test_compression_is_of_all_methods_of_the_tables(task):
+    """Every fusion there is, the best single reference, and DisPlace in both settings; five of them once."""
+    found = studies.study_compression(task, dims=(24,), seeds=(0,))
+    labels = [curve.label for curve in found.curves]
+    wanted = [
+        "dMat. Avg.",
+        "dMat. Min.",
+        "Std. dMat. Min.",
+        "dMat. Med.",
+        "BSF",
+        "Pooling",
+        "HOPS",
+        "DisPlace",
+    ]
+    assert labels[0] == "Best single"
+    assert set(labels) >= {*wanted, "DisPlace (paper)"}
+    assert {curve.fusion for curve in found.curves} == set(FUSIONS.names())
+
+
+def test_tau_has_the_papers_setting_beside_ours(task, route):
+    taus = (0.3, 0.95)
+    found = studies.study_tau([task], taus)
+    ours, paper = found.curves
+    assert (ours.label, paper.label) == ("DisPlace", "DisPlace (paper)")
+    assert (ours.plain, paper.plain) == (True, False)
+    assert paper.settings == "ridge 0, not centred"
+    assert ours.settings != paper.settings
+    refs = route.references
+    for tau, recall, n in zip(taus, paper.recalls, paper.dims, strict=True):
+        with pytest.warns(ConditioningWarning):
+            refit = DisPlace(tau=tau, ridge=0.0, center=False).fit(refs.vectors, refs.places, refs.traversals)
+        assert n == refit.n_components_
+        assert recall == pytest.approx(recall_at(refit.rank(route.queries, k=1), route.truth)[1])
+
+
+def test_where_the_papers_setting_is_singular_the_study_says_so():
+    route = make_route(n_places=20, n_traversals=2, dim=48)
+    task = studies.Task.of(route.references, route.queries, SamePlace(route.truth), query="night")
+    tau = studies.study_tau([task], (0.5, 1.0))
+    ours, paper = tau.curves
+    assert len(ours.recalls) == 2
+    assert (paper.recalls, paper.dims) == ([], [])
+    assert "singular" in paper.error
+    (note,) = tau.notes
+    assert note.startswith("DisPlace (paper) was not possible on night: the within-place scatter is singular")
+    space = studies.study_space(task, row=0, n_places=5)
+    assert [view.title for view in space.views] == ["HOPS's space", "DisPlace's space"]
+    examples = studies.study_examples(task)
+    assert [column.picks[-1].label for column in examples.columns] == ["DisPlace"] * len(examples.columns)
+    assert all("DisPlace (paper) was not possible" in study.notes[-1] for study in (space, examples))
+
+
+def test_the_four_cases_of_the_paper():
+    route = make_route(n_places=150, n_traversals=3, dim=32, noise=1.6, seed=2)
+    task = studies.Task.of(route.references, route.queries, SamePlace(route.truth))
+    found = studies.study_examples(task, cases=True)
+    assert found.rule.startswith("the four cases of the paper")
+    right = {column.case: {pick.label: pick.right for pick in column.picks} for column in found.columns}
+    assert list(right) == [case for case in CASES if case in right]
+    assert len(right) >= 3
+    assert len(found.notes) == 4 - len(right)
+    for case, picks in right.items():
+        scores = picks["dMat. Avg."] or picks["Pooling"]
+        assert picks["DisPlace"] == (case != CASES[3])
+        if case == CASES[0]:
+            assert not any((picks["Best single"], scores, picks["HOPS"]))
+        if case == CASES[1]:
+            assert picks["HOPS"]
+            assert not scores
+        if case == CASES[2]:
+            assert scores
+            assert not picks["HOPS"]
+    with pytest.raises(InputError, match="needs the default methods"):
+        studies.study_examples(task, studies.METHODS[3:], cases=True)
+
+
+def test_queries_can_be_asked_for_by_number(task):
+    found = studies.study_examples(task, rows=(7, 3))
+    assert [column.row for column in found.columns] == [7, 3]
+    assert studies.study_space(task, row=7, n_places=5).row == 7
+    with pytest.raises(InputError, match="rows has 60; it must be at least 0 and below 60"):
+        studies.study_examples(task, rows=(60,))
+
+
+def test_options_make_another_study_in_the_place_of_the_first(two_protocols):
+    results = two_protocols.select(protocol="made-2")
+    options = studies.StudyOptions(numbers=(5,), rounds=2)
+    (first,) = studies.run_studies(results, ["space"])
+    (asked,) = studies.run_studies(results, ["space"], options=options)
+    assert first != asked
+    assert not first.exists()
+    (study,) = studies.load_studies(results.folder)
+    assert (study.row, study.reason) == (5, "chosen by the user")
+    (path,) = studies.run_studies(results, ["cost"], options=options)
+    assert studies.load_study(path).repeats == 2
+
+
 def test_cut_eigenvectors_are_those_of_a_refit(task, route):
     taus = (0.3, 0.6, 0.95, 1.0)
     found = studies.study_tau([task], taus)
@@ -251,7 +354,8 @@ def test_picks_are_what_the_methods_find(route):
     places = fusion.predict(route.queries)
     for column in found.columns:
         assert {pick.right for pick in column.picks} == {True, False}
-        own = column.picks[-1]
+        own = column.picks[-2]
+        assert column.picks[-1].label == "DisPlace (paper)"
         assert (own.label, own.place) == ("DisPlace", str(places[column.row]))
         assert own.right == (places[column.row] == route.truth[column.row])
         assert own.image == f"p{own.place}.jpg"
@@ -267,7 +371,9 @@ def test_space_marks_truth_and_confounder(task, route):
     scores = fused @ query
     assert found.truth == str(route.truth[found.row])
     assert found.confounder == str(np.argmax(scores))  # HOPS is wrong here
-    before, after = found.views
+    before, after, paper = found.views
+    assert paper.title == "DisPlace (paper)'s space"
+    assert paper.dim != after.dim
     assert before.confounder == pytest.approx(scores.max(), abs=1e-5)
     assert before.truth == pytest.approx(scores[route.truth[found.row]], abs=1e-5)
     assert after.truth > after.confounder  # and DisPlace is right
@@ -315,6 +421,10 @@ def test_cost_counts_bytes_and_interleaves(task, monkeypatch):
 def test_cost_measures_every_fusion(task):
     found = studies.study_cost(task, repeats=2, n_timed=2)
     assert {row.fusion for row in found.rows} == set(FUSIONS.names())
+    assert found.device
+    assert found.measured == (
+        f"one thread of {found.device}; median and quartiles of 2 interleaved rounds of 2 queries"
+    )
     assert all(0 < row.milliseconds_low <= row.milliseconds <= row.milliseconds_high for row in found.rows)
 
 
@@ -386,8 +496,8 @@ def test_a_kept_study_stays_until_it_covers_something_else(two_protocols, monkey
 
     methods = [studies.METHODS[3]]
     monkeypatch.setitem(running._METHODS, "cost", lambda: methods)
-    monkeypatch.setitem(
-        running._RUN, "cost", lambda task, **_: studies.study_cost(task, methods, repeats=1, n_timed=1)
+    monkeypatch.setattr(
+        running, "study_cost", lambda task, **_: studies.study_cost(task, methods, repeats=1, n_timed=1)
     )
     first = run()
     assert run() == first

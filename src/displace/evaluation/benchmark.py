@@ -121,7 +121,7 @@ def _cells(suite: Suite, stores: dict[str, DescriptorStore]) -> Iterator[Cell]:
                 raise UnknownNameError(f"{store.folder}: {unknown('query traversal', query, names)}")
             references = tuple(suite.protocol.references_for(query, names))
             methods = [row for method in suite.methods for row in method.rows(references)]
-            for projection, seed in _projections(suite, store):
+            for projection, seed in _projections(suite, store, query):
                 for n_method, method in enumerate(methods):
                     yield Cell(
                         suite.dataset,
@@ -138,9 +138,10 @@ def _cells(suite: Suite, stores: dict[str, DescriptorStore]) -> Iterator[Cell]:
                     )
 
 
-def _projections(suite: Suite, store: DescriptorStore) -> list[tuple[int | None, int]]:
+def _projections(suite: Suite, store: DescriptorStore, query: str) -> list[tuple[int | None, int]]:
     """Descriptors as they are, then every dimension below theirs with every seed."""
-    smaller = [dim for dim in suite.dims if dim < store.dim]
+    wanted = not suite.projected or query in suite.projected
+    smaller = [dim for dim in suite.dims if dim < store.dim and wanted]
     return [(None, 0), *((dim, seed) for dim in smaller for seed in suite.seeds)]
 
 

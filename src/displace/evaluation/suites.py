@@ -18,6 +18,7 @@
     [random_projection]                   # optional: also at these dimensions, once for each seed
     dims = [64, 128]
     seeds = [0, 1, 2]
+    queries = ["night"]                   # by default all
 """
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ class Suite:
         Query traversals; empty for those of the protocol.
     dims, seeds : tuples of int
         Dimensions and seeds of random projections, beside the descriptors as they are.
+    projected : tuple of str
+        Query traversals that have random projections; empty for all.
     k : int
         Places kept of each ranking.
     text : str
@@ -73,6 +76,7 @@ class Suite:
     queries: tuple[str, ...] = ()
     dims: tuple[int, ...] = ()
     seeds: tuple[int, ...] = (0,)
+    projected: tuple[str, ...] = ()
     k: int = 10
     text: str = ""
     command: str = ""
@@ -163,7 +167,7 @@ def _parse(record: dict[str, Any], name: str, folder: Path) -> Suite:
     )
     dataset = _typed(record, "dataset", str, None)
     projection = _typed(record, "random_projection", dict, {})
-    _check_keys(projection, ["dims", "seeds"])
+    _check_keys(projection, ["dims", "seeds", "queries"])
     return Suite(
         name,
         _typed(record, "title", str, name),
@@ -174,6 +178,7 @@ def _parse(record: dict[str, Any], name: str, folder: Path) -> Suite:
         tuple(_typed(record, "queries", list, [])),
         tuple(_typed(projection, "dims", list, [])),
         tuple(_typed(projection, "seeds", list, [0])),
+        tuple(_typed(projection, "queries", list, [])),
         _typed(record, "k", int, 10),
     )
 

@@ -84,4 +84,9 @@ def style_of(fusion: str, plain: bool = True) -> Style:
     style = _STYLES.get(fusion)
     if style is None:
         style = Style(_SPARE[zlib.crc32(fusion.encode()) % len(_SPARE)], "*", "star", "solid")
-    return style if plain else replace(style, dash="dot" if style.dash == "dash" else "dash", filled=False)
+    return style if plain else other_setting(style)
+
+
+def other_setting(style: Style) -> Style:
+    """Return the style of another setting of what a style stands for: an open marker and another dash."""
+    return replace(style, dash="dot" if style.dash == "dash" else "dash", filled=False)

@@ -1,10 +1,10 @@
 """The paper's five studies: functions that compute, and plain records of what they found."""
 
 from displace.evaluation.studies.compression import Compression, study_compression
-from displace.evaluation.studies.cost import Cost, all_methods, study_cost
+from displace.evaluation.studies.cost import Cost, study_cost
 from displace.evaluation.studies.projected import compressions_of
 from displace.evaluation.studies.qualitative import Qualitative, study_examples
-from displace.evaluation.studies.running import run_studies
+from displace.evaluation.studies.running import StudyOptions, run_studies
 from displace.evaluation.studies.space import Space, study_space
 from displace.evaluation.studies.study_files import (
     KINDS,
@@ -16,7 +16,7 @@ from displace.evaluation.studies.study_files import (
     study_path,
     topic_of,
 )
-from displace.evaluation.studies.task import METHODS, PAPER, Setting, Task
+from displace.evaluation.studies.task import METHODS, PAPER, Setting, Task, all_methods
 from displace.evaluation.studies.tau import TAUS, TauAblation, study_tau
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "Setting",
     "Space",
     "Study",
+    "StudyOptions",
     "Task",
     "TauAblation",
     "all_methods",

@@ -13,7 +13,7 @@ from displace.arrays import Vectors, l2_normalize, ranked
 from displace.errors import InputError, SingularScatterError
 from displace.evaluation.methods import Method
 from displace.evaluation.random_projection import random_projection
-from displace.evaluation.studies.task import METHODS, Progress, Setting, Task, run
+from displace.evaluation.studies.task import Progress, Setting, Task, all_methods, run
 from displace.fusion.base import VectorFusion
 
 Values = NDArray[np.float64]
@@ -87,7 +87,7 @@ def study_compression(
     task: Task,
     dims: Sequence[int] | None = None,
     seeds: Sequence[int] = (0, 1, 2),
-    methods: Sequence[Method] = METHODS,
+    methods: Sequence[Method] | None = None,
     progress: Progress | None = None,
     *,
     after_fusion: bool = False,
@@ -102,13 +102,15 @@ def study_compression(
         after fusion, which has fewer.
     seeds : sequence of int
         One random matrix each.
-    methods : sequence of Method
+    methods : sequence of Method, optional
+        All by default.
     progress : callable, optional
         Called as ``progress(stage, done, total)``.
     after_fusion : bool
         Fuse the descriptors as they are, and project the vectors of the places and of the transformed queries: only
         possible for fusions that hold one vector for each place.
     """
+    methods = all_methods() if methods is None else methods
     own = task.references.vectors.shape[1]
     wanted = _checked(dims, own, seeds, after_fusion)
     found = np.full((len(methods), len(wanted), len(seeds)), np.nan)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import platform
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from displace.bootstrap import bootstrap
 from displace.errors import InputError, SingularScatterError
-from displace.evaluation.methods import Method, methods_named
-from displace.evaluation.studies.task import BEST_SINGLE, PAPER, Progress, Run, Setting, Task, run
+from displace.evaluation.methods import Method
+from displace.evaluation.studies.task import Progress, Run, Setting, Task, all_methods, run
 from displace.threads import one_blas_thread
 
 K = 5
@@ -60,6 +62,8 @@ class Cost:
     rows : list of CostRow
     notes : list of str
         Methods that could not be fitted, and why.
+    device : str
+        What the times were measured on; empty in studies that did not record it.
     """
 
     setting: Setting
@@ -67,25 +71,35 @@ class Cost:
     n_timed: int
     rows: list[CostRow]
     notes: list[str] = field(default_factory=list)
+    device: str = ""
+
+    @property
+    def measured(self) -> str:
+        """How the times came about."""
+        on = f" of {self.device}" if self.device else ""
+        return f"one thread{on}; median and quartiles of {self.repeats} interleaved rounds of {self.n_timed} queries"
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Cost:
         """Make one of its JSON."""
         rows = [CostRow(**row) for row in record["rows"]]
         return cls(
-            Setting(**record["setting"]), record["repeats"], record["n_timed"], rows, record.get("notes", [])
+            Setting(**record["setting"]),
+            record["repeats"],
+            record["n_timed"],
+            rows,
+            record.get("notes", []),
+            record.get("device", ""),
         )
 
 
-def all_methods() -> list[Method]:
-    """Return every fusion there is, the best single traversal, and DisPlace in the paper's setting too."""
-    return [BEST_SINGLE, *(method for method in methods_named() if method.group != "single"), PAPER]
+ROUNDS = 15
 
 
 def study_cost(
     task: Task,
     methods: Sequence[Method] | None = None,
-    repeats: int = 15,
+    repeats: int = ROUNDS,
     n_timed: int = 50,
     progress: Progress | None = None,
 ) -> Cost:
@@ -99,7 +113,7 @@ def study_cost(
     methods : sequence of Method, optional
         All by default.
     repeats : int
-        Rounds.
+        Rounds; the paper takes 100, on a graphics card.
     n_timed : int
         Queries in a round, spread evenly.
     progress : callable, optional
@@ -120,7 +134,17 @@ def study_cost(
             if progress is not None:
                 progress("timing", turn + 1, repeats)
     rows = [_row(done, spent) for done, spent in zip(runs, times, strict=True)]
-    return Cost(task.setting, repeats, n_timed, rows, notes)
+    return Cost(task.setting, repeats, n_timed, rows, notes, device_name())
+
+
+def device_name() -> str:
+    """Name of the processor, where the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+        told = next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        told = platform.processor()
+    return told or platform.machine() or "a processor"
 
 
 def _fitted(methods: Sequence[Method], task: Task, progress: Progress | None) -> tuple[list[Run], list[str]]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 
-from displace.errors import InputError
+from displace.errors import InputError, SingularScatterError
 from displace.evaluation.methods import Method
-from displace.evaluation.studies.task import METHODS, Progress, Run, Setting, Task, run_all
+from displace.evaluation.studies.task import METHODS, PAPER, Progress, Run, Setting, Task, run, run_all
 from displace.truth import Flags
 
 
@@ -36,7 +36,7 @@ class Pick:
 
 
 @dataclass(frozen=True)
-class Column:
+class Example:
     """One query with its true place and what each method found.
 
     Parameters
@@ -47,6 +47,8 @@ class Column:
     truth_place : str or None
         None where no place of the map is right.
     picks : list of Pick
+    case : str
+        Why it is shown, where that has a name.
     """
 
     row: int
@@ -54,6 +56,7 @@ class Column:
     truth_place: str | None
     truth_image: str | None
     picks: list[Pick]
+    case: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,26 +66,30 @@ class Qualitative:
     Parameters
     ----------
     setting : Setting
-    columns : list of Column
+    columns : list of Example
     n_differing : int
         Queries on which not all methods are right or all wrong.
     rule : str
         How the columns were chosen.
+    notes : list of str
+        Which setting was not possible, and why; cases of which there is no query.
     """
 
     setting: Setting
-    columns: list[Column]
+    columns: list[Example]
     n_differing: int
     rule: str
+    notes: list[str] = field(default_factory=list)
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Qualitative:
         """Make one of its JSON."""
         columns = [
-            Column(**{**column, "picks": [Pick(**pick) for pick in column["picks"]]})
+            Example(**{**column, "picks": [Pick(**pick) for pick in column["picks"]]})
             for column in record["columns"]
         ]
-        return cls(Setting(**record["setting"]), columns, record["n_differing"], record["rule"])
+        setting = Setting(**record["setting"])
+        return cls(setting, columns, record["n_differing"], record["rule"], record.get("notes", []))
 
 
 RULE = (
@@ -91,13 +98,32 @@ RULE = (
 )
 
 
+CASES = (
+    "DisPlace alone is right",
+    "fused descriptors are right, fused scores wrong",
+    "DisPlace and fused scores are right, HOPS is wrong",
+    "DisPlace is wrong",
+)
+"""The four cases of the paper's figure; fused scores are dMat Avg or Pooling."""
+CASES_RULE = (
+    "the four cases of the paper; of each its middle query, and of failures one on which another method is right, "
+    "where there is one"
+)
+ROWS_RULE = "as asked for"
+
+
 def study_examples(
     task: Task,
     methods: Sequence[Method] = METHODS,
     n_columns: int = 4,
     progress: Progress | None = None,
+    *,
+    cases: bool = False,
+    rows: Sequence[int] = (),
 ) -> Qualitative:
     """Choose queries on which the methods differ, by a fixed rule, and look up their pictures.
+
+    DisPlace in the paper's setting is shown below the methods where it is possible; it decides nothing.
 
     Parameters
     ----------
@@ -108,6 +134,12 @@ def study_examples(
     n_columns : int
     progress : callable, optional
         Called as ``progress(stage, done, total)``.
+    cases : bool
+        Show the four cases of the paper's figure instead: DisPlace alone is right; descriptor-level fusions are and
+        score-level ones are not; DisPlace and score-level fusions are and HOPS is not; DisPlace is wrong. It needs the
+        default `methods`.
+    rows : sequence of int
+        Show these queries instead, by number from 0.
     """
     if len(methods) < 2:
         raise InputError(f"methods has {len(methods)}; at least 2 are needed to differ")
@@ -115,8 +147,42 @@ def study_examples(
         raise InputError(f"n_columns={n_columns} must be at least 1")
     runs = run_all(methods, task, progress, "examples")
     hits = np.stack([done.hits for done in runs])
-    columns = [_column(row, runs, task) for row in choose_columns(hits, n_columns)]
-    return Qualitative(task.setting, columns, int(_differing(hits).sum()), RULE)
+    notes: list[str] = []
+    for row in rows:
+        if not 0 <= row < len(task.queries):
+            raise InputError(
+                f"rows has {row}; it must be at least 0 and below {len(task.queries)}, the queries"
+            )
+    if rows:
+        chosen, rule = [(row, "") for row in rows], ROWS_RULE
+    elif cases:
+        chosen, rule = _cases(hits, methods, notes), CASES_RULE
+    else:
+        chosen, rule = [(row, "") for row in choose_columns(hits, n_columns)], RULE
+    try:
+        runs.append(run(PAPER, task))
+    except SingularScatterError as error:
+        notes.append(f"{PAPER.label} was not possible: {error}")
+    columns = [_column(row, case, runs, task) for row, case in chosen]
+    return Qualitative(task.setting, columns, int(_differing(hits).sum()), rule, notes)
+
+
+def _cases(hits: Flags, methods: Sequence[Method], notes: list[str]) -> list[tuple[int, str]]:
+    """Return a query of each of the paper's cases; cases without any are noted."""
+    if tuple(methods) != METHODS:
+        raise InputError("cases=True needs the default methods, which the paper's four cases are about")
+    single, average, pooling, hops, own = hits
+    scores = average | pooling
+    flags = (own & ~single & ~scores & ~hops, own & hops & ~scores, own & scores & ~hops, ~own)
+    chosen = []
+    for case, found in zip(CASES, flags, strict=True):
+        telling = found & hits[:-1].any(axis=0) if case == CASES[-1] else found
+        rows = np.flatnonzero(telling if telling.any() else found)
+        if len(rows):
+            chosen.append((int(rows[len(rows) // 2]), case))
+        else:
+            notes.append(f"no query is of the case: {case}")
+    return chosen
 
 
 def choose_columns(hits: Flags, n_columns: int) -> list[int]:
@@ -156,7 +222,7 @@ def _differing(hits: Flags) -> Flags:
     return differing
 
 
-def _column(row: int, runs: Sequence[Run], task: Task) -> Column:
+def _column(row: int, case: str, runs: Sequence[Run], task: Task) -> Example:
     ids = task.references.place_ids
     at = task.truth_of(row)
     truth = None if at < 0 else ids[at]
@@ -170,12 +236,13 @@ def _column(row: int, runs: Sequence[Run], task: Task) -> Column:
         )
         for done in runs
     ]
-    return Column(
+    return Example(
         row,
         task.query_images[row] if task.query_images else None,
         None if truth is None else str(truth),
         None if truth is None else _picture(task, truth),
         picks,
+        case,
     )
 
 

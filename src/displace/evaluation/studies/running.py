@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,26 +16,54 @@ from displace.errors import InputError, UnknownNameError
 from displace.evaluation.methods import Method
 from displace.evaluation.results import Result, Results
 from displace.evaluation.studies.compression import study_compression
-from displace.evaluation.studies.cost import all_methods, study_cost
+from displace.evaluation.studies.cost import ROUNDS, study_cost
 from displace.evaluation.studies.qualitative import study_examples
 from displace.evaluation.studies.space import study_space
 from displace.evaluation.studies.study_files import KINDS, Study, replace_study, study_path, topic
-from displace.evaluation.studies.task import METHODS, Progress, Task
+from displace.evaluation.studies.task import DISPLACE, HOPS, METHODS, PAPER, Progress, Task, all_methods
 from displace.evaluation.studies.tau import study_tau
 from displace.registry import unknown
 
-_RUN: dict[str, Callable[..., Study]] = {
-    "qualitative": study_examples,
-    "space": study_space,
-    "cost": study_cost,
-}
-"""Studies of one query traversal without options; the one of τ takes all traversals."""
 _METHODS: dict[str, Callable[[], Sequence[Method]]] = {
-    "compression": lambda: METHODS,
-    "qualitative": lambda: METHODS,
+    "compression": all_methods,
+    "tau": lambda: (DISPLACE, PAPER),
+    "qualitative": lambda: (*METHODS, PAPER),
+    "space": lambda: (HOPS, DISPLACE, PAPER),
     "cost": all_methods,
 }
 """Methods that a study compares; those of other packages among all of them."""
+
+
+@dataclass(frozen=True)
+class StudyOptions:
+    """What can be asked of studies; each uses what concerns it.
+
+    Parameters
+    ----------
+    after_fusion : bool
+        Study `compression`: project what was fused, rather than the descriptors.
+    numbers : tuple of int
+        Numbers of queries, from 0: the first is that of the study `space`, all are those of `qualitative`.
+    cases : bool
+        Study `qualitative`: the four cases of the paper.
+    rounds : int
+        Study `cost`: rounds in which the methods take turns; the paper takes 100.
+    """
+
+    after_fusion: bool = False
+    numbers: tuple[int, ...] = ()
+    cases: bool = False
+    rounds: int = ROUNDS
+
+    def of(self, kind: str) -> dict[str, Any]:
+        """Return the arguments of one study's function that differ from its defaults."""
+        asked: dict[str, dict[str, Any]] = {
+            "compression": {"after_fusion": self.after_fusion},
+            "qualitative": {"cases": self.cases, "rows": self.numbers},
+            "space": {"row": self.numbers[0] if self.numbers else None},
+            "cost": {} if self.rounds == ROUNDS else {"repeats": self.rounds},
+        }
+        return {name: value for name, value in asked.get(kind, {}).items() if value not in (False, None, ())}
 
 
 def run_studies(
@@ -44,12 +73,13 @@ def run_studies(
     query: str | None = None,
     root: str | os.PathLike[str] = ".",
     after_fusion: bool = False,
+    options: StudyOptions | None = None,
     progress: Progress | None = None,
 ) -> list[Path]:
     """Run studies for each data set, protocol and model of a results folder, and keep them there.
 
-    A study that is there stays, unless it is of other descriptors, references or queries, or lacks a method that there
-    is now: then it is run again and replaced.
+    A study that is there stays, unless it is of other descriptors, references, queries or options, or lacks a method
+    that there is now: then it is run again and replaced.
 
     Parameters
     ----------
@@ -61,7 +91,8 @@ def run_studies(
     root : path-like
         Folder that the recorded paths of the descriptor stores start from.
     after_fusion : bool
-        Whether the study of random projections projects what was fused, rather than the descriptors.
+        Short for ``StudyOptions(after_fusion=True)``.
+    options : StudyOptions, optional
     progress : callable, optional
         Called as ``progress(stage, done, total)``.
 
@@ -70,6 +101,7 @@ def run_studies(
     list of Path
         Files of the studies, old and new.
     """
+    options = options or StudyOptions(after_fusion)
     for kind in kinds:
         if kind not in KINDS:
             raise UnknownNameError(unknown("study", kind, KINDS))
@@ -81,7 +113,7 @@ def run_studies(
         chosen = queries[0 if query is None else names.index(query)]
         for kind in kinds:
             covered = queries if kind == "tau" else [chosen]
-            path = _path(results.folder, kind, covered, after_fusion)
+            path = _path(results.folder, kind, covered, options)
             if not path.exists():
                 shown = (
                     None
@@ -91,7 +123,7 @@ def run_studies(
                 tasks = [
                     Task.of_result(results, result, open_store(result, Path(root))) for result in covered
                 ]
-                replace_study(_run(kind, tasks, after_fusion, shown), path)
+                replace_study(_run(kind, tasks, options, shown), path)
             written.append(path)
     if query is not None and not written:
         raise UnknownNameError(unknown("query", query, sorted({result.query for result in results})))
@@ -119,22 +151,27 @@ def _groups(results: Results) -> list[list[Result]]:
     return [sorted(queries.values(), key=lambda result: result.order) for queries in groups.values()]
 
 
-def _path(folder: Path, kind: str, covered: Sequence[Result], after_fusion: bool) -> Path:
+def _path(folder: Path, kind: str, covered: Sequence[Result], options: StudyOptions) -> Path:
     """File of a study; its name ends in a hash of all that it covers, so that another one is another file."""
     first = covered[0]
-    methods = [(m.label, m.fusion, m.parameters) for m in _METHODS.get(kind, tuple)()]
+    methods = [(m.label, m.fusion, m.parameters) for m in _METHODS[kind]()]
     asked = [(r.query, r.references, r.tolerance, r.questions, r.store.get("content")) for r in covered]
-    digest = hashlib.sha256(json.dumps([methods, asked], sort_keys=True).encode()).hexdigest()[:8]
+    what = json.dumps([methods, asked, options.of(kind)], sort_keys=True)
     names = first.dataset, first.protocol, first.model, first.query
-    return study_path(folder, *topic(kind, *names, after_fusion=after_fusion), digest)
+    about = topic(kind, *names, after_fusion=options.after_fusion)
+    return study_path(folder, *about, hashlib.sha256(what.encode()).hexdigest()[:8])
 
 
-def _run(kind: str, tasks: list[Task], after_fusion: bool, progress: Progress | None) -> Study:
+def _run(kind: str, tasks: list[Task], options: StudyOptions, progress: Progress | None) -> Study:
     if kind == "tau":
         return study_tau(tasks, progress=progress)
-    if kind == "compression":
-        return study_compression(tasks[0], after_fusion=after_fusion, progress=progress)
-    return _RUN[kind](tasks[0], progress=progress)
+    made: dict[str, Callable[..., Study]] = {
+        "compression": study_compression,
+        "qualitative": study_examples,
+        "space": study_space,
+        "cost": study_cost,
+    }
+    return made[kind](tasks[0], progress=progress, **options.of(kind))
 
 
 def _named(progress: Progress, about: str, stage: str, *counts: Any) -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from displace.arrays import Vectors, l2_normalize, top_k
-from displace.errors import InputError
-from displace.evaluation.studies.task import DISPLACE, HOPS, Progress, Run, Setting, Task, run
+from displace.errors import InputError, SingularScatterError
+from displace.evaluation.studies.task import DISPLACE, HOPS, PAPER, Progress, Run, Setting, Task, run
 from displace.fusion.base import VectorFusion
 
 ROLES = ("other", "truth", "confounder", "query")
@@ -40,7 +40,7 @@ class View:
 
 @dataclass(frozen=True)
 class Space:
-    """References around one query, and the query, in two spaces.
+    """References around one query, and the query, in the spaces of HOPS and DisPlace, ours and the paper's.
 
     Parameters
     ----------
@@ -52,10 +52,12 @@ class Space:
     places, traversals, roles : list of str
         Of each point; the last point is the query.
     views : list of View
-        Before and after.
+        HOPS first, then DisPlace, then DisPlace in the paper's setting where that is possible.
     seed : int
     reason : str
         Why this query.
+    notes : list of str
+        Which setting was not possible, and why.
     """
 
     setting: Setting
@@ -68,6 +70,7 @@ class Space:
     views: list[View]
     seed: int
     reason: str
+    notes: list[str] = field(default_factory=list)
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Space:
@@ -83,7 +86,7 @@ def study_space(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Space:
-    """Lay out the places nearest to one query by t-SNE, in the space of HOPS and in that of DisPlace.
+    """Lay out the places nearest to one query by t-SNE, in the space of HOPS and in those of DisPlace.
 
     Parameters
     ----------
@@ -102,7 +105,11 @@ def study_space(
         raise InputError(f"row={row} must be at least 0 and below {len(task.queries)}, the number of queries")
     if n_places < 3:
         raise InputError(f"n_places={n_places} must be at least 3")
-    runs = [run(HOPS, task), run(DISPLACE, task)]
+    runs, notes = [run(HOPS, task), run(DISPLACE, task)], []
+    try:
+        runs.append(run(PAPER, task))
+    except SingularScatterError as error:
+        notes.append(f"{PAPER.label} was not possible: {error}")
     row, reason = (row, "chosen by the user") if row is not None else _telling_query(task, runs)
     scores = [_scores(done, task, row) for done in runs]
     known: NDArray[Any] = runs[0].fusion.place_ids_
@@ -134,12 +141,13 @@ def study_space(
         views,
         seed,
         reason,
+        notes,
     )
 
 
 def _telling_query(task: Task, runs: list[Run]) -> tuple[int, str]:
     """Return the query that HOPS is most wrong about, if possible one that DisPlace mends, and why it was chosen."""
-    hops, displace = runs
+    hops, displace = runs[:2]
     for flags, reason in (
         (~hops.hits & displace.hits, "HOPS is wrong by the widest margin where DisPlace is right"),
         (~hops.hits, "HOPS is wrong by the widest margin; DisPlace is wrong there too"),

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from displace.arrays import Vectors
 from displace.descriptors.store import DescriptorStore
 from displace.errors import ConditioningWarning, InputError
-from displace.evaluation.methods import Method
+from displace.evaluation.methods import Method, methods_named
 from displace.evaluation.rankings import Numbers, told_truth
 from displace.evaluation.results import Result, Results
 from displace.evaluation.truth import correct_places
@@ -176,7 +176,12 @@ BEST_SINGLE = Method("single", label="Best single", each_reference=True)
 """The traversal that the truth says is best: a bound, not a method that one could use."""
 
 METHODS = (BEST_SINGLE, Method("dmat_avg"), Method("pooling"), HOPS, DISPLACE)
-"""The methods that the paper's figures compare."""
+"""The methods whose single queries are shown, as in the paper."""
+
+
+def all_methods() -> list[Method]:
+    """Return every fusion there is, the best single traversal, and DisPlace in the paper's setting too."""
+    return [BEST_SINGLE, *(method for method in methods_named() if method.group != "single"), PAPER]
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from displace.arrays import Vectors, l2_normalize, ranked
-from displace.errors import InputError
+from displace.errors import InputError, SingularScatterError
 from displace.evaluation.methods import Method
-from displace.evaluation.studies.task import DISPLACE, HOPS, Progress, Setting, Task, run
+from displace.evaluation.studies.task import DISPLACE, HOPS, PAPER, Progress, Setting, Task, run
 from displace.fusion.displace import DisPlace
 from displace.fusion.solver.eigen import choose_n
 
@@ -20,19 +20,23 @@ TAUS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.925, 0.95, 0.975, 0
 
 @dataclass(frozen=True)
 class TauCurve:
-    """One query condition over τ.
+    """One query condition over τ, under one setting of DisPlace.
 
     Parameters
     ----------
     query : str
     recalls : list of float
-        R@1 (%) at each τ.
+        R@1 (%) at each τ; empty where the setting is not possible.
     dims : list of int
         n(τ).
     baseline : float
         R@1 (%) of HOPS: no projection at all.
     settings : str
         Ridge and centring, the same at each τ.
+    label : str
+        "DisPlace", with the ridge and centring that its default τ decides on, or "DisPlace (paper)" with neither.
+    error : str
+        Why the setting is not possible, such as a singular scatter.
     """
 
     query: str
@@ -40,11 +44,18 @@ class TauCurve:
     dims: list[int]
     baseline: float
     settings: str
+    label: str = DISPLACE.label
+    error: str = ""
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is of DisPlace's default ridge and centring."""
+        return self.label == DISPLACE.label
 
 
 @dataclass(frozen=True)
 class TauAblation:
-    """Recall@1 and kept dimensions against τ, a curve for each query condition.
+    """Recall@1 and kept dimensions against τ, for each query condition a curve of our setting and one of the paper's.
 
     Parameters
     ----------
@@ -61,6 +72,19 @@ class TauAblation:
     default: float
     curves: list[TauCurve]
 
+    @property
+    def notes(self) -> list[str]:
+        """Which settings were not possible, and why."""
+        why = {
+            curve.error: [other.query for other in self.curves if other.error == curve.error]
+            for curve in self.curves
+        }
+        return [
+            f"{PAPER.label} was not possible on {', '.join(on)}: {error}"
+            for error, on in why.items()
+            if error
+        ]
+
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> TauAblation:
         """Make one of its JSON."""
@@ -71,7 +95,9 @@ class TauAblation:
 def study_tau(
     tasks: Sequence[Task], taus: Sequence[float] = TAUS, progress: Progress | None = None
 ) -> TauAblation:
-    """Keep all eigenvectors once for each condition, then cut them at each τ.
+    """Keep all eigenvectors once for each condition and setting, then cut them at each τ.
+
+    The settings are the ridge and centring that DisPlace decides on by default, and the paper's: none of either.
 
     Parameters
     ----------
@@ -92,31 +118,40 @@ def study_tau(
     wanted = sorted(set(taus))
     curves = []
     for number, task in enumerate(tasks, 1):
-        curves.append(_curve(task, wanted))
+        curves += _curves(task, wanted)
         if progress is not None:
             progress("τ ablation", number, len(tasks))
     return TauAblation(tasks[0].setting, wanted, DisPlace().tau, curves)
 
 
-def _curve(task: Task, taus: Sequence[float]) -> TauCurve:
+def _curves(task: Task, taus: Sequence[float]) -> list[TauCurve]:
+    """Return the curves of our setting and of the paper's."""
+    usual = run(DISPLACE, task).fusion
+    assert isinstance(usual, DisPlace)
+    if not len(usual.eigenvalues_):
+        raise InputError(f"query {task.query}: {usual.settings_.reason}; there is no projection to cut")
+    baseline = run(HOPS, task).recall
+    ours = _curve(_whole(task, usual.ridge_, usual.center_), task, taus, baseline)
+    try:
+        paper = _curve(_whole(task, 0.0, False), task, taus, baseline)
+    except SingularScatterError as error:
+        return [ours, TauCurve(task.query, [], [], baseline, "", PAPER.label, str(error))]
+    return [ours, replace(paper, label=PAPER.label)]
+
+
+def _curve(fusion: DisPlace, task: Task, taus: Sequence[float], baseline: float) -> TauCurve:
     """Cut the whole projection at each τ."""
-    fusion = _whole(task)
-    if not len(fusion.eigenvalues_):
-        raise InputError(f"query {task.query}: {fusion.settings_.reason}; there is no projection to cut")
     centred = task.queries - fusion.mean_ if fusion.center_ else task.queries
     queries = centred @ fusion.projection_
     dims = [min(choose_n(fusion.eigenvalues_, tau), queries.shape[1]) for tau in taus]
     recalls = {n: _recall(queries[:, :n], fusion, task, n) for n in set(dims)}
     settings = f"ridge {fusion.ridge_:.3g}, {'centred' if fusion.center_ else 'not centred'}"
-    baseline = run(HOPS, task).recall
     return TauCurve(task.query, [recalls[n] for n in dims], dims, baseline, settings)
 
 
-def _whole(task: Task) -> DisPlace:
-    """Fit with all eigenvectors, under the ridge and centring that the default τ decides on."""
-    usual = run(DISPLACE, task).fusion
-    assert isinstance(usual, DisPlace)
-    whole = Method("displace", {"tau": 1.0, "ridge": usual.ridge_, "center": usual.center_})
+def _whole(task: Task, ridge: float, center: bool) -> DisPlace:
+    """Fit with all eigenvectors."""
+    whole = Method("displace", {"tau": 1.0, "ridge": ridge, "center": center})
     fusion = run(whole, task).fusion
     assert isinstance(fusion, DisPlace)
     return fusion

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from displace.evaluation.studies import Compression, Cost, Space, TauAblation
-from displace.report.colours import CONDITIONS, style_of
+from displace.report.colours import CONDITIONS, Style, other_setting, style_of
 from displace.report.figures.panels import (
     COLUMN,
     INK,
@@ -58,12 +58,20 @@ def draw_compression(study: Compression) -> Any:
 
 
 def draw_tau(study: TauAblation) -> Any:
-    """Draw Recall@1 and the kept dimensions against τ, a curve for each query condition."""
-    figure, (left, right) = new_figure(PAGE, 2.7, columns=2)
-    for curve, style in zip(study.curves, cycle(CONDITIONS), strict=False):
-        left.plot(study.taus, curve.recalls, label=curve.query, **line_format(style))
-        left.axhline(curve.baseline, color=style.colour, linestyle=style.linestyle, linewidth=0.7, alpha=0.8)
-        right.plot(study.taus, curve.dims, label=curve.query, **line_format(style))
+    """Draw Recall@1 and the kept dimensions against τ, for each query condition our setting and the paper's."""
+    figure, (left, right) = new_figure(PAGE, 2.9, columns=2)
+    styles = condition_styles(study)
+    for curve in study.curves:
+        style = styles[curve.query] if curve.plain else other_setting(styles[curve.query])
+        if curve.plain:
+            left.axhline(
+                curve.baseline, color=style.colour, linestyle=style.linestyle, linewidth=0.5, alpha=0.6
+            )
+        if curve.error:
+            continue
+        label = curve.query if curve.plain else f"{curve.query}, paper's setting"
+        left.plot(study.taus, curve.recalls, label=label, **line_format(style))
+        right.plot(study.taus, curve.dims, label=label, **line_format(style))
     for axes in (left, right):
         axes.axvline(study.default, color=SOFT, linewidth=0.8, linestyle=":")
         axes.set_xlabel("τ, share of the eigenvalues that is kept")
@@ -78,11 +86,26 @@ def draw_tau(study: TauAblation) -> Any:
             fontsize=6.5,
         )
     left.set_title("thin lines: HOPS, no projection", color=SOFT, fontsize=6.5)
+    right.set_title(_paper_setting(study), color=SOFT, fontsize=6.5)
     left.set_ylabel(RECALL)
     right.set_ylabel(f"dimensions n(τ), of {study.setting.dim}   ↓ better")
     right.set_ylim(bottom=0)
-    legend_below(figure, left, 6)
+    legend_below(figure, left, 5)
     return figure
+
+
+def condition_styles(study: TauAblation) -> dict[str, Style]:
+    """Return the style of each query condition."""
+    return dict(zip(dict.fromkeys(curve.query for curve in study.curves), cycle(CONDITIONS), strict=False))
+
+
+def _paper_setting(study: TauAblation) -> str:
+    """Say which curves are of the paper's setting, or that it is not possible."""
+    impossible = [curve.query for curve in study.curves if curve.error]
+    if impossible and not any(curve.recalls for curve in study.curves if not curve.plain):
+        return "paper's setting: not possible, the scatter is singular"
+    drawn = "open markers: paper's setting, no ridge, not centred"
+    return f"{drawn}; singular on {', '.join(impossible)}" if impossible else drawn
 
 
 def draw_cost(study: Cost) -> Any:
@@ -101,8 +124,12 @@ def draw_cost(study: Cost) -> Any:
         plain_log(axes)
         axes.set_ylabel(RECALL)
     left.set_title(
-        f"one thread, median and quartiles of {study.repeats} interleaved rounds", color=SOFT, fontsize=6.5
+        f"median and quartiles of {study.repeats} interleaved rounds, one thread", color=SOFT, fontsize=6.5
     )
+    if study.device:
+        left.annotate(
+            study.device, (0.98, 0.02), xycoords="axes fraction", ha="right", color=SOFT, fontsize=5.5
+        )
     right.set_title("bars: 95 % bootstrap over the queries", color=SOFT, fontsize=6.5)
     legend_below(figure, left, 5)
     return figure
@@ -110,7 +137,7 @@ def draw_cost(study: Cost) -> Any:
 
 def draw_space(study: Space) -> Any:
     """Draw the references around one query before and after the projection."""
-    figure, panels = new_figure(PAGE, 3.4, columns=len(study.views))
+    figure, panels = new_figure(PAGE, 2.8 if len(study.views) > 2 else 3.4, columns=len(study.views))
     roles = np.array(study.roles)
     names = {
         "query": f"query {study.row} ({study.setting.query})",
@@ -127,9 +154,9 @@ def draw_space(study: Space) -> Any:
         axes.set_yticks([])
         axes.grid(False)
         nearer = "its place" if view.truth > view.confounder else "the confounding place"
-        axes.set_title(f"{view.title}, {view.dim}-D: nearer is {nearer}", color=INK)
+        axes.set_title(f"{view.title}, {view.dim}-D\nnearer is {nearer}", color=INK)
         axes.set_xlabel(
-            f"cosine with its place {view.truth:.3f}, with the confounding one {view.confounder:.3f}"
+            f"cosine with its place {view.truth:.3f},\nwith the confounding one {view.confounder:.3f}"
         )
     legend_below(figure, panels[0], 4)
     return figure

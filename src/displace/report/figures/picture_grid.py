@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
 from typing import Any
 
 from displace.errors import ImageError
@@ -23,7 +24,8 @@ def draw_examples(study: Qualitative) -> Any:
     figure = Figure(figsize=(width, tile * 0.8 * len(labels)), layout="constrained")
     panels = figure.subplots(len(labels), len(study.columns), squeeze=False)
     for across, column in enumerate(study.columns):
-        _tile(panels[0][across], column.query_image, f"query {column.row}")
+        case = "\n".join(wrap(column.case, 26)) + "\n" if column.case else ""
+        _tile(panels[0][across], column.query_image, f"{case}query {column.row}")
         _tile(panels[1][across], column.truth_image, f"place {column.truth_place or '–'}")
         for down, pick in enumerate(column.picks, 2):
             _tile(panels[down][across], pick.image, f"place {pick.place}", pick.right)

@@ -68,10 +68,16 @@ def one_panel(x: str, y: str) -> Plot:
     }
 
 
-def two_panels(left: tuple[str, str], right: tuple[str, str]) -> Plot:
-    """Layout of two panels; narrow pages stack them."""
-    layout = one_panel(*left)
-    layout["xaxis"] |= {"domain": [0, 0.46]}
-    layout["xaxis2"] = {"title": {"text": right[0]}, "domain": [0.54, 1], "anchor": "y2"}
-    layout["yaxis2"] = {"title": {"text": right[1]}, "anchor": "x2"}
+def side_by_side(*panels: tuple[str, str]) -> Plot:
+    """Layout of panels with the names of their axes; narrow pages stack them."""
+    layout = one_panel(*panels[0])
+    width, gap = 1 / len(panels), 0.04
+    for number, (x, y) in enumerate(panels, 1):
+        suffix = "" if number == 1 else str(number)
+        ends = [
+            (number - 1) * width + (gap if number > 1 else 0),
+            number * width - (gap if number < len(panels) else 0),
+        ]
+        layout[f"xaxis{suffix}"] = {"title": {"text": x}, "domain": ends, "anchor": f"y{suffix}"}
+        layout[f"yaxis{suffix}"] = {"title": {"text": y}, "anchor": f"x{suffix}"}
     return layout

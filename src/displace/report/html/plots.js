@@ -7,7 +7,7 @@
 
   const themed = (layout, width) => {
     const own = JSON.parse(JSON.stringify(layout));
-    const pair = "xaxis2" in own;
+    const pair = "xaxis2" in own, panels = Object.keys(own).filter(key => /^xaxis/.test(key)).length;
     own.paper_bgcolor = own.plot_bgcolor = "rgba(0,0,0,0)";
     own.font = {family: "system-ui, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif", size: 13, color: colour("--ink")};
     own.hoverlabel = Object.assign({bgcolor: colour("--card"), font: {color: colour("--ink")}}, own.hoverlabel);
@@ -23,15 +23,16 @@
       own.height = 520;
       own.font.size = 11;
       own.legend.font = {size: 11};
-      for (const name of ["xaxis", "xaxis2", "yaxis", "yaxis2"]) {
-        if (own[name]) own[name].title = Object.assign({}, own[name].title, {font: {size: 11}});
+      for (const name of Object.keys(own).filter(key => /^[xy]axis/.test(key))) {
+        own[name].title = Object.assign({}, own[name].title, {font: {size: 11}});
       }
       if (pair) {
-        own.xaxis.domain = own.xaxis2.domain = [0, 1];
-        own.yaxis.domain = [0.57, 1];
-        own.yaxis2.domain = [0, 0.43];
-        own.xaxis.anchor = "y";
-        own.height = 760;
+        for (let panel = 1; panel <= panels; panel++) {
+          const suffix = panel > 1 ? panel : "";
+          own["xaxis" + suffix].domain = [0, 1];
+          own["yaxis" + suffix].domain = [1 - (panel - 0.14) / panels, 1 - (panel - 1) / panels];
+        }
+        own.height = 380 * panels;
       }
     }
     return own;

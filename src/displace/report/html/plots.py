@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,8 @@ import numpy as np
 from displace.bootstrap import bootstrap
 from displace.evaluation.results import Result
 from displace.evaluation.studies import Compression, Cost, Space, Study, TauAblation, kind_of
-from displace.report.colours import CONDITIONS, style_of
+from displace.report.colours import other_setting, style_of
+from displace.report.figures.curves import condition_styles
 from displace.report.html.blocks import Block
 from displace.report.html.plot_parts import (
     Plot,
@@ -20,7 +20,7 @@ from displace.report.html.plot_parts import (
     log_axis,
     markers,
     one_panel,
-    two_panels,
+    side_by_side,
 )
 
 RECALL = "Recall@1 (%)   ↑ better"
@@ -117,8 +117,11 @@ def plot_compression(study: Compression) -> Plot:
 def plot_tau(study: TauAblation) -> Plot:
     """Recall@1 and kept dimensions against τ, side by side."""
     traces: list[Plot] = []
-    for curve, style in zip(study.curves, cycle(CONDITIONS), strict=False):
-        line = line_and_markers(curve.query, style) | {"x": study.taus}
+    styles = condition_styles(study)
+    for curve in (curve for curve in study.curves if not curve.error):
+        style = styles[curve.query] if curve.plain else other_setting(styles[curve.query])
+        label = curve.query if curve.plain else f"{curve.query}, paper's setting"
+        line = line_and_markers(label, style) | {"x": study.taus}
         hover = f"{curve.settings}<br>HOPS {curve.baseline:.1f} %"
         traces += [
             line | {"y": curve.recalls, "hovertemplate": "τ %{x:g}: <b>%{y:.1f} %</b><br>" + hover},
@@ -131,7 +134,7 @@ def plot_tau(study: TauAblation) -> Plot:
                 "hovertemplate": "τ %{x:g}: <b>%{y} dimensions</b>",
             },
         ]
-    layout = two_panels(
+    layout = side_by_side(
         ("τ, share of the eigenvalues that is kept", RECALL),
         ("τ, share of the eigenvalues that is kept", f"dimensions, of {study.setting.dim}   ↓ better"),
     )
@@ -174,7 +177,7 @@ def plot_cost(study: Cost) -> Plot:
                 "hovertemplate": "%{x:.2f} MiB: " + hover,
             },
         ]
-    layout = two_panels(
+    layout = side_by_side(
         ("time of one query (ms, log)   ← better", RECALL), ("stored (MiB, log)   ← better", "")
     )
     layout["xaxis"] |= log_axis(
@@ -186,7 +189,7 @@ def plot_cost(study: Cost) -> Plot:
 
 
 def plot_space(study: Space) -> Plot:
-    """The references around one query before and after the projection, side by side."""
+    """The references around one query in each space, side by side."""
     looks = {
         "other": ("other places", "#9aa3a7", "circle", 6),
         "truth": (f"its place, {study.truth}", "#0072b2", "square", 11),
@@ -194,7 +197,7 @@ def plot_space(study: Space) -> Plot:
         "query": (f"query {study.row}", "#c8420b", "star", 16),
     }
     traces: list[Plot] = []
-    for view, suffix in zip(study.views, ("", "2"), strict=True):
+    for view, suffix in zip(study.views, ("", "2", "3"), strict=False):
         for role, (name, colour, symbol, size) in looks.items():
             rows = [row for row, found in enumerate(study.roles) if found == role]
             traces.append(
@@ -214,11 +217,11 @@ def plot_space(study: Space) -> Plot:
                 }
             )
     titles = [
-        f"{view.title}, {view.dim}-D<br>cosine: its place {view.truth:.3f}, confounding {view.confounder:.3f}"
+        f"{view.title}, {view.dim}-D<br>cosine: its place {view.truth:.3f},<br>confounding {view.confounder:.3f}"
         for view in study.views
     ]
-    layout = two_panels((titles[0], ""), (titles[1], ""))
-    for name in ("xaxis", "xaxis2", "yaxis", "yaxis2"):
+    layout = side_by_side(*((title, "") for title in titles))
+    for name in (name for name in layout if name[1:5] == "axis"):
         layout[name] |= {"showticklabels": False, "showgrid": False, "zeroline": False}
     return {"data": traces, "layout": layout}
 

@@ -30,11 +30,12 @@ EXPLAINED = {
     "fusion, or fused places and transformed queries after it, as the title says. Bars: ± 1 standard deviation over "
     "the matrices; thin lines: not projected.",
     "tau": "DisPlace keeps the leading eigenvectors that make up the share τ of the eigenvalues' sum. All of them were "
-    "computed once for each query traversal and cut at each τ. Dotted: the default.",
+    "computed once for each query traversal and setting, and cut at each τ: filled markers have the ridge and centring "
+    "that the default decides on, open ones the paper's setting, neither. Dotted: the default τ.",
     "qualitative": "Solid frame and ✓: right; dashed frame and ✗: wrong. A place is shown by one of its references.",
     "space": "t-SNE of the places most like the query; each point is one reference. Distances in such a picture are "
     "not to scale: the cosines under it are the numbers that rank.",
-    "cost": "One query at a time on one thread: median and quartiles of rounds in which the methods take turns. "
+    "cost": "One query at a time: median and quartiles of rounds in which the methods take turns. "
     "Vertical bars: 95 % bootstrap interval over the queries. Stored as float32, the projection included.",
 }
 
@@ -105,12 +106,13 @@ def studies_html(studies: Sequence[Study], plots: dict[str, Plot]) -> str:
 def _details(study: Study) -> list[str]:
     """What else a reader must know."""
     if isinstance(study, Space):
-        return [f"Query {study.row}: {study.reason}."]
+        return [f"Query {study.row}: {study.reason}.", *study.notes]
     if isinstance(study, Qualitative):
-        return [f"Chosen from {study.n_differing:,} queries on which the methods differ: {study.rule}."]
+        chosen = f"Chosen from {study.n_differing:,} queries on which the methods differ: {study.rule}."
+        return [chosen, *study.notes]
     if isinstance(study, Cost):
-        return [f"{study.repeats} rounds of {study.n_timed} queries.", *study.notes]
-    return study.notes if isinstance(study, Compression) else []
+        return [f"Measured on {study.measured}.", *study.notes]
+    return study.notes
 
 
 def _plot(name: str) -> str:
