@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 
 import numpy as np
@@ -44,6 +45,7 @@ def folder(tmp_path_factory):
     make_store(folder / "first.desc")
     make_store(folder / "other.desc", seed=1, model="second")
     (folder / "mine.toml").write_text(SUITE, encoding="utf-8")
+    os.mkfifo(folder / "pipe")
     return folder
 
 
@@ -185,6 +187,48 @@ def test_bad_input_is_one_message_and_exit_code_2(run, arguments, message):
     assert done.exit_code == 2, done.output
     assert message in done.stderr
     assert "Traceback" not in done.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["evaluate", "first.desc", "-o", "mine.toml"], "cannot write mine.toml"),
+        (
+            ["evaluate", "first.desc", "-o", "other.desc"],
+            "other.desc is a descriptor store, results need a folder of",
+        ),
+        (["evaluate", "first.desc", "-o", "/proc/results"], "cannot write /proc/results"),
+        (["table", "made", "-o", "first.desc"], "first.desc: it is a folder"),
+        (["table", "made", "-o", "absent/t.md"], "absent/t.md: there is no folder"),
+        (["table", "made", "-o", "pipe"], "pipe: it is no ordinary file"),
+        (["report", "made", "-o", "first.desc"], "first.desc: it is a folder"),
+        (["report", "made", "-o", "absent/r.html"], "absent/r.html: there is no folder"),
+        (["report", "made", "--figures", "mine.toml"], "mine.toml: it is a file, and a folder is needed"),
+        (
+            ["report", "first.desc"],
+            "first.desc is a descriptor store, not a results folder; make one with: displace",
+        ),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_cannot_be_written_is_told_before_anything_is_computed(run, folder, arguments, message):
+    if not (folder / "made").exists():
+        run("evaluate", "first.desc", "--fusion", "hops", "--query", "night", "-o", "made")
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*.desc/**/*")}
+    done = run(*arguments)
+    assert done.exit_code == 2, done.output
+    assert message in done.stderr
+    assert "Traceback" not in done.output
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*.desc/**/*")} == before
+
+
+def test_the_report_repeats_the_command(run, folder):
+    done = run("evaluate", "first.desc", "--tolerance", "2 frames", "--query", "night", "-o", "kept")
+    assert done.exit_code == 0, done.output
+    assert run("report", "kept", "-o", "kept.html").exit_code == 0
+    page = (folder / "kept.html").read_text("utf-8")
+    assert "displace evaluate first.desc --query night --tolerance &#x27;2 frames&#x27; -o kept\n" in page
+    assert "±2 frames, each against all others: ±2 frames" not in page
 
 
 PLUGIN = '''

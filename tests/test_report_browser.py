@@ -34,8 +34,8 @@ def browser():
 
 
 STUDIES = {"town": "all", "sped400": "tau"}
-N_PLOTS = {"town": 1 + 4, "sped400": 1 + 1}
-"""The overview, and every study but the pictures."""
+N_PLOTS = {"town": 1 + 4 + 1, "sped400": 1 + 1 + 1}
+"""The overview, every study but the pictures, and the suite's own random projections."""
 
 
 @pytest.fixture(scope="module", params=["town", "sped400"])

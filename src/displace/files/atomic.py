@@ -69,10 +69,12 @@ def _replacing(path: Path) -> Iterator[Path]:
 
 
 def check_file(path: str | os.PathLike[str]) -> None:
-    """Refuse a file's name that stands for a folder, or lies in none: before a long computation, not after it."""
+    """Refuse a file's name that stands for a folder or device, or lies in no folder: before a long computation."""
     path = Path(path)
     if path.is_dir():
         raise WriteError(path, "it is a folder")
+    if path.exists() and not path.is_file():
+        raise WriteError(path, "it is no ordinary file")  # a device would be replaced
     if not path.parent.is_dir():
         raise WriteError(path, f"there is no folder {path.parent}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import tempfile
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -76,12 +77,33 @@ def evaluate(
         tuple(methods_named("all" if fusion == "all" else [name.strip() for name in fusion.split(",")])),
         {str(described.model.get("model", "descriptors")): Path(store)},
         tuple(queries or ()),
+        command=_command(store, queries, fusion, tolerance, protocol, output),
     )
     folder: AbstractContextManager[PathLike] = (
         tempfile.TemporaryDirectory(prefix="displace-") if output is None else nullcontext(output)
     )
     with folder as results, limit_threads(threads):
         return run_suite(suite, results, progress).cells
+
+
+def _command(
+    store: PathLike,
+    queries: Sequence[str] | None,
+    fusion: str,
+    tolerance: str | None,
+    protocol: str | None,
+    output: PathLike | None,
+) -> str:
+    """Return the command that does the same, for the report of the results."""
+    options = {
+        "--fusion": None if fusion == "all" else fusion,
+        "--tolerance": tolerance,
+        "--protocol": protocol,
+    }
+    asked = [part for query in queries or () for part in ("--query", query)]
+    given = [part for name, value in options.items() if value is not None for part in (name, value)]
+    kept = [] if output is None else ["-o", str(output)]
+    return shlex.join(["displace", "evaluate", str(store), *asked, *given, *kept])
 
 
 def _rule(store: Path, tolerance: str | None, protocol: str | None) -> tuple[str, Protocol]:

@@ -23,6 +23,9 @@ def report(
     query: str | None = None,
     root: PathLike = ".",
     after_fusion: bool = False,
+    numbers: Annotated[Sequence[int], Option("--number")] = (),
+    cases: bool = False,
+    rounds: int = 15,
     figures: PathLike | None = None,
     formats: Annotated[Sequence[str], Option(commas=True)] = ("pdf", "png"),
     title: str | None = None,
@@ -49,6 +52,12 @@ def report(
         Folder that the recorded paths of the descriptor stores start from; studies read them.
     after_fusion : bool
         Study compression: project after fusion, not before.
+    numbers : sequence of int
+        Number of a query, from 0 (repeat): study space takes the first, study qualitative shows all of them.
+    cases : bool
+        Study qualitative: the four cases of the paper's figure, rather than queries by number.
+    rounds : int
+        Study cost: rounds in which the methods take turns; the paper takes 100.
     figures : path-like, optional
         Folder for the studies' figures, for print.
     formats : sequence of {"pdf", "png", "svg"}
@@ -66,24 +75,28 @@ def report(
 
         displace report results -o report.html
         displace report results --studies all --query night
-        displace report results --studies tau,cost --figures figures --formats pdf
+        displace report results --studies tau,cost --rounds 100 --figures figures --formats pdf
+        displace report results --studies qualitative,space --query dusk --cases --number 1746
         displace report results --megabytes 5 --title "Our campus, winter"
     """
     from displace.evaluation.results import Results
-    from displace.evaluation.studies import KINDS, load_studies, run_studies
+    from displace.evaluation.studies import KINDS, StudyOptions, load_studies, run_studies
+    from displace.files.atomic import check_file, make_folder
     from displace.report.figures import save_figures
     from displace.report.html import write_report
 
     if not megabytes >= 0:
         raise InputError(f"megabytes={megabytes} must be at least 0")
-    if not Path(output).resolve().parent.is_dir():
-        raise InputError(f"output={str(output)!r}: there is no folder {Path(output).resolve().parent}")
+    check_file(Path(output).resolve())
+    if figures is not None:
+        make_folder(figures)
     folder = Results.open(results)
     kinds = (
         tuple(KINDS) if studies == "all" else [name.strip() for name in studies.split(",") if name.strip()]
     )
     if kinds:
-        run_studies(folder, kinds, query=query, root=root, after_fusion=after_fusion, progress=progress)
+        options = StudyOptions(after_fusion, tuple(numbers), cases, rounds)
+        run_studies(folder, kinds, query=query, root=root, options=options, progress=progress)
     if figures is not None:
         save_figures(load_studies(folder.folder), figures, formats, progress)
     return write_report(folder, output, title=title, picture_bytes=round(megabytes * 1e6), progress=progress)

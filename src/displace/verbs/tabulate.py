@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from displace.verbs.base import Argument, Option, Output, PathLike
@@ -58,8 +59,10 @@ def tabulate(
         displace table results --format csv -o cells.csv
     """
     from displace.evaluation.results import Results
-    from displace.files.atomic import atomic_write
+    from displace.files.atomic import atomic_write, check_file
 
+    if output is not None:
+        check_file(Path(output).resolve())
     folder = Results.open(results)
     found = tables_of(folder, folder, k)
     if output is not None:

@@ -45,7 +45,7 @@ class StudyOptions:
     numbers : tuple of int
         Numbers of queries, from 0: the first is that of the study `space`, all are those of `qualitative`.
     cases : bool
-        Study `qualitative`: the four cases of the paper.
+        Study `qualitative`: the four cases of the paper, rather than the queries of `numbers`.
     rounds : int
         Study `cost`: rounds in which the methods take turns; the paper takes 100.
     """
@@ -59,7 +59,7 @@ class StudyOptions:
         """Return the arguments of one study's function that differ from its defaults."""
         asked: dict[str, dict[str, Any]] = {
             "compression": {"after_fusion": self.after_fusion},
-            "qualitative": {"cases": self.cases, "rows": self.numbers},
+            "qualitative": {"cases": True} if self.cases else {"rows": self.numbers},
             "space": {"row": self.numbers[0] if self.numbers else None},
             "cost": {} if self.rounds == ROUNDS else {"repeats": self.rounds},
         }
@@ -72,7 +72,6 @@ def run_studies(
     *,
     query: str | None = None,
     root: str | os.PathLike[str] = ".",
-    after_fusion: bool = False,
     options: StudyOptions | None = None,
     progress: Progress | None = None,
 ) -> list[Path]:
@@ -90,8 +89,6 @@ def run_studies(
         Query traversal; by default the first of each data set. The study of τ takes all.
     root : path-like
         Folder that the recorded paths of the descriptor stores start from.
-    after_fusion : bool
-        Short for ``StudyOptions(after_fusion=True)``.
     options : StudyOptions, optional
     progress : callable, optional
         Called as ``progress(stage, done, total)``.
@@ -101,7 +98,7 @@ def run_studies(
     list of Path
         Files of the studies, old and new.
     """
-    options = options or StudyOptions(after_fusion)
+    options = options or StudyOptions()
     for kind in kinds:
         if kind not in KINDS:
             raise UnknownNameError(unknown("study", kind, KINDS))
