@@ -17,12 +17,12 @@ import numpy as np
 from benchmarks._measure import header, peak, reset_peak, row
 from benchmarks._sizes import SIZES, Size, traversals
 from displace.datasets.base import Protocol
+from displace.descriptors.imported import write_store
 from displace.descriptors.store import Queries
 from displace.evaluation.benchmark import run_suite
 from displace.evaluation.methods import Method, methods_named
 from displace.evaluation.results import Result
 from displace.evaluation.suites import Suite
-from displace.interop.importing import write_store
 from displace.manifest.table import Manifest
 from displace.truth import Tolerance
 

@@ -105,7 +105,7 @@ def walk(images: Path, work: Path, query: str, later: str, model: str = "hog") -
     #                                     displace build route.desc -o route.displace --overwrite
     #                                     displace locate route.displace ROUTE/night --min-confidence 0.5
     rebuilt = verbs.build(store, map_file, fusion=advice.recommended.fusion, overwrite=True)
-    located = verbs.locate(map_file, [images / query], k=1).locations
+    located = verbs.locate(map_file, [images / query], k=1)
     if rebuilt.calibration is not None:
         sure = located.accepted(0.5).sum()
         print(f"{sure} of {len(located)} photos of {query!r} are in the map with a confidence of 0.5 or more")
@@ -116,7 +116,7 @@ def recall_of(map_file: Path, images: Path, manifest: Path, known: Path) -> floa
     """R@1 of a recording whose places can be told from its file names, order or positions."""
     verbs.manifest([images], manifest, against=known, overwrite=True)
     truth = dict(zip(*_paths_and_places(manifest), strict=True))
-    located = verbs.locate(map_file, [images], k=1).locations
+    located = verbs.locate(map_file, [images], k=1)
     places = [truth.get(path.resolve(), "") for path in located.manifest.paths()]
     return recall_at(located.matches, places, ks=(1,))[1] if any(places) else None
 

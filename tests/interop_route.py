@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
+from displace.descriptors.imported import references_of, write_store
 from displace.descriptors.store import DescriptorStore, Queries
 from displace.geo import Positions
-from displace.interop.importing import references_of, write_store
-from displace.interop.locations import Locations
 from displace.manifest.table import Manifest
 from displace.maps import PlaceMap, build
+from displace.maps.located import Located
 from displace.synthetic import make_route
 
 N_PLACES, DIM = 40, 24
@@ -28,7 +28,7 @@ class Town:
     vectors: np.ndarray
     references: object
     town: PlaceMap
-    locations: Locations
+    locations: Located
 
     def store(self, folder: Path) -> DescriptorStore:
         return write_store(Queries(self.vectors, self.manifest.places, self.manifest), folder, MODEL)
@@ -63,7 +63,7 @@ def make_town(
     )
     night = manifest.traversals == NIGHT
     queries = Queries(vectors[night], manifest.places[night], manifest.select(night))
-    return Town(manifest, vectors, refs, town, Locations.of(town, queries, k))
+    return Town(manifest, vectors, refs, town, Located.of(town, queries, k))
 
 
 def place_positions(degrees: bool) -> Positions:

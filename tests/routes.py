@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from displace.datasets.base import Protocol
+from displace.descriptors.imported import write_store
 from displace.descriptors.store import DescriptorStore, Queries
 from displace.evaluation.methods import Method
 from displace.evaluation.suites import Suite
-from displace.interop.importing import write_store
 from displace.manifest.table import Manifest
 from displace.synthetic import make_route
 from displace.truth import Tolerance

@@ -8,9 +8,9 @@ from drawn import copy_drawn
 
 from displace import verbs
 from displace.datasets import town
+from displace.descriptors.imported import write_store
 from displace.descriptors.store import Queries
 from displace.evaluation.tables import Column
-from displace.interop.importing import write_store
 from displace.manifest.table import Manifest
 
 

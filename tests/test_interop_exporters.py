@@ -1,26 +1,37 @@
-"""The list of exporters: every entry works, and says what it takes."""
+"""Exporters: every one works, says what it takes, and may come from another package."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from interop_route import NIGHT, make_town
 
+from displace.descriptors.store import DescriptorStore
 from displace.errors import InputError, UnknownNameError
-from displace.interop import EXPORTERS, KINDS, export
+from displace.interop import EXPORTERS, export
+from displace.interop.base import Exporter
+from displace.maps import PlaceMap
+from displace.maps.located import Located
 
 NEEDS = {"hloc": "h5py", "onnx": "onnx", "faiss": "faiss"}
-REQUIRED = {("vme", "DescriptorStore"): {"queries": NIGHT}}
-ENTRIES = [(name, kind) for name, exporter in EXPORTERS.items() for kind in exporter.functions]
+REQUIRED = {("vme", DescriptorStore): {"queries": NIGHT}}
+ENTRIES = [(name, kind) for name in EXPORTERS.names() for kind in EXPORTERS.get(name).takes()]
 
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory):
     case = make_town()
     store = case.store(tmp_path_factory.mktemp("route") / "route.desc")
-    return {"PlaceMap": case.town, "Locations": case.locations, "DescriptorStore": store}
+    return {PlaceMap: case.town, Located: case.locations, DescriptorStore: store}
+
+
+def test_the_names_that_the_command_line_takes():
+    assert EXPORTERS.names() == ["csv", "faiss", "geojson", "hloc", "onnx", "vme"]
 
 
 @pytest.mark.parametrize(("name", "kind"), ENTRIES)
@@ -34,33 +45,80 @@ def test_every_exporter_writes_the_files_it_names(sources, tmp_path, name, kind)
 
 @pytest.mark.parametrize(("name", "kind"), ENTRIES)
 def test_every_exporter_is_documented_with_its_options(name, kind):
-    documentation = EXPORTERS[name].writer(kind).__doc__
+    exporter = EXPORTERS.get(name)
+    assert exporter.about()
+    documentation = exporter.writer(kind)[0].__doc__
     assert "Parameters" in documentation
     assert "Returns" in documentation
-    assert all(option in documentation for option in EXPORTERS[name].options(kind))
+    assert all(option in documentation for option in exporter.options(kind))
 
 
-def test_sources_are_those_that_exist(sources):
-    assert set(KINDS) == set(sources) == {type(source).__name__ for source in sources.values()}
+def test_subclasses_of_a_source_are_written_as_it_is(sources, tmp_path):
+    class MyMap(PlaceMap):
+        """A map with something of its own."""
+
+    class MyLocated(Located):
+        """Located images with something of their own."""
+
+    place_map, located = sources[PlaceMap], sources[Located]
+    mine = MyMap.__new__(MyMap)
+    mine.__dict__.update(vars(place_map))
+    export("csv", place_map, tmp_path / "theirs.csv")
+    export("csv", mine, tmp_path / "mine.csv")
+    assert (tmp_path / "mine.csv").read_text() == (tmp_path / "theirs.csv").read_text()
+    fields = {name: getattr(located, name) for name in ("place_map", "manifest", "matches", "vectors")}
+    export("csv", MyLocated(**fields), tmp_path / "night.csv")
+    assert len((tmp_path / "night.csv").read_text().splitlines()) == len(located) + 1
+
+
+class Names(Exporter):
+    """The names of a map's places, one a line."""
+
+    suffix = ".txt"
+
+    @staticmethod
+    def write_map(place_map, path, *, end="\n"):
+        """Write the names."""
+        Path(path).write_text(end.join(map(str, place_map.place_ids)))
+        return [Path(path)]
+
+
+def test_an_exporter_of_another_package(sources, tmp_path, monkeypatch):
+    entry = SimpleNamespace(name="names", load=lambda: Names)
+    monkeypatch.setattr(
+        "displace.registry.entry_points", lambda group: [entry] if group == "displace.interop" else []
+    )
+    assert "names" in EXPORTERS.names()
+    export("names", sources[PlaceMap], tmp_path / "names.txt", end=" ")
+    assert (tmp_path / "names.txt").read_text().split()[:2] == ["000", "001"]
+    with pytest.raises(InputError, match=r"takes a map, not a descriptor store \(The names of a map"):
+        export("names", sources[DescriptorStore], tmp_path / "a")
 
 
 def test_unknown_names_sources_and_options(sources, tmp_path):
     with pytest.raises(UnknownNameError, match="did you mean 'geojson'"):
-        export("geojsn", sources["PlaceMap"], tmp_path / "a")
+        export("geojsn", sources[PlaceMap], tmp_path / "a")
     with pytest.raises(
-        InputError, match=r"takes a map with queries \(Locations\) or a descriptor store, not a map"
+        InputError, match=r"takes a map with queries \(Located\) or a descriptor store, not a map"
     ):
-        export("hloc", sources["PlaceMap"], tmp_path / "a")
+        export("hloc", sources[PlaceMap], tmp_path / "a")
+    with pytest.raises(InputError, match="not str"):
+        export("csv", "town.displace", tmp_path / "a")
     with pytest.raises(InputError, match="export geojson of a map has no option 'dtype'; it has: crs"):
-        export("geojson", sources["PlaceMap"], tmp_path / "a", dtype="float16")
+        export("geojson", sources[PlaceMap], tmp_path / "a", dtype="float16")
     with pytest.raises(InputError, match="export vme of a descriptor store needs the option 'queries'"):
-        export("vme", sources["DescriptorStore"], tmp_path / "a")
-    assert EXPORTERS["vme"].options("DescriptorStore") == {"queries": True, "database": False}
+        export("vme", sources[DescriptorStore], tmp_path / "a")
+    assert EXPORTERS.get("vme").options(DescriptorStore) == {"queries": True, "database": False}
     assert not list(tmp_path.iterdir())
 
 
+def test_located_images_refuse_what_is_no_probability(sources):
+    with pytest.raises(InputError, match="min_confidence=2 must be a probability"):
+        replace(sources[Located], min_confidence=2)
+
+
 def test_listing_exporters_imports_none_of_them():
-    code = "import sys, displace.interop as i; i.EXPORTERS; print(*sys.modules)"
+    code = "import sys, displace.interop as i; i.EXPORTERS.names(); print(*sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.split()

@@ -10,7 +10,7 @@ import pytest
 from interop_route import DAYS, N_PLACES, make_town
 
 from displace.errors import FormatError, InputError, MissingExtraError
-from displace.interop.faiss import read_index, write_index
+from displace.interop.faiss_index import read_index, write_index
 from displace.search.faiss import Faiss
 
 faiss = pytest.importorskip("faiss", reason="the extra faiss is not installed")

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from interop_route import N_PLACES, make_town
 
-from displace.errors import InputError
-from displace.interop import geojson, tables
-from displace.interop.locations import Locations
+from displace.errors import InputError, WriteError
+from displace.interop import csv_table, geojson
 from displace.manifest.table import Manifest
+from displace.maps.located import Located
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def test_located_images_are_points_with_longitude_first(case, tmp_path):
 def test_doubtful_images_have_neither_place_nor_point(case, tmp_path):
     limit = float(np.median(case.locations.matches.confidence))
     geojson.write_locations(case.locations, tmp_path / "a.geojson", min_confidence=limit)
-    tables.write_locations(case.locations, tmp_path / "a.csv", min_confidence=limit)
+    csv_table.write_locations(case.locations, tmp_path / "a.csv", min_confidence=limit)
     doubtful = case.locations.matches.confidence < limit
     assert 0 < doubtful.sum() < N_PLACES
     for no, feature, row in zip(
@@ -98,8 +98,8 @@ def test_metres_need_their_zone_and_are_converted(metric, tmp_path):
 
 
 def test_csv_keeps_metres_and_adds_degrees_when_the_zone_is_given(metric, tmp_path):
-    tables.write_places(metric.town, tmp_path / "plain.csv")
-    tables.write_places(metric.town, tmp_path / "both.csv", crs="EPSG:32630")
+    csv_table.write_places(metric.town, tmp_path / "plain.csv")
+    csv_table.write_places(metric.town, tmp_path / "both.csv", crs="EPSG:32630")
     plain, both = rows(tmp_path / "plain.csv"), rows(tmp_path / "both.csv")
     assert list(plain[0]) == ["place", "image", "easting", "northing", "heading"]
     assert plain[7] == {
@@ -115,7 +115,7 @@ def test_csv_keeps_metres_and_adds_degrees_when_the_zone_is_given(metric, tmp_pa
 
 
 def test_csv_of_located_images_is_a_table_of_numbers(metric, tmp_path):
-    tables.write_locations(metric.locations, tmp_path / "night.csv")
+    csv_table.write_locations(metric.locations, tmp_path / "night.csv")
     found = rows(tmp_path / "night.csv")
     matches = metric.locations.matches
     assert [row["place"] for row in found] == matches.places[:, 0].tolist()
@@ -130,17 +130,17 @@ def test_a_map_without_positions_has_csv_but_no_points(tmp_path):
     bare = make_town(positions=False, images=False, calibration=False)
     with pytest.raises(InputError, match="no positions"):
         geojson.write_places(bare.town, tmp_path / "a.geojson")
-    tables.write_locations(bare.locations, tmp_path / "a.csv")
+    csv_table.write_locations(bare.locations, tmp_path / "a.csv")
     assert list(rows(tmp_path / "a.csv")[0]) == ["image", "place", "score", "frame", "timestamp"]
     with pytest.raises(InputError, match="needs a map with a calibration"):
-        tables.write_locations(bare.locations, tmp_path / "a.csv", min_confidence=0.5)
+        csv_table.write_locations(bare.locations, tmp_path / "a.csv", min_confidence=0.5)
 
 
 def test_names_with_quotes_commas_and_umlauts_survive(case, tmp_path):
     names = ['a "b", c.jpg', "straße/ü.jpg", *(f"{i}.jpg" for i in range(2, N_PLACES))]
     manifest = Manifest(names, [""] * N_PLACES, ["x"] * N_PLACES)
     locations = replace(case.locations, manifest=manifest)
-    tables.write_locations(locations, tmp_path / "a.csv")
+    csv_table.write_locations(locations, tmp_path / "a.csv")
     geojson.write_locations(locations, tmp_path / "a.geojson")
     assert [row["image"] for row in rows(tmp_path / "a.csv")] == names
     assert [feature["properties"]["image"] for feature in features(tmp_path / "a.geojson")] == names
@@ -151,7 +151,7 @@ def test_a_name_that_is_no_text_is_refused_and_leaves_the_old_file(case, tmp_pat
     locations = replace(case.locations, manifest=Manifest(names, [""] * N_PLACES, ["x"] * N_PLACES))
     (tmp_path / "a.csv").write_text("old")
     with pytest.raises(InputError, match="not valid text"):
-        tables.write_locations(locations, tmp_path / "a.csv")
+        csv_table.write_locations(locations, tmp_path / "a.csv")
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a.csv", "old")]
 
 
@@ -163,14 +163,14 @@ def test_a_confidence_is_a_probability(case, tmp_path, limit):
 
 def test_as_many_images_as_matches(case):
     with pytest.raises(InputError, match="manifest has 39 images, matches has 40"):
-        Locations(case.town, case.locations.manifest.select(np.arange(39)), case.locations.matches)
+        Located(case.town, case.locations.manifest.select(np.arange(39)), case.locations.matches)
 
 
 def test_an_output_that_cannot_be_written_is_explained(case, tmp_path):
     (tmp_path / "file").write_text("x")
     (tmp_path / "folder").mkdir()
     for output in (tmp_path / "file" / "a.csv", tmp_path / "folder"):
-        with pytest.raises(InputError, match=f"cannot write {output}"):
-            tables.write_places(case.town, output)
-    tables.write_places(case.town, tmp_path / "made" / "on the way" / "a.csv")
+        with pytest.raises(WriteError, match=f"cannot write {tmp_path}/f"):
+            csv_table.write_places(case.town, output)
+    csv_table.write_places(case.town, tmp_path / "made" / "on the way" / "a.csv")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder", "made"]

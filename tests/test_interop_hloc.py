@@ -10,13 +10,26 @@ import pytest
 from interop_route import DAYS, N_PLACES, NIGHT, make_town
 
 from displace import build
+from displace.descriptors.imported import write_store
 from displace.descriptors.store import DescriptorStore
-from displace.errors import FormatError, InputError, MissingExtraError, ModelMismatchError, StoreError
-from displace.interop.hloc import read_descriptors, read_names, read_references, write_descriptors
-from displace.interop.hloc_pairs import read_pairs, write_pairs
-from displace.interop.importing import write_store
-from displace.interop.locations import Locations
+from displace.errors import (
+    FormatError,
+    InputError,
+    MissingExtraError,
+    ModelMismatchError,
+    StoreError,
+    WriteError,
+)
+from displace.interop.hloc import (
+    read_descriptors,
+    read_names,
+    read_pairs,
+    read_references,
+    write_descriptors,
+    write_pairs,
+)
 from displace.manifest.table import Manifest
+from displace.maps.located import Located
 
 h5py = pytest.importorskip("h5py", reason="the extra hloc is not installed")
 
@@ -141,7 +154,7 @@ def test_a_map_of_hlocs_own_features(case, tmp_path):
     np.testing.assert_allclose(refs.vectors, case.references.vectors, atol=1e-3)
     np.testing.assert_array_equal(refs.places, case.references.places)
     night = read_descriptors(tmp_path / "f.h5", manifest.select_traversals([NIGHT]), root=tmp_path)
-    matches = Locations.of(build(refs, calibration=False), night, k=1).matches
+    matches = Located.of(build(refs, calibration=False), night, k=1).matches
     agree = np.mean(matches.places[:, 0] == case.locations.matches.places[:, 0])
     assert agree >= 0.95
 
@@ -213,7 +226,7 @@ def test_a_killed_or_failed_export_leaves_the_old_file(store, tmp_path, monkeypa
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(DescriptorStore, "vectors", fail)
-    with pytest.raises(InputError, match="No space left on device"):
+    with pytest.raises(WriteError, match="No space left on device"):
         write_descriptors(store, tmp_path / "f.h5")
     assert (tmp_path / "f.h5").read_bytes() == before
     assert not list(tmp_path.glob(".*.tmp"))
@@ -243,7 +256,7 @@ def test_a_store_of_imported_features(case, tmp_path):
     with pytest.raises(StoreError, match=r"hloc netvlad.* / .*another"):
         write_store(images, tmp_path / "route.desc", "another")
     with pytest.raises(ModelMismatchError, match="hloc netvlad"):
-        Locations.of_store(case.town, store, NIGHT)
+        Located.of_store(case.town, store, NIGHT)
 
 
 def test_a_manifest_without_places_gives_no_references(case, tmp_path):

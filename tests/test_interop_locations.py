@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from interop_route import N_PLACES, make_town
 
-from displace.interop.importing import described, names_from
+from displace.descriptors.imported import described, names_from
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pytest
 
 from displace.errors import InputError
 from displace.geo import Positions
-from displace.interop.utm import Zone, as_degrees
+from displace.interop._utm import Zone, as_degrees
 
 KNOWN = [  # EPSG code, easting, northing; latitude and longitude by PROJ 9
     (32630, 620021.1, 5734795.4, 51.75118627781, -1.26127017108),  # Oxford

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from interop_route import DAYS, N_PLACES, NIGHT, make_town
 
-from displace.errors import FormatError, InputError, UnknownNameError
+from displace.errors import FormatError, InputError, UnknownNameError, WriteError
 from displace.interop.vpr_methods_evaluation import (
     image_order,
     read_array,
@@ -97,7 +97,7 @@ def test_what_cannot_be_exported(case, tmp_path):
     with pytest.raises(InputError, match="map by dmat_avg have unequal lengths"):
         write_locations(make_town("dmat_avg", calibration=False).locations, tmp_path / "run")
     (tmp_path / "file").write_text("x")
-    with pytest.raises(InputError, match="cannot write"):
+    with pytest.raises(WriteError, match="cannot write"):
         write_locations(case.locations, tmp_path / "file")
     assert not (tmp_path / "run").exists()
 

@@ -53,3 +53,22 @@ class Matches:
             None if self.confidence is None else numbers(self.confidence),
             positions,
         )
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Make a record of each query, for other programs; one without a score (NaN) has no places."""
+        return [self._record(row) for row in range(len(self))]
+
+    def _record(self, row: int) -> dict[str, Any]:
+        known = bool(np.isfinite(self.scores[row, 0])) if self.scores.shape[1] else False
+        record: dict[str, Any] = {
+            "places": self.places[row].tolist() if known else [],
+            "scores": [round(float(score), 6) for score in self.scores[row]] if known else [],
+        }
+        if self.confidence is not None:
+            value = float(self.confidence[row])
+            record["confidence"] = None if np.isnan(value) else round(value, 6)
+        if self.positions is not None:
+            names = ("latitude", "longitude") if self.positions.degrees else ("easting", "northing")
+            for name, value in zip(names, self.positions.points[row].tolist(), strict=True):
+                record[name] = None if np.isnan(value) else value
+        return record

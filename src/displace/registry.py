@@ -12,7 +12,7 @@ import importlib
 import importlib.util
 import inspect
 import pkgutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar
 
@@ -36,13 +36,22 @@ class Registry(Generic[T]):
         Whether a sub-package is an entry too, its class being defined in its ``__init__``.
     besides : sequence of str
         Files of the sub-package that are no entries.
+    files : mapping of str to str, optional
+        Entries whose file is not named as they are, as another file of the package has that name.
     """
 
     def __init__(
-        self, kind: str, package: str, base: str, packages: bool = False, besides: Sequence[str] = ()
+        self,
+        kind: str,
+        package: str,
+        base: str,
+        packages: bool = False,
+        besides: Sequence[str] = (),
+        files: Mapping[str, str] | None = None,
     ) -> None:
         self.kind, self.package, self.base, self.packages = kind, package, base, packages
         self.besides = frozenset({"base", *besides})
+        self.files = dict(files or {})
 
     def names(self) -> list[str]:
         """Sorted names of all entries, without importing any of them."""
@@ -52,7 +61,7 @@ class Registry(Generic[T]):
         """Import and return the class named `name`."""
         plugins = self._plugins()
         if name in self._own_names():
-            return self._class_in(f"{self.package}.{name}")
+            return self._class_in(f"{self.package}.{self.files.get(name, name)}")
         if name in plugins:
             loaded: type[T] = plugins[name].load()
             return loaded
@@ -72,8 +81,9 @@ class Registry(Generic[T]):
         spec = importlib.util.find_spec(self.package)
         paths = spec.submodule_search_locations if spec else None
         found = pkgutil.iter_modules(paths) if paths else ()
+        names = {file: name for name, file in self.files.items()}
         return [
-            m.name
+            names.get(m.name, m.name)
             for m in found
             if (self.packages or not m.ispkg) and m.name not in self.besides and not m.name.startswith("_")
         ]

@@ -12,11 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from displace.cli import console
-from displace.interop.locations import FRAME
 from displace.maps import PlaceMap, Update
 from displace.maps.calibration import Calibration
+from displace.maps.located import FRAME, Located
 from displace.verbs.build import map_output
-from displace.verbs.locate import Located
 
 SHOWN = 40
 """Images of which the table shows a row; -o writes all."""
@@ -126,7 +125,7 @@ def show_locate(located: Located, given: Mapping[str, Any]) -> None:
         _show_many(console.out, records)
     if output is not None:
         console.out.print(Text(f"{len(records)} rows in {output}"), soft_wrap=True)
-    if located.locations.town.calibration_is_stale:
+    if located.place_map.calibration_is_stale:
         console.out.print(STALE, style="yellow", highlight=False)
 
 

@@ -20,7 +20,7 @@ from displace.descriptors.store_summary import StoreSummary, summarize_store
 from displace.manifest.summary import Summary, Traversal
 from displace.maps import PlaceMap
 from displace.models import ModelRow
-from displace.verbs.listing import Entry
+from displace.verbs.listing import Listed
 from displace.verbs.manifest import manifest_output
 
 
@@ -152,7 +152,7 @@ def _weights_state(row: ModelRow) -> Text:
     )
 
 
-def entries_table(rows: Sequence[Entry]) -> Table:
+def entries_table(rows: Sequence[Listed]) -> Table:
     """Names with one line about each."""
     grid = Table.grid(padding=(0, 2))
     for row in rows:

@@ -11,21 +11,22 @@ from pathlib import Path
 from typing import Any
 
 from displace.errors import InputError
-from displace.interop.locations import Locations
-from displace.interop.outputs import PathLike, write_text
-from displace.interop.tables import Table, locations_table, numbers, places_table
-from displace.interop.utm import as_degrees
+from displace.files.outputs import PathLike, write_text
+from displace.interop._utm import as_degrees
+from displace.interop.base import Exporter
+from displace.interop.csv_table import PointTable, locations_table, numbers, places_table
 from displace.maps import PlaceMap
+from displace.maps.located import Located
 
 
 def write_locations(
-    locations: Locations, path: PathLike, *, min_confidence: float = 0.0, crs: str | None = None
+    located: Located, path: PathLike, *, min_confidence: float = 0.0, crs: str | None = None
 ) -> list[Path]:
     """Write located images as a FeatureCollection: a point where each image's best place is.
 
     Parameters
     ----------
-    locations : Locations
+    located : Located
     path : path-like
         By custom ``*.geojson``.
     min_confidence : float
@@ -38,15 +39,15 @@ def write_locations(
     list of Path
         The file.
     """
-    return _write(locations_table(locations, min_confidence), path, crs)
+    return _write(locations_table(located, min_confidence), path, crs)
 
 
-def write_places(town: PlaceMap, path: PathLike, *, crs: str | None = None) -> list[Path]:
+def write_places(place_map: PlaceMap, path: PathLike, *, crs: str | None = None) -> list[Path]:
     """Write the places of a map as a FeatureCollection.
 
     Parameters
     ----------
-    town : PlaceMap
+    place_map : PlaceMap
     path : path-like
         By custom ``*.geojson``.
     crs : str, optional
@@ -57,10 +58,10 @@ def write_places(town: PlaceMap, path: PathLike, *, crs: str | None = None) -> l
     list of Path
         The file.
     """
-    return _write(places_table(town), path, crs)
+    return _write(places_table(place_map), path, crs)
 
 
-def _write(table: Table, path: PathLike, crs: str | None) -> list[Path]:
+def _write(table: PointTable, path: PathLike, crs: str | None) -> list[Path]:
     """One feature a line, so that the file can be read and compared by lines."""
     if table.positions is None:
         raise InputError(
@@ -87,3 +88,11 @@ def _feature(properties: dict[str, Any], latitude: float | None, longitude: floa
     known = latitude is not None and longitude is not None
     geometry = {"type": "Point", "coordinates": [longitude, latitude]} if known else None
     return {"type": "Feature", "geometry": geometry, "properties": properties}
+
+
+class GeoJson(Exporter):
+    """GeoJSON points: located images with confidence, or the places of a map."""
+
+    suffix = ".geojson"
+    write_located = staticmethod(write_locations)
+    write_map = staticmethod(write_places)

@@ -1,7 +1,8 @@
-"""hloc (Hierarchical-Localization): its HDF5 file of global descriptors.
+"""hloc (Hierarchical-Localization): its HDF5 file of global descriptors, and its file of image pairs.
 
-It has a group for each image, named by the image's path below hloc's image folder (``db/0001.jpg``), with a data set
-``global_descriptor`` of D numbers.
+The first has a group for each image, named by the image's path below hloc's image folder (``db/0001.jpg``), with a data
+set ``global_descriptor`` of D numbers. The second has one ``query_image reference_image`` a line, best first for each
+query; hloc matches local features of those pairs.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from typing import Any
 import numpy as np
 
 from displace.arrays import Vectors, blocks
+from displace.descriptors.imported import check_all_there, names_from, references_of
 from displace.descriptors.store import DescriptorStore, Queries
 from displace.errors import FormatError, InputError
-from displace.interop.importing import check_all_there, names_from, references_of
-from displace.interop.outputs import PathLike, output_file
+from displace.files.outputs import PathLike, output_file, read_text, write_text
+from displace.interop.base import Exporter
 from displace.manifest.table import Manifest
+from displace.maps.located import Located
 from displace.references import ReferenceSet
 from displace.registry import missing_extra
 
@@ -95,7 +98,7 @@ def read_descriptors(
     Returns
     -------
     Queries
-        Vectors (m, D) in the manifest's order, places, and the manifest. `Locations.of` locates them, `read_references`
+        Vectors (m, D) in the manifest's order, places, and the manifest. `Located.of` locates them, `read_references`
         makes references of them, `importing.write_store` a descriptor store.
     """
     names = names_from(manifest, root)
@@ -178,3 +181,97 @@ def _h5py() -> Any:
     except ImportError:
         raise missing_extra("h5py", "hloc") from None
     return h5py
+
+
+def write_pairs(
+    located: Located,
+    path: PathLike,
+    *,
+    references: Manifest | None = None,
+    query_prefix: str = "",
+    reference_prefix: str = "",
+    min_confidence: float = 0.0,
+) -> list[Path]:
+    """Write the pairs file of located images, each with the reference images of its best places.
+
+    Parameters
+    ----------
+    located : Located
+        Its number of places for each image (`k`) is what hloc calls ``num_matched``.
+    path : path-like
+        By custom ``pairs-*.txt``.
+    references : Manifest, optional
+        Take all images that it has of a place; by default the one image that the map has.
+    query_prefix, reference_prefix : str
+        Put before the images' names, so that they start from hloc's image folder (``"query/"``, ``"db/"``).
+    min_confidence : float
+        Leave images below it out: not in the map.
+
+    Returns
+    -------
+    list of Path
+        The file.
+    """
+    images = _images_of_places(located, references)
+    accepted = located.accepted(min_confidence)
+    lines = []
+    for query, places, kept in zip(
+        located.manifest.images, located.matches.places.tolist(), accepted, strict=True
+    ):
+        if kept:
+            found = [image for place in places for image in images.get(place, ())]
+            lines += [_line(query_prefix + query, reference_prefix + image) for image in found]
+    if not lines:
+        raise InputError("no pair to write: no image is located at a place with a reference image")
+    write_text(path, "\n".join(lines) + "\n")
+    return [Path(path)]
+
+
+def read_pairs(path: PathLike) -> dict[str, list[str]]:
+    """Read a pairs file: reference images of each query image, in the file's order."""
+    pairs: dict[str, list[str]] = {}
+    for number, line in enumerate(read_text(path, "a pairs file").split("\n"), start=1):
+        names = line.split()
+        if not names:
+            continue
+        if len(names) != 2:
+            raise FormatError(
+                f"{path} is not a pairs file: line {number} has {len(names)} names, not 2: {line[:80]!r}"
+            )
+        pairs.setdefault(names[0], []).append(names[1])
+    return pairs
+
+
+def _images_of_places(located: Located, references: Manifest | None) -> dict[Any, list[str]]:
+    """Reference images of each place of the map."""
+    ids = located.place_map.place_ids.tolist()
+    if references is not None:
+        # Manifests call places by text; maps of bare vectors may count them.
+        named: dict[str, list[str]] = {}
+        for place, image in zip(references.places.tolist(), references.images, strict=True):
+            named.setdefault(place, []).append(image)
+        return {place: named.get(str(place), []) for place in ids}
+    if located.place_map.images is None:
+        raise InputError(
+            "the map has no reference images to pair with: build it with images, or give the manifest of its references"
+        )
+    return {
+        place: [image] if image else [] for place, image in zip(ids, located.place_map.images, strict=True)
+    }
+
+
+def _line(query: str, reference: str) -> str:
+    line = f"{query} {reference}"
+    if line.split() != [query, reference]:
+        raise InputError(
+            f"hloc separates names by blanks, and one of {query!r}, {reference!r} has blanks: rename it"
+        )
+    return line
+
+
+class Hloc(Exporter):
+    """hloc: pairs file of located images, or HDF5 global features of a store."""
+
+    suffix = ".txt or .h5"
+    write_located = staticmethod(write_pairs)
+    write_store = staticmethod(write_descriptors)

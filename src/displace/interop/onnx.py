@@ -10,7 +10,8 @@ import numpy as np
 
 from displace._version import __version__
 from displace.errors import InputError
-from displace.interop.outputs import PathLike, output_file
+from displace.files.outputs import PathLike, output_file
+from displace.interop.base import Exporter
 from displace.maps import PlaceMap
 from displace.registry import missing_extra
 
@@ -21,7 +22,7 @@ MAX_BYTES = 2**31 - 2**20
 INPUT, OUTPUT = "descriptors", "projected"
 
 
-def write_projection(town: PlaceMap, path: PathLike) -> list[Path]:
+def write_projection(place_map: PlaceMap, path: PathLike) -> list[Path]:
     """Write the projection of queries as an ONNX model.
 
     Its input ``descriptors`` is float32 (batch, D), as the descriptor model gives them; its output ``projected`` is
@@ -30,7 +31,7 @@ def write_projection(town: PlaceMap, path: PathLike) -> list[Path]:
 
     Parameters
     ----------
-    town : PlaceMap
+    place_map : PlaceMap
     path : path-like
         By custom ``*.onnx``.
 
@@ -40,27 +41,27 @@ def write_projection(town: PlaceMap, path: PathLike) -> list[Path]:
         The file.
     """
     onnx = _onnx()
-    size = sum(array.nbytes for array in (town.projection, town.mean) if array is not None)
+    size = sum(array.nbytes for array in (place_map.projection, place_map.mean) if array is not None)
     if size > MAX_BYTES:
         raise InputError(
             f"a projection of {size} bytes is more than an ONNX file can hold ({MAX_BYTES}): build the map "
             "with a smaller tau or n_components"
         )
-    model = _model(onnx, town)
+    model = _model(onnx, place_map)
     onnx.checker.check_model(model)
     with output_file(path) as temporary:
         temporary.write_bytes(model.SerializeToString())
     return [Path(path)]
 
 
-def _model(onnx: Any, town: PlaceMap) -> Any:
+def _model(onnx: Any, place_map: PlaceMap) -> Any:
     helper, float32 = onnx.helper, onnx.TensorProto.FLOAT
-    nodes, constants = _graph(onnx, town)
-    n = town.vectors.shape[1]
+    nodes, constants = _graph(onnx, place_map)
+    n = place_map.vectors.shape[1]
     graph = helper.make_graph(
         nodes,
         "displace",
-        [helper.make_tensor_value_info(INPUT, float32, ["batch", town.dim])],
+        [helper.make_tensor_value_info(INPUT, float32, ["batch", place_map.dim])],
         [helper.make_tensor_value_info(OUTPUT, float32, ["batch", n])],
         constants,
     )
@@ -72,18 +73,18 @@ def _model(onnx: Any, town: PlaceMap) -> Any:
         producer_version=__version__,
         doc_string="normalise((descriptors - mean) @ projection), for inner products with a place map's rows",
     )
-    about = {"fusion": town.fusion, "model": json.dumps(town.model, sort_keys=True)}
+    about = {"fusion": place_map.fusion, "model": json.dumps(place_map.model, sort_keys=True)}
     helper.set_model_props(model, about)
     return model
 
 
-def _graph(onnx: Any, town: PlaceMap) -> tuple[list[Any], list[Any]]:
+def _graph(onnx: Any, place_map: PlaceMap) -> tuple[list[Any], list[Any]]:
     """Nodes and constants; the order of operations is that of `PlaceMap.project`, for equal rounding."""
     node, from_array = onnx.helper.make_node, onnx.numpy_helper.from_array
     nodes, constants, current = [], [], INPUT
     for operation, name, array, result in (
-        ("Sub", "mean", town.mean, "centred"),
-        ("MatMul", "projection", town.projection, "raw"),
+        ("Sub", "mean", place_map.mean, "centred"),
+        ("MatMul", "projection", place_map.projection, "raw"),
     ):
         if array is not None:
             constants.append(from_array(np.ascontiguousarray(array, np.float32), name))
@@ -106,3 +107,10 @@ def _onnx() -> Any:
     except ImportError:
         raise missing_extra("onnx", "onnx") from None
     return onnx
+
+
+class Onnx(Exporter):
+    """ONNX model of what a map does to queries: normalise((q − mean)·P)."""
+
+    suffix = ".onnx"
+    write_map = staticmethod(write_projection)

@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.arrays import Vectors, as_vectors
+from displace.descriptors.imported import described, references_of
 from displace.descriptors.store import DescriptorStore, Queries
 from displace.errors import FormatError, InputError
-from displace.interop.importing import described, references_of
-from displace.interop.locations import Locations
-from displace.interop.outputs import PathLike, output_file, read_text, write_text
+from displace.files.outputs import PathLike, output_file, read_text, write_text
+from displace.interop.base import Exporter
 from displace.manifest.table import Manifest
+from displace.maps.located import Located
 from displace.references import ReferenceSet
 
 SIDES = ("database", "queries")
@@ -60,14 +61,14 @@ def write_descriptors(
     return written
 
 
-def write_locations(locations: Locations, folder: PathLike) -> list[Path]:
+def write_locations(located: Located, folder: PathLike) -> list[Path]:
     """Write the rows of a map as database and located images, projected as the map does, as queries.
 
     Nearest by Euclidean distance is then best by the map's score.
 
     Parameters
     ----------
-    locations : Locations
+    located : Located
         With `vectors`.
     folder : path-like
         Made where it does not exist.
@@ -77,23 +78,22 @@ def write_locations(locations: Locations, folder: PathLike) -> list[Path]:
     list of Path
         Two arrays and lists of image names; that of the database only where the map has images.
     """
-    town = locations.town
-    if locations.vectors is None:
-        raise InputError(
-            "the located images have no vectors: make the locations with Locations.of(town, queries)"
-        )
-    rows = town.rows().astype(np.float32)
+    place_map = located.place_map
+    if located.vectors is None:
+        raise InputError("the located images have no vectors: make them with Located.of(place_map, queries)")
+    rows = place_map.rows().astype(np.float32)
     lengths = np.linalg.norm(rows, axis=1)
     if np.abs(lengths - 1).max() > 0.02:  # int8 rows are off by up to 1 %
         raise InputError(
-            f"the rows of a map by {town.fusion} have unequal lengths ({lengths.min():.3g} … {lengths.max():.3g}), "
-            "which Euclidean distance would rank otherwise than the map; use displace, hops, pooling or single"
+            f"the rows of a map by {place_map.fusion} have unequal lengths "
+            f"({lengths.min():.3g} … {lengths.max():.3g}), which Euclidean distance would rank otherwise than the map; "
+            "use displace, hops, pooling or single"
         )
-    images = None if town.images is None else [town.images[place] for place in town.row_places]
-    projected = town.project(locations.vectors)
+    images = None if place_map.images is None else [place_map.images[place] for place in place_map.row_places]
+    projected = place_map.project(located.vectors)
     return [
         *_write_side(folder, "database", rows, images),
-        *_write_side(folder, "queries", projected, locations.manifest.images),
+        *_write_side(folder, "queries", projected, located.manifest.images),
     ]
 
 
@@ -175,3 +175,11 @@ def _checked(side: str) -> str:
     if side not in SIDES:
         raise InputError(f"side={side!r} must be 'database' or 'queries'")
     return side
+
+
+class VprMethodsEvaluation(Exporter):
+    """VPR-methods-evaluation: database and queries descriptors as .npy, with lists of images."""
+
+    suffix = ""
+    write_located = staticmethod(write_locations)
+    write_store = staticmethod(write_descriptors)

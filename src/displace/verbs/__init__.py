@@ -14,14 +14,13 @@ from displace.verbs.extract import extract
 from displace.verbs.import_features import import_features
 from displace.verbs.inspect import inspect
 from displace.verbs.listing import listing
-from displace.verbs.locate import Located, locate
+from displace.verbs.locate import locate
 from displace.verbs.manifest import manifest
 from displace.verbs.report import report
 from displace.verbs.tabulate import Tabulated, tabulate
 from displace.verbs.update import update
 
 __all__ = [
-    "Located",
     "Tabulated",
     "advise",
     "bench",

@@ -59,7 +59,7 @@ def export(
     from displace import interop
     from displace.descriptors.store import DescriptorStore, is_store
     from displace.maps import PlaceMap
-    from displace.verbs.locate import locate_store
+    from displace.maps.located import Located
 
     check_output(output, overwrite)
     options: dict[str, Any] = {} if crs is None else {"crs": crs}
@@ -70,5 +70,5 @@ def export(
     place_map = PlaceMap.load(source)
     if queries is None:
         return interop.export(to, place_map, output, **options)
-    located = locate_store(place_map, DescriptorStore(queries), traversal, k, "auto")
-    return interop.export(to, located.locations, output, **options)
+    located = Located.of_store(place_map, DescriptorStore(queries), traversal, k)
+    return interop.export(to, located, output, **options)

@@ -61,9 +61,9 @@ def import_features(
         displace import feats.h5 --manifest route.csv -m "hloc netvlad" -o route.desc
         displace import logs/run --manifest pitts.csv -m salad --traversal database
     """
+    from displace.descriptors.imported import write_store
     from displace.descriptors.store import DescriptorStore
     from displace.descriptors.store_summary import summarize_store
-    from displace.interop.importing import write_store
 
     table = read_manifest(manifest)
     if traversals:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from inspect import getdoc
@@ -15,10 +16,17 @@ if TYPE_CHECKING:
     from displace.models import ModelRow
 
 COMMAND = "list"
+REGISTRIES = {
+    "datasets": "displace.datasets:DATASETS",
+    "fusions": "displace.fusion:FUSIONS",
+    "searches": "displace.search:INDEXES",
+    "exports": "displace.interop:EXPORTERS",
+}
+"""What can be listed besides the models, and where its registry is."""
 
 
 @dataclass(frozen=True)
-class Entry:
+class Listed:
     """One name that can be used, and what it stands for."""
 
     name: str
@@ -29,13 +37,13 @@ class Entry:
 
 
 def listing(
-    what: Annotated[Literal["models", "datasets", "fusions"], Argument("WHAT")],
-) -> Sequence[Entry] | Sequence[ModelRow]:
-    """List the models, data sets or fusions that there are.
+    what: Annotated[Literal["models", "datasets", "fusions", "searches", "exports"], Argument("WHAT")],
+) -> Sequence[Listed] | Sequence[ModelRow]:
+    """List the models, data sets, fusions, search backends or exports that there are.
 
     Parameters
     ----------
-    what : {"models", "datasets", "fusions"}
+    what : {"models", "datasets", "fusions", "searches", "exports"}
         What to list; of models also whether they can be used on this machine.
 
     Examples
@@ -50,22 +58,17 @@ def listing(
         from displace.models import list_models
 
         return list_models()
-    if what == "datasets":
-        from displace.datasets import DATASETS
-
-        return _entries(DATASETS)
-    if what == "fusions":
-        from displace.fusion import FUSIONS
-
-        return _entries(FUSIONS)
-    raise UnknownNameError(unknown("listing", what, ("models", "datasets", "fusions")))
+    if what not in REGISTRIES:
+        raise UnknownNameError(unknown("listing", what, ("models", *REGISTRIES)))
+    module, name = REGISTRIES[what].split(":")
+    return _entries(getattr(importlib.import_module(module), name))
 
 
-def _entries(registry: Registry[Any]) -> list[Entry]:
+def _entries(registry: Registry[Any]) -> list[Listed]:
     """Each name with the first line of its class's documentation."""
     found = ((name, registry.get(name)) for name in registry.names())
     return [
-        Entry(
+        Listed(
             name,
             (getdoc(entry) or "").partition("\n")[0],
             getattr(entry, "paper", ""),

@@ -3,50 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from displace.errors import InputError
 from displace.verbs.base import Argument, MapPath, Option, Output, PathLike, Progress, check_output, part
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from displace.descriptors.store import DescriptorStore
-    from displace.interop.locations import Locations
     from displace.maps import PlaceMap
+    from displace.maps.located import Located
     from displace.models.base import DescriptorModel
     from displace.recordings.query_images import QueryImages
-
-
-@dataclass(frozen=True)
-class Located:
-    """What `locate` found.
-
-    Parameters
-    ----------
-    locations : Locations
-        A row for each image or frame; those that could not be read have no score (NaN) and no place.
-    skipped : dict of str to str
-        Images that could not be read, and why.
-    min_confidence : float
-        Below this probability an image counts as not in the map.
-    """
-
-    locations: Locations
-    skipped: dict[str, str]
-    min_confidence: float = 0.0
-
-    @property
-    def in_map(self) -> NDArray[np.bool_]:
-        """Which images are in the map."""
-        return self.locations.accepted(self.min_confidence)
-
-    def to_json(self) -> list[dict[str, Any]]:
-        """Make a record of each image, for other programs."""
-        return self.locations.to_json(self.min_confidence)
 
 
 def locate(
@@ -119,41 +87,28 @@ def locate(
     from displace.descriptors.store import DescriptorStore, is_store
     from displace.interop import export
     from displace.maps import PlaceMap
+    from displace.maps.located import Located
     from displace.recordings.query_images import images_of
 
     if output is not None:
         check_output(output, overwrite)
     place_map = PlaceMap.load(map_file)
     if len(sources) == 1 and is_store(sources[0]):
-        located = locate_store(place_map, DescriptorStore(sources[0]), traversal, k, search)
+        store = DescriptorStore(sources[0])
+        located = Located.of_store(
+            place_map, store, traversal, k, search=search, min_confidence=min_confidence
+        )
     else:
         model = place_map.open_model(
             weights=weights, device=device, image_size=image_size, crop=crop, mask=mask
         )
         with images_of(sources, every, part(progress, "frames")) as images:
             located = _locate_images(place_map, model, images, k, search, progress)
-    located = replace(located, min_confidence=min_confidence)
-    _ = located.in_map  # says what is wrong with it before anything is written
+            located = replace(located, min_confidence=min_confidence)
     if output is not None:
         form = "geojson" if Path(output).suffix.lower() in (".geojson", ".json") else "csv"
-        export(form, located.locations, output, min_confidence=min_confidence)
+        export(form, located, output, min_confidence=min_confidence)
     return located
-
-
-def locate_store(
-    place_map: PlaceMap, store: DescriptorStore, traversal: str | None, k: int, search: str
-) -> Located:
-    """Locate the images of a store, or of one of its traversals."""
-    from displace.interop.locations import Locations
-
-    place_map.check_model(store.model)
-    if traversal is not None:
-        listed = {*store.index.manifest.select_traversals([traversal]).images}
-        skipped = {image: why for image, why in store.skipped.items() if image in listed}
-        return Located(Locations.of(place_map, store.queries(traversal), k, search=search), skipped)
-    vectors = store.vectors()
-    matches = place_map.locate(vectors, k, search=search)
-    return Located(Locations(place_map, store.manifest, matches, vectors), dict(store.skipped))
 
 
 def _locate_images(
@@ -167,7 +122,7 @@ def _locate_images(
     import numpy as np
 
     from displace.descriptors.extraction import describe
-    from displace.interop.locations import Locations
+    from displace.maps.located import Located
 
     failures: dict[int, str] = {}
     vectors = describe(model, images.paths, failures=failures, progress=progress)
@@ -182,4 +137,4 @@ def _locate_images(
             f"none of the {len(good)} images could be read. First problem: {next(iter(skipped.values()))}"
         )
     matches = place_map.locate(vectors[good], k, search=search).spread(good)
-    return Located(Locations(place_map, images.manifest(), matches, vectors), skipped)
+    return Located(place_map, images.manifest(), matches, vectors, skipped)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from displace.errors import FormatError, InputError
-from displace.files.atomic import replacing
+from displace.files.atomic import make_folder, replacing
 
 PathLike = str | os.PathLike[str]
 
@@ -19,15 +19,9 @@ def output_file(path: PathLike) -> Iterator[Path]:
 
     Folders on the way to `path` are made.
     """
-    path = Path(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as temporary:
-            yield temporary
-    except OSError as error:
-        raise InputError(
-            f"cannot write {path}: {error.strerror or error}; choose another file, or make room"
-        ) from error
+    make_folder(Path(path).parent)
+    with replacing(path) as temporary:
+        yield temporary
 
 
 def write_text(path: PathLike, text: str) -> None:

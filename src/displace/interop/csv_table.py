@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from displace.files.outputs import PathLike, write_text
 from displace.geo import Positions
-from displace.interop.locations import Locations
-from displace.interop.outputs import PathLike, write_text
-from displace.interop.utm import as_degrees
+from displace.interop._utm import as_degrees
+from displace.interop.base import Exporter
 from displace.manifest.csv_file import number_text
 from displace.maps import PlaceMap
+from displace.maps.located import Located
 
 DECIMALS = {
     "score": 6,
@@ -32,7 +33,7 @@ DECIMALS = {
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class PointTable:
     """Named columns, and a position for each row.
 
     Parameters
@@ -47,13 +48,13 @@ class Table:
     positions: Positions | None
 
 
-def locations_table(locations: Locations, min_confidence: float = 0.0) -> Table:
+def locations_table(located: Located, min_confidence: float = 0.0) -> PointTable:
     """Make one row for each image; place and position are blank below `min_confidence`: not in the map.
 
     So they are, and the score too, for images that could not be read.
     """
-    matches, manifest = locations.matches, locations.manifest
-    accepted = locations.accepted(min_confidence)
+    matches, manifest = located.matches, located.manifest
+    accepted = located.accepted(min_confidence)
     places = matches.places[:, 0].tolist()
     columns: dict[str, list[Any]] = {
         "image": manifest.images,
@@ -70,25 +71,25 @@ def locations_table(locations: Locations, min_confidence: float = 0.0) -> Table:
         heading = None if positions.heading is None else np.where(accepted, positions.heading, np.nan)
         points = np.where(accepted[:, None], positions.points, np.nan)
         positions = Positions(points, positions.degrees, heading)
-    return Table(columns, positions)
+    return PointTable(columns, positions)
 
 
-def places_table(town: PlaceMap) -> Table:
+def places_table(place_map: PlaceMap) -> PointTable:
     """Make one row for each place of a map, with its reference image where the map has one."""
-    columns: dict[str, list[Any]] = {"place": town.place_ids.tolist()}
-    if town.images is not None:
-        columns["image"] = [image or None for image in town.images]
-    return Table(columns, town.positions)
+    columns: dict[str, list[Any]] = {"place": place_map.place_ids.tolist()}
+    if place_map.images is not None:
+        columns["image"] = [image or None for image in place_map.images]
+    return PointTable(columns, place_map.positions)
 
 
 def write_locations(
-    locations: Locations, path: PathLike, *, min_confidence: float = 0.0, crs: str | None = None
+    located: Located, path: PathLike, *, min_confidence: float = 0.0, crs: str | None = None
 ) -> list[Path]:
     """Write located images as CSV: image, best place, score, confidence, position.
 
     Parameters
     ----------
-    locations : Locations
+    located : Located
     path : path-like
     min_confidence : float
         Images below it have a blank place and position: not in the map.
@@ -100,15 +101,15 @@ def write_locations(
     list of Path
         The file.
     """
-    return write_csv(locations_table(locations, min_confidence), path, crs)
+    return write_csv(locations_table(located, min_confidence), path, crs)
 
 
-def write_places(town: PlaceMap, path: PathLike, *, crs: str | None = None) -> list[Path]:
+def write_places(place_map: PlaceMap, path: PathLike, *, crs: str | None = None) -> list[Path]:
     """Write the places of a map as CSV: place, reference image, position.
 
     Parameters
     ----------
-    town : PlaceMap
+    place_map : PlaceMap
     path : path-like
     crs : str, optional
         UTM zone of eastings and northings (``EPSG:32630``); adds latitude and longitude.
@@ -118,10 +119,10 @@ def write_places(town: PlaceMap, path: PathLike, *, crs: str | None = None) -> l
     list of Path
         The file.
     """
-    return write_csv(places_table(town), path, crs)
+    return write_csv(places_table(place_map), path, crs)
 
 
-def write_csv(table: Table, path: PathLike, crs: str | None = None) -> list[Path]:
+def write_csv(table: PointTable, path: PathLike, crs: str | None = None) -> list[Path]:
     """Write a table as CSV, positions as they are and, with `crs`, in degrees as well."""
     columns = dict(table.columns)
     if table.positions is not None:
@@ -148,3 +149,11 @@ def _cell(value: Any) -> str:
     if value is None:
         return ""
     return number_text(value) if isinstance(value, float) else str(value)
+
+
+class CsvTable(Exporter):
+    """CSV table: located images with confidence, or the places of a map."""
+
+    suffix = ".csv"
+    write_located = staticmethod(write_locations)
+    write_map = staticmethod(write_places)

@@ -14,9 +14,10 @@ from displace.arrays import Vectors, blocks
 from displace.descriptors.store import DescriptorStore, Queries
 from displace.descriptors.store_writing import opened_for_writing
 from displace.errors import FormatError, InputError
-from displace.interop.outputs import PathLike
 from displace.manifest.table import Manifest
 from displace.references import ReferenceSet
+
+PathLike = str | os.PathLike[str]
 
 
 def names_from(manifest: Manifest, root: PathLike | None) -> list[str]:

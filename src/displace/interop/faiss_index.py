@@ -7,12 +7,13 @@ import json
 from pathlib import Path
 
 from displace.errors import FormatError, InputError
-from displace.interop.outputs import PathLike, output_file, read_text, write_text
+from displace.files.outputs import PathLike, output_file, read_text, write_text
+from displace.interop.base import Exporter
 from displace.maps import PlaceMap
 from displace.search.faiss import Faiss
 
 
-def write_index(town: PlaceMap, path: PathLike) -> list[Path]:
+def write_index(place_map: PlaceMap, path: PathLike) -> list[Path]:
     """Write the rows of a map as a faiss index (inner product), and the place of each row as JSON.
 
     Queries must be projected as the map does before they are searched for: `onnx.write_projection` writes that step. A
@@ -20,7 +21,7 @@ def write_index(town: PlaceMap, path: PathLike) -> list[Path]:
 
     Parameters
     ----------
-    town : PlaceMap
+    place_map : PlaceMap
     path : path-like
         The index, by custom ``*.faiss``; ``*.faiss.places.json`` beside it has the places.
 
@@ -29,14 +30,14 @@ def write_index(town: PlaceMap, path: PathLike) -> list[Path]:
     list of Path
         Both files.
     """
-    index = Faiss.build(town.rows())
+    index = Faiss.build(place_map.rows())
     with output_file(path) as temporary:
         try:
             index.save(temporary)
         except RuntimeError as error:  # so does faiss say that a disk is full
             raise InputError(f"cannot write {path}: {str(error).splitlines()[-1]}") from error
         digest = _sha256(temporary)
-    record = {"index_sha256": digest, "places": town.place_ids[town.row_places].tolist()}
+    record = {"index_sha256": digest, "places": place_map.place_ids[place_map.row_places].tolist()}
     beside = places_file(path)
     write_text(beside, json.dumps(record, ensure_ascii=False) + "\n")
     return [Path(path), beside]
@@ -46,7 +47,7 @@ def read_index(path: PathLike) -> tuple[Faiss, list[str] | list[int]]:
     """Read an index and the place of each of its rows.
 
     >>> index, places = read_index("town.faiss")                                       # doctest: +SKIP
-    >>> rows, scores = index.search(town.project(queries), k=5)                        # doctest: +SKIP
+    >>> rows, scores = index.search(place_map.project(queries), k=5)                        # doctest: +SKIP
     >>> best = [places[row] for row in rows[:, 0]]                                     # doctest: +SKIP
     """
     path, beside = Path(path), places_file(path)
@@ -74,3 +75,10 @@ def places_file(path: PathLike) -> Path:
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class FaissIndex(Exporter):
+    """faiss index of a map's rows, with the place of each row as JSON."""
+
+    suffix = ".faiss"
+    write_map = staticmethod(write_index)

@@ -1,0 +1,129 @@
+"""Located: images, and where a map located them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from displace.arrays import Vectors
+from displace.descriptors.store import DescriptorStore, Queries
+from displace.errors import InputError
+from displace.manifest.table import Manifest
+from displace.maps.place_map import PlaceMap
+from displace.matches import Matches
+
+FRAME = ("frame", "timestamp")
+
+
+@dataclass(frozen=True, eq=False)
+class Located:
+    """Images with their best places in a map.
+
+    Parameters
+    ----------
+    place_map : PlaceMap
+        The map.
+    manifest : Manifest
+        The images, with time stamps and frame numbers where they are known.
+    matches : Matches
+        What `place_map.locate` found for them; images that could not be read have no score (NaN) and no place.
+    vectors : array of shape (q, D), optional
+        Their descriptors; only the export `vme` needs them.
+    skipped : mapping of str to str
+        Images that could not be read, and why.
+    min_confidence : float
+        Below this probability an image counts as not in the map.
+    """
+
+    place_map: PlaceMap
+    manifest: Manifest
+    matches: Matches
+    vectors: Vectors | None = None
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    min_confidence: float = 0.0
+
+    def __post_init__(self) -> None:
+        if len(self.manifest) != len(self.matches):
+            raise InputError(
+                f"manifest has {len(self.manifest)} images, matches has {len(self.matches)}: one for each is needed"
+            )
+        _ = self.in_map  # says what is wrong with min_confidence
+
+    @classmethod
+    def of(
+        cls, place_map: PlaceMap, queries: Queries, k: int = 5, *, search: str = "auto", **others: Any
+    ) -> Self:
+        """Locate described images, such as ``store.queries("night")``, with their `k` best places."""
+        matches = place_map.locate(queries.vectors, k, search=search)
+        return cls(place_map, queries.manifest, matches, queries.vectors, **others)
+
+    @classmethod
+    def of_store(
+        cls,
+        place_map: PlaceMap,
+        store: DescriptorStore,
+        traversal: str | None = None,
+        k: int = 5,
+        *,
+        search: str = "auto",
+        min_confidence: float = 0.0,
+    ) -> Self:
+        """Locate the images of a store, or of one of its traversals; the map's model must have described it."""
+        place_map.check_model(store.model)
+        skipped, others = store.skipped, {"min_confidence": min_confidence}
+        if traversal is None:
+            queries = Queries(store.vectors(), store.places, store.manifest)
+        else:
+            listed = {*store.index.manifest.select_traversals([traversal]).images}
+            skipped = {image: why for image, why in skipped.items() if image in listed}
+            queries = store.queries(traversal)
+        return cls.of(place_map, queries, k, search=search, skipped=skipped, **others)
+
+    def __len__(self) -> int:
+        return len(self.manifest)
+
+    @property
+    def in_map(self) -> NDArray[np.bool_]:
+        """Which images are in the map."""
+        return self.accepted(self.min_confidence)
+
+    def accepted(self, min_confidence: float = 0.0) -> NDArray[np.bool_]:
+        """Which images are in the map with at least this probability; for 0 all that could be read (have a score)."""
+        if not 0 <= min_confidence <= 1:
+            raise InputError(f"min_confidence={min_confidence} must be a probability, 0 to 1")
+        if min_confidence == 0:
+            readable: NDArray[np.bool_] = np.isfinite(self.matches.scores[:, 0])
+            return readable
+        if self.matches.confidence is None:
+            raise InputError(
+                f"min_confidence={min_confidence} needs a map with a calibration, and this one has none: "
+                "build it from three or more traversals, or leave min_confidence out"
+            )
+        accepted: NDArray[np.bool_] = self.matches.confidence >= min_confidence
+        return accepted
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Make a record of each image, for other programs."""
+        numbers = self.manifest.numbers
+        names = [name for name in FRAME if name in numbers]
+        stale = {"confidence_is_stale": True} if self.place_map.calibration_is_stale else {}
+        return [
+            {
+                "image": image,
+                **{name: _or_none(numbers[name][row]) for name in names},
+                "in_map": bool(in_map),
+                **match,
+                **stale,
+            }
+            for row, (image, in_map, match) in enumerate(
+                zip(self.manifest.images, self.in_map, self.matches.to_json(), strict=True)
+            )
+        ]
+
+
+def _or_none(value: float) -> float | None:
+    return None if np.isnan(value) else round(float(value), 6)
