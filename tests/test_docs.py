@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from displace import build
 from displace.fusion.base import Fusion
 from displace.synthetic import make_route
 
@@ -54,14 +55,22 @@ def test_the_python_of_the_readme_runs(tmp_path, monkeypatch):
     assert namespace["matches"].places.shape == (40, 5)
 
 
-def test_the_fusion_of_the_walk_through_works():
-    code = re.search(
-        r"```python\n(.*?)```", (ROOT / "docs" / "add_a_fusion.md").read_text("utf-8"), re.DOTALL
-    )
+def test_the_fusions_of_the_walk_through_work():
+    text = (ROOT / "docs" / "add_a_fusion.md").read_text("utf-8")
     namespace: dict = {}
-    exec(code.group(1), namespace)
+    for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(code, namespace)
     assert issubclass(namespace["Loudest"], Fusion)
     fusion = namespace["Loudest"]().fit(
         [[3.0, 0.0], [0.0, 1.0], [0.0, 2.0], [1.0, 0.0]], ["a", "a", "b", "b"]
     )
     np.testing.assert_array_equal(fusion.predict([[1.0, 0.1], [0.1, 1.0]]), ["a", "b"])
+    route = make_route(n_places=30, n_traversals=3, dim=8)
+    refs = route.references
+    for name in ("Loudest", "Mean"):
+        place_map = build(refs, namespace[name](), dtype="float32")
+        own = namespace[name]().fit(refs.vectors, refs.places, refs.traversals)
+        np.testing.assert_array_equal(place_map.locate(route.queries).places, own.rank(route.queries).places)
+    part = build(refs.without("t0"), namespace["Mean"](), dtype="float32")
+    part.add(refs.only("t0"))
+    np.testing.assert_allclose(part.vectors, place_map.vectors, atol=1e-6)

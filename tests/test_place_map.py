@@ -5,12 +5,15 @@ from __future__ import annotations
 import cv2
 import numpy as np
 import pytest
+from memory import set_block_bytes
 
 import displace
 from displace import PlaceMap, ReferenceSet, build, get_fusion
-from displace.errors import FormatError, InputError, ModelMismatchError
+from displace.errors import FormatError, ImageError, InputError, ModelMismatchError
 from displace.geo import Positions
+from displace.images import read_image
 from displace.models import get_model
+from displace.places import Places
 from displace.synthetic import make_route
 from displace.truth import Tolerance
 
@@ -144,10 +147,10 @@ class TestImages:
                 cv2.imwrite(str(folder / f"{name}_{place:02d}.png"), noisy)
         return folder
 
-    def town(self, folder):
+    def town(self, folder, **options):
         from displace.descriptors.extraction import describe
 
-        model = get_model("hog")
+        model = get_model("hog", **options)
         paths = [folder / f"{name}_{p:02d}.png" for name in ("a", "b") for p in range(12)]
         refs = ReferenceSet(describe(model, paths), np.tile(np.arange(12), 2), np.repeat(["a", "b"], 12))
         return build(refs, model=model.fingerprint())
@@ -156,6 +159,28 @@ class TestImages:
         matches = self.town(folder).locate([folder / f"query_{p:02d}.png" for p in range(12)], k=3)
         np.testing.assert_array_equal(matches.places[:, 0], np.arange(12))
         assert matches.confidence is None  # two traversals
+
+    def test_the_crop_of_the_references_is_the_queries_too(self, folder):
+        """Also from Python, where it was once ignored."""
+        town = self.town(folder, crop=(0.3, 0.1, 0, 0))
+        model = get_model("hog", crop=(0.3, 0.1, 0, 0))
+        path = folder / "query_03.png"
+        np.testing.assert_array_equal(town.describe([path]), town.describe([path], model=model))
+        assert town.locate([path], k=1).places.tolist() == [[3]]
+
+    def test_files_bytes_and_pixels_are_the_same_image(self, folder):
+        town, path = self.town(folder), folder / "query_05.png"
+        pixels = read_image(path)
+        expected = town.describe([path])
+        several = [str(path), path.read_bytes(), pixels]
+        for query in (path, str(path), path.read_bytes(), pixels, pixels[None]):
+            np.testing.assert_array_equal(town.describe(query), expected)
+        np.testing.assert_array_equal(town.describe(several), np.repeat(expected, 3, axis=0))
+        assert town.locate(several, k=1).places.tolist() == [[5]] * 3
+
+    def test_bytes_that_are_no_image_are_named(self, folder):
+        with pytest.raises(ImageError, match="the image given as bytes is not an image"):
+            self.town(folder).locate(b"no image")
 
     def test_another_preprocessing_is_refused_and_both_are_named(self, folder):
         with pytest.raises(
@@ -166,6 +191,41 @@ class TestImages:
     def test_a_map_of_bare_vectors_knows_no_model(self, route, folder):
         with pytest.raises(InputError, match="knows no model"):
             build(route.references, calibration=False).locate([str(folder / "query_00.png")])
+
+
+@pytest.mark.parametrize("name", ["displace", "pooling"])
+def test_scores_are_those_of_locating_in_the_order_of_the_route(route, name, monkeypatch):
+    refs = route.references
+    numbers = np.random.default_rng(0).permutation(60).astype(np.float64)
+    known = ReferenceSet(
+        refs.vectors, refs.places, refs.traversals, info=Places(np.arange(60), frames=numbers)
+    )
+    town = build(known, name, dtype="float32", calibration=False)
+    set_block_bytes(monkeypatch, 4 * 7 * (len(town.row_places) + 60))
+    blocks = list(town.scores(route.queries))
+    assert [len(block) for block in blocks] == [7] * 8 + [4]
+    found = town.locate(route.queries, k=60)
+    by_id = np.take_along_axis(found.scores, np.argsort(found.places, axis=1), axis=1)
+    np.testing.assert_allclose(np.concatenate(blocks), by_id[:, np.argsort(numbers)], atol=1e-6)
+
+
+def test_the_order_of_the_route_is_kept_in_the_file(route, tmp_path):
+    refs = route.references
+    numbers = np.r_[np.nan, np.arange(59.0)[::-1]]
+    known = ReferenceSet(
+        refs.vectors, refs.places, refs.traversals, info=Places(np.arange(60), frames=numbers)
+    )
+    town = build(known, tolerance="2 frames")
+    town.save(tmp_path / "town.displace")
+    again = PlaceMap.load(tmp_path / "town.displace")
+    np.testing.assert_array_equal(again.places.frames, numbers)
+    assert again.places.order.tolist() == [*range(59, 0, -1), 0]
+    assert again.tolerance == Tolerance("frames", 2)
+    assert build(refs, calibration=False).places.order is None
+    with pytest.raises(InputError, match="needs the order of the places along the route"):
+        build(refs, tolerance="2 frames")
+    exact = build(known, tolerance="exact")
+    assert town.calibration.n_correct > exact.calibration.n_correct
 
 
 def test_queries_are_checked(route):
