@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 import inspect
 import io
 import json
 import re
+import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
 from tiny import make_route
 from typer.testing import CliRunner
 
 from displace import __version__, cli, verbs
 from displace.cli import console
-from displace.cli.commands import all_verbs
+from displace.cli.commands import _kind, all_verbs
 
 VERBS = {verb.name: verb for verb in all_verbs()}
 
@@ -184,6 +189,73 @@ def test_progress_on_a_terminal_has_rate_and_time_left():
     assert "100/200" in shown
     assert "/s" in shown
     assert re.search(r"\d:\d\d:\d\d", shown)
+
+
+RESUMING = {"demo", "manifest", "extract", "bench", "report"}
+ARGUMENTS = {
+    "locate": ("m", "i"),
+    "export": ("m", "--to", "csv", "-o", "x"),
+    "import": ("f", "--manifest", "r.csv", "-m", "x"),
+    "list": ("models",),
+    "demo": (),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_ctrl_c_promises_to_resume_only_where_it_does(run, monkeypatch, verb):
+    module = VERBS[verb].module
+
+    @functools.wraps(VERBS[verb].function)
+    def stopped(**_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, stopped.__name__, stopped)
+    done = run(verb, *ARGUMENTS.get(verb, ("x",)))
+    assert done.exit_code == 130
+    assert ("again to resume" in done.stderr) == (verb in RESUMING)
+    assert ("no file is left half-written; run the same command to start again" in done.stderr) == (
+        verb not in RESUMING
+    )
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_examples_of_a_verb_are_commands_that_there_are(verb):
+    commands = typer.main.get_command(cli.app).commands
+    assert VERBS[verb].documentation.examples
+    for line in VERBS[verb].documentation.examples:
+        program, name, *arguments = shlex.split(line)
+        assert program == "displace"
+        commands[name].make_context(name, arguments)  # refuses what is no option
+
+
+def test_every_verb_is_a_function_of_the_package():
+    assert {verb.function.__name__ for verb in VERBS.values()} < {*verbs.__all__}
+    for verb in VERBS.values():
+        assert getattr(verbs, verb.function.__name__) is verb.function
+
+
+def test_a_parameter_that_no_option_can_have_is_refused():
+    with pytest.raises(TypeError, match="no option for a parameter of type"):
+        _kind(dict[str, int])
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["build", "--help"]], ids=" ".join)
+def test_help_imports_nothing_heavy(arguments):
+    code = "import sys; sys.argv[0] = 'displace'\nfrom displace import cli\ntry:\n    cli.main()\nfinally:\n"
+    code += "    print('loaded', *{name.split('.')[0] for name in sys.modules})"
+    shown = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True).stdout
+    loaded = {*shown.splitlines()[-1].split()}
+    assert {"loaded", "displace", "typer"} < loaded
+    heavy = {"numpy", "scipy", "sklearn", "skimage", "cv2", "PIL", "torch", "matplotlib", "plotly", "faiss"}
+    assert not loaded & heavy
+
+
+def test_the_page_on_the_command_line_is_what_the_verbs_say():
+    path = Path(__file__).resolve().parent.parent / "docs" / "cli_page.py"
+    spec = importlib.util.spec_from_file_location("cli_page", path)
+    cli_page = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(cli_page)
+    assert cli_page.page() == cli_page.PAGE.read_text("utf-8"), "run: python docs/cli_page.py"
 
 
 def interrupted(folder, patch):

@@ -9,11 +9,11 @@ from inspect import getdoc
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from displace.errors import UnknownNameError
-from displace.registry import Registry, unknown
 from displace.verbs.base import Argument
 
 if TYPE_CHECKING:
     from displace.models import ModelRow
+    from displace.registry import Registry
 
 COMMAND = "list"
 REGISTRIES = {
@@ -59,6 +59,8 @@ def listing(
 
         return list_models()
     if what not in REGISTRIES:
+        from displace.registry import unknown
+
         raise UnknownNameError(unknown("listing", what, ("models", *REGISTRIES)))
     module, name = REGISTRIES[what].split(":")
     return _entries(getattr(importlib.import_module(module), name))
