@@ -150,3 +150,69 @@ def test_columns_of_unequal_length_are_damage(store):
     index.write_text(json.dumps(record))
     with pytest.raises(StoreError, match="11 hashes for 12 images"):
         DescriptorStore(store.folder)
+
+
+@pytest.mark.parametrize("part", ["lock", "shards", "index.json", "shards/000000.npy"])
+def test_a_store_is_not_written_through_links(tmp_path, store, route, part):
+    aim = tmp_path / "aim"
+    shutil.move(store.folder / part, aim)
+    before = aim.read_bytes() if aim.is_file() else {p.name: p.read_bytes() for p in aim.iterdir()}
+    (store.folder / part).symlink_to(aim)
+    for overwrite in (False, True):
+        with pytest.raises(StoreError, match="is a link, and a store is not written through links"):
+            extract(route, TinyModel(), store.folder, overwrite=overwrite)
+    with pytest.raises(StoreError, match="is a link"):
+        relabel(store.folder, route)
+    assert before == (aim.read_bytes() if aim.is_file() else {p.name: p.read_bytes() for p in aim.iterdir()})
+
+
+def test_somebody_elses_index_json_is_not_overwritten(tmp_path, route):
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "index.json").write_text('{"title": "my pages"}')
+    with pytest.raises(StoreError, match="holds other files"):
+        extract(route, TinyModel(), site, overwrite=True)
+    assert (site / "index.json").read_text() == '{"title": "my pages"}'
+
+
+def test_damaged_vectors_are_described_again(store, route):
+    shard = store.folder / "shards" / "000000.npy"
+    content = bytearray(shard.read_bytes())
+    content[-2] ^= 4
+    shard.write_bytes(content)
+    with pytest.raises(StoreError, match="does not have the checksum it was written with"):
+        DescriptorStore(store.folder).vectors()
+    assert len(DescriptorStore(store.folder, verify=True)) == 0
+    repaired = extract(route, TinyModel(), store.folder)
+    assert repaired.n_described == 12
+    np.testing.assert_allclose(DescriptorStore(store.folder).vectors(), expected(route), atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("dim", 2**62),
+        ("dim", 0),
+        ("dim", True),
+        ("dtype", "object"),
+        ("dtype", "f8"),
+        ("hashes", {}),
+        ("skipped", []),
+        ("root", 7),
+        ("model", "hog"),
+        ("format", True),
+        ("columns", {"image": "abc", "place": "abc", "traversal": "abc"}),
+        ("columns", []),
+    ],
+)
+def test_an_index_with_fields_of_another_kind_is_one_clear_error(store, field, value):
+    index = store.folder / "index.json"
+    index.write_text(json.dumps(json.loads(index.read_text()) | {field: value}))
+    with pytest.raises(StoreError, match=r"index\.json cannot be read"):
+        DescriptorStore(store.folder)
+
+
+def test_an_index_nested_a_hundred_thousand_deep_is_one_clear_error(store):
+    (store.folder / "index.json").write_text("[" * 100_000 + "]" * 100_000)
+    with pytest.raises(StoreError, match="nested"):
+        DescriptorStore(store.folder)

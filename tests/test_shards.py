@@ -109,7 +109,7 @@ def test_a_second_writer_is_refused_with_the_first_ones_process_id(tmp_path):
         first.kill()
         first.wait()
         with exclusive(tmp_path):  # the lock of a killed writer is gone
-            assert (tmp_path / "lock").read_text() == str(os.getpid())
+            assert (tmp_path / "lock").read_text().strip() == str(os.getpid())
 
 
 def test_a_write_that_fails_leaves_the_shards_as_they_were(tmp_path, monkeypatch):
@@ -123,3 +123,95 @@ def test_a_write_that_fails_leaves_the_shards_as_they_were(tmp_path, monkeypatch
         shards.append(["d"], np.zeros((1, 3), np.float32))
     assert len(Shards(tmp_path, "me", 3, "float32")) == 3
     assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize("link", [os.symlink, os.link], ids=["symbolic", "hard"])
+def test_a_lock_that_is_a_link_is_refused_and_its_target_left_alone(tmp_path, link):
+    letter = tmp_path / "letter"
+    letter.write_text("dear")
+    (tmp_path / "s").mkdir()
+    link(letter, tmp_path / "s" / "lock")
+    with pytest.raises(StoreError, match=r"is a link|is no lock"), exclusive(tmp_path / "s"):
+        pass
+    assert letter.read_text() == "dear"
+
+
+def test_a_file_that_is_no_lock_is_not_written_over(tmp_path):
+    (tmp_path / "lock").write_text("a letter that somebody called lock, for reasons of their own")
+    with pytest.raises(StoreError, match="is no lock"), exclusive(tmp_path):
+        pass
+    assert (tmp_path / "lock").read_text().startswith("a letter")
+
+
+def test_a_full_disk_does_not_matter_to_the_lock(tmp_path, monkeypatch):
+    def full(*_args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("displace.descriptors.shards.os.write", full)
+    with exclusive(tmp_path):
+        assert (tmp_path / "lock").exists()
+
+
+def test_cleaning_removes_nothing_but_shards(tmp_path):
+    shards = filled(tmp_path)
+    for name in ("2024.npy", "000007-mine.npy", ".notes.tmp", "table.json"):
+        (tmp_path / name).write_bytes(b"mine")
+    (tmp_path / "aim").write_bytes(b"mine")
+    (tmp_path / "000009.npy").symlink_to(tmp_path / "aim")
+    before = {p.name for p in tmp_path.iterdir()}
+    shards.clean()
+    assert {p.name for p in tmp_path.iterdir()} == before
+
+
+def test_every_flipped_bit_of_a_header_costs_its_own_vectors_only(tmp_path):
+    filled(tmp_path)
+    first = tmp_path / "000000.npy"
+    content = first.read_bytes()
+    for bit in range(0, 8 * 128):
+        damaged = bytearray(content)
+        damaged[bit // 8] ^= 1 << bit % 8
+        first.write_bytes(damaged)
+        again = Shards(tmp_path, "me", 3, "float32")
+        again.verify()
+        assert "a" not in again, bit
+        assert "c" in again
+
+
+def test_a_flipped_bit_of_a_vector_is_noticed_when_it_is_used_and_by_verifying(tmp_path):
+    filled(tmp_path)
+    first = tmp_path / "000000.npy"
+    content = bytearray(first.read_bytes())
+    content[-1] ^= 1
+    first.write_bytes(content)
+    again = Shards(tmp_path, "me", 3, "float32")
+    assert "a" in again
+    np.testing.assert_array_equal(again.gather(["c"]), [[7, 8, 9]])
+    with pytest.raises(StoreError, match=r"000000\.npy is damaged.*describes these images anew"):
+        again.gather(["a"])
+    again.verify()
+    assert "a" not in again
+    assert again.damaged == ["000000.npy"]
+
+
+@pytest.mark.parametrize(
+    ("dim", "dtype"), [(4, "float32"), (3, "float16")], ids=["another dimension", "another type"]
+)
+def test_shards_of_another_shape_or_type_are_damage(tmp_path, dim, dtype):
+    filled(tmp_path)
+    np.save(tmp_path / "000000.npy", np.zeros((2, dim), dtype))
+    assert Shards(tmp_path, "me", 3, "float32").damaged == ["000000.npy"]
+
+
+def test_vectors_in_the_order_of_columns_are_damage(tmp_path):
+    filled(tmp_path)
+    np.save(tmp_path / "000000.npy", np.asfortranarray(np.zeros((2, 3), np.float32)))
+    assert Shards(tmp_path, "me", 3, "float32").damaged == ["000000.npy"]
+
+
+def test_a_pipe_among_the_shards_is_not_waited_for(tmp_path):
+    filled(tmp_path)
+    (tmp_path / "000000.npy").unlink()
+    os.mkfifo(tmp_path / "000000.npy")
+    (tmp_path / "000001.json").unlink()
+    os.mkfifo(tmp_path / "000001.json")
+    assert sorted(Shards(tmp_path, "me", 3, "float32").damaged) == ["000000.npy", "000001.json"]

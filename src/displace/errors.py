@@ -92,7 +92,7 @@ class WriteError(DisplaceError, OSError):
 
     def __init__(self, path: object, why: "str | OSError") -> None:
         text = why if isinstance(why, str) else why.strerror or str(why)
-        self.errno = None if isinstance(why, str) else why.errno
+        self.errno, self.strerror = None if isinstance(why, str) else why.errno, text
         Exception.__init__(self, f"cannot write {path}: {text}. Make room or choose another place for it")
 
     def __str__(self) -> str:

@@ -1,16 +1,18 @@
 """Vectors in append-only ``.npy`` shards, found by a key, on disk so that a killed writer loses nothing.
 
 A shard is two files: ``000007.npy`` with the vectors and ``000007.json`` with their keys. The second is
-written after the first is durable, so its existence makes the shard count; an append costs the shard alone.
+written after the first is durable, so its existence makes the shard count; an append costs the shard alone. It also
+holds the SHA-256 of the first, which is compared before vectors are used.
 """
 
 from __future__ import annotations
 
-import json
+import hashlib
 import logging
 import os
+import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +22,13 @@ from numpy.typing import DTypeLike, NDArray
 from displace.arrays import Vectors
 from displace.errors import StoreError
 from displace.files.atomic import atomic_write, write_json
-from displace.files.lock import locked
+from displace.files.lock import LOCK_BYTES, locked, open_lock
+from displace.files.reading import open_regular, read_json
 
 FORMAT = 1
+
+_NAME = re.compile(r"\d{6,18}\.npy")
+_LEFT_OVER = re.compile(r"\.\d{6,18}\.(npy|json)\..*\.tmp")
 
 logger = logging.getLogger(__name__)
 
@@ -44,17 +50,22 @@ class Shards:
     Attributes
     ----------
     damaged : list of str
-        Shards whose vectors are missing or of the wrong size. Their keys count as absent.
+        Shards whose vectors are missing, of the wrong size or, after `verify`, not those that were written. Their keys
+        count as absent.
     """
 
     def __init__(self, folder: Path, owner: str, dim: int, dtype: DTypeLike) -> None:
         self.folder, self.owner, self.dim, self.dtype = folder, owner, dim, np.dtype(dtype)
+        self._open(verify=False)
+
+    def _open(self, verify: bool) -> None:
         self.damaged: list[str] = []
         self._files: list[Path] = []
         self._starts: list[int] = [0]
         self._row_of: dict[str, int] = {}
-        for path in sorted(folder.glob("*.json")):
-            self._read(path)
+        self._unverified: dict[int, str] = {}
+        for path in sorted(self.folder.glob("*.json")):
+            self._read(path, verify)
 
     def __contains__(self, key: object) -> bool:
         return key in self._row_of
@@ -82,20 +93,31 @@ class Shards:
         record = {"format": FORMAT, "model": self.owner, "dim": self.dim, "keys": list(keys)}
         with writing_to(self.folder):
             self.folder.mkdir(exist_ok=True)
-            number = 1 + max((int(p.stem) for p in self.folder.glob("[0-9]*.npy")), default=-1)
+            number = 1 + max((int(p.stem) for p in self._named(_NAME)), default=-1)
             path = self.folder / f"{number:06d}.npy"
             with atomic_write(path) as file:
                 np.save(file, np.ascontiguousarray(vectors, self.dtype), allow_pickle=False)
-            write_json(path.with_suffix(".json"), record, indent=None)
+            write_json(path.with_suffix(".json"), {**record, "sha256": _digest(path)}, indent=None)
         self._register(path, keys)
 
+    def verify(self) -> None:
+        """Read every shard and compare its checksum; those that differ count as absent from now on."""
+        self._open(verify=True)
+
     def gather(self, keys: Sequence[str], dtype: DTypeLike = np.float32) -> Vectors:
-        """Vectors of `keys`, in their order, copied once from the memory-mapped shards."""
+        """Vectors of `keys`, in their order, copied once from the memory-mapped shards.
+
+        Raises
+        ------
+        StoreError
+            When a shard is not what was written.
+        """
         out = np.empty((len(keys), self.dim), dtype)
         rows = np.fromiter((self._row_of[key] for key in keys), np.intp, len(keys))
         shard_of = np.searchsorted(self._starts, rows, side="right") - 1
         for number in np.unique(shard_of):
             here = np.flatnonzero(shard_of == number)
+            self._check(int(number))
             shard: NDArray[Any] = np.load(self._files[number], mmap_mode="r", allow_pickle=False)
             # Casting on assignment needs no second array of the result's size.
             out[here] = shard[rows[here] - self._starts[number]]
@@ -103,43 +125,81 @@ class Shards:
 
     def clean(self) -> None:
         """Remove what killed writers left behind; call it only while holding the lock."""
-        for path in self.folder.glob(".*.tmp"):
+        for path in self._named(_LEFT_OVER):
             path.unlink(missing_ok=True)
         known = set(self._files)
-        for path in self.folder.glob("[0-9]*.npy"):
+        for path in self._named(_NAME):
             if path not in known:
                 path.unlink(missing_ok=True)
                 path.with_suffix(".json").unlink(missing_ok=True)
 
-    def _read(self, path: Path) -> None:
+    def _named(self, pattern: re.Pattern[str]) -> list[Path]:
+        """Files of the folder, links aside, that have such a name."""
+        if not self.folder.is_dir():
+            return []
+        entries = (e for e in os.scandir(self.folder) if pattern.fullmatch(e.name))
+        return [self.folder / e.name for e in entries if e.is_file(follow_symlinks=False)]
+
+    def _read(self, path: Path, verify: bool) -> None:
         try:
-            record = json.loads(path.read_text("utf-8"))
+            record = read_json(path)
             owner, dim, keys = record["model"], record["dim"], record["keys"]
-        except (OSError, ValueError, KeyError, TypeError):
+            digest = record.get("sha256")
+            if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+                raise TypeError("keys are no list of texts")
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             self.damaged.append(path.name)
             return
         if owner != self.owner:
             return
         vectors = path.with_suffix(".npy")
-        if dim != self.dim or not self._whole(vectors, len(keys)):
+        whole = dim == self.dim and self._whole(vectors, len(keys))
+        if whole and verify and digest is not None:
+            whole = _digest(vectors) == digest
+        if not whole:
             logger.warning("%s is damaged: its %d images will be described again", vectors, len(keys))
             self.damaged.append(vectors.name)
             return
         self._register(vectors, keys)
+        if digest is not None and not verify:
+            self._unverified[len(self._files) - 1] = digest
+
+    def _check(self, number: int) -> None:
+        """Compare the checksum of a shard, once."""
+        digest = self._unverified.get(number)
+        if digest is not None and _digest(self._files[number]) != digest:
+            raise StoreError(
+                f"{self._files[number]} is damaged: it does not have the checksum it was written with. "
+                "Run displace extract again: it describes these images anew"
+            )
+        self._unverified.pop(number, None)
 
     def _whole(self, path: Path, n_rows: int) -> bool:
         """Whether the file has the announced shape and all its bytes (opening it reads the header only)."""
+        if not path.is_file():
+            return False
         try:
             shard: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError, EOFError):
+        except Exception:  # numpy's reader of headers raises nearly every type on damaged ones
             return False
-        return shard.shape == (n_rows, self.dim) and shard.dtype == self.dtype
+        return (
+            shard.shape == (n_rows, self.dim) and shard.dtype == self.dtype and bool(shard.flags.c_contiguous)
+        )
 
     def _register(self, path: Path, keys: Sequence[str]) -> None:
         start = self._starts[-1]
         self._row_of.update((key, start + i) for i, key in enumerate(keys))
         self._files.append(path)
         self._starts.append(start + len(keys))
+
+
+def _digest(path: Path) -> str | None:
+    """SHA-256 of a file; None where it cannot be read."""
+    try:
+        with open_regular(path, buffering=0) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+    except OSError:
+        return None
 
 
 @contextmanager
@@ -159,17 +219,16 @@ def writing_to(folder: Path) -> Iterator[None]:
 def exclusive(folder: Path) -> Iterator[None]:
     """Be the one writer of `folder`. The system lifts the lock when the process ends, however it ends."""
     with writing_to(folder):
-        file = (folder / "lock").open("a+")
+        file = open_lock(folder / "lock")
     with file:
         if not locked(file):
-            file.seek(0)
-            writer = file.read().strip() or "unknown"
+            writer = file.read(LOCK_BYTES).strip() or "unknown"
             raise StoreError(
                 f"{folder} is being written by another process (id {writer}); "
                 "wait for it or stop it, then run again"
             )
-        file.seek(0)
-        file.truncate()
-        file.write(str(os.getpid()))
-        file.flush()
+        # Written over whatever id is there, never cut off; a full disk does not matter here, the lock holds.
+        with suppress(OSError):
+            os.lseek(file.fileno(), 0, os.SEEK_SET)
+            os.write(file.fileno(), str(os.getpid()).ljust(LOCK_BYTES - 1).encode() + b"\n")
         yield

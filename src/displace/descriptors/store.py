@@ -51,6 +51,9 @@ class DescriptorStore:
     ----------
     folder : path-like
         A folder written by `extract` (``route.desc``).
+    verify : bool
+        Read all vectors now and compare their checksums; images whose vectors are damaged count as not described.
+        Without, damage is an error when the vectors are asked for.
 
     Attributes
     ----------
@@ -77,10 +80,13 @@ class DescriptorStore:
     >>> matches = fusion.rank(store.queries("night").vectors)          # doctest: +SKIP
     """
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
+    def __init__(self, folder: str | os.PathLike[str], verify: bool = False) -> None:
         folder = Path(folder)
         index = StoreIndex.read(folder)
-        self._attach(folder, index, Shards(folder / "shards", index.owner, index.dim, index.dtype))
+        shards = Shards(folder / "shards", index.owner, index.dim, index.dtype)
+        if verify:
+            shards.verify()
+        self._attach(folder, index, shards)
 
     def _attach(self, folder: Path, index: StoreIndex, shards: Shards) -> None:
         """Put an index and the shards of its model together."""

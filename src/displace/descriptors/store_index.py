@@ -11,11 +11,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from displace.descriptors.shards import writing_to
 from displace.errors import StoreError
+from displace.files import schema
 from displace.files.atomic import write_json
+from displace.files.reading import read_json
+from displace.manifest.csv_file import REQUIRED
 from displace.manifest.table import Manifest
 from displace.models import comparable
 
@@ -61,8 +62,8 @@ class StoreIndex:
         """Read the index of the store in `folder`."""
         path = folder / INDEX
         try:
-            record = json.loads(path.read_text("utf-8"))
-            if record["format"] > FORMAT:
+            record = schema.mapping(read_json(path), "the index")
+            if schema.whole(record["format"], "format") > FORMAT:
                 raise StoreError(
                     f"{folder} has format {record['format']}, this version of displace reads up to {FORMAT}: "
                     "pip install -U displace"
@@ -79,19 +80,25 @@ class StoreIndex:
 
     @classmethod
     def _parse(cls, record: dict[str, Any], folder: Path) -> StoreIndex:
-        columns = dict(record["columns"])
-        images, places, traversals = (columns.pop(name) for name in ("image", "place", "traversal"))
-        manifest = Manifest(images, places, traversals, folder / record["root"], **columns)
+        columns = schema.mapping(record["columns"], "columns")
+        images, places, traversals = (
+            schema.listed(columns.pop(name), name, schema.text) for name in REQUIRED
+        )
+        numbers: dict[str, Any] = {
+            name: schema.listed(values, name, _number) for name, values in columns.items()
+        }
+        root = folder / schema.text(record["root"], "root", 4096)
+        manifest = Manifest(images, places, traversals, root, **numbers)
         if len(record["hashes"]) != len(manifest):
             raise ValueError(f"{len(record['hashes'])} hashes for {len(manifest)} images")
-        np.dtype(record["dtype"])
+        schema.require(record["dtype"] in ("float32", "float16"), f"dtype is {schema.shown(record['dtype'])}")
         return cls(
-            dict(record["model"]),
-            int(record["dim"]),
+            schema.mapping(record["model"], "model"),
+            schema.whole(record["dim"], "dim", 1, schema.MAX_DIM),
             record["dtype"],
             manifest,
-            record["hashes"],
-            record["skipped"],
+            schema.listed(record["hashes"], "hashes", _hash),
+            schema.mapping(record["skipped"], "skipped", schema.text),
         )
 
     def write(self, folder: Path) -> None:
@@ -140,6 +147,14 @@ class StoreIndex:
             )
         skipped = {name: why for name, why in self.skipped.items() if name in set(manifest.images)}
         return replace(self.listing(manifest, hashes), skipped=skipped)
+
+
+def _number(value: Any, name: str) -> float | None:
+    return None if value is None else schema.number(value, name)
+
+
+def _hash(value: Any, name: str) -> str | None:
+    return None if value is None else schema.text(value, name, 200)
 
 
 def _real(path: Path) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from displace.descriptors.shards import exclusive, writing_to
 from displace.descriptors.store import DescriptorStore, is_store
-from displace.descriptors.store_index import StoreIndex
+from displace.descriptors.store_index import INDEX, StoreIndex
 from displace.errors import StoreError
 from displace.manifest.table import Manifest
 from displace.models import comparable
@@ -20,6 +20,7 @@ from displace.models import comparable
 def relabel(folder: str | os.PathLike[str], manifest: Manifest) -> DescriptorStore:
     """Replace places, traversals and positions of a store on disk; see `DescriptorStore.with_manifest`."""
     DescriptorStore(folder)  # what is no store is refused before a lock is put there
+    _check_no_links(Path(folder))
     with exclusive(Path(folder)):
         store = DescriptorStore(folder).with_manifest(manifest)
         store.index.write(store.folder)
@@ -45,11 +46,12 @@ def opened_for_writing(
     overwrite : bool
         Drop the descriptors that the store holds.
     """
-    _check_replaceable(folder)
+    _check_replaceable(folder, overwrite)
+    _check_no_links(folder)
     with writing_to(folder):
         folder.mkdir(parents=True, exist_ok=True)
     with exclusive(folder):
-        for leftover in folder.glob(".*.tmp"):
+        for leftover in folder.glob(f".{INDEX}.*.tmp"):
             leftover.unlink(missing_ok=True)
         # Through JSON, so that a tuple asked for equals the list that was stored.
         asked = StoreIndex(json.loads(json.dumps(dict(model))), dim, dtype or "float32")
@@ -57,23 +59,46 @@ def opened_for_writing(
             _check_same(folder, StoreIndex.read(folder), asked, dtype)
         else:
             asked.write(folder)
-        store = DescriptorStore(folder)
+        store = DescriptorStore(folder, verify=True)
         store.shards.clean()
         yield store
 
 
-def _check_replaceable(folder: Path) -> None:
+def _check_replaceable(folder: Path, overwrite: bool) -> None:
     """Refuse to write into a file, or among files that are no store's."""
     if folder.exists() and not folder.is_dir():
         raise StoreError(f"{folder} is a file; a store is a folder: choose another name with -o")
-    if not folder.exists() or is_store(folder):
+    if not folder.exists() or (is_store(folder) and not overwrite) or _is_readable(folder):
         return
-    foreign = sorted(p.name for p in folder.iterdir() if p.name != "lock" and not p.name.endswith(".tmp"))
+    parts = {INDEX, "lock", "shards"} if (folder / "shards").is_dir() else {"lock"}
+    foreign = sorted(p.name for p in folder.iterdir() if p.name not in parts and not p.name.endswith(".tmp"))
     if foreign:
         raise StoreError(
             f"{folder} holds other files ({foreign[0]}, …) and is no descriptor store; "
             "choose a new folder with -o"
         )
+
+
+def _is_readable(folder: Path) -> bool:
+    try:
+        StoreIndex.read(folder)
+    except StoreError:
+        return False
+    return True
+
+
+def _check_no_links(folder: Path) -> None:
+    """Refuse to write through links: what they lead to is not the store's."""
+    shards = folder / "shards"
+    parts = [folder / INDEX, folder / "lock", shards]
+    if shards.is_dir() and not shards.is_symlink():
+        parts += [shards / entry.name for entry in os.scandir(shards) if entry.is_symlink()]
+    for part in parts:
+        if part.is_symlink():
+            raise StoreError(
+                f"{part} is a link, and a store is not written through links: replace it by what it leads to, "
+                "or choose another folder with -o"
+            )
 
 
 def _check_same(folder: Path, stored: StoreIndex, asked: StoreIndex, dtype: str | None) -> None:

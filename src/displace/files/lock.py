@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -11,6 +12,9 @@ from pathlib import Path
 from typing import IO
 
 from displace.errors import DisplaceError
+
+LOCK_BYTES = 32
+"""A lock holds a process id, or nothing."""
 
 
 @contextmanager
@@ -33,7 +37,7 @@ def exclusive(path: Path) -> Iterator[None]:
 def _open_locked(lock: Path, path: Path) -> IO[str]:
     while True:
         try:
-            file = lock.open("a+")
+            file = open_lock(lock)
         except OSError as error:
             raise DisplaceError(
                 f"cannot write {path}: {error.strerror or error}; choose another place with -o"
@@ -48,6 +52,28 @@ def _open_locked(lock: Path, path: Path) -> IO[str]:
             if os.path.samestat(os.fstat(file.fileno()), lock.stat()):
                 return file
         file.close()
+
+
+def open_lock(path: Path) -> IO[str]:
+    """Open a lock's file, made where there is none: no link is followed, and nothing in it is changed.
+
+    Raises
+    ------
+    OSError
+        What the system says; or that something else than a lock has its name.
+    """
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    try:
+        descriptor = os.open(path, flags, 0o666)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OSError(errno.ELOOP, f"{path.name} is a link, and a lock is a file of its own") from None
+        raise
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1 or status.st_size > LOCK_BYTES:
+        os.close(descriptor)
+        raise OSError(errno.EEXIST, f"{path.name} is no lock: remove it, or put it elsewhere")
+    return os.fdopen(descriptor, "r+")
 
 
 def locked(file: IO[str]) -> bool:

@@ -1,0 +1,101 @@
+"""Reading files that others made: regular files only, of limited size, before anything is allocated."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+import stat
+from typing import IO, Any
+
+PathLike = str | os.PathLike[str]
+
+MAX_TEXT = 2**30
+"""Bytes of a table or a list that is read whole."""
+MAX_JSON = 256 * 2**20
+"""Bytes of a JSON file; Python needs up to thirty times as many while it reads one."""
+MAX_DEPTH = 64
+"""How deep lists and objects may lie in each other."""
+
+
+def open_regular(path: PathLike, buffering: int = -1) -> IO[bytes]:
+    """Open a file for reading; pipes, devices and folders are refused without waiting for them.
+
+    Raises
+    ------
+    OSError
+        What the system says; or that it is no regular file.
+    """
+    _check_regular(os.stat(path), path)  # noqa: PTH116  a device is not even opened
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(path, flags)
+    try:
+        _check_regular(os.fstat(descriptor), path)
+        return os.fdopen(descriptor, "rb", buffering)
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def open_text(path: PathLike, encoding: str = "utf-8", newline: str | None = None) -> IO[str]:
+    """Open a regular file as text."""
+    file = open_regular(path)
+    try:
+        check_size(file, path, MAX_TEXT)
+        return io.TextIOWrapper(file, encoding=encoding, newline=newline)
+    except BaseException:
+        file.close()
+        raise
+
+
+def read_text(path: PathLike, limit: int = MAX_TEXT) -> str:
+    """Text of a regular file of at most `limit` bytes."""
+    with open_regular(path) as file:
+        check_size(file, path, limit)
+        return file.read(limit + 1).decode("utf-8")
+
+
+def read_json(path: PathLike, limit: int = MAX_JSON) -> Any:
+    """Read a JSON file of at most `limit` bytes; whatever is wrong with it is an OSError or a ValueError."""
+    return parse_json(read_text(path, limit))
+
+
+def parse_json(text: str) -> Any:
+    """Read JSON of limited depth; whatever is wrong with it is a ValueError.
+
+    >>> parse_json("[[1], {}]")
+    [[1], {}]
+    """
+    try:
+        record = json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if text.count("[") + text.count("{") > MAX_DEPTH and _deeper(record, MAX_DEPTH):
+        raise ValueError(f"it is nested more than {MAX_DEPTH} deep")
+    return record
+
+
+def check_size(file: IO[Any], path: PathLike, limit: int) -> None:
+    """Raise OSError where an open file has more than `limit` bytes."""
+    size = os.fstat(file.fileno()).st_size
+    if size > limit:
+        raise OSError(errno.EFBIG, f"it has {size} bytes; at most {limit} are read", os.fspath(path))
+
+
+def _check_regular(status: os.stat_result, path: PathLike) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "it is a pipe or a device, not a file", os.fspath(path))
+
+
+def _deeper(record: Any, depth: int) -> bool:
+    """Whether lists and objects lie in each other more than `depth` deep."""
+    level = [record] if isinstance(record, dict | list) else []
+    for _ in range(depth):
+        parts = (value.values() if isinstance(value, dict) else value for value in level)
+        level = [part for values in parts for part in values if isinstance(part, dict | list)]
+        if not level:
+            return False
+    return True

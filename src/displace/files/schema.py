@@ -1,0 +1,81 @@
+"""What a value in a file may be: its kind, its size and its range. Whatever is not so is a ValueError that names it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+MAX_TEXT = 100_000
+"""Characters of one text in a file."""
+MAX_DIM = 1 << 22
+"""Length of a vector."""
+
+
+def require(holds: bool, message: str) -> None:
+    """Raise ValueError with `message` unless it holds."""
+    if not holds:
+        raise ValueError(message)
+
+
+def shown(value: Any) -> str:
+    """Give the beginning of a value, for messages.
+
+    >>> shown("x" * 100)
+    "'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx …"
+    """
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no whole number of more than 4,300 digits
+        return "a number of thousands of digits"
+    return text if len(text) <= 60 else text[:59] + " …"
+
+
+def text(value: Any, name: str, longest: int = MAX_TEXT) -> str:
+    """Check a text that can be written as UTF-8."""
+    require(isinstance(value, str), f"{name} is {shown(value)}, not a text")
+    require(len(value) <= longest, f"{name} has {len(value)} characters; at most {longest} are allowed")
+    require(not any("\ud800" <= c <= "\udfff" for c in value), f"{name} is no valid text")
+    return str(value)
+
+
+def whole(value: Any, name: str, low: int = 0, high: int = 2**63 - 1) -> int:
+    """Check a whole number from `low` to `high`."""
+    require(
+        isinstance(value, int) and not isinstance(value, bool),
+        f"{name} is {shown(value)}, not a whole number",
+    )
+    require(low <= value <= high, f"{name} is {shown(value)}; {low} to {high} is possible")
+    return int(value)
+
+
+def number(value: Any, name: str, low: float = -math.inf, high: float = math.inf) -> float:
+    """Check a finite number from `low` to `high`."""
+    require(
+        isinstance(value, int | float) and not isinstance(value, bool),
+        f"{name} is {shown(value)}, not a number",
+    )
+    require(abs(value) <= 1.7e308, f"{name} is {shown(value)}, which is not finite")
+    require(low <= value <= high, f"{name} is {shown(value)}; {low:g} to {high:g} is possible")
+    return float(value)
+
+
+def listed(value: Any, name: str, check: Callable[[Any, str], Any], n: int | None = None) -> list[Any]:
+    """Check a list, of `n` entries, each of which passes `check`."""
+    require(isinstance(value, list), f"{name} is {shown(value)}, not a list")
+    require(n is None or len(value) == n, f"{name} has {len(value)} entries, not {n}")
+    return [check(entry, f"an entry of {name}") for entry in value]
+
+
+def mapping(
+    value: Any, name: str, check: Callable[[Any, str], Any] | None = None, has: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Check an object that has the keys `has`, each of whose values passes `check`."""
+    require(isinstance(value, dict), f"{name} is {shown(value)}, not an object")
+    for key in has:
+        require(key in value, f"{name} has no {key!r}")
+    if check is None:
+        return dict(value)
+    return {
+        text(key, f"a key of {name}"): check(entry, f"{name} {shown(key)}") for key, entry in value.items()
+    }
