@@ -11,7 +11,7 @@ from displace.references import ReferenceSet
 
 
 @dataclass(frozen=True, eq=False)
-class Route:
+class SyntheticRoute:
     """References and queries of one generated route.
 
     Parameters
@@ -38,7 +38,7 @@ def make_route(
     similarity: float = 0.8,
     drop: float = 0.0,
     seed: int = 0,
-) -> Route:
+) -> SyntheticRoute:
     """Generate unit descriptors in which conditions move every place along the same few directions.
 
     A descriptor is the sum of a place's own vector, which resembles its neighbours' as along a road, of random
@@ -74,4 +74,4 @@ def make_route(
     queries = traversal()
     keep = rng.random(len(references)) >= drop
     keep[rng.integers(n_traversals, size=n_places) * n_places + np.arange(n_places)] = True
-    return Route(references.select(keep), queries, np.arange(n_places))
+    return SyntheticRoute(references.select(keep), queries, np.arange(n_places))

@@ -17,9 +17,9 @@ from displace.arrays import Indices, Vectors, blocks, check_finite
 from displace.datasets.base import Protocol
 from displace.descriptors.store import DescriptorStore
 from displace.errors import InputError
+from displace.evaluation.correct_places import correct_places
 from displace.evaluation.random_projection import random_projection
 from displace.evaluation.rankings import Questions
-from displace.evaluation.truth import correct_places
 
 IN_MEMORY = 2**30
 """Bytes of descriptors up to which they are held in memory; more are mapped from a file without a name."""

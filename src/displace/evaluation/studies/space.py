@@ -17,7 +17,7 @@ ROLES = ("other", "truth", "confounder", "query")
 
 
 @dataclass(frozen=True)
-class View:
+class SpaceView:
     """The points in one space.
 
     Parameters
@@ -51,7 +51,7 @@ class Space:
         Place ids.
     places, traversals, roles : list of str
         Of each point; the last point is the query.
-    views : list of View
+    views : list of SpaceView
         HOPS first, then DisPlace, then DisPlace in the paper's setting where that is possible.
     seed : int
     reason : str
@@ -67,7 +67,7 @@ class Space:
     places: list[str]
     traversals: list[str]
     roles: list[str]
-    views: list[View]
+    views: list[SpaceView]
     seed: int
     reason: str
     notes: list[str] = field(default_factory=list)
@@ -75,7 +75,7 @@ class Space:
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Space:
         """Make one of its JSON."""
-        views = [View(**view) for view in record["views"]]
+        views = [SpaceView(**view) for view in record["views"]]
         return cls(**{**record, "setting": Setting(**record["setting"]), "views": views})
 
 
@@ -183,7 +183,7 @@ def _shown(scores: list[Vectors], n_places: int, *needed: int) -> list[int]:
 
 def _view(
     done: Run, score: Vectors, near: Vectors, query: Vectors, truth: int, confounder: int, seed: int
-) -> View:
+) -> SpaceView:
     """Lay out one space."""
     from sklearn.manifold import TSNE
 
@@ -192,7 +192,7 @@ def _view(
     vectors = l2_normalize(fusion.transform(np.vstack([near, query[None]]))).astype(np.float64)
     perplexity = min(30.0, (len(vectors) - 1) / 3)
     points = TSNE(init="pca", perplexity=perplexity, random_state=seed).fit_transform(vectors)
-    return View(
+    return SpaceView(
         f"{done.method.label}'s space",
         vectors.shape[1],
         [[round(float(x), 3), round(float(y), 3)] for x, y in points],

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from displace.arrays import Vectors
 from displace.descriptors.store import DescriptorStore
 from displace.errors import ConditioningWarning, InputError
+from displace.evaluation.correct_places import correct_places
 from displace.evaluation.methods import Method, methods_named
 from displace.evaluation.rankings import Numbers, told_truth
 from displace.evaluation.results import Result, Results
-from displace.evaluation.truth import correct_places
 from displace.fusion.base import Fusion
 from displace.references import ReferenceSet
 from displace.truth import Flags, TruthRule

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from displace.evaluation.truth import correct_places
+from displace.evaluation.correct_places import correct_places
 from displace.truth import PlaceSets, SamePlace, WithinFrames, WithinMetres
 
 IDS = np.array([f"p{i:02d}" for i in range(20)])
