@@ -22,6 +22,7 @@ from typer.testing import CliRunner
 from displace import __version__, cli, verbs
 from displace.cli import console
 from displace.cli.commands import _kind, all_verbs
+from displace.verbs.listing import REGISTRIES
 
 VERBS = {verb.name: verb for verb in all_verbs()}
 
@@ -168,6 +169,10 @@ def test_listings(run):
         "hops",
     }
     assert run("list", "things").exit_code == 2
+    for what in REGISTRIES:
+        rows = json.loads(run("list", what, "--json").stdout)
+        assert rows
+        assert all(row["about"] for row in rows), what
 
 
 def test_version(run):

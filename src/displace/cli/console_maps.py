@@ -36,29 +36,6 @@ def show_map(shown: Console, place_map: PlaceMap, path: Path) -> None:
     shown.print(reliability_table(place_map.calibration))
 
 
-def map_record(place_map: PlaceMap, path: Path) -> dict[str, Any]:
-    """What a map holds, JSON-able."""
-    return {
-        "file_bytes": path.stat().st_size,
-        "places": len(place_map.place_ids),
-        "traversals": place_map.traversals,
-        "fusion": place_map.fusion,
-        "settings": place_map.settings,
-        "reason": place_map.reason,
-        "rows": list(place_map.vectors.shape),
-        "dtype": str(place_map.vectors.dtype),
-        "dim": place_map.dim,
-        "storage": place_map.notes,
-        "model": place_map.model,
-        "has_positions": place_map.positions is not None,
-        "tolerance": str(place_map.tolerance),
-        "no_statistics": place_map.no_statistics,
-        "statistics_bytes": None if place_map.statistics is None else place_map.statistics.nbytes,
-        "calibration": None if place_map.calibration is None else place_map.calibration.to_json(),
-        "calibration_is_stale": place_map.calibration_is_stale,
-    }
-
-
 def _facts(place_map: PlaceMap, path: Path) -> Iterable[tuple[str, str]]:
     n_references = sum(place_map.traversals.values())
     listed = ", ".join(f"{name} ({count})" for name, count in place_map.traversals.items())

@@ -59,7 +59,7 @@ def show_inspect(held: PlaceMap | StoreSummary, given: Mapping[str, Any]) -> Non
 def record_inspect(held: PlaceMap | StoreSummary, given: Mapping[str, Any]) -> Any:
     """What a map or a store holds, JSON-able."""
     if isinstance(held, PlaceMap):
-        return console_maps.map_record(held, Path(given["source"]))
+        return {"file_bytes": Path(given["source"]).stat().st_size, **held.to_json()}
     return console.record(held, given)
 
 

@@ -265,6 +265,27 @@ class PlaceMap:
         """The rows as numbers: float16 or float32, int8 rows multiplied out."""
         return self.state.rows()
 
+    def to_json(self) -> dict[str, Any]:
+        """Make a record of what the map holds, for other programs."""
+        return {
+            "places": len(self.place_ids),
+            "traversals": self.traversals,
+            "fusion": self.fusion,
+            "settings": self.settings,
+            "reason": self.reason,
+            "rows": list(self.vectors.shape),
+            "dtype": str(self.vectors.dtype),
+            "dim": self.dim,
+            "storage": self.notes,
+            "model": self.model,
+            "has_positions": self.positions is not None,
+            "tolerance": str(self.tolerance),
+            "no_statistics": self.no_statistics,
+            "statistics_bytes": None if self.statistics is None else self.statistics.nbytes,
+            "calibration": None if self.calibration is None else self.calibration.to_json(),
+            "calibration_is_stale": self.calibration_is_stale,
+        }
+
     def open_model(self, **options: Any) -> DescriptorModel:
         """Make the model that described the map's references, with the crop and image size that they had.
 

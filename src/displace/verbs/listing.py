@@ -20,6 +20,7 @@ REGISTRIES = {
     "datasets": "displace.datasets:DATASETS",
     "fusions": "displace.fusion:FUSIONS",
     "searches": "displace.search:INDEXES",
+    "sequences": "displace.sequence:SEQUENCES",
     "exports": "displace.interop:EXPORTERS",
 }
 """What can be listed besides the models, and where its registry is."""
@@ -37,14 +38,17 @@ class Listed:
 
 
 def listing(
-    what: Annotated[Literal["models", "datasets", "fusions", "searches", "exports"], Argument("WHAT")],
+    what: Annotated[
+        Literal["models", "datasets", "fusions", "searches", "sequences", "exports"], Argument("WHAT")
+    ],
 ) -> Sequence[Listed] | Sequence[ModelRow]:
-    """List the models, data sets, fusions, search backends or exports that there are.
+    """List the models, data sets, fusions and other parts that there are.
 
     Parameters
     ----------
-    what : {"models", "datasets", "fusions", "searches", "exports"}
-        What to list; of models also whether they can be used on this machine.
+    what : {"models", "datasets", "fusions", "searches", "sequences", "exports"}
+        What to list: descriptor models, with whether they can be used on this machine; data sets; fusions; search
+        backends; ways to follow a drive; forms of export.
 
     Examples
     --------
