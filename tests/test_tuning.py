@@ -91,20 +91,11 @@ def test_what_is_given_is_not_decided():
 
 
 def test_affordability_is_a_rule_on_sizes():
-    def sized(n_places, dim):
-        scatter = Scatter(
-            np.arange(n_places),
-            np.full(n_places, 5),
-            np.broadcast_to(np.float32(0), (n_places, dim)),
-            np.empty(0),
-        )
-        return tuning.Problem(np.empty(0), np.empty(0), np.empty(0), scatter, dim, 0.95, None)
-
-    assert tuning.affordable(sized(3876, 512), 5)  # RobotCar, CosPlace
-    assert tuning.affordable(sized(400, 1200), 3)  # sped400 in the span of its references
-    assert not tuning.affordable(sized(27592, 512), 3)  # Nordland, CosPlace
-    assert not tuning.affordable(sized(3876, 4096), 5)
-    assert not tuning.affordable(sized(3876, 8448), 5)
+    assert tuning.affordable(3876, 512, 5)  # RobotCar, CosPlace
+    assert tuning.affordable(400, 1200, 3)  # sped400 in the span of its references
+    assert not tuning.affordable(27592, 512, 3)  # Nordland, CosPlace
+    assert not tuning.affordable(3876, 4096, 5)
+    assert not tuning.affordable(3876, 8448, 5)
 
 
 def test_too_large_for_cross_validation_says_so(monkeypatch):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -133,6 +133,43 @@ class ReferenceSet:
             f"ReferenceSet({len(self)} references of {len(self.place_ids)} places "
             f"in {len(self.traversal_ids)} traversals, D={self.vectors.shape[1]})"
         )
+
+
+@dataclass(frozen=True, eq=False)
+class ReferenceStream:
+    """References that are read when they are needed, such as those of a store that is larger than memory.
+
+    Parameters
+    ----------
+    places, traversals : arrays of shape (m,)
+    info : Places
+        What is known of the places.
+    dim : int
+        D.
+    read : callable
+        Takes row numbers, ascending, and returns their vectors, shape (b, D).
+    rows : array of shape (m,), optional
+        Row of each in the store that they come from.
+    """
+
+    places: NDArray[Any]
+    traversals: NDArray[Any]
+    info: Places
+    dim: int
+    read: Callable[[Indices], Vectors]
+    rows: Indices | None = None
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all references as float32."""
+        return 4 * len(self) * self.dim
+
+    def take(self, rows: Indices) -> ReferenceSet:
+        """Read some of the references."""
+        return ReferenceSet(self.read(rows), self.places[rows], self.traversals[rows], info=self.info)
 
 
 def _info_of(ids: NDArray[Any], info: Places | None) -> Places:

@@ -39,6 +39,9 @@ from displace.models.base import DescriptorModel
 Progress = Callable[[str, int, int], None]
 """Called with the pass ("reading" or "describing"), images done and images in all."""
 
+Describer = Callable[[list[tuple[str, str]]], Iterator[tuple[list[str], Vectors, dict[str, str]]]]
+"""Takes (content, path) pairs; gives contents and their vectors, and why others failed."""
+
 DTYPES = ("float32", "float16")
 SHARD_BYTES = 32 * 2**20
 SHARD_SECONDS = 30.0
@@ -76,6 +79,7 @@ def extract(
     strict: bool = False,
     workers: int | None = None,
     batch_size: int = 16,
+    describer: Describer | None = None,
     progress: Progress | None = None,
 ) -> Extraction:
     """Describe the images of a manifest and keep the descriptors in a store.
@@ -101,6 +105,9 @@ def extract(
         Threads or processes that read and prepare images; by default one for each core.
     batch_size : int
         Images of one shape given to the model at a time.
+    describer : callable, optional
+        Describes files somewhere else, such as on a cluster: takes (content, path) pairs, gives contents, their vectors
+        and the reasons of those that failed, as they are done.
     progress : callable, optional
         Called as ``progress(stage, done, total)``.
 
@@ -123,7 +130,10 @@ def extract(
         index = before.index.listing(manifest, hashes)
         index.write(folder)
         n_reused = sum(content in before.shards for content in hashes)
-        failures = _describe_new(index, model, before.shards, workers, batch_size, report)
+        if describer is None:
+            failures = _describe_new(index, model, before.shards, workers, batch_size, report)
+        else:
+            failures = _describe_elsewhere(index, before.shards, describer, report)
         for name, content in zip(manifest.images, hashes, strict=True):
             if content in failures:
                 skipped[name] = failures[content]
@@ -165,9 +175,7 @@ def _describe_new(
     index: StoreIndex, model: DescriptorModel, shards: Shards, workers: int, batch_size: int, report: Progress
 ) -> dict[str, str]:
     """Describe the contents that `shards` lacks; return those that cannot be described, and why."""
-    names = {
-        c: name for c, name in zip(index.hashes, index.manifest.images, strict=True) if c and c not in shards
-    }
+    names = _new(index, shards)
     files = zip(names, _paths(index.manifest.root, names.values()), strict=True)
     failures: dict[str, str] = {}
     done = 0
@@ -191,6 +199,31 @@ def _describe_new(
             buffer.add([c for c, fine in zip(contents, good, strict=True) if fine], vectors[good])
             done += len(contents)
             report("describing", done, len(names))
+    return failures
+
+
+def _new(index: StoreIndex, shards: Shards) -> dict[str, str]:
+    """Contents that have no vector yet, with the name of an image that has each."""
+    return {
+        c: name for c, name in zip(index.hashes, index.manifest.images, strict=True) if c and c not in shards
+    }
+
+
+def _describe_elsewhere(
+    index: StoreIndex, shards: Shards, describer: Describer, report: Progress
+) -> dict[str, str]:
+    """Have the new contents described, and write what comes back."""
+    names = _new(index, shards)
+    files = list(zip(names, _paths(index.manifest.root.resolve(), names.values()), strict=True))
+    failures: dict[str, str] = {}
+    report("describing", 0, len(files))
+    done = 0
+    with ShardBuffer(shards) as buffer:
+        for contents, vectors, failed in describer(files):
+            buffer.add(contents, vectors)
+            failures |= failed
+            done += len(contents) + len(failed)
+            report("describing", done, len(files))
     return failures
 
 

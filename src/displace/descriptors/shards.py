@@ -123,6 +123,13 @@ class Shards:
             out[here] = shard[rows[here] - self._starts[number]]
         return out
 
+    def located(self, keys: Sequence[str]) -> tuple[NDArray[np.str_], NDArray[np.intp]]:
+        """File of each key's vector, and its row in there."""
+        rows = np.fromiter((self._row_of[key] for key in keys), np.intp, len(keys))
+        number = np.searchsorted(self._starts, rows, side="right") - 1
+        files = np.array([str(path.resolve()) for path in self._files])
+        return files[number], rows - np.asarray(self._starts)[number]
+
     def clean(self) -> None:
         """Remove what killed writers left behind; call it only while holding the lock."""
         for path in self._named(_LEFT_OVER):

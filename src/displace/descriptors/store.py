@@ -27,7 +27,7 @@ from displace.descriptors.store_index import INDEX, StoreIndex
 from displace.errors import InputError, UnknownNameError
 from displace.manifest.place_assignment import places_of
 from displace.manifest.table import Manifest
-from displace.references import ReferenceSet
+from displace.references import ReferenceSet, ReferenceStream
 from displace.registry import unknown
 
 
@@ -150,6 +150,11 @@ class DescriptorStore:
         exclude : iterable of str
             Leave these traversals out.
         """
+        stream = self.stream(traversals, exclude)
+        return stream.take(np.arange(len(stream)))
+
+    def stream(self, traversals: Iterable[str] | None = None, exclude: Iterable[str] = ()) -> ReferenceStream:
+        """Return the same references, to be read a block at a time."""
         keep = self._of(self.manifest.traversal_names() if traversals is None else traversals)
         keep &= ~self._of(exclude) & (self.places != "")
         if not keep.any():
@@ -157,8 +162,19 @@ class DescriptorStore:
                 f"{self.folder} has no image with a place in the traversals asked for; "
                 f"it has the traversals {', '.join(self.manifest.traversal_names()) or '(none)'}"
             )
-        info = places_of(self.manifest.select(keep))
-        return ReferenceSet(self.vectors(keep), self.places[keep], self.traversals[keep], info=info)
+        rows, info = np.flatnonzero(keep), places_of(self.manifest.select(keep))
+        return ReferenceStream(
+            self.places[keep],
+            self.traversals[keep],
+            info,
+            self.dim,
+            lambda some: self.vectors(rows[some]),
+            rows,
+        )
+
+    def located(self, rows: Indices) -> tuple[NDArray[np.str_], Indices]:
+        """File that holds the vector of each of some rows, and its row in there."""
+        return self.shards.located([self.contents[row] for row in rows])
 
     def queries(self, traversal: str) -> Queries:
         """All images of one traversal, with or without a known place."""

@@ -10,21 +10,21 @@ from __future__ import annotations
 
 import hashlib
 import json
+import mmap
 import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import save_file
 
 from displace.errors import FormatError
 from displace.files.atomic import replacing
 
 DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I8": "|i1", "U8": "|u1"}
+KINDS = {dtype: name for name, dtype in DTYPES.items()}
 MAX_HEADER = 100 * 2**20
 CHUNK = 2**22
 ZEROS = "0" * 64
@@ -39,17 +39,49 @@ def write(
 
     Raises OSError where the file system cannot take it.
     """
-    stored = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    stored = {name: _in_order(array) for name, array in arrays.items()}
     text = json.dumps({**header, "payload_sha256": payload_digest(stored)}, ensure_ascii=False)
-    with replacing(path) as temporary:
-        try:
-            save_file(stored, temporary, metadata={"displace": text, "checksum": ZEROS})
-        except SafetensorError as error:  # which is what a full disk is to that library
-            raise OSError(str(error)) from error
-        with temporary.open("r+b") as file:
-            head = _head(file)
-            file.seek(head.index(ZEROS.encode()))
-            file.write(_digest_without(head, ZEROS.encode()))
+    # The widest numbers first: each array then starts at a multiple of its numbers' size.
+    names = sorted(stored, key=lambda name: (-stored[name].itemsize, name))
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        head = _made_head(stored, names, {"displace": text, "checksum": ZEROS})
+        file.write(head.replace(ZEROS.encode(), _digest_without(head, ZEROS.encode()), 1))
+        for name in names:
+            for chunk in _chunks(stored[name]):
+                file.write(chunk)
+
+
+def _in_order(array: NDArray[Any]) -> NDArray[Any]:
+    """Return the array with its numbers side by side; a mapped file stays one."""
+    return array if array.ndim and array.flags.c_contiguous else np.ascontiguousarray(array)
+
+
+def _made_head(arrays: Mapping[str, NDArray[Any]], names: list[str], metadata: dict[str, str]) -> bytes:
+    """Length and JSON that safetensors files begin with, filled with blanks to a multiple of eight."""
+    entries: dict[str, Any] = {"__metadata__": metadata}
+    end = 0
+    for name in names:
+        array, start = arrays[name], end
+        end += array.nbytes
+        kind = KINDS[array.dtype.newbyteorder("<").str]
+        entries[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [start, end]}
+    text = json.dumps(entries, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text
+
+
+def _chunks(array: NDArray[Any]) -> Iterator[memoryview | bytes]:
+    """Bytes of an array, some at a time; of a mapped file by reading it, so that its pages do not stay in memory."""
+    path, base = getattr(array, "filename", None), getattr(array, "base", None)
+    if path is not None and isinstance(base, mmap.mmap) and array.flags.c_contiguous:
+        with Path(path).open("rb") as file:
+            file.seek(getattr(array, "offset", 0))
+            for start in range(0, array.nbytes, CHUNK):
+                yield file.read(min(CHUNK, array.nbytes - start))
+        return
+    flat = _in_order(array).reshape(-1).view(np.uint8)
+    for start in range(0, len(flat), CHUNK):
+        yield flat[start : start + CHUNK].data
 
 
 def read(
@@ -168,7 +200,6 @@ def payload_digest(arrays: Mapping[str, NDArray[Any]]) -> str:
     """SHA-256 of the arrays' bytes, in order of name."""
     digest = hashlib.sha256()
     for name in sorted(arrays):
-        flat = np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8)
-        for start in range(0, len(flat), CHUNK):
-            digest.update(flat[start : start + CHUNK].data)
+        for chunk in _chunks(arrays[name]):
+            digest.update(chunk)
     return digest.hexdigest()

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Protocol, Self, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from displace.arrays import Indices, Vectors, blocks, check_count, check_finite, l2_normalize, ranked
@@ -101,6 +101,9 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     compared: ClassVar[tuple[dict[str, Any], ...]] = ({},)
     """Settings that advice compares, the default first."""
 
+    place_by_place: ClassVar[bool] = False
+    """Whether the rows of a place depend on its own references alone, so that some places can be fitted at a time."""
+
     place_ids_: NDArray[Any]
 
     def fit(self, X: ArrayLike, y: ArrayLike, traversals: ArrayLike | None = None) -> Self:
@@ -161,6 +164,16 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             The references that they are of, where they are at hand: for settings that are decided by holding some out.
         """
         raise NotImplementedError(f"{type(self).__name__} has no statistics to be fitted on")
+
+    def rows_of(self, statistics: Any) -> Vectors:
+        """Rows of some places, from their statistics; where it is not `place_by_place`, of a fitted fusion."""
+        rows = clone(self).from_statistics(statistics).rows()
+        vectors: Vectors = rows.vectors
+        return vectors
+
+    def wants_references(self, n_places: int, dim: int, n_traversals: int) -> bool:  # noqa: ARG002
+        """Whether `from_statistics` decides better with references at hand; only ever where they are few."""
+        return False
 
     @classmethod
     def restored_statistics(

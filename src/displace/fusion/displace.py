@@ -115,6 +115,17 @@ class DisPlace(VectorFusion):
             self._learn(refs.vectors, index, refs.traversals, statistics.numbered())
         return self
 
+    def rows_of(self, statistics: Scatter) -> Vectors:
+        """Project the means of some places, as those of all were."""
+        return statistics.projected(self.projection_, self.mean_)
+
+    def wants_references(self, n_places: int, dim: int, n_traversals: int) -> bool:
+        """Whether a setting is open and cross-validation would decide it."""
+        n_folds = min(n_traversals, tuning.MAX_FOLDS)
+        return (
+            "auto" in (self.ridge, self.center) and n_folds >= 3 and tuning.affordable(n_places, dim, n_folds)
+        )
+
     def settings(self) -> dict[str, Any]:
         """Parameters with ridge and centring as decided; what plain retrieval could not decide stays open."""
         decided = {} if self._plain else {"ridge": float(self.ridge_), "center": bool(self.center_)}
@@ -192,7 +203,7 @@ class DisPlace(VectorFusion):
         """Store the result, brought back from the references' span where it was computed there."""
         P = solution.projection
         mean = scatter.mean.astype(P.dtype) * self.center_
-        self.place_vectors_ = l2_normalize((scatter.means - mean) @ P).astype(dtype, copy=False)
+        self.place_vectors_ = scatter.projected(P, mean).astype(dtype, copy=False)
         self.projection_ = (P if basis is None else basis @ P).astype(dtype, copy=False)
         self.mean_ = (mean if basis is None else basis @ mean).astype(dtype, copy=False)
         self.eigenvalues_ = solution.eigenvalues
@@ -270,6 +281,6 @@ def _why_no_projection(scatter: Scatter) -> str:
         return "no place has more than one reference"
     if scatter.within_trace() == 0:
         return "the references of each place are all equal"
-    if not np.any(scatter.means != scatter.means[0]):
+    if scatter.means_are_equal():
         return "all places have the same mean"
     return ""

@@ -16,6 +16,7 @@ class DMatAvg(ScoreFusion):
     """Mean cosine distance over the traversals that have the place. Scores are 1 − distance."""
 
     title = "dMat. Avg."
+    place_by_place = True
 
     def _fuse(self, similarities: Vectors) -> Vectors:
         counts = self.present_.sum(axis=0).astype(similarities.dtype)

@@ -29,6 +29,7 @@ class Hops(VectorFusion):
     """
 
     title = "HOPS"
+    place_by_place = True
 
     def _fit(self, X: Vectors, index: Indices, traversals: NDArray[Any] | None) -> None:  # noqa: ARG002
         self.place_vectors_ = l2_normalize(sum_by(X, index, len(self.place_ids_)))

@@ -83,6 +83,7 @@ class Pooling(Fusion):
 
     level = "descriptor"
     title = "Pooling"
+    place_by_place = True
 
     def _fit(self, X: Vectors, index: Indices, traversals: NDArray[Any] | None) -> None:  # noqa: ARG002
         order = np.argsort(index, kind="stable")

@@ -10,20 +10,30 @@ from __future__ import annotations
 
 import numpy as np
 
+from displace.arrays import Vectors
 from displace.fusion.base import Rows
 
 WIDEST = 512
 """Dimensions beyond which it is left as it is: rounding weighs less there, and turning costs more."""
 
 
+def turning(projection: Vectors | None) -> Vectors | None:
+    """Rotation of the rows' space that brings a projection into that basis; None where it stays as it is."""
+    if projection is None or not projection.shape[1] <= WIDEST or projection.shape[1] >= projection.shape[0]:
+        return None
+    fixed = np.random.default_rng(0).standard_normal(projection.shape[::-1], np.float32)
+    # The orthogonal factor of the polar decomposition: the rotation R that brings P·R nearest to `fixed`.
+    left, _, right = np.linalg.svd(projection.T.astype(np.float64) @ fixed.T.astype(np.float64))
+    rotation: Vectors = left @ right
+    return rotation
+
+
 def turned(rows: Rows) -> Rows:
     """Rows and projection of a fusion, both in float32, in that basis."""
     P, vectors, mean = rows.projection, rows.vectors, rows.mean
-    if P is not None and P.shape[1] <= WIDEST and P.shape[1] < P.shape[0]:
-        fixed = np.random.default_rng(0).standard_normal(P.shape[::-1], np.float32)
-        # The orthogonal factor of the polar decomposition: the rotation R that brings P·R nearest to `fixed`.
-        left, _, right = np.linalg.svd(P.T.astype(np.float64) @ fixed.T.astype(np.float64))
-        P, vectors = P @ (left @ right), vectors @ (left @ right)
+    rotation = turning(P)
+    if P is not None and rotation is not None:
+        P, vectors = P @ rotation, vectors @ rotation
     return Rows(
         np.ascontiguousarray(vectors, np.float32),
         rows.place_index,

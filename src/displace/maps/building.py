@@ -7,21 +7,29 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import clone
 
+from displace.arrays import Indices
 from displace.errors import InputError
 from displace.fusion import FUSIONS, get_fusion
 from displace.fusion.base import Fusion, Statistics
 from displace.geo import Positions
 from displace.maps.basis import turned
-from displace.maps.calibration import Calibration, calibrate
+from displace.maps.calibration import Calibration, calibrate, in_route_order
+from displace.maps.digests import digests_of
 from displace.maps.fitting import fit, stored_rows, with_places
 from displace.maps.place_map import PlaceMap
 from displace.maps.rounding import DTYPES, RecallLoss, agreement, quantize
 from displace.maps.state import MapState
-from displace.maps.statistics import MapStatistics, digests_of
+from displace.maps.statistics import MapStatistics
+from displace.places import Places
 from displace.references import ReferenceSet
 from displace.truth import Tolerance, Truth
+
+MAX_CALIBRATION = 2**28
+"""Numbers of the references up to which all of them are held out in turn for the confidence."""
+STRETCHES = 10
 
 
 def build(
@@ -100,7 +108,9 @@ def build(
     )
     loss = None if dtype == "float32" else RecallLoss(dtype, truth)
     if calibration:
-        learned = _calibrated(state, estimator.used(refs), truth, progress, loss)
+        used = estimator.used(refs)
+        sample = used.select(calibration_rows(used.places, used.info, used.vectors.shape[1]))
+        learned = calibrated(state, sample, truth, progress, loss)
         state = replace(state, calibration=learned, calibrated_on=dict(state.traversals))
     if loss is not None:
         notes = loss.notes() or agreement(rows.vectors, rows.place_index, dtype)
@@ -115,7 +125,7 @@ def _kept(statistics: Statistics | None, refs: ReferenceSet, references: bool) -
     return MapStatistics(statistics.to_arrays(), refs if references else None, digests_of(refs))
 
 
-def _calibrated(
+def calibrated(
     state: MapState,
     refs: ReferenceSet,
     truth: Truth,
@@ -125,3 +135,18 @@ def _calibrated(
     """Fit the confidence of a map on held-out traversals of its references, which show the loss by rounding too."""
     assert state.estimator is not None
     return calibrate(refs, state.estimator, truth, progress, None if loss is None else loss.watch)
+
+
+def calibration_rows(places: NDArray[Any], info: Places, dim: int) -> Indices:
+    """Rows of the references that the confidence is learned from: all, or where they are many, stretches of the route.
+
+    The rule looks at sizes alone, so that a map is the same however it was built.
+    """
+    share = MAX_CALIBRATION / max(1, len(places) * dim)
+    if share >= 1:
+        return np.arange(len(places))
+    route = in_route_order(info)
+    length = max(1, int(share * len(route) / STRETCHES))
+    starts = np.linspace(0, len(route) - length, STRETCHES).astype(np.intp)
+    chosen = np.unique(np.concatenate([route[start : start + length] for start in starts]))
+    return np.flatnonzero(np.isin(places, chosen))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -120,18 +119,3 @@ class StatisticsFile(MapStatistics):
 def _of_references(name: str) -> bool:
     """Whether an array of the file belongs to the references that were kept."""
     return name == "references" or name.startswith(("places", "traversals"))
-
-
-def digests_of(refs: ReferenceSet) -> dict[str, str]:
-    """SHA-256 of each traversal's places and float32 vectors, whatever their order.
-
-    >>> import numpy as np
-    >>> a = ReferenceSet([[1.0, 2.0], [3.0, 4.0]], ["gate", "tower"], ["sun", "sun"])
-    >>> digests_of(a) == digests_of(a.select(np.array([1, 0])))
-    True
-    """
-    rows: dict[str, list[bytes]] = {}
-    for vector, place, name in zip(refs.vectors, refs.places.tolist(), refs.traversals.tolist(), strict=True):
-        content = f"{place}\0".encode() + vector.astype("<f4").tobytes()
-        rows.setdefault(str(name), []).append(hashlib.sha256(content).digest())
-    return {name: hashlib.sha256(b"".join(sorted(parts))).hexdigest() for name, parts in rows.items()}

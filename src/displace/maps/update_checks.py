@@ -6,8 +6,9 @@ import numpy as np
 
 from displace.errors import InputError
 from displace.geo import Positions
+from displace.maps.digests import digests_of
 from displace.maps.state import MapState
-from displace.maps.statistics import MapStatistics, digests_of
+from displace.maps.statistics import MapStatistics
 from displace.references import ReferenceSet
 
 FAR = 50.0
@@ -30,7 +31,7 @@ def check_addition(state: MapState, refs: ReferenceSet) -> None:
 def check_removal(state: MapState, kept: MapStatistics, refs: ReferenceSet) -> None:
     """Refuse references that are not, traversal for traversal, those that the map was made of."""
     _check_kind(state, refs)
-    digests = digests_of(refs) if kept.digests else {}
+    digests = digests_of(refs, kept.digests) if kept.digests else {}
     for traversal in refs.traversal_ids:
         name, n = str(traversal), int(np.sum(refs.traversals == traversal))
         check_name(state, name)

@@ -15,10 +15,11 @@ from displace.fusion import get_fusion
 from displace.fusion.base import Fusion, Statistics
 from displace.geo import Positions
 from displace.maps.basis import turned
+from displace.maps.digests import digests_of
 from displace.maps.fitting import stored_rows, with_places
 from displace.maps.rounding import quantize
 from displace.maps.state import MapState
-from displace.maps.statistics import MapStatistics, digests_of
+from displace.maps.statistics import MapStatistics
 from displace.maps.update_checks import check_addition, check_name, check_removal, usable_statistics
 from displace.references import ReferenceSet
 

@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import get_blas_funcs, get_lapack_funcs
 
-from displace.arrays import Indices, Vectors, blocks
+from displace.arrays import Indices, Vectors, blocks, l2_normalize
 from displace.errors import InputError
+from displace.files.disk_rows import DiskRows
 from displace.files.tensors import pack_labels, unpack_labels
 from displace.references import occurrence
 
@@ -33,7 +34,7 @@ class Scatter:
     counts : array of shape (N,)
         References of each place, at least 1.
     means : array of shape (N, D)
-        Place means.
+        Place means; `DiskRows` where they are too many for memory, for everything but adding and removing.
     within : array of shape (D, D)
         W, unnormalised, Fortran-ordered; only the lower triangle is kept.
     """
@@ -94,8 +95,46 @@ class Scatter:
     @property
     def mean(self) -> Vectors:
         """μ, the mean of the place means (in float64, as N can be large)."""
-        mean: Vectors = self.means.mean(axis=0, dtype=np.float64)
-        return mean
+        if not self.is_on_disk:
+            mean: Vectors = self.means.mean(axis=0, dtype=np.float64)
+            return mean
+        total = np.zeros(self.means.shape[1])
+        for rows in self._means_blocks():
+            total += self.means[rows].sum(axis=0, dtype=np.float64)
+        return total / max(1, len(self.means))
+
+    def mean_square(self) -> float:
+        """Mean over the references of the squared length of their place's mean."""
+        total = 0.0
+        for rows in self._means_blocks():
+            part = self.means[rows]
+            total += float(self.counts[rows] @ np.einsum("nd,nd->n", part, part, dtype=np.float64))
+        return total / max(1, self.n_references)
+
+    def means_are_equal(self) -> bool:
+        """Whether all places have the same mean."""
+        first = self.means[:1]
+        return not any(np.any(self.means[rows] != first) for rows in self._means_blocks())
+
+    def projected(self, projection: Vectors, mean: Vectors) -> Vectors:
+        """Place means as unit vectors of the projected space, (N, n); on disk where the means are."""
+        if not self.is_on_disk:
+            return l2_normalize((self.means - mean) @ projection)
+        means: Any = self.means
+        on_disk: Any = DiskRows(means.path.with_suffix(".projected"), projection.shape[1], projection.dtype)
+        for rows in self._means_blocks():
+            on_disk.append(l2_normalize((means[rows] - mean) @ projection))
+        rows_on_disk: Vectors = on_disk
+        return rows_on_disk
+
+    @property
+    def is_on_disk(self) -> bool:
+        """Whether the means are rows in a file."""
+        means: Any = self.means
+        return isinstance(means, DiskRows)
+
+    def _means_blocks(self) -> Iterator[slice]:
+        return blocks(len(self.means), row_bytes=self.means.itemsize * self.means.shape[1])
 
     def within_trace(self) -> float:
         """tr(S_W)."""
@@ -196,9 +235,10 @@ class Scatter:
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """What a file keeps, in float32: counts, means, ids, and W packed to a triangle."""
+        means: Any = self.means
         arrays: dict[str, NDArray[Any]] = {
             "counts": self.counts.astype(np.int64),
-            "means": self.means.astype(np.float32, copy=False),
+            "means": means.mapped() if self.is_on_disk else means.astype(np.float32, copy=False),
             **pack_labels("place_ids", self.place_ids),
         }
         if self.within.size:

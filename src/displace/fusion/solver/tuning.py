@@ -106,8 +106,7 @@ def rule_ridge(sampling_ratio: float) -> float:
 
 def common_mean_share(scatter: Scatter) -> float:
     """Share of the descriptors' energy in their common mean: ‖μ‖² of unit-length references."""
-    squares = np.einsum("nd,nd->n", scatter.means, scatter.means, dtype=np.float64)
-    energy = scatter.within_trace() + float(np.average(squares, weights=scatter.counts))
+    energy = scatter.within_trace() + scatter.mean_square()
     return float(scatter.mean @ scatter.mean) / energy if energy > 0 else 0.0
 
 
@@ -117,12 +116,16 @@ def decide(problem: Problem, ridge: float | str, center: bool | str) -> Settings
     if not auto:
         return Settings(float(ridge), bool(center), "as given", {})
     by_rule = rule_ridge(problem.sampling_ratio)
+    if not len(problem.vectors):
+        return _decide_by_rule(
+            problem, ridge, center, "too large to cross-validate, or references not at hand"
+        )
     usable = usable_folds(problem)
     if len(usable) < 3:
         n = len(np.unique(problem.traversals))
         why = f"{n} traversals" if n < 3 else f"only {len(usable)} of {n} traversals can be left out"
         return _decide_by_rule(problem, ridge, center, f"{why}, and cross-validation needs 3")
-    if not affordable(problem, len(usable)):
+    if not affordable(len(problem.scatter.means), problem.scatter.means.shape[1], len(usable)):
         return _decide_by_rule(problem, ridge, center, "too large to cross-validate")
     ridges = [by_rule, *(e for e in RIDGES if e >= by_rule / 10)] if "ridge" in auto else [float(ridge)]
     centers = [False, True] if "center" in auto else [bool(center)]
@@ -161,9 +164,8 @@ def usable_folds(problem: Problem) -> list[Fold]:
     return usable
 
 
-def affordable(problem: Problem, n_folds: int) -> bool:
-    """Whether cross-validation stays below `MAX_OPERATIONS`, from the sizes alone."""
-    n, d = problem.scatter.means.shape
+def affordable(n: int, d: int, n_folds: int) -> bool:
+    """Whether cross-validation of n places in d dimensions stays below `MAX_OPERATIONS`, from the sizes alone."""
     small = min(n, d)
     each = d**3 / 3 + 2 * d**2 * small + 9 * small**3 + 2 * n * d * small + 2 * MAX_QUERIES * n * small
     return bool(n_folds * (len(RIDGES) + 1) * each <= MAX_OPERATIONS)

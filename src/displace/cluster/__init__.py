@@ -1,0 +1,1 @@
+"""Fits and extraction on several processes or machines, with Dask."""

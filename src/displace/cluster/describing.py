@@ -1,0 +1,64 @@
+"""Describing images on a cluster: files go to the workers by name, vectors come back to the one writer of the store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from displace.arrays import Vectors
+from displace.descriptors.extraction import Describer, describe
+from displace.models.base import DescriptorModel
+
+FILES_AT_ONCE = 64
+
+Described = tuple[list[str], Vectors, dict[str, str]]
+
+
+def describer_on(client: Any, make: Callable[[], DescriptorModel], batch_size: int = 16) -> Describer:
+    """Return what describes files with the workers of a Dask cluster, for `extract(describer=…)`.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    make : callable
+        Makes the model; it is sent to the workers, each of which makes one.
+    batch_size : int
+    """
+
+    def describer(files: list[tuple[str, str]]) -> Iterator[Described]:
+        from distributed import as_completed
+
+        chunks = [files[start : start + FILES_AT_ONCE] for start in range(0, len(files), FILES_AT_ONCE)]
+        futures = [client.submit(described, chunk, make, batch_size, pure=False) for chunk in chunks]
+        for _, result in as_completed(futures, with_results=True):
+            yield result
+
+    return describer
+
+
+def described(
+    files: list[tuple[str, str]], make: Callable[[], DescriptorModel], batch_size: int
+) -> Described:
+    """Describe some files; runs on a worker."""
+    failures: dict[int, str] = {}
+    model = _model_of_worker(make)
+    paths = [path for _, path in files]
+    vectors = describe(model, paths, workers=1, batch_size=batch_size, failures=failures)
+    good = np.array([row not in failures for row in range(len(files))], bool)
+    contents = [content for (content, _), fine in zip(files, good, strict=True) if fine]
+    return contents, vectors[good], {files[row][0]: why for row, why in failures.items()}
+
+
+def _model_of_worker(make: Callable[[], DescriptorModel]) -> DescriptorModel:
+    """Make the model once on each worker."""
+    from distributed import get_worker
+
+    worker = get_worker()
+    models = worker.__dict__.setdefault("displace_models", {})
+    key = repr(make)
+    if key not in models:
+        models[key] = make()
+    model: DescriptorModel = models[key]
+    return model

@@ -1,0 +1,259 @@
+"""Building a map from more references than fit in memory.
+
+References are read a block of places at a time: all references of some places, wherever they are stored. Statistics of
+disjoint places add up, so that a block leaves its share of the D×D scatter in memory and its place means on disk. The
+solution then turns these means into rows, block after block. What is held is a few D×D matrices and one block, whatever
+the number of references.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from displace.arrays import Indices, blocks
+from displace.errors import InputError
+from displace.files.disk_rows import DiskRows
+from displace.fusion import FUSIONS, get_fusion
+from displace.fusion.base import Fusion, Rows
+from displace.fusion.solver.scatter import Scatter
+from displace.maps.basis import turned, turning
+from displace.maps.building import calibrated, calibration_rows
+from displace.maps.digests import Digests
+from displace.maps.fitting import stored_rows
+from displace.maps.place_map import PlaceMap
+from displace.maps.rounding import DTYPES, RecallLoss, agreement, quantize
+from displace.maps.state import MapState
+from displace.maps.statistics import MapStatistics
+from displace.references import ReferenceSet, ReferenceStream
+from displace.truth import Tolerance, Truth
+
+BLOCK_BYTES = 128 * 2**20
+"""References held at one time, in bytes of float32."""
+SMALL_ROWS = 2**26
+"""Numbers of rows up to which their rounding is compared without held-out references."""
+
+StageProgress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A fusion fitted without all references at hand.
+
+    Parameters
+    ----------
+    estimator : Fusion
+        Fitted; its rows may lie on disk.
+    rows : Rows
+        What the map stores, before rounding and turning.
+    arrays : dict of str to array
+        What an update needs.
+    digests : Digests
+    """
+
+    estimator: Fusion
+    rows: Rows
+    arrays: dict[str, NDArray[Any]]
+    digests: Digests
+
+
+def build_streamed(
+    stream: ReferenceStream,
+    fusion: str | Fusion = "displace",
+    model: Mapping[str, Any] | None = None,
+    *,
+    folder: str | os.PathLike[str],
+    dtype: str = "float16",
+    calibration: bool = True,
+    tolerance: str | float | Tolerance | None = None,
+    block_bytes: int = BLOCK_BYTES,
+    progress: StageProgress | None = None,
+) -> PlaceMap:
+    """Build the map that `displace.build` builds, of references that are read as they are needed.
+
+    Parameters
+    ----------
+    stream : ReferenceStream
+        Such as ``DescriptorStore(…).stream()``.
+    fusion, model, dtype, calibration, tolerance
+        See `displace.build`.
+    folder : path-like
+        An empty folder for place means and rows, as long as the map is used; a saved map does not need it.
+    block_bytes : int
+        References held at one time.
+    progress : callable, optional
+        Called as ``progress(stage, done, total)``.
+    """
+    if dtype not in DTYPES:
+        raise InputError(f"dtype={dtype!r} must be one of {', '.join(DTYPES)}")
+    estimator: Fusion = clone(get_fusion(fusion)() if isinstance(fusion, str) else fusion)
+    parts = place_blocks(stream.places, 4 * stream.dim, block_bytes)
+    learn = _learned_place_by_place if estimator.place_by_place else _learned
+    learned = learn(estimator, stream, parts, Path(folder), progress)
+    return finished(stream, learned, model, Path(folder), dtype, calibration, tolerance, progress)
+
+
+def place_blocks(places: NDArray[Any], row_bytes: int, block_bytes: int) -> list[Indices]:
+    """Rows of the references in blocks of whole places, in order of place; inside a block in order of row."""
+    order = np.argsort(places, kind="stable")
+    starts = np.flatnonzero(np.r_[True, places[order][1:] != places[order][:-1]]) if len(order) else order
+    ends = np.r_[starts[1:], len(order)]
+    parts, first = [], 0
+    while first < len(starts):
+        wanted = starts[first] + max(1, block_bytes // row_bytes)
+        last = max(first + 1, int(np.searchsorted(ends, wanted, side="right")))
+        parts.append(np.sort(order[starts[first] : ends[last - 1]]))
+        first = last
+    return parts
+
+
+def read_blocks(
+    stream: ReferenceStream, parts: list[Indices], progress: StageProgress | None
+) -> Iterator[ReferenceSet]:
+    """References of each block in turn."""
+    done, total = 0, sum(map(len, parts))
+    for rows in parts:
+        yield stream.take(rows)
+        done += len(rows)
+        if progress:
+            progress("reading", done, total)
+
+
+def _learned(
+    estimator: Fusion,
+    stream: ReferenceStream,
+    parts: list[Indices],
+    folder: Path,
+    progress: StageProgress | None,
+) -> Learned:
+    """Statistics of all blocks, then one solution."""
+    digests, counts, within = Digests(), [], None
+    means = DiskRows(folder / "means", stream.dim, np.float32)
+    for refs in read_blocks(stream, parts, progress):
+        statistics = estimator.statistics(refs)
+        if not isinstance(statistics, Scatter):
+            raise InputError(
+                f"{estimator.title} cannot be fitted without all references in memory; choose another fusion, or "
+                "a machine with more memory (block_bytes)"
+            )
+        within = statistics.within if within is None else np.add(within, statistics.within, out=within)
+        counts.append(statistics.counts)
+        means.append(statistics.means)
+        digests.add(refs)
+    if within is None:
+        raise InputError("there are no references to build a map of")
+    scatter = Scatter(stream.info.ids, np.concatenate(counts), means, within)  # type: ignore[arg-type]
+    return solved(estimator, scatter, stream, digests)
+
+
+def solved(estimator: Fusion, scatter: Scatter, stream: ReferenceStream, digests: Digests) -> Learned:
+    """Fit on the statistics; where settings are found by holding references out, with these, which then are few."""
+    n_places, n_traversals = len(scatter.place_ids), len(np.unique(stream.traversals))
+    refs = None
+    if estimator.wants_references(n_places, stream.dim, n_traversals):
+        refs = stream.take(np.arange(len(stream.places)))
+    if refs is not None or n_places <= stream.dim:  # then the means are few, and the solver takes all at once
+        scatter.means = scatter.means[:]
+    estimator.from_statistics(scatter, refs)
+    return Learned(estimator, stored_rows(estimator), scatter.to_arrays(), digests)
+
+
+def _learned_place_by_place(
+    estimator: Fusion,
+    stream: ReferenceStream,
+    parts: list[Indices],
+    folder: Path,
+    progress: StageProgress | None,
+) -> Learned:
+    """Rows of each block on its own: those of a place depend on its own references alone."""
+    digests, index, counts, n = Digests(), [], [], 0
+    rows_on_disk = DiskRows(folder / "rows", stream.dim, np.float32)
+    means = DiskRows(folder / "means", stream.dim, np.float32)
+    fitted = estimator
+    for refs in read_blocks(stream, parts, progress):
+        statistics = estimator.statistics(refs)
+        fitted = clone(estimator).from_statistics(statistics)
+        rows = stored_rows(fitted)
+        rows_on_disk.append(rows.vectors)
+        index.append(rows.place_index + n)
+        n += len(refs.place_ids)
+        if isinstance(statistics, Scatter):
+            means.append(statistics.means)
+            counts.append(statistics.counts)
+        digests.add(refs)
+    fitted.place_ids_ = stream.info.ids
+    arrays: dict[str, NDArray[Any]] = {}
+    if counts:
+        none = np.zeros((0, 0), np.float32, order="F")
+        arrays = Scatter(stream.info.ids, np.concatenate(counts), means, none).to_arrays()  # type: ignore[arg-type]
+    return Learned(fitted, Rows(rows_on_disk, np.concatenate(index)), arrays, digests)  # type: ignore[arg-type]
+
+
+def finished(
+    stream: ReferenceStream,
+    learned: Learned,
+    model: Mapping[str, Any] | None,
+    folder: Path,
+    dtype: str,
+    calibration: bool,
+    tolerance: str | float | Tolerance | None,
+    progress: StageProgress | None,
+) -> PlaceMap:
+    """Round the rows, learn the confidence on a sample, and put the map together."""
+    estimator, truth = learned.estimator, Truth.of(stream.info, tolerance)
+    vectors, scales, rows = _rounded(learned.rows, dtype, folder, progress)
+    state = MapState(
+        places=stream.info.take(stream.info.rows_of(estimator.place_ids_)),
+        vectors=vectors,
+        row_places=rows.place_index,
+        fusion=FUSIONS.name_of(type(estimator)),
+        settings=estimator.settings(),
+        reason=estimator.explain(),
+        dim=stream.dim,
+        projection=rows.projection,
+        mean=rows.mean,
+        scales=scales,
+        model=None if model is None else dict(model),
+        traversals={str(t): int(np.sum(stream.traversals == t)) for t in np.unique(stream.traversals)},
+        tolerance=truth.tolerance,
+        statistics=MapStatistics(learned.arrays, None, learned.digests.result()),
+        estimator=clone(estimator).set_params(**estimator.settings()),
+    )
+    loss = None if dtype == "float32" else RecallLoss(dtype, truth)
+    if calibration:
+        sample = stream.take(calibration_rows(stream.places, stream.info, stream.dim))
+        steps = None if progress is None else (lambda done, total: progress("calibrating", done, total))
+        found = calibrated(state, sample, truth, steps, loss)
+        state = replace(state, calibration=found, calibrated_on=dict(state.traversals))
+    if loss is not None:
+        notes = loss.notes()
+        if not notes and learned.rows.vectors.shape[0] * vectors.shape[1] <= SMALL_ROWS:
+            notes = agreement(np.asarray(learned.rows.vectors[:], np.float32), rows.place_index, dtype)
+        state = replace(state, notes=notes)
+    return PlaceMap(state)
+
+
+def _rounded(
+    rows: Rows, dtype: str, folder: Path, progress: StageProgress | None
+) -> tuple[NDArray[Any], NDArray[Any] | None, Rows]:
+    """Rows as stored, on disk; the scales of int8 rows; and projection and mean, turned with the rows."""
+    rotation = turning(rows.projection)
+    n_rows, dim = rows.vectors.shape
+    stored, scales = DiskRows(folder / "stored", dim, dtype), []
+    for block in blocks(n_rows, 4 * dim):
+        part = np.asarray(rows.vectors[block], np.float32)
+        codes, scale = quantize(part if rotation is None else part @ rotation, dtype)
+        stored.append(codes)
+        scales.append(scale)
+        if progress:
+            progress("rows", block.stop, n_rows)
+    kept = [scale for scale in scales if scale is not None]
+    empty = Rows(np.empty((0, dim), np.float32), rows.place_index, rows.projection, rows.mean)
+    return stored.mapped(), np.concatenate(kept) if kept else None, turned(empty)
