@@ -26,7 +26,7 @@ from displace.verbs.base import Argument, Option
 
 CALLBACKS = ("progress", "download")
 ORDER = (
-    *("demo", "manifest", "extract", "import", "build", "locate", "update", "advise"),
+    *("demo", "manifest", "extract", "import", "align", "build", "locate", "update", "advise"),
     *("evaluate", "bench", "table", "report", "inspect", "list", "export"),
 )
 """In which help lists the verbs."""

@@ -36,7 +36,7 @@ def build_manifest(
     ----------
     source : path-like or mapping of str to path-like
         A folder with one sub-folder for each traversal (or place), or each traversal's folder by name.
-    layout : {"auto", "utm", "positions", "landmarks", "names", "order"}
+    layout : {"auto", "utm", "positions", "landmarks", "names", "order", "sight"}
         How places are told (`displace.manifest.layouts`); "auto" finds out (`displace.manifest.layout_detection`).
     against : Manifest or KnownPlaces, optional
         Places that exist already, to which `source` is assigned: by position where both have positions, by

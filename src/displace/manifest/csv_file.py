@@ -14,7 +14,10 @@ from numpy.typing import NDArray
 from displace.errors import ManifestError
 
 REQUIRED = ("image", "place", "traversal")
-NUMBERS = ("easting", "northing", "latitude", "longitude", "heading", "frame", "timestamp")
+NUMBERS = (
+    *("easting", "northing", "latitude", "longitude", "heading", "frame", "timestamp"),
+    *("alignment", "lo", "hi"),
+)
 
 _PAIRS = (("easting", "northing"), ("latitude", "longitude"))
 _LIMITS = {"latitude": 90.0, "longitude": 180.0, "heading": 360.0}

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from displace.errors import ManifestError
 from displace.manifest.recording import Recording
 from displace.manifest.utm_names import is_utm_name
 
@@ -19,7 +18,7 @@ _LAST_DIGITS = re.compile(r"\d{1,18}$")
 
 
 def detect(recordings: Sequence[Recording]) -> str:
-    """Tell the layout of some recordings: the first that fits of the six below.
+    """Tell the layout of some recordings: the first that fits of the seven below.
 
     1. every name has the form ``@east@north@…``: "utm";
     2. every recording has positions: "positions";
@@ -27,7 +26,8 @@ def detect(recordings: Sequence[Recording]) -> str:
     4. at least half of the images share their name with an image of another recording, or there is only
        one recording: "names";
     5. every recording has the same number of images: "order";
-    6. the images of every recording are in sub-folders: "landmarks".
+    6. the images of every recording are in sub-folders: "landmarks";
+    7. there are several recordings: "sight", which leaves it to the images themselves.
 
     4 and 5 never fit frames that were merely counted: the n-th frame of two drives is not one place.
     """
@@ -43,20 +43,7 @@ def detect(recordings: Sequence[Recording]) -> str:
         "names": alone or (2 * n_shared >= sum(map(len, recordings)) and not counted),
         "order": len(recordings) > 1 and len({len(r) for r in recordings}) == 1 and not counted,
     }
-    found = next((layout for layout, fit in fits.items() if fit), "landmarks" if nested else None)
-    if found:
-        return found
-    numbers = ", ".join(f"{r.name} {len(r)}" for r in recordings)
-    why = (
-        f"{ONLY_COUNTED} ({numbers})"
-        if counted
-        else f"the traversals have neither equal file names nor equal numbers of images ({numbers})"
-    )
-    raise ManifestError(
-        f"cannot tell which images show the same place: {why}, and there are no files of positions. Put a "
-        "TRAVERSAL.csv (timestamp or image, easting, northing or latitude, longitude) beside each, or choose the "
-        "layout: 'names' (equal names are one place), 'order' (equal numbers are) or 'landmarks' (folders are)"
-    )
+    return next((layout for layout, fit in fits.items() if fit), "landmarks" if nested else "sight")
 
 
 def merely_counted(recordings: Sequence[Recording], known: Sequence[str] = ()) -> bool:

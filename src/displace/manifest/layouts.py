@@ -6,6 +6,7 @@
 ``landmarks``  one folder for each place, alone or below one folder for each traversal
 ``names``      one folder for each traversal, the same file name being the same place
 ``order``      one folder for each traversal, the i-th image being the i-th place
+``sight``      one folder for each traversal, places left blank: `displace align` finds them by sight
 =============  ==============================================================================================
 """
 
@@ -72,6 +73,11 @@ def by_names(route: Route) -> Manifest:
     return route.manifest(names, [[number[name] for name in part] for part in names])
 
 
+def by_sight(route: Route) -> Manifest:
+    """No place is known yet; the images are in the order in which they were taken."""
+    return route.manifest([[""] * len(r) for r in route.recordings])
+
+
 def by_order(route: Route) -> Manifest:
     """The i-th image of each traversal is place i."""
     ids = numbered(max(map(len, route.recordings)))
@@ -127,6 +133,7 @@ LAYOUTS: dict[str, Callable[[Route], Manifest]] = {
     "landmarks": by_landmarks,
     "names": by_names,
     "order": by_order,
+    "sight": by_sight,
 }
 
 

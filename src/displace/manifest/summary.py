@@ -63,6 +63,8 @@ class Summary:
         if self.duplicates:
             pairs = [f"{place} in {traversal}: {n}" for (place, traversal), n in self.duplicates.items()]
             lines.append(f"{len(pairs):,} places seen more than once in one traversal ({_some(pairs)})")
+        if self.images and not self.places:
+            lines.append("no place is known yet; next: displace extract, then displace align")
         lines.append(
             f"{len(self.missing):,} files missing ({_some(self.missing)})"
             if self.missing

@@ -9,7 +9,9 @@ On disk it is a CSV file; image paths are relative to its folder (absolute ones 
 
 A blank place is a query without a known place or a frame off the route. Optional columns: `easting` and
 `northing` (metres), `latitude` and `longitude` (degrees), `heading` (degrees clockwise from north), `frame`
-(number along the route, for tolerances in frames), `timestamp` (seconds). Other columns are ignored.
+(number along the route, for tolerances in frames), `timestamp` (seconds); of recordings lined up by sight `alignment`
+(the probability that the place is right), `lo` and `hi` (the first and the last frame it may be). Other columns are
+ignored.
 """
 
 from __future__ import annotations
@@ -51,8 +53,8 @@ class Manifest:
         Folder that relative paths start from.
     **numbers : array-like or None
         Optional columns, one value for each image, NaN where unknown: `easting`, `northing`, `latitude`,
-        `longitude`, `heading`, `frame`, `timestamp`. Each is an attribute of the same name (None where it
-        was not given); those given are also in the dict `numbers`.
+        `longitude`, `heading`, `frame`, `timestamp`: each is an attribute of the same name, None where it was not
+        given; and `alignment`, `lo`, `hi`. Those given are in the dict `numbers`.
 
     Examples
     --------

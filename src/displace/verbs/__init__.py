@@ -4,6 +4,7 @@ The files import what they need when they are called, so that `displace --help` 
 """
 
 from displace.verbs.advise import advise
+from displace.verbs.align import align
 from displace.verbs.base import read_manifest
 from displace.verbs.bench import bench
 from displace.verbs.build import build
@@ -23,6 +24,7 @@ from displace.verbs.update import update
 __all__ = [
     "Tabulated",
     "advise",
+    "align",
     "bench",
     "build",
     "demo",

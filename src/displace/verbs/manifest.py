@@ -43,7 +43,8 @@ def manifest(
 
     A route may have a folder for each traversal, with equal file names, in equal order, with a CSV file of positions
     each or with file names of the form @easting@northing@…@.jpg; or a folder for each place. Which it is, is found
-    out, or said with `layout`.
+    out, or said with `layout`. Recordings with nothing of the kind get blank places: `extract` and `align` give them
+    theirs by sight.
 
     Parameters
     ----------
@@ -56,7 +57,7 @@ def manifest(
     check : bool
         Write nothing: count a manifest and decode each of its images.
     layout : str
-        How places are told: auto, utm, positions, landmarks, names or order.
+        How places are told: auto, utm, positions, landmarks, names, order, or sight: not yet, but by `align`.
     dataset : str, optional
         The source is this data set (see: displace list datasets), whose counts are compared with the published ones.
     against : path-like, optional

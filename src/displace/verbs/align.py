@@ -1,0 +1,230 @@
+"""`displace align`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from displace.errors import InputError
+from displace.verbs.base import Output, PathLike, Progress, StorePath, Traversals, check_output, part
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from displace.arrays import Vectors
+    from displace.descriptors.store import DescriptorStore
+    from displace.manifest.table import Manifest
+    from displace.sequence.alignment import Alignment
+
+BEFORE = "before-align.csv"
+"""In the store: the manifest's columns as they were, for `undo`."""
+LEAST_CONFIDENCE = 0.3
+"""Frames whose place is less likely right are no references."""
+
+
+@dataclass(frozen=True, eq=False)
+class Lined:
+    """What `align` found; `str()` of it is a readable text.
+
+    Parameters
+    ----------
+    store : DescriptorStore
+        With the new places.
+    alignment : Alignment or None
+        None after `undo`.
+    page : Path or None
+        The check page, where one was written.
+    """
+
+    store: DescriptorStore
+    alignment: Alignment | None = None
+    page: Path | None = None
+
+    def __str__(self) -> str:
+        if self.alignment is None:
+            return f"{self.store.folder}: places as they were before"
+        found = self.alignment
+        width = max(map(len, found.tracks))
+        lines = [f"{found.n_places:,} places along {found.anchor!r}"]
+        for name, track in found.tracks.items():
+            seen = track.places >= 0
+            if name == found.anchor:
+                lines.append(f"  {name:<{width}}  {len(seen):>7,} frames  the anchor")
+                continue
+            sure = float(track.confidence[seen].mean()) if seen.any() else 0.0
+            lines.append(
+                f"  {name:<{width}}  {len(seen):>7,} frames  {seen.mean():4.0%} on the route, "
+                f"{track.references.sum():,} references, right with a mean probability of {sure:.2f}"
+            )
+        lines += [f"  {note}" for note in found.notes]
+        if self.page is not None:
+            lines.append(str(self.page))
+        lines.append(f"{self.store.folder}: next: displace build {self.store.folder}")
+        return "\n".join(lines)
+
+
+def align(
+    store: StorePath,
+    output: Output = None,
+    *,
+    anchor: str | None = None,
+    traversals: Traversals = None,
+    check: bool = False,
+    undo: bool = False,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> Lined:
+    """Give places to the images of recordings that have none, by sight.
+
+    One recording, the anchor, gives the places; the frames of the others are lined up with it, whatever their speed,
+    stops and detours. Frames where the anchor never was get no place, and neither do all frames of a stop but one.
+    Recordings of different routes, in opposite directions or with a second lap are refused.
+
+    Parameters
+    ----------
+    store : path-like
+        A folder made by `extract`.
+    output : path-like, optional
+        Write the new manifest as CSV, too.
+    anchor : str, optional
+        Recording whose frames become the places; by default the one that the others fit best, among those with
+        positions where some have them.
+    traversals : sequence of str, optional
+        Use this recording (repeat); by default all. The others keep what they have.
+    check : bool
+        Write a page beside the store: the matrix with the path, pairs of frames, the weakest stretches first.
+    undo : bool
+        Give the images the places back that they had before.
+    overwrite : bool
+        Replace places that the images have already, and the output where it exists.
+    progress : callable, optional
+        Called as ``progress(stage, done, total)``.
+
+    Returns
+    -------
+    Lined
+        The store, and where each recording was.
+
+    Examples
+    --------
+    ::
+
+        displace align route.desc
+        displace align route.desc --anchor sun --check
+        displace align route.desc --undo
+    """
+    from displace.descriptors.store import DescriptorStore
+    from displace.descriptors.store_writing import relabel
+    from displace.sequence.alignment import align as line_up
+
+    if output is not None:
+        check_output(output, overwrite)
+    described = DescriptorStore(store)
+    if undo:
+        return _undone(described)
+    names = list(traversals) if traversals else described.manifest.traversal_names()
+    manifest = described.manifest
+    _check_blank(described, names, overwrite)
+    rows = {name: in_time(manifest, name) for name in names}
+    located = None if manifest.geo is None else manifest.geo.known
+    candidates = [n for n in names if located is not None and located[rows[n]].mean() > 0.8]
+    vectors = {name: described.vectors(taken) for name, taken in rows.items()}
+    found = line_up(vectors, anchor, candidates or None, part(progress, "aligning"))
+    labelled = labels(described.index.manifest, manifest, rows, found)
+    before = described.folder / BEFORE
+    if not before.exists():
+        described.index.manifest.write(before)
+    lined = relabel(store, labelled)
+    if output is not None:
+        labelled.write(output)
+    return Lined(lined, found, _check_page(described, rows, vectors, found) if check else None)
+
+
+def in_time(manifest: Manifest, traversal: str) -> NDArray[np.intp]:
+    """Rows of a recording in the order in which they were taken: by time where all have one, else as listed."""
+    import numpy as np
+
+    rows = np.flatnonzero(manifest.traversals == traversal)
+    if len(rows) == 0:
+        known = ", ".join(manifest.traversal_names())
+        raise InputError(f"there is no recording {traversal!r}; the store has: {known}")
+    times = manifest.timestamp
+    if times is None or not np.isfinite(times[rows]).all():
+        return rows
+    return rows[np.argsort(times[rows], kind="stable")]
+
+
+def labels(
+    listed: Manifest, described: Manifest, rows: dict[str, NDArray[np.intp]], found: Alignment
+) -> Manifest:
+    """The store's manifest with the places that were found; images without descriptors get none."""
+    import numpy as np
+
+    from displace.manifest.table import Manifest
+
+    at = {image: row for row, image in enumerate(listed.images)}
+    places = listed.places.astype(object)
+    columns = {
+        name: listed.numbers.get(name, np.full(len(listed), np.nan)).copy()
+        for name in ("frame", "alignment", "lo", "hi")
+    }
+    aligned = np.isin(listed.traversals, list(rows))
+    places[aligned] = ""
+    for values in columns.values():
+        values[aligned] = np.nan
+    width = len(str(found.n_places - 1))
+    for name, taken in rows.items():
+        track = found.tracks[name]
+        keep = track.references & (track.confidence >= LEAST_CONFIDENCE)
+        for frame in np.flatnonzero(track.places >= 0):
+            row = at[described.images[taken[frame]]]
+            if keep[frame]:
+                places[row] = f"{track.places[frame]:0{width}d}"
+            columns["frame"][row] = track.places[frame]
+            columns["alignment"][row] = round(float(track.confidence[frame]), 4)
+            columns["lo"][row], columns["hi"][row] = track.low[frame], track.high[frame]
+    numbers = {**listed.numbers, **columns}
+    return Manifest(listed.images, places.tolist(), listed.traversals, listed.root, **numbers)
+
+
+def _check_blank(store: DescriptorStore, names: list[str], overwrite: bool) -> None:
+    """Refuse to replace places that were not made here."""
+    import numpy as np
+
+    mine = np.isin(store.traversals, names)
+    given = mine & (store.places != "")
+    made_here = (store.folder / BEFORE).exists()
+    if given.any() and not overwrite and not made_here:
+        raise InputError(
+            f"{int(given.sum()):,} of {int(mine.sum()):,} images in {store.folder} have places already; "
+            "replace them with --overwrite (--undo brings them back)"
+        )
+
+
+def _undone(store: DescriptorStore) -> Lined:
+    from displace.descriptors.store_writing import relabel
+    from displace.manifest.table import Manifest
+
+    before = store.folder / BEFORE
+    if not before.exists():
+        raise InputError(f"{store.folder} was never aligned: there is nothing to undo")
+    restored = relabel(store.folder, Manifest.read(before))
+    before.unlink()
+    return Lined(restored)
+
+
+def _check_page(
+    store: DescriptorStore,
+    rows: dict[str, NDArray[np.intp]],
+    vectors: dict[str, Vectors],
+    found: Alignment,
+) -> Path:
+    from displace.report.html.alignment_page import write_alignment_page
+
+    paths = store.manifest.paths()
+    images = {name: [paths[row] for row in taken] for name, taken in rows.items()}
+    page = store.folder.with_suffix(".align.html")
+    write_alignment_page(page, found, vectors, images)
+    return page
