@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from displace.errors import InputError
-from displace.verbs.base import Output, PathLike, Progress, StorePath, Traversals, check_output, part
+from displace.verbs.base import Output, Progress, StorePath, Traversals, check_output, part
 
 if TYPE_CHECKING:
     import numpy as np

@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from displace.verbs.base import (
     MAP_ENDING,
+    Argument,
+    Option,
     Output,
     PathLike,
     Progress,
-    StorePath,
     Traversals,
     check_map_output,
     part,
 )
 
 if TYPE_CHECKING:
+    from displace.descriptors.store import DescriptorStore
     from displace.fusion.base import Fusion
     from displace.maps import PlaceMap
 
+RESUMES = True
+SIGHT_TOLERANCE = "2 frames"
+"""What counts as right where places were found by sight: as exact as alignment is."""
+
 
 def build(
-    store: StorePath,
+    store: Annotated[PathLike, Argument("SOURCE")],
     output: Output = None,
     *,
     fusion: str = "displace",
@@ -33,17 +40,25 @@ def build(
     calibration: bool = True,
     tolerance: str | None = None,
     keep_references: bool = False,
+    model: Annotated[str, Option("-m")] = "hog",
+    weights: PathLike | None = None,
+    device: str = "auto",
+    every: str = "1",
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> PlaceMap:
     """Build a map: one file to deploy, and beside it one that an update needs.
 
+    Whatever there is will do: recordings, a manifest or a store. The steps that are missing are done beside the map
+    (``town.csv``, ``town.frames``, ``town.desc``): manifest, extract and, where no place is known, align. Stopped, it
+    goes on when it is run again.
+
     Parameters
     ----------
     store : path-like
-        A folder made by `extract`.
+        A store made by `extract`; a manifest; or a folder with one folder of images, video or bag for each traversal.
     output : path-like, optional
-        The map; by default the store's name with ``.displace``.
+        The map; by default the source's name with ``.displace``.
     fusion : str
         How references are fused (see: displace list fusions), or auto: what `advise` recommends.
     traversals : sequence of str, optional
@@ -56,11 +71,20 @@ def build(
         Learn from held-out traversals how sure a match is; needs three.
     tolerance : str, optional
         What counts as right for the confidence: 25m where places have positions, "2 frames" where they have an order
-        along the route, or exact; by default 25 m, without positions the exact place.
+        along the route, or exact; by default 25 m, without positions the exact place, or "2 frames" where places were
+        found by sight.
     keep_references : bool
         Keep what is needed to remove a traversal by name later.
+    model : str
+        Of recordings and manifests: what describes the images (see: displace list models).
+    weights : path-like, optional
+        Weights file; by default the published one.
+    device : str
+        Where the model runs: auto, cpu, cuda, cuda:1 …
+    every : str
+        Video: take every n-th frame (5), or one each so many seconds (0.5s).
     overwrite : bool
-        Replace the map where it exists.
+        Replace the map where it exists, and the manifest that was made for it.
     progress : callable, optional
         Called as ``progress(stage, done, total)``.
 
@@ -69,6 +93,7 @@ def build(
     ::
 
         displace build route.desc -o town.displace
+        displace build drives/ -o town.displace --every 0.5s
         displace build route.desc --exclude night --dtype int8
         displace build route.desc --fusion auto
     """
@@ -80,7 +105,12 @@ def build(
     output = map_output(store, output)
     check_map_output(output, overwrite)
     with exclusive(output):
-        described = DescriptorStore(store)
+        made = _Steps(output, overwrite, progress)
+        described = DescriptorStore(made.store_of(store, model, weights, device, every))
+        made.place(described)
+        described = DescriptorStore(described.folder)
+        if tolerance is None and by_sight(described):
+            tolerance = SIGHT_TOLERANCE
         refs = described.references(traversals, exclude or ())
         chosen: str | Fusion = fusion
         if fusion == "auto":
@@ -101,6 +131,53 @@ def build(
     return place_map
 
 
+@dataclass(frozen=True)
+class _Steps:
+    """The steps before a map, done beside it where they are missing."""
+
+    output: Path
+    overwrite: bool
+    progress: Progress | None
+
+    def store_of(
+        self, source: PathLike, model: str, weights: PathLike | None, device: str, every: str
+    ) -> Path:
+        """Store of whatever is given."""
+        from displace.descriptors.store import is_store
+        from displace.verbs.extract import extract
+
+        if is_store(source):
+            return Path(source)
+        table = self._manifest(source, every)
+        folder = self.output.with_suffix(".desc")
+        extract(table, folder, model=model, weights=weights, device=device, progress=self.progress)
+        return folder
+
+    def _manifest(self, source: PathLike, every: str) -> Path:
+        """Manifest of recordings; one that is given, or was made before, stays as it is."""
+        from displace.verbs.manifest import manifest
+
+        if Path(source).is_file() and Path(source).suffix.lower() == ".csv":
+            return Path(source)
+        table = self.output.with_suffix(".csv")
+        if not table.exists() or self.overwrite:
+            manifest([source], table, every=every, overwrite=True, progress=self.progress)
+        return table
+
+    def place(self, store: DescriptorStore) -> None:
+        """Line recordings up by sight where no image has a place; a manifest made here says so from then on."""
+        from displace.verbs.align import align
+
+        if (store.places == "").all():
+            made = self.output.with_suffix(".csv")
+            align(store.folder, made if made.exists() else None, overwrite=True, progress=self.progress)
+
+
+def by_sight(store: DescriptorStore) -> bool:
+    """Whether places were found by sight and have no positions."""
+    return "alignment" in store.manifest.numbers and store.manifest.geo is None
+
+
 def map_output(store: PathLike, output: PathLike | None) -> Path:
-    """Where the map of a store goes."""
+    """Where the map of a source goes."""
     return Path(store).with_suffix(MAP_ENDING) if output is None else Path(output)

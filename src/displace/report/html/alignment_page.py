@@ -1,4 +1,4 @@
-"""The page to check an alignment by eye: matrix and path of each recording, pairs of frames, weakest stretches first."""
+"""The page to check an alignment by eye: matrix and path of each recording, pairs of frames, weakest first."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _recording(
         for s in weakest
     )
     seen = np.flatnonzero(track.places >= 0)
-    along = seen[np.linspace(0, len(seen) - 1, min(PAIRS, len(seen))).astype(np.intp)] if len(seen) else []
+    along = seen[np.linspace(0, len(seen) - 1, min(PAIRS, len(seen))).astype(np.intp)]
     pairs = "".join(
         _pair(
             images[name][frame],

@@ -1,0 +1,121 @@
+"""`align`, and `build` from whatever there is, on small drives along a painted wall."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from drives import drive_along
+
+from displace import verbs
+from displace.descriptors.store import DescriptorStore
+from displace.errors import InputError
+
+WIDTH, HEIGHT = 72, 54
+
+
+def wall(seed: int, n_places: int) -> np.ndarray:
+    """A wall to drive along: grey noise of several sizes."""
+    rng = np.random.default_rng(seed)
+    size = (WIDTH + 12 * n_places, HEIGHT)
+    layers = [
+        cv2.resize(rng.random((HEIGHT // cell + 1, size[0] // cell + 1)), size, interpolation=cv2.INTER_CUBIC)
+        for cell in (6, 12, 24)
+    ]
+    return np.sum(layers, axis=0) / 3
+
+
+def record(folder: Path, seen: np.ndarray, at: np.ndarray, rng: np.random.Generator, gamma: float) -> None:
+    """Write the frames of a drive."""
+    folder.mkdir(parents=True)
+    for number, place in enumerate(at):
+        view = seen[:, 12 * place : 12 * place + WIDTH]
+        noisy = 255 * np.clip(view, 0, 1) ** gamma + rng.normal(0, 8, view.shape)
+        cv2.imwrite(str(folder / f"{number:04d}.png"), np.clip(noisy, 0, 255).astype(np.uint8))
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, np.ndarray]]:
+    """Two drives of different length, and the place of each frame."""
+    folder, rng = tmp_path_factory.mktemp("recorded") / "drives", np.random.default_rng(1)
+    at = {name: drive_along(60, rng, stops=1) for name in ("dusk", "noon")}
+    at["dusk"] = at["dusk"][:50]  # drives of equal length with equal names would count as synchronised
+    for name, gamma in (("dusk", 2.2), ("noon", 0.7)):
+        record(folder / name, wall(0, 60), at[name], rng, gamma)
+    return folder, at
+
+
+@pytest.fixture(scope="module")
+def built(recorded: tuple[Path, dict[str, np.ndarray]]) -> Path:
+    """The map, made from the folder in one go."""
+    output = recorded[0].parent / "town.displace"
+    place_map = verbs.build(recorded[0], output)
+    assert place_map.places.order is not None
+    return output
+
+
+def test_build_takes_a_folder_of_recordings(
+    built: Path, recorded: tuple[Path, dict[str, np.ndarray]]
+) -> None:
+    _, at = recorded
+    store = DescriptorStore(built.with_suffix(".desc"))
+    manifest = store.manifest
+    assert {"frame", "alignment", "lo", "hi"} <= set(manifest.numbers)
+    true = np.concatenate([at[name] for name in manifest.traversal_names()])
+    shown = {p: true[(manifest.places == p)] for p in manifest.place_ids()}
+    both = [numbers for numbers in shown.values() if len(numbers) == 2]
+    assert len(both) > 30
+    assert np.mean([abs(int(a) - int(b)) <= 2 for a, b in both]) >= 0.95
+
+
+def test_it_goes_on_where_it_was(built: Path, recorded: tuple[Path, dict[str, np.ndarray]]) -> None:
+    before = built.read_bytes()
+    built.unlink()
+    stages: dict[str, int] = {}
+    verbs.build(recorded[0], built, progress=lambda stage, done, total: stages.update({stage: total}))
+    assert stages.get("describing", 0) == 0
+    assert "aligning" not in stages
+    assert len(built.read_bytes()) == len(before)
+
+
+def test_places_are_given_checked_and_taken_back(
+    recorded: tuple[Path, dict[str, np.ndarray]], tmp_path: Path
+) -> None:
+    store = tmp_path / "route.desc"
+    verbs.manifest([recorded[0]], tmp_path / "route.csv")
+    verbs.extract(tmp_path / "route.csv", store)
+    lined = verbs.align(store, tmp_path / "aligned.csv", anchor="noon", check=True)
+    text = str(lined)
+    assert "places along 'noon'" in text
+    assert "on the route" in text
+    assert lined.page is not None
+    page = lined.page.read_text(encoding="utf-8")
+    assert "Weakest stretches" in page
+    assert page.count("data:image/jpeg") >= 8
+    assert verbs.read_manifest(tmp_path / "aligned.csv").place_ids()
+    verbs.align(store, anchor="dusk")  # its own places may be replaced
+    verbs.align(store, undo=True)
+    assert DescriptorStore(store).manifest.place_ids() == []
+    with pytest.raises(InputError, match="never aligned"):
+        verbs.align(store, undo=True)
+
+
+def test_places_of_others_are_not_replaced_unasked(built: Path, tmp_path: Path) -> None:
+    manifest = verbs.read_manifest(built.with_suffix(".csv"))
+    manifest.places[:] = [f"{i:03d}" for i in range(len(manifest))]
+    manifest.write(tmp_path / "named.csv")
+    verbs.extract(tmp_path / "named.csv", tmp_path / "named.desc")
+    with pytest.raises(InputError, match=r"have places already; replace them with --overwrite"):
+        verbs.align(tmp_path / "named.desc")
+
+
+def test_different_routes_are_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    for name, seed in (("here", 1), ("there", 2)):
+        record(tmp_path / "drives" / name, wall(seed, 40), drive_along(40, rng)[: 30 + seed], rng, 1.0)
+    with pytest.raises(InputError, match="different routes"):
+        verbs.build(tmp_path / "drives", tmp_path / "x.displace")
+    assert not (tmp_path / "x.displace").exists()
+    assert DescriptorStore(tmp_path / "x.desc").manifest.place_ids() == []
