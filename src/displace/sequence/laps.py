@@ -11,8 +11,10 @@ from displace.sequence.evidence import Scale, Weighed, earned, level_between
 _MOST_FRAMES = 400
 _APART = 0.06
 """Frames nearer than this share of the recording are neighbours, not a second visit."""
-_GAIN = 0.8
-"""A recording without a second lap earned at most 0.5 above chance, one with a lap of half its length over 1.2."""
+_GAIN, _NOISE = 0.7, 3.0
+"""A recording without a second lap earned at most 0.5 above chance, one with a lap of half its length over 1.2. The
+second, over the root of the number of frames, is for what few frames reach by chance."""
+_LEAST_FRAMES = 50
 _NOT_LATER = -2.0
 _SLOPE = 1.5
 
@@ -30,7 +32,7 @@ def second_lap(vectors: Vectors) -> tuple[int, int, int] | None:
     taken = np.unique(np.linspace(0, len(vectors) - 1, min(len(vectors), _MOST_FRAMES)).astype(np.intp))
     n = len(taken)
     apart = max(5, round(_APART * n))
-    if n < 4 * apart:
+    if n < _LEAST_FRAMES:
         return None
     similarity = vectors[taken] @ vectors[taken].T
     later = np.arange(n)[None, :] - np.arange(n)[:, None] >= apart
@@ -40,7 +42,7 @@ def second_lap(vectors: Vectors) -> tuple[int, int, int] | None:
     motion = Motion(jump=0.003, leave=0.005, back=0.02)
     chance = earned(Given(scores[:, ::-1]), _SLOPE, motion)
     path = earned(Given(scores), _SLOPE, motion)
-    if path - chance < _GAIN:
+    if path - chance < _GAIN + _NOISE / np.sqrt(n):
         return None
     again = np.full(len(scores), -1)
 
