@@ -120,7 +120,7 @@ def test_killed_and_resumed(tmp_path):
     whole = extract_frames(source, tmp_path / "whole")
     code = f"""
 import os, signal
-from displace import frames, video
+from displace.recordings import frames, video
 def write(self, name, content, write=frames.FramesFolder.write):
     if name == "000020.jpg":
         os.kill(os.getpid(), signal.SIGKILL)
