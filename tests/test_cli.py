@@ -196,7 +196,7 @@ def test_progress_on_a_terminal_has_rate_and_time_left():
     assert re.search(r"\d:\d\d:\d\d", shown)
 
 
-RESUMING = {"demo", "manifest", "extract", "bench", "report"}
+RESUMING = {"build", "demo", "manifest", "extract", "bench", "report"}
 ARGUMENTS = {
     "locate": ("m", "i"),
     "export": ("m", "--to", "csv", "-o", "x"),
