@@ -21,6 +21,7 @@ from displace.bootstrap import Estimate
 from displace.descriptors.store import DescriptorStore
 from displace.errors import InputError
 from displace.evaluation.tables import Column
+from displace.fusion import FUSIONS
 from displace.report.demonstration import demo_markdown
 from displace.report.html.demo_page import kinds, write_demo_page
 from displace.report.html.findings import verdict as in_words
@@ -106,9 +107,9 @@ def test_the_tolerance_of_the_confidence_is_the_protocol(demo):
     assert np.mean(away[apart == 2] <= demo.place_map.tolerance) < 0.02
 
 
-def test_all_nine_fusions_are_compared_best_first(demo):
+def test_all_fusions_are_compared_best_first(demo):
     scores = demo.scores
-    assert len(scores) == 9
+    assert {score.row.fusion for score in scores} == set(FUSIONS.names())
     means = [score.mean for score in scores]
     assert means == sorted(means, reverse=True)
     assert {score.row.fusion for score in scores if not score.storable} == {
@@ -116,6 +117,7 @@ def test_all_nine_fusions_are_compared_best_first(demo):
         "dmat_min",
         "dmat_med",
         "std_dmat_min",
+        "subspace",
     }
     for score in scores:
         assert score.mean == pytest.approx(np.mean([recall(score, name) for name in CONDITIONS]))
@@ -196,7 +198,7 @@ def test_the_documentation_has_every_table(demo):
     text = (ROOT / "docs" / "demo.md").read_text(encoding="utf-8")
     documented = cells(text.partition("<!-- tables")[2].partition("<!-- end")[0])
     assert documented.keys() == cells(demo_markdown(demo)).keys()
-    assert len(documented) == 9 + 6 + 6
+    assert len(documented) == len(FUSIONS.names()) + 6 + 6
 
 
 def test_documented_confidence_is_that_of_a_run(demo):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from memory import set_block_bytes
 
 from displace.evaluation.correct_places import correct_places
 from displace.truth import PlaceSets, SamePlace, WithinFrames, WithinMetres
@@ -25,8 +26,17 @@ RULES = {
     "metres, unknown places": WithinMetres(
         np.array([[0.0, 0.0], [30.0, 0.0]]), 9.0, IDS, np.where(np.arange(20)[:, None] % 3, POINTS, np.nan)
     ),
-    "sets": PlaceSets([{"p01", "p05"}, set(), {"p19"}]),
 }
+
+
+def test_sets_are_taken_as_they_are(monkeypatch):
+    """Places that are not in the map have no index; blocks of a few places give the same as one."""
+    sets = PlaceSets([{"p01", "p05"}, set(), {"p19", "elsewhere"}, {"elsewhere"}])
+    for n_bytes in (2**26, 16 * len(sets) * 3):
+        set_block_bytes(monkeypatch, n_bytes)
+        starts, places = correct_places(sets, IDS)
+        assert starts.tolist() == [0, 2, 2, 3, 3]
+        assert places.tolist() == [1, 5, 19]
 
 
 @pytest.mark.parametrize("name", RULES)

@@ -129,6 +129,21 @@ def test_bsf_finds_an_exact_copy_of_a_reference(route):
     np.testing.assert_array_equal(fusion.predict(refs.vectors), refs.places)
 
 
+def test_bsf_takes_rounding_for_a_distance_of_nothing():
+    refs = ReferenceSet.from_traversals({"sun": np.eye(3), "rain": np.eye(3)[[1, 2, 0]]})
+    fusion = fit("bsf", refs, selection=1.0)
+    # Similarities of unit vectors come out above 1: twice a negative distance is below it, and none would be kept.
+    above = np.array([[[1 + 1e-5, 0.2, 0.1], [0.3, 0.2, 0.4]]], np.float32)
+    posterior = fusion._fuse(above.copy())
+    assert np.isfinite(posterior).all()
+    assert posterior.argmax() == 0
+    # Copies of the query in two traversals differ by rounding, and no multiple of a distance of 0 reaches the second.
+    distances = np.array(
+        [[[0.0, 0.5, 0.6], [6e-8, 0.5, 0.6]], [[0.0, 0.5, 0.6], [1e-4, 0.5, 0.6]]], np.float32
+    )
+    assert fusion._kept(distances).tolist() == [[True, True], [True, False]]
+
+
 def test_bsf_without_a_limit_keeps_all_traversals_for_an_exact_copy():
     """The distance is exactly 0 here, and no multiple of it keeps another traversal: ∞·0 is not a number."""
     traversals = {"sun": np.eye(4), "rain": l2_normalize(np.eye(4) + 0.3 * np.roll(np.eye(4), 1, axis=1))}

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from memory import set_block_bytes
 from naive import scatter_matrices
 
 from displace.errors import InputError
@@ -45,6 +46,16 @@ def test_against_the_batch_formula(seed):
     np.testing.assert_allclose(scatter.mean, centre)
     assert scatter.within_trace() == pytest.approx(np.trace(S_W))
     assert scatter.sampling_ratio == pytest.approx(5 / (len(X) - len(np.unique(y))))
+
+
+def test_between_in_several_blocks(monkeypatch):
+    """As with means of more than a block's bytes: S_B is the sum over all blocks."""
+    X, y = references(3)
+    scatter = Scatter.of(X, y)
+    B = scatter.between_rows()
+    set_block_bytes(monkeypatch, 2 * B[0].nbytes)
+    assert len(B) > 4
+    np.testing.assert_allclose(full(scatter.between()), B.T @ B, atol=1e-12)
 
 
 @given(seeds, st.integers(0, 40))

@@ -68,6 +68,19 @@ def test_foreign_files_are_refused(tmp_path, content):
         tensors.read(tmp_path / "foreign", "test", 2)
 
 
+@pytest.mark.parametrize("at", [0, 2**22 - 1, 2**22, 5 * 2**20 - 1])
+def test_the_checksum_covers_large_arrays_to_their_end(tmp_path, at):
+    """They are read in parts of 4 MiB."""
+    path = tmp_path / "large.bin"
+    tensors.write(path, {"format": "test", "version": 2}, {"a": np.zeros(5 * 2**20, np.uint8)})
+    tensors.read(path, "test", 2)
+    with path.open("r+b") as file:
+        file.seek(path.stat().st_size - 5 * 2**20 + at)
+        file.write(b"\1")
+    with pytest.raises(FormatError, match="its arrays do not have the checksum"):
+        tensors.read(path, "test", 2)
+
+
 def test_a_forged_header_is_found_without_reading_the_arrays(path):
     raw = path.read_bytes()
     (length,) = struct.unpack("<Q", raw[:8])

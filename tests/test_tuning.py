@@ -30,6 +30,16 @@ def test_the_rule_vanishes_with_good_sampling_and_is_bounded():
     assert tuning.rule_ridge(0.033) == pytest.approx(0.033**3, rel=2e-3)
     assert tuning.rule_ridge(1.0) == 0.5
     assert tuning.rule_ridge(13.0) == tuning.rule_ridge(float("inf")) == 3.0
+    # ε = min(3, γ³/(1 + γ²))
+    for ratio, ridge in (
+        (1.5, 3.375 / 3.25),
+        (2.0, 1.6),
+        (3.0, 2.7),
+        (3.2, 32.768 / 11.24),
+        (3.5, 3.0),
+        (9.0, 3.0),
+    ):
+        assert tuning.rule_ridge(ratio) == pytest.approx(ridge)
     ratios = np.geomspace(1e-3, 1e3, 100)
     assert np.all(np.diff([tuning.rule_ridge(r) for r in ratios]) >= 0)
 
@@ -79,7 +89,13 @@ def test_the_best_of_cross_validation_is_taken_and_recorded():
     recalls = fusion.settings_.recalls
     assert recalls[fusion.ridge_, fusion.center_] == max(recalls.values())
     assert "leave-one-traversal-out over 4 traversals" in fusion.explain()
-    assert min(ridge for ridge, _ in recalls) >= tuning.rule_ridge(fusion.sampling_ratio_) / 10
+
+
+def test_ridges_far_below_the_rules_are_no_candidates():
+    refs = make_route(n_places=40, n_traversals=3, dim=300).references
+    fusion = fit(DisPlace(), refs)
+    assert fusion.sampling_ratio_ == 300 / 80
+    assert {ridge for ridge, _ in fusion.settings_.recalls} == {0.3, 1.0, 3.0, 10.0}  # the rule's is 3
 
 
 def test_what_is_given_is_not_decided():

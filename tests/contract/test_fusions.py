@@ -98,7 +98,14 @@ class TestFusion:
 
     def test_accounts_for_storage(self, name, route):
         fusion = self.fitted(name, route)
-        assert 4 * len(fusion.place_ids_) <= fusion.nbytes_ <= 2 * 4 * route.references.vectors.size
+        rows, everything = fusion.rows(), 4 * route.references.vectors.size
+        if hasattr(fusion, "reference_vectors_"):  # scores by all references, whatever a map would hold
+            assert fusion.nbytes_ == everything
+        elif rows is not None:
+            stored = (rows.vectors, rows.projection, rows.mean)
+            assert fusion.nbytes_ == 4 * sum(part.size for part in stored if part is not None)
+        else:  # a vector of each place at least
+            assert 4 * len(fusion.place_ids_) * fusion.n_features_in_ <= fusion.nbytes_ <= everything
 
     def test_clones_and_has_a_title_and_level(self, name, route):
         fusion = self.fitted(name, route)

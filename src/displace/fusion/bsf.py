@@ -70,7 +70,7 @@ class Bsf(ScoreFusion):
         if np.isinf(self.selection):  # no multiple of a distance of 0 would do
             return np.ones(distances.shape[:2], bool)
         nearest = np.where(self.present_, distances, np.inf).min(axis=2)
-        # Rounding must not drop the best one itself.
+        # Copies of the query differ by rounding, and no multiple of a distance of 0 reaches another.
         limit = (1 + self.selection) * nearest.min(axis=1, keepdims=True) + 1e-6
         kept: NDArray[np.bool_] = nearest <= limit
         return kept

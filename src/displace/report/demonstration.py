@@ -48,7 +48,7 @@ class FusionScore:
     @property
     def storable(self) -> bool:
         """Whether a map can hold it; not where whole score matrices are fused."""
-        return get_fusion(self.row.fusion).stored_rows is not Fusion.stored_rows
+        return get_fusion(self.row.fusion).rows is not Fusion.rows
 
 
 @dataclass(frozen=True)

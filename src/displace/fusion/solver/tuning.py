@@ -127,7 +127,10 @@ def decide(problem: Problem, ridge: float | str, center: bool | str) -> Settings
         return _decide_by_rule(problem, ridge, center, f"{why}, and cross-validation needs 3")
     if not affordable(len(problem.scatter.means), problem.scatter.means.shape[1], len(usable)):
         return _decide_by_rule(problem, ridge, center, "too large to cross-validate")
-    ridges = [by_rule, *(e for e in RIDGES if e >= by_rule / 10)] if "ridge" in auto else [float(ridge)]
+    candidates = dict.fromkeys(
+        [by_rule, *(e for e in RIDGES if e >= by_rule / 10)]
+    )  # the rule's may be among them
+    ridges = list(candidates) if "ridge" in auto else [float(ridge)]
     centers = [False, True] if "center" in auto else [bool(center)]
     recalls = cross_validate(problem, usable, ridges, centers)
     if not recalls:
