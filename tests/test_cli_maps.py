@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import subprocess
+import sys
 
 import cv2
 import numpy as np
@@ -302,6 +304,24 @@ def test_a_map_of_one_traversal_is_updated(run, folder):
     done = run("update", "one.displace", "--add", "night.desc")
     assert done.exit_code == 0, done.output
     assert "settings that one traversal had left open: ridge" in done.stdout
+
+
+def test_warnings_are_lines_without_the_place_in_the_code(folder):
+    command = [
+        sys.executable,
+        "-m",
+        "displace",
+        "build",
+        "route.desc",
+        "-o",
+        "w.displace",
+        "--traversal",
+        "sun",
+    ]
+    shown = subprocess.run([*command, "--no-calibration"], cwd=folder, capture_output=True, text=True).stderr
+    (line,) = [line for line in shown.splitlines() if "plain retrieval" in line]
+    assert line.startswith("warning: ")
+    assert ".py" not in shown
 
 
 def test_outputs_that_cannot_be_written_are_refused_before_anything_is_computed(run, folder, monkeypatch):

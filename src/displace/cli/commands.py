@@ -79,26 +79,27 @@ class Parameter:
         """What the verb's documentation calls it, on the command line."""
         return self.flags[0].partition("/")[0] if self.flags else str(self.metavar)
 
+    @property
+    def repeats(self) -> bool:
+        """Whether an option may be given several times."""
+        return bool(self.flags) and not self._commas and (self.kind is dict or get_origin(self.kind) is list)
+
     def typed(self) -> inspect.Parameter:
         """The same parameter for typer."""
-        required = self.default is inspect.Parameter.empty
-        optional = not required and self.default is None
-        kind: Any = list[str] if self.kind is dict or self._commas else self.kind
+        kind, default = self.kind, self.default
         if self._commas:
-            kind = str
-        default = ",".join(self.default) if self._commas else self.default
-        if kind is Path and isinstance(default, str):
+            kind, default = str, ",".join(default)
+        elif kind is dict:
+            kind = list[str]
+        elif kind is Path and isinstance(default, str):
             default = Path(default)
-        about: Any = (
-            typer.Argument(metavar=self.metavar, help=escaped(self.help))
-            if isinstance(self.spelling, Argument)
-            else typer.Option(*self.flags, metavar=self.metavar, help=escaped(self.help))
-        )
+        spelt = typer.Option if self.flags else typer.Argument
+        about = spelt(*self.flags, metavar=self.metavar, help=escaped(self.help))
         return inspect.Parameter(
             self.name,
             inspect.Parameter.KEYWORD_ONLY,
             default=default,
-            annotation=Annotated[kind | None if optional else kind, about],
+            annotation=Annotated[kind | None if default is None else kind, about],
         )
 
     def value(self, given: Any) -> Any:
@@ -175,8 +176,10 @@ class Verb:
             if name not in CALLBACKS:
                 kind, spelling = _kind_and_spelling(hints[name])
                 found.append(Parameter(name, kind, parameter.default, spelling, said.get(name, "")))
-        names = {parameter.name: parameter.shown for parameter in found}
-        found = [replace(parameter, help=plain(parameter.help, names)) for parameter in found]
+        names = {option.name: option.shown for option in found}
+        for row, option in enumerate(found):
+            several = " Repeat the option for several." if option.repeats else ""
+            found[row] = replace(option, help=plain(option.help, names) + several)
         return sorted(found, key=lambda parameter: bool(parameter.flags))
 
     def plain(self, text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -26,7 +27,7 @@ from rich.progress import (
 from rich.text import Text
 from typer.core import TyperGroup
 
-from displace.errors import DisplaceError, SkippedImagesError
+from displace.errors import DisplaceError, DisplaceWarning, SkippedImagesError
 
 SECONDS_BETWEEN_LINES = 30.0
 SHOWN = 10
@@ -46,6 +47,15 @@ class Messages(logging.Handler):
         err.print(record.getMessage(), highlight=False, markup=False, soft_wrap=True)
 
 
+def format_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """Make text of a warning: of the package's own what they say, without the place in the code."""
+    if issubclass(category, DisplaceWarning):
+        return f"warning: {message}\n"
+    return f"{filename}:{lineno}: {category.__name__}: {message}\n{line or ''}"
+
+
 class Verbs(TyperGroup):
     """Turns the package's exceptions into messages and exit codes, for every verb."""
 
@@ -54,9 +64,10 @@ class Verbs(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the verb."""
-        messages = Messages()
+        messages, formatted = Messages(), warnings.formatwarning
         try:
             logging.getLogger("displace").addHandler(messages)
+            warnings.formatwarning = format_warning
             return super().invoke(ctx)
         except SkippedImagesError as error:
             show_error(err, str(error))
@@ -69,6 +80,7 @@ class Verbs(TyperGroup):
             raise typer.Exit(130) from error
         finally:
             logging.getLogger("displace").removeHandler(messages)
+            warnings.formatwarning = formatted
 
 
 class Rate(ProgressColumn):

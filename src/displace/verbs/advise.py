@@ -26,9 +26,9 @@ def advise(
     store : path-like
         A folder made by `extract`.
     traversals : sequence of str, optional
-        Use this traversal (repeat); by default all.
+        Traversals to use; by default all.
     exclude : sequence of str, optional
-        Leave this traversal out (repeat).
+        Traversals to leave out.
     tolerance : str, optional
         What counts as right: 25m where places have positions, "2 frames" where they have an order along the route, or
         exact; by default 25 m, without positions the exact place.

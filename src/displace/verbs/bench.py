@@ -36,7 +36,7 @@ def bench(
     output : path-like
         Results folder.
     stores : mapping of str to path-like, optional
-        Where a model's descriptors are (repeat), instead of or beside those of the suite.
+        Where models' descriptors are, instead of or beside those of the suite.
     root : path-like, optional
         Folder of the suite's descriptor stores; by default the suite file's.
     threads : int, optional

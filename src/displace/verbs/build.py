@@ -62,9 +62,9 @@ def build(
     fusion : str
         How references are fused (see: displace list fusions), or auto: what `advise` recommends.
     traversals : sequence of str, optional
-        Use this traversal (repeat); by default all.
+        Traversals to use; by default all.
     exclude : sequence of str, optional
-        Leave this traversal out (repeat).
+        Traversals to leave out.
     dtype : str
         How rows are stored: float16, float32 or int8.
     calibration : bool

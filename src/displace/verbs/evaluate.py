@@ -37,7 +37,7 @@ def evaluate(
     store : path-like
         A folder made by `extract`.
     queries : sequence of str, optional
-        Traversal to locate in all others (repeat); by default each in turn.
+        Traversals to locate, each in all others; by default every one in turn.
     fusion : str
         Names with commas between, or all.
     tolerance : str, optional

@@ -26,7 +26,7 @@ def export(
     source : path-like
         A map, or a descriptor store.
     to : str
-        hloc, vme, geojson, csv, faiss or onnx.
+        The form: hloc, vme, geojson, csv, faiss or onnx (see: displace list exports).
     output : path-like
         File or folder to write.
     queries : path-like, optional

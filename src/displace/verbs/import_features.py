@@ -44,7 +44,7 @@ def import_features(
     model : str
         A name for what made the descriptors, such as "hloc netvlad". Maps refuse queries of another name.
     traversals : sequence of str, optional
-        Take this traversal (repeat); by default all.
+        Traversals to take; by default all.
     images : path-like, optional
         Folder of images that the program was given: its names start there; by default they are as in the manifest.
     side : {"database", "queries"}

@@ -53,7 +53,7 @@ def report(
     after_fusion : bool
         Study compression: project after fusion, not before.
     numbers : sequence of int
-        Number of a query, from 0 (repeat): study space takes the first, study qualitative shows all of them.
+        Numbers of queries, from 0: study space takes the first, study qualitative shows all of them.
     cases : bool
         Study qualitative: the four cases of the paper's figure, rather than queries by number.
     rounds : int

@@ -34,7 +34,7 @@ def update(
     add : path-like, optional
         Add this recording, assigned to the map's places.
     traversals : sequence of str, optional
-        Add this traversal of it (repeat); by default all. None may be in the map already.
+        Traversals of it to add, none of which may be in the map already; by default all.
     remove : str, optional
         Remove this traversal.
     references : path-like, optional
