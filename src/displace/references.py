@@ -12,7 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from displace.arrays import Indices, Vectors, as_labels, as_vectors
 from displace.errors import InputError
+from displace.files.tensors import MAX_LABEL
 from displace.places import Places
+
+MAX_ID = 2**63 - 1
+"""Largest number that can be an id."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,10 +191,42 @@ def _info_of(ids: NDArray[Any], info: Places | None) -> Places:
 
 
 def as_ids(values: ArrayLike, n: int, name: str) -> NDArray[Any]:
-    """Check that `values` is one label for each of `n` rows, and that the labels can be sorted and told apart."""
+    """Return one id for each of `n` rows, as 64-bit integers or as text; what a file could not keep is refused.
+
+    Whole numbers of any type become integers (a column of a table that once held NaN is floating-point).
+
+    >>> as_ids([1.0, 7.0], 2, "places")
+    array([1, 7])
+    """
     ids = as_labels(values, n, name)
-    if ids.dtype.kind not in "fO":
+    _check_not_cut(values, name)
+    if ids.dtype.kind in "fO":
+        ids = _plain(ids, name)
+    if ids.dtype.kind == "T":
+        ids = ids.astype(np.str_)
+    if ids.dtype.kind == "U":
+        _check_text(ids, name)
         return ids
+    if ids.dtype.kind not in "iu":
+        way_out = "decode them first" if ids.dtype.kind == "S" else "use whole numbers or strings"
+        raise InputError(f"{name} are {ids.dtype}, such as {ids[0]!r}, which are no names: {way_out}")
+    if ids.dtype == np.uint64 and n and ids.max() > MAX_ID:
+        raise InputError(f"{name} has {ids.max()}, which is above {MAX_ID}: use strings")
+    return ids.astype(np.int64, copy=False)
+
+
+def _check_not_cut(values: ArrayLike, name: str) -> None:
+    """Refuse strings whose last character numpy would leave out."""
+    if isinstance(values, list | tuple):
+        for row, value in enumerate(values):
+            if isinstance(value, str) and value.endswith("\0"):
+                raise InputError(
+                    f"{name} has {value!r} in row {row}, which ends with a NUL character: rename it"
+                )
+
+
+def _plain(ids: NDArray[Any], name: str) -> NDArray[Any]:
+    """Objects and floating-point numbers as integers or text."""
     listed = ids.tolist()
     # NaN is what differs from itself.
     nameless = [row for row, value in enumerate(listed) if value is None or value != value]
@@ -203,7 +239,42 @@ def as_ids(values: ArrayLike, n: int, name: str) -> NDArray[Any]:
         raise InputError(
             f"{name} has both {kinds[True]!r} and {kinds[False]!r}: use strings only, or numbers only"
         )
-    return ids
+    if True in kinds:
+        _check_not_cut(listed, name)
+        longest = max(map(len, listed))
+        if longest > MAX_LABEL:
+            raise InputError(f"{name} has a name of {longest} characters; at most {MAX_LABEL} are possible")
+        return np.array(listed, dtype=np.str_)
+    return np.array([_integer(value, name) for value in listed], dtype=np.int64)
+
+
+def _integer(value: Any, name: str) -> int:
+    """A whole number of any type as an integer."""
+    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if not number or abs(value) == np.inf or value != int(value):
+        raise InputError(
+            f"Unknown label type: {name} must be integers or strings; got {value!r} of type {type(value).__name__}"
+        )
+    limit = MAX_ID if isinstance(value, int | np.integer) else 2**53  # beyond, floating point skips numbers
+    if abs(int(value)) > limit:
+        raise InputError(f"{name} has a number beyond ±{limit}: use strings")
+    return int(value)
+
+
+def _check_text(ids: NDArray[np.str_], name: str) -> None:
+    """Refuse names that no file could keep: with NUL, halves of characters, or too long."""
+    width = ids.dtype.itemsize // 4
+    if not width or not len(ids):
+        return
+    points = np.ascontiguousarray(ids).view(np.uint32).reshape(len(ids), width)
+    inner = (points[:, :-1] == 0) & (points[:, 1:] != 0)
+    halves = (points >= 0xD800) & (points < 0xE000)
+    for wrong, what in ((inner, "a NUL character"), (halves, "what is no valid text")):
+        if wrong.any():
+            row = int(wrong.any(axis=1).argmax())
+            raise InputError(f"{name} has {ids[row]!r} in row {row}, with {what} in it: rename it")
+    if width > MAX_LABEL and (longest := int(np.char.str_len(ids).max())) > MAX_LABEL:
+        raise InputError(f"{name} has a name of {longest} characters; at most {MAX_LABEL} are possible")
 
 
 def occurrence(groups: Indices) -> Indices:

@@ -9,11 +9,14 @@ memory-mapped and not read.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
+import math
 import mmap
 import os
+import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,34 +24,54 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.errors import FormatError
+from displace.files import schema
 from displace.files.atomic import replacing
+from displace.files.reading import open_regular, parse_json
 
 DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I8": "|i1", "U8": "|u1"}
 KINDS = {dtype: name for name, dtype in DTYPES.items()}
-MAX_HEADER = 100 * 2**20
+MAX_HEADER = 16 * 2**20
+"""Bytes before the arrays; names of places and images are arrays."""
+MAX_LABEL = 1000
+"""Characters of a place's id or a traversal's name."""
+MAX_LABELS = 2**28
+"""Bytes that labels may take as text of one width, beyond 64 times those in the file."""
 CHUNK = 2**22
 ZEROS = "0" * 64
+# Quotes inside JSON text are escaped, so nothing that anybody is called can look like this.
+_CHECKSUM = re.compile(rb'"checksum": ?"([0-9a-f]{64})"')
 
 Arrays = dict[str, NDArray[Any]]
 
 
 def write(
-    path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
+    path: str | os.PathLike[str],
+    header: Mapping[str, Any],
+    arrays: Mapping[str, NDArray[Any]],
+    check: Callable[[Path], object] | None = None,
 ) -> None:
     """Write `header` (JSON-able, with `format` and `version`) and `arrays` to `path`, atomically.
 
-    Raises OSError where the file system cannot take it.
+    Equal input gives equal bytes. Raises OSError where the file system cannot take it.
+
+    Parameters
+    ----------
+    check : callable, optional
+        Called with the name of the file before it replaces what is at `path`; what it raises keeps that there.
     """
     stored = {name: _in_order(array) for name, array in arrays.items()}
     text = json.dumps({**header, "payload_sha256": payload_digest(stored)}, ensure_ascii=False)
     # The widest numbers first: each array then starts at a multiple of its numbers' size.
     names = sorted(stored, key=lambda name: (-stored[name].itemsize, name))
-    with replacing(path) as temporary, temporary.open("wb") as file:
-        head = _made_head(stored, names, {"displace": text, "checksum": ZEROS})
-        file.write(head.replace(ZEROS.encode(), _digest_without(head, ZEROS.encode()), 1))
-        for name in names:
-            for chunk in _chunks(stored[name]):
-                file.write(chunk)
+    with replacing(path) as temporary:
+        with temporary.open("wb") as file:
+            head = _made_head(stored, names, {"checksum": ZEROS, "displace": text})
+            file.write(head.replace(ZEROS.encode(), hashlib.sha256(head).hexdigest().encode(), 1))
+            for name in names:
+                for chunk in _chunks(stored[name]):
+                    file.write(chunk)
+        if check is not None:
+            check(temporary)
 
 
 def _in_order(array: NDArray[Any]) -> NDArray[Any]:
@@ -89,6 +112,8 @@ def read(
 ) -> tuple[dict[str, Any], Arrays]:
     """Read the header and memory-map the arrays of a file of format `kind`.
 
+    The file is opened once: while another one takes its place, this one is read to its end.
+
     Raises
     ------
     FormatError
@@ -96,38 +121,48 @@ def read(
     """
     path = Path(path)
     try:
-        size = path.stat().st_size
-        with path.open("rb") as file:
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
             head = _head(file)
-        entries = json.loads(head[8:].decode())
-        metadata = entries.pop("__metadata__")
-        header, checksum = json.loads(metadata["displace"]), str(metadata["checksum"]).encode()
-        found, written, digest = header["format"], int(header["version"]), str(header["payload_sha256"])
+            whole: NDArray[np.uint8] = (
+                np.memmap(file, np.uint8, mode="r") if size > len(head) else np.empty(0, np.uint8)
+            )
+        entries, header = _parsed(path, head, kind, version)
+        digest = str(header["payload_sha256"])
     except OSError as error:
         raise FormatError(f"cannot read {path}: {error.strerror or error}") from None
-    except (
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        OverflowError,
-        struct.error,
-        RecursionError,
-    ) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, struct.error) as error:
         raise FormatError(f"{path} is not a {kind} file, or its header is damaged ({error})") from None
-    if found != kind:
-        raise FormatError(f"{path} is not a {kind} file; its format is {found!r}")
-    if len(checksum) != len(ZEROS) or _digest_without(head, checksum) != checksum:
-        raise FormatError(f"{path} is damaged: its header does not have the checksum it was written with")
-    if written > version:
-        raise FormatError(
-            f"{path} has format version {written}; this is displace with format version {version}: "
-            f"it needs displace {header.get('needs', 'of a later version')}"
-        )
-    arrays = _map(path, len(head), size, entries)
+    arrays = _map(path, whole, len(head), size, entries)
     if verify and digest != payload_digest(arrays):
         raise FormatError(f"{path} is damaged: its arrays do not have the checksum they were written with")
     return header, arrays
+
+
+def _parsed(path: Path, head: bytes, kind: str, version: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Table of arrays and header, whose checksum is compared before they are looked into."""
+    _check_seal(path, head)
+    entries = schema.mapping(parse_json(head[8:].decode()), "the header", has=("__metadata__",))
+    metadata = schema.mapping(entries.pop("__metadata__"), "__metadata__", has=("displace",))
+    header = schema.mapping(parse_json(metadata["displace"]), "displace")
+    found, written = header["format"], schema.whole(header["version"], "version")
+    if found != kind:
+        raise FormatError(f"{path} is not a {kind} file; its format is {schema.shown(found)}")
+    if written > version:
+        raise FormatError(
+            f"{path} has format version {written}; this is displace with format version {version}: "
+            f"it needs displace {schema.text(header.get('needs', 'of a later version'), 'needs', 100)}"
+        )
+    return entries, header
+
+
+def _check_seal(path: Path, head: bytes) -> None:
+    """Compare the checksum of everything before the arrays."""
+    seals = _CHECKSUM.findall(head)
+    if len(seals) != 1:
+        raise ValueError("it has no checksum")
+    if hashlib.sha256(head.replace(seals[0], ZEROS.encode(), 1)).hexdigest().encode() != seals[0]:
+        raise FormatError(f"{path} is damaged: its header does not have the checksum it was written with")
 
 
 def pack_labels(name: str, labels: NDArray[Any]) -> Arrays:
@@ -142,17 +177,30 @@ def pack_labels(name: str, labels: NDArray[Any]) -> Arrays:
 def unpack_labels(name: str, arrays: Arrays) -> NDArray[Any]:
     """Undo `pack_labels`."""
     if name in arrays:
-        return np.array(arrays[name])
-    raw, ends = arrays[f"{name}_utf8"].tobytes(), arrays[f"{name}_ends"].tolist()
-    if [0, *ends] != sorted([0, *ends]) or [0, *ends][-1] != len(raw):
-        raise ValueError(f"the ends of the strings in {name!r} are out of order")
-    texts = [raw[start:end].decode() for start, end in zip([0, *ends], ends, strict=False)]
+        labels = np.array(arrays[name])
+        schema.require(
+            labels.ndim == 1 and labels.dtype.kind == "i", f"{name!r} are {labels.dtype}{labels.shape}"
+        )
+        return labels
+    texts = unpack_texts(name, arrays, MAX_LABEL)
+    width = 4 * max(map(len, texts), default=1)
+    if len(texts) * width > MAX_LABELS + 64 * arrays[f"{name}_utf8"].nbytes:
+        raise ValueError(f"the strings in {name!r} would take {len(texts) * width} bytes")
     return np.array(texts, dtype=np.str_)
 
 
-def _digest_without(head: bytes, checksum: bytes) -> bytes:
-    """SHA-256 of the head, taken with zeros in the place of `checksum`."""
-    return hashlib.sha256(head.replace(checksum, ZEROS.encode())).hexdigest().encode()
+def unpack_texts(name: str, arrays: Arrays, longest: int = schema.MAX_TEXT) -> list[str]:
+    """Texts that `pack_labels` packed."""
+    bytes_, offsets = arrays[f"{name}_utf8"], arrays[f"{name}_ends"]
+    kinds = bytes_.dtype == np.uint8 and offsets.dtype.kind == "i"
+    schema.require(kinds and bytes_.ndim == offsets.ndim == 1, f"{name!r} are no strings")
+    raw, ends = bytes_.tobytes(), [0, *offsets.tolist()]
+    if ends != sorted(ends) or ends[-1] != len(raw):
+        raise ValueError(f"the ends of the strings in {name!r} are out of order")
+    texts = [raw[start:end].decode() for start, end in itertools.pairwise(ends)]
+    schema.require(max(map(len, texts), default=0) <= longest, f"{name!r} has more than {longest} characters")
+    schema.require(b"\0" not in raw, f"{name!r} has a NUL character")
+    return texts
 
 
 def _head(file: IO[bytes]) -> bytes:
@@ -168,25 +216,29 @@ def _head(file: IO[bytes]) -> bytes:
     return first + text
 
 
-def _map(path: Path, start: int, size: int, entries: dict[str, Any]) -> Arrays:
-    """Memory-map each array of the table, after checking that it lies inside the file and all bytes are used."""
+def _map(path: Path, whole: NDArray[np.uint8], start: int, size: int, entries: dict[str, Any]) -> Arrays:
+    """View each array of the table, after checking that they lie one after the other and all bytes are used."""
+    arrays, spans = {}, []
     try:
-        whole = np.memmap(path, np.uint8, mode="r") if size > start else np.empty(0, np.uint8)
-        arrays, used = {}, 0
         for name, entry in entries.items():
-            begin, end = entry["data_offsets"]
-            dtype, shape = np.dtype(DTYPES[entry["dtype"]]), [int(n) for n in entry["shape"]]
-            count = int(np.prod(shape, dtype=object)) if shape else 1
-            if not 0 <= begin <= end <= size - start or min(shape, default=0) < 0:
-                raise ValueError("truncated")
-            if end - begin != count * dtype.itemsize:
-                raise ValueError(f"array {name!r} has the wrong size")
+            entry = schema.mapping(entry, name, has=("data_offsets", "dtype", "shape"))
+            begin, end = schema.listed(entry["data_offsets"], "data_offsets", schema.whole, n=2)
+            shape = schema.listed(entry["shape"], "shape", schema.whole)
+            dtype = np.dtype(DTYPES[schema.text(entry["dtype"], "dtype", 10)])
+            schema.require(len(shape) <= 4, f"array {name!r} has {len(shape)} dimensions")
+            schema.require(begin <= end <= size - start, "truncated")
+            schema.require(
+                end - begin == math.prod(shape) * dtype.itemsize, f"array {name!r} has the wrong size"
+            )
             arrays[name] = _view(whole, start + begin, start + end, dtype).reshape(shape)
-            used += end - begin
-    except (ValueError, KeyError, TypeError, OverflowError, AttributeError, OSError) as error:
+            spans.append((begin, end))
+        spans.sort()
+        ends = [0, *(end for _, end in spans)]
+        schema.require(
+            [*(begin for begin, _ in spans), size - start] == ends, "its arrays overlap or leave gaps"
+        )
+    except (ValueError, KeyError, TypeError, OverflowError, AttributeError) as error:
         raise FormatError(f"{path} is damaged: {error}") from None
-    if used != size - start:
-        raise FormatError(f"{path} is damaged: {size - start} bytes of arrays, {used} expected")
     return arrays
 
 

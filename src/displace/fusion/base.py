@@ -120,7 +120,7 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """
         vectors, places = validate_data(self, X, y, dtype=list(FLOATS), ensure_all_finite=False)
         check_finite(vectors, "X")
-        _check_ids(as_ids(places, len(vectors), "y"))
+        places = as_ids(places, len(vectors), "y")
         labels = None if traversals is None else as_ids(traversals, len(vectors), "traversals")
         self.place_ids_, index = np.unique(places, return_inverse=True)
         self._fit(vectors, index, labels)
@@ -237,15 +237,6 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     def _layers(self) -> int:
         """Count the (b, N) arrays that `_scores` holds at one time."""
         return 1
-
-
-def _check_ids(places: NDArray[Any]) -> None:
-    """Refuse numbers that cannot be names of places."""
-    if places.dtype.kind == "f" and np.any(places != np.floor(places)):
-        raise InputError(
-            "Unknown label type: continuous. Place ids must be integers or strings; "
-            f"got {places[places != np.floor(places)][0]}"
-        )
 
 
 def is_number(value: Any) -> TypeGuard[float]:

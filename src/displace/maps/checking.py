@@ -7,9 +7,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from displace.arrays import blocks
+from displace.errors import FormatError
+from displace.files import schema
+from displace.files.schema import require
 from displace.geo import Positions
 from displace.maps.calibration import Calibration
 from displace.maps.rounding import DTYPES
+
+LONGEST = 1.05
+"""Length of a row from which on it is no unit vector; rounding to eight bits stays below."""
 
 KINDS: dict[str, tuple[type, ...]] = {
     "fusion": (str,),
@@ -26,23 +33,40 @@ KINDS: dict[str, tuple[type, ...]] = {
 def check_fields(fields: dict[str, Any]) -> None:
     """Raise ValueError where the fields of a map do not fit together."""
     for name, kinds in KINDS.items():
-        _require(isinstance(fields[name], kinds), f"{name} is {fields[name]!r}")
+        require(isinstance(fields[name], kinds), f"{name} is {schema.shown(fields[name])}")
+    schema.whole(fields["dim"], "dim", 1, schema.MAX_DIM)
+    for name in ("traversals", "calibrated_on"):
+        if fields[name] is not None:
+            schema.mapping(fields[name], name, schema.whole)
     vectors, places = fields["vectors"], fields["places"]
     ids = places.ids
-    _require(ids.ndim == 1 and len(ids) > 0, "it has no places")
-    _require(bool(np.all(ids[1:] > ids[:-1])), "place ids are out of order")
-    _require(vectors.ndim == 2 and vectors.dtype.name in DTYPES, f"rows are {vectors.dtype}{vectors.shape}")
-    _check_row_places(fields["row_places"], len(vectors), len(ids))
+    require(ids.ndim == 1 and len(ids) > 0, "it has no places")
+    require(bool(np.all(ids[1:] > ids[:-1])), "place ids are out of order")
+    require(vectors.ndim == 2 and vectors.dtype.name in DTYPES, f"rows are {vectors.dtype}{vectors.shape}")
     _check_projection(fields, vectors.shape[1])
     scales = fields["scales"]
-    _require((scales is not None) == (vectors.dtype == np.int8), "scales are for int8 rows, and needed there")
+    require((scales is not None) == (vectors.dtype == np.int8), "scales are for int8 rows, and needed there")
     if scales is not None:
         _check_numbers("scales", scales, (len(vectors),))
-        _require(bool(((scales > 0) & (scales < 1)).all()), "scales are not those of unit vectors")
+        require(bool(((scales > 0) & (scales < 1)).all()), "scales are not those of unit vectors")
     if places.positions is not None:
         _check_positions(places.positions, len(ids))
     if places.frames is not None:
-        _require(places.frames.shape == (len(ids),), f"route numbers have shape {places.frames.shape}")
+        _check_numbers("route numbers", places.frames, (len(ids),), blanks=True)
+    _check_notes(fields["notes"])
+
+
+def check_rows(path: object, fields: dict[str, Any]) -> None:
+    """Raise FormatError where rows are longer than unit vectors; those that are no numbers are found when used."""
+    vectors, scales = fields["vectors"], fields["scales"]
+    for rows in blocks(len(vectors), row_bytes=4 * vectors.shape[1]):
+        lengths = np.einsum("rn,rn->r", *[vectors[rows].astype(np.float32)] * 2)
+        if scales is not None:
+            lengths *= scales[rows] ** 2
+        if (lengths > LONGEST**2).any():
+            raise FormatError(
+                f"{path} is damaged: the rows of the map are damaged, they are not unit vectors"
+            )
 
 
 def checked_calibration(record: Any) -> Calibration | None:
@@ -52,23 +76,28 @@ def checked_calibration(record: Any) -> Calibration | None:
     calibration = Calibration(**record)
     with np.errstate(all="ignore"):
         probability = calibration.probability(np.array([[0.9, 0.5, 0.1]]))
-    _require(probability.shape == (1,) and bool(np.isfinite(probability).all()), "its calibration is void")
+    require(probability.shape == (1,) and bool(np.isfinite(probability).all()), "its calibration is void")
     np.asarray(calibration.curve, np.float64).reshape(-1, 3)
-    _require(np.isfinite(float(calibration.auc) + float(calibration.error)), "its calibration is void")
+    require(np.isfinite(float(calibration.auc) + float(calibration.error)), "its calibration is void")
     return calibration
 
 
-def _check_row_places(row_places: NDArray[Any], n_rows: int, n_places: int) -> None:
-    """Rows of a place are side by side, in order of place, and every place has one."""
-    _require(row_places.shape == (n_rows,), f"{row_places.shape} places of rows for {n_rows} rows")
-    steps = np.diff(row_places, prepend=-1, append=n_places)
-    _require(bool(((steps == 0) | (steps == 1)).all() and steps[0] == 1), "rows are not in order of place")
+def check_row_places(row_places: NDArray[Any], n_rows: int, n_places: int) -> None:
+    """Raise ValueError unless rows of a place are side by side, in order of place, and every place has one."""
+    require(row_places.dtype.kind == "i", f"places of rows are {row_places.dtype}")
+    require(row_places.shape == (n_rows,), f"{row_places.shape} places of rows for {n_rows} rows")
+    require(
+        n_rows > 0 and row_places[0] == 0 and row_places[-1] == n_places - 1,
+        "rows are not those of the places",
+    )
+    steps = np.diff(row_places.astype(np.int64))
+    require(bool(((steps == 0) | (steps == 1)).all()), "rows are not in order of place")
 
 
 def _check_projection(fields: dict[str, Any], n: int) -> None:
     dim, projection, mean = fields["dim"], fields["projection"], fields["mean"]
     if projection is None:
-        _require(n == dim, f"rows have {n} dimensions, descriptors {dim}, and there is no projection")
+        require(n == dim, f"rows have {n} dimensions, descriptors {dim}, and there is no projection")
     else:
         _check_numbers("projection", projection, (dim, n))
     if mean is not None:
@@ -76,18 +105,24 @@ def _check_projection(fields: dict[str, Any], n: int) -> None:
 
 
 def _check_positions(positions: Positions, n_places: int) -> None:
-    _require(positions.points.shape == (n_places, 2), f"positions have shape {positions.points.shape}")
-    heading = positions.heading
-    _require(heading is None or heading.shape == (n_places,), "it has not one heading for each place")
+    _check_numbers("positions", positions.points, (n_places, 2), blanks=True)
+    if positions.degrees:
+        within = ~(np.abs(positions.points) > [90, 360]).any()
+        require(bool(within), "positions are outside of ±90 and ±360 degrees")
+    if positions.heading is not None:
+        _check_numbers("headings", positions.heading, (n_places,), blanks=True)
 
 
-def _check_numbers(name: str, array: NDArray[Any], shape: tuple[int, ...]) -> None:
-    _require(array.shape == shape, f"{name} has shape {array.shape}, not {shape}")
-    _require(
-        array.dtype.kind == "f" and bool(np.isfinite(array).all()), f"{name} has values that are no numbers"
-    )
+def _check_numbers(name: str, array: NDArray[Any], shape: tuple[int, ...], blanks: bool = False) -> None:
+    require(array.shape == shape, f"{name} has shape {array.shape}, not {shape}")
+    require(array.dtype.kind == "f", f"{name} has values that are no numbers")
+    wrong = np.isinf(array) if blanks else ~np.isfinite(array)
+    require(not wrong.any(), f"{name} has values that are no numbers")
 
 
-def _require(holds: bool, message: str) -> None:
-    if not holds:
-        raise ValueError(message)
+def _check_notes(notes: dict[str, Any]) -> None:
+    """Raise ValueError where what `inspect` shows is of another kind than `rounding` writes."""
+    for recall in schema.mapping(notes.get("recall_at_1", {}), "recall_at_1").values():
+        schema.number(recall, "recall_at_1", 0, 100)
+    schema.whole(notes.get("n_queries", 0), "n_queries")
+    schema.number(notes.get("same_top_match", 0), "same_top_match", 0, 100)

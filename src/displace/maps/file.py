@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from displace._version import __version__
 from displace.errors import DisplaceError, FormatError, InputError
-from displace.files import tensors
+from displace.files import schema, tensors
 from displace.files.atomic import sync_folder
 from displace.geo import Positions
-from displace.maps.checking import KINDS, check_fields, checked_calibration
+from displace.maps.checking import KINDS, check_fields, check_row_places, check_rows, checked_calibration
 from displace.maps.state import MapState
 from displace.maps.statistics import MapStatistics, StatisticsFile
 from displace.places import Places
@@ -50,7 +50,7 @@ def save(state: MapState, path: str | os.PathLike[str]) -> None:
         try:
             if statistics is not None:
                 statistics.write(upcoming, map_checksum=tensors.payload_digest(arrays))
-            tensors.write(path, header, arrays)
+            tensors.write(path, header, arrays, check=_read_back)
         except BaseException:
             _drop_upcoming(path)
             raise
@@ -64,6 +64,15 @@ def save(state: MapState, path: str | os.PathLike[str]) -> None:
 def load(path: str | os.PathLike[str], verify: bool) -> MapState:
     """Read a map; its statistics when they are asked for. All but the rows is checked in any case."""
     path = Path(path)
+    fields, checksum = _read(path, verify)
+    if verify:
+        check_rows(path, fields)
+    fields["statistics"], fields["no_statistics"] = find_statistics(path, checksum)
+    return MapState(**fields)
+
+
+def _read(path: Path, verify: bool) -> tuple[dict[str, Any], str]:
+    """Fields of the map in a file, and its checksum."""
     header, arrays = tensors.read(path, FORMAT, VERSION, verify)
     try:
         fields = {name: header[name] for name in KINDS}
@@ -72,26 +81,34 @@ def load(path: str | os.PathLike[str], verify: bool) -> MapState:
         fields["tolerance"] = _tolerance(header)
         fields["places"] = _unpacked_places(arrays, header["degrees"])
         fields["vectors"] = arrays["vectors"]
+        check_row_places(arrays["row_places"], len(arrays["vectors"]), len(fields["places"]))
         fields["row_places"] = arrays["row_places"].astype(np.intp)
         for name in ("projection", "mean", "scales"):
             fields[name] = arrays.get(name)
         check_fields(fields)
-    except (KeyError, ValueError, TypeError, AttributeError, IndexError, InputError) as error:
+    except (KeyError, ValueError, TypeError, AttributeError, IndexError, OverflowError) as error:
         raise FormatError(f"{path} is damaged: {error!r}") from None
-    fields["statistics"], fields["no_statistics"] = find_statistics(path, header["payload_sha256"])
-    return MapState(**fields)
+    return fields, str(header["payload_sha256"])
+
+
+def _read_back(path: Path) -> None:
+    """Refuse to replace a map by a file that would not load."""
+    try:
+        _read(path, verify=False)
+    except FormatError as error:
+        raise InputError(f"the map cannot be saved, for it could not be loaded again: {error}") from error
 
 
 def find_statistics(path: Path, map_checksum: str) -> tuple[MapStatistics | None, str]:
     """Statistics that belong to the map with this checksum, not read yet; where there are none, why."""
     sidecar, upcoming = _sidecar(path), _upcoming(path)
     if upcoming.exists() and _map_of(upcoming) == map_checksum:
-        return StatisticsFile(path=upcoming), ""
+        return StatisticsFile(path=upcoming, map_checksum=map_checksum), ""
     if not sidecar.exists():
         return None, f"there are no statistics beside it ({sidecar.name}); put the file back"
     try:
         if StatisticsFile.belongs_to(sidecar) == map_checksum:
-            return StatisticsFile(path=sidecar), ""
+            return StatisticsFile(path=sidecar, map_checksum=map_checksum), ""
     except FormatError as error:
         return None, f"the statistics beside it cannot be used: {error}"
     return None, f"the statistics beside it ({sidecar.name}) belong to another map; put its own back"
@@ -177,8 +194,8 @@ def _packed(state: MapState) -> tuple[dict[str, Any], tensors.Arrays]:
 
 def _tolerance(header: dict[str, Any]) -> Tolerance:
     if "tolerance_frames" in header:
-        return Tolerance("frames", float(header["tolerance_frames"]))
-    metres = float(header["tolerance"])
+        return Tolerance("frames", schema.number(header["tolerance_frames"], "tolerance_frames", 0))
+    metres = schema.number(header["tolerance"], "tolerance", 0)
     return Tolerance("metres", metres) if metres > 0 else Tolerance("exact")
 
 
@@ -189,7 +206,8 @@ def _packed_positions(positions: Positions | None) -> dict[str, NDArray[Any] | N
 
 
 def _unpacked_places(arrays: tensors.Arrays, degrees: bool) -> Places:
-    images = tensors.unpack_labels("images", arrays).tolist() if "images_ends" in arrays else None
+    schema.require(isinstance(degrees, bool), f"degrees is {schema.shown(degrees)}")
+    images = tensors.unpack_texts("images", arrays) if "images_ends" in arrays else None
     positions = None
     if "points" in arrays:
         heading = arrays.get("heading")

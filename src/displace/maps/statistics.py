@@ -10,7 +10,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from displace.errors import FormatError
-from displace.files import tensors
+from displace.files import schema, tensors
 from displace.references import ReferenceSet
 
 FORMAT = "displace statistics"
@@ -73,9 +73,12 @@ class StatisticsFile(MapStatistics):
     Parameters
     ----------
     path : Path
+    map_checksum : str
+        Of the map that they were found for.
     """
 
     path: Path = Path()
+    map_checksum: str = ""
 
     @staticmethod
     def belongs_to(path: Path) -> str:
@@ -88,8 +91,8 @@ class StatisticsFile(MapStatistics):
         """
         header, _ = tensors.read(path, FORMAT, VERSION, verify=False)
         try:
-            return str(header["map_sha256"])
-        except KeyError:
+            return schema.text(header["map_sha256"], "map_sha256")
+        except (KeyError, ValueError):
             raise FormatError(f"{path} is damaged: it does not say which map it belongs to") from None
 
     @property
@@ -100,8 +103,12 @@ class StatisticsFile(MapStatistics):
     def loaded(self) -> MapStatistics:
         """Read the file."""
         header, arrays = tensors.read(self.path, FORMAT, VERSION)
+        if self.map_checksum and header.get("map_sha256") != self.map_checksum:
+            raise FormatError(
+                f"{self.path} belongs to another map by now: the map was replaced; load it again"
+            )
         try:
-            digests = {str(name): str(digest) for name, digest in header.get("digests", {}).items()}
+            digests = schema.mapping(header.get("digests", {}), "digests", schema.text)
             references = None
             if "references" in arrays:
                 places, traversals = (tensors.unpack_labels(n, arrays) for n in ("places", "traversals"))

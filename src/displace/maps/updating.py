@@ -12,7 +12,7 @@ from sklearn.base import clone
 from displace.arrays import Vectors
 from displace.errors import FormatError, InputError, SingularScatterError, UnknownNameError
 from displace.fusion import get_fusion
-from displace.fusion.base import Fusion, Statistics
+from displace.fusion.base import Fusion, Rows, Statistics
 from displace.geo import Positions
 from displace.maps.basis import turned
 from displace.maps.digests import digests_of
@@ -103,11 +103,33 @@ def _fusion(state: MapState) -> Fusion:
 def _restored(state: MapState, fusion: Fusion, kept: MapStatistics) -> Statistics:
     """The fusion's statistics of the references that are in the map."""
     try:
-        return fusion.restored_statistics(
+        restored = fusion.restored_statistics(
             kept.arrays, state.rows().astype(np.float32), state.places.ids[state.row_places]
         )
+        _check_same_references(state, restored)
     except (KeyError, ValueError, TypeError, IndexError) as error:
         raise FormatError(f"the statistics of the map are damaged: {error!r}; build it anew") from None
+    return restored
+
+
+def _check_same_references(state: MapState, statistics: Statistics) -> None:
+    """Raise ValueError where statistics are not those of the map's references."""
+    known, found = sum(state.traversals.values()), statistics.n_references
+    if known != found:
+        raise ValueError(f"they are of {found} references, the map of {known}")
+    if not np.array_equal(statistics.place_ids, state.places.ids):
+        raise ValueError("they are of other places")
+
+
+def _check_outcome(rows: Rows, dim: int) -> None:
+    """Refuse what damaged statistics would make of a map."""
+    parts = [rows.vectors, *(part for part in (rows.projection, rows.mean) if part is not None)]
+    shape = rows.projection.shape[0] if rows.projection is not None else rows.vectors.shape[1]
+    if shape != dim or not len(rows.vectors) or not all(np.isfinite(part).all() for part in parts):
+        raise FormatError(
+            "the statistics of the map are damaged: they make rows that are no numbers, or of another "
+            "dimension; the map is left as it was. Build it anew from all references"
+        )
 
 
 def _next(
@@ -116,6 +138,7 @@ def _next(
     """Compute the map of new statistics, and what became different."""
     fusion = _fitted(state, after)
     rows = turned(stored_rows(fusion))
+    _check_outcome(rows, state.dim)
     vectors, scales = quantize(rows.vectors, state.vectors.dtype.name)
     settings = fusion.settings()
     upcoming = replace(
@@ -155,6 +178,10 @@ def _fitted(state: MapState, statistics: Any) -> Fusion:
         raise SingularScatterError(
             f"the map keeps the settings it was built with (ridge {state.settings.get('ridge')}), and they cannot be "
             f"solved for γ = {statistics.sampling_ratio:.2f}; build it anew from all references, with a ridge"
+        ) from error
+    except (np.linalg.LinAlgError, FloatingPointError) as error:
+        raise FormatError(
+            f"the statistics of the map cannot be solved ({error}): they are damaged; build it anew from all references"
         ) from error
 
 

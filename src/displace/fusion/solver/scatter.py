@@ -22,6 +22,10 @@ from displace.files.disk_rows import DiskRows
 from displace.files.tensors import pack_labels, unpack_labels
 from displace.references import occurrence
 
+MAX_COUNT = 2**31
+MAX_MEAN = 1e18
+"""Largest count and mean that statistics in a file may have: their squares are still numbers."""
+
 
 @dataclass
 class Scatter:
@@ -252,13 +256,21 @@ class Scatter:
         """Return the statistics that `to_arrays` gave; ValueError or KeyError where they do not fit together."""
         ids, means = unpack_labels("place_ids", dict(arrays)), np.array(arrays["means"])
         counts = np.array(arrays["counts"], np.intp)
-        if means.ndim != 2 or not len(ids) == len(counts) == len(means):
-            raise ValueError(f"{len(ids)} places, {len(counts)} counts and means of shape {means.shape}")
+        if means.ndim != 2 or counts.ndim != 1 or not 0 < len(ids) == len(counts) == len(means):
+            raise ValueError(f"{len(ids)} places, {counts.shape} counts and means of shape {means.shape}")
+        if counts.min() < 1 or counts.max() > MAX_COUNT or arrays["counts"].dtype.kind != "i":
+            raise ValueError("counts of references below 1, or too many to be true")
+        if means.dtype != np.float32 or not np.isfinite(means).all() or np.abs(means).max() > MAX_MEAN:
+            raise ValueError("means that are no numbers, or too large")
+        if not (ids[1:] > ids[:-1]).all():
+            raise ValueError("place ids are out of order")
         within = np.zeros((0, 0), np.float32, order="F")
         if "within" in arrays:
             dim, packed = means.shape[1], np.array(arrays["within"])
             if packed.shape != (dim * (dim + 1) // 2,):
                 raise ValueError(f"scatter of {packed.size} numbers for {dim} dimensions")
+            if packed.dtype != np.float32 or not np.isfinite(packed).all():
+                raise ValueError("a scatter with values that are no numbers")
             (unpack,) = get_lapack_funcs(("tpttr",), dtype=np.float32)
             within = np.asfortranarray(unpack(dim, packed, uplo="L")[0])
         return cls(ids, counts, means, within)
