@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -353,3 +354,52 @@ class TestContents:
         assert not town.calibration_is_stale
         town.add(ReferenceSet(np.ones((1, 16)), ["p00"], ["new"]))
         assert town.calibration_is_stale
+
+
+def test_a_map_that_could_not_be_loaded_again_does_not_replace_the_one_that_can(path, refs):
+    before = path.read_bytes()
+    town = PlaceMap.load(path)
+    with pytest.raises(InputError, match="could not be loaded again"):
+        town.changed(row_places=town.row_places + 1).save(path)
+    assert path.read_bytes() == before
+    assert check_whole(path, refs) == ["t0", "t1"]
+
+
+class TestSealedStatistics:
+    """Statistics whose checksums are right and whose content is not."""
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda a: a["counts"].__setitem__(0, 0),
+            lambda a: a["counts"].__setitem__(0, -2),
+            lambda a: a["counts"].__setitem__(0, 2**62),
+            lambda a: a.__setitem__("counts", a["counts"].astype(np.float64)),
+            lambda a: a.__setitem__("counts", a["counts"][:, None]),
+            lambda a: a["means"].__setitem__((0, 0), np.nan),
+            lambda a: a["means"].__setitem__((0, 0), 1e30),
+            lambda a: a.__setitem__("means", a["means"].astype(np.float64)),
+            lambda a: a.__setitem__("means", a["means"][:, :-1]),
+            lambda a: a["within"].__setitem__(0, np.inf),
+            lambda a: a.__setitem__("within", a["within"].astype(np.float64)),
+            lambda a: a["place_ids"].__setitem__(0, 1),
+            lambda a: a["place_ids"].__setitem__(0, -1),
+            lambda a: [a.__setitem__(n, a[n][1:]) for n in ("place_ids", "counts", "means")],
+            lambda a: [a.__setitem__(n, a[n][:0]) for n in ("place_ids", "counts", "means")],
+        ],
+    )
+    def test_they_wreck_no_map(self, path, refs, change):
+        town = PlaceMap.load(path)
+        arrays = {name: np.array(array) for name, array in town.statistics.loaded().arrays.items()}
+        change(arrays)
+        damaged = PlaceMap(replace(town.state, statistics=MapStatistics(arrays)))
+        for work in (lambda: damaged.add(refs.only("t2")), lambda: damaged.remove(refs.only("t1"))):
+            with pytest.raises(DisplaceError, match="statistics of the map are damaged"):
+                work()
+        np.testing.assert_array_equal(damaged.vectors, town.vectors)
+
+    def test_those_of_a_map_that_was_replaced_meanwhile_are_not_used(self, path, refs):
+        town = PlaceMap.load(path)
+        build(refs, calibration=False).save(path)
+        with pytest.raises(FormatError, match="belongs to another map by now"):
+            town.remove(refs.only("t1"))

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from displace import ReferenceSet
+from displace import PlaceMap, ReferenceSet, build
 from displace.errors import InputError
 from displace.references import occurrence, slot_of_each
 
@@ -74,3 +74,56 @@ def test_a_slot_holds_a_place_once_and_belongs_to_one_traversal(pairs):
 def test_bad_references_are_named(make, message):
     with pytest.raises(InputError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        (np.array([1.0, 7.0]), [1, 7]),
+        (np.array([1, 7], dtype=object), [1, 7]),
+        (np.array([1.0, 7], dtype=object), [1, 7]),
+        (np.array([1, 7], np.uint8), [1, 7]),
+        (np.array([1, 2**63 - 1], np.uint64), [1, 2**63 - 1]),
+        (np.array(["a", "b"], dtype=object), ["a", "b"]),
+    ],
+)
+def test_ids_become_integers_or_text(given, kept):
+    refs = ReferenceSet(np.eye(2), given, ["t", "t"])
+    assert refs.places.tolist() == kept
+    assert refs.places.dtype.kind in "iU"
+    assert refs.places.dtype.kind == "U" or refs.places.dtype == np.int64
+
+
+@pytest.mark.parametrize("where", ["places", "traversals"])
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        (np.array([1.5, 2.0]), "must be integers or strings; got 1.5"),
+        (np.array([1.0, np.inf]), "must be integers or strings; got inf"),
+        (np.array([1.0, 2.0**60]), r"beyond ±\d+: use strings"),
+        (np.array([1, 2**63], np.uint64), r"above \d+: use strings"),
+        (np.array([1, 10**30], dtype=object), r"beyond ±\d+: use strings"),
+        (np.array([b"a", b"b"]), "decode them first"),
+        (np.array([b"a", b"b"], dtype=object), "got b'a' of type bytes"),
+        (np.array([True, False]), "bool"),
+        (np.array([True, False], dtype=object), "got True of type bool"),
+        (np.array(["2020", "2021"], "M8[Y]"), "use whole numbers or strings"),
+        (["gate\0", "mill"], "ends with a NUL character"),
+        (np.array(["gate\0", "mill"], dtype=object), "ends with a NUL character"),
+        (["ga\0te", "mill"], "a NUL character in it"),
+        (["ga\ud800te", "mill"], "no valid text in it"),
+        (["g" * 1001, "mill"], "a name of 1001 characters; at most 1000"),
+        (np.array(["g" * 1001, "mill"], dtype=object), "a name of 1001 characters; at most 1000"),
+    ],
+)
+def test_ids_that_no_file_could_keep_are_refused(where, ids, message):
+    other = {"places": "traversals", "traversals": "places"}[where]
+    with pytest.raises(InputError, match=f"{where}.*{message}"):
+        ReferenceSet(np.eye(2), **{where: ids, other: [0, 1]})
+
+
+@pytest.mark.parametrize("ids", [np.array([3.0, 1.0, 2.0]), ["日本", "", "0" * 64], ["a b", " a", "a\n"]])
+def test_whatever_ids_are_taken_a_map_of_them_loads(tmp_path, ids):
+    refs = ReferenceSet(np.tile(np.eye(3), (2, 1)), [*ids, *ids], ["0" * 64] * 3 + ["\r"] * 3)
+    build(refs, "hops", calibration=False).save(tmp_path / "town.displace")
+    assert PlaceMap.load(tmp_path / "town.displace").place_ids.tolist() == sorted(ids)

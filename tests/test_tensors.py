@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import importlib.util
 import json
+import os
 import struct
 
 import numpy as np
@@ -17,6 +19,7 @@ from displace.files import tensors
 from displace.geo import Positions
 from displace.synthetic import make_route
 
+HEADER = {"format": "test", "version": 2, "Ä": [1.5, None]}
 ARRAYS = {
     "a": np.arange(6, dtype=np.float32).reshape(2, 3),
     "half": np.ones(3, np.float16),
@@ -27,7 +30,7 @@ ARRAYS = {
 
 @pytest.fixture
 def path(tmp_path):
-    tensors.write(tmp_path / "x.bin", {"format": "test", "version": 2, "Ä": [1.5, None]}, ARRAYS)
+    tensors.write(tmp_path / "x.bin", HEADER, ARRAYS)
     return tmp_path / "x.bin"
 
 
@@ -221,4 +224,117 @@ def test_a_checksum_that_is_none(path, checksum):
 def test_ends_of_strings_out_of_order_are_refused(ends):
     arrays = {"x_utf8": np.frombuffer(b"abc", np.uint8), "x_ends": np.array(ends)}
     with pytest.raises(ValueError, match="out of order"):
+        tensors.unpack_labels("x", arrays)
+
+
+def test_equal_input_gives_equal_bytes(tmp_path):
+    for name in ("a", "b"):
+        tensors.write(tmp_path / name, HEADER, dict(reversed(ARRAYS.items())) if name == "b" else ARRAYS)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_names_that_look_like_the_place_of_the_checksum_do_no_harm(tmp_path):
+    for name in ("0" * 64, f'"checksum":"{"0" * 64}"'):
+        header = {**HEADER, "traversals": {name: 1}}
+        tensors.write(tmp_path / "zeros", header, ARRAYS)
+        assert tensors.read(tmp_path / "zeros", "test", 2)[0]["traversals"] == {name: 1}
+
+
+def test_what_a_check_refuses_does_not_replace_the_file(path):
+    before = path.read_bytes()
+
+    def refuse(temporary):
+        assert tensors.read(temporary, "test", 2)[0]["format"] == "test"
+        raise FormatError("no")
+
+    with pytest.raises(FormatError, match="no"):
+        tensors.write(path, HEADER, {}, check=refuse)
+    assert path.read_bytes() == before
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("verify", [True, False])
+def test_a_file_that_is_replaced_while_it_is_read_is_read_to_its_end(path, monkeypatch, verify):
+    other = path.with_name("other")
+    tensors.write(other, HEADER, {"a": np.zeros(999, np.float32)})
+    real = tensors._head
+
+    def replaced_after(file):
+        head = real(file)
+        other.replace(path)
+        return head
+
+    monkeypatch.setattr(tensors, "_head", replaced_after)
+    _, arrays = tensors.read(path, "test", 2, verify)
+    for name, array in ARRAYS.items():
+        np.testing.assert_array_equal(arrays[name], array)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(FormatError, match="it is a pipe or a device"):
+        tensors.read(tmp_path / "pipe", "test", 2)
+
+
+def forge(path, change):
+    """Write a file anew with a changed table, its checksum right."""
+    raw = path.read_bytes()
+    (length,) = struct.unpack("<Q", raw[:8])
+    entries = json.loads(raw[8 : 8 + length])
+    entries["__metadata__"]["checksum"] = tensors.ZEROS
+    change(entries)
+    text = json.dumps(entries, separators=(",", ":")).encode()
+    head = struct.pack("<Q", len(text)) + text
+    head = head.replace(tensors.ZEROS.encode(), hashlib.sha256(head).hexdigest().encode(), 1)
+    path.write_bytes(head + raw[8 + length :])
+
+
+def entry(name, **fields):
+    return lambda entries: entries[name].update(fields)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        entry("a", shape=[1.5]),
+        entry("a", shape=[True] * 3),
+        entry("a", shape=[-1, -12]),
+        entry("a", shape=[2**70]),
+        entry("a", shape=[1] * 40),
+        entry("a", shape="12"),
+        entry("a", dtype=["F32"]),
+        entry("a", dtype="F8"),
+        entry("a", data_offsets=[0]),
+        entry("a", data_offsets=[0, 1e9]),
+        entry("a", data_offsets=None),
+        lambda entries: entries.update(a=7),
+        lambda entries: entries.update(__metadata__=[]),
+        lambda entries: entries["__metadata__"].update(displace="[" * 10**5),
+        lambda entries: entries["__metadata__"].update(displace='{"a":' * 100 + "1" + "}" * 100),
+        lambda entries: entries["__metadata__"].update(displace="[]"),
+    ],
+)
+def test_a_table_of_another_kind_behind_a_right_checksum_is_refused(path, change):
+    forge(path, lambda entries: None)
+    tensors.read(path, "test", 2)
+    forge(path, change)
+    with pytest.raises(FormatError, match="damaged"):
+        tensors.read(path, "test", 2)
+
+
+def test_arrays_that_overlap_are_refused(tmp_path):
+    path = tmp_path / "overlap"
+    tensors.write(path, HEADER, {"a": np.zeros(4, np.float32), "b": np.ones(4, np.float32)})
+    forge(path, entry("b", data_offsets=[0, 16]))
+    with pytest.raises(FormatError, match="overlap or leave gaps"):
+        tensors.read(path, "test", 2)
+
+
+def test_few_bytes_do_not_become_gigabytes_of_text():
+    ends = np.r_[1000, np.arange(1001, 300_001)]
+    arrays = {"x_utf8": np.full(300_000, 97, np.uint8), "x_ends": ends}
+    with pytest.raises(ValueError, match="would take 1"):
+        tensors.unpack_labels("x", arrays)
+    arrays = {"x_utf8": np.full(5000, 97, np.uint8), "x_ends": np.array([5000])}
+    with pytest.raises(ValueError, match="more than 1000 characters"):
         tensors.unpack_labels("x", arrays)
