@@ -165,6 +165,23 @@ def test_robotcar_as_downloaded(tmp_path, where):
     assert sorted(manifest.traversal_names()) == ["rain", "sun"]
     named = manifest.select(manifest.places != "")
     assert all("/left/" in image for image in manifest.images)
+    # The faster one goes on for 30 m where the other has not been: such images would be queries that can only miss.
+    assert len(named) == len(manifest)
+    per_traversal = Counter(manifest.traversals.tolist())
+    assert max(per_traversal.values()) <= len(manifest.place_ids())
+    # Frames are numbers of places, so that tolerances in frames hold across speeds.
+    protocol = dataset("robotcar").protocol("robotcar-5")
+    references, queries = protocol.split(manifest, "rain")
+    rule = protocol.truth(manifest, "rain")
+    shared = np.isin(queries.places, references.places)
+    assert rule.correct(np.where(shared, queries.places, references.places[0])[:, None])[shared].all()
+    found = dataset("robotcar").check(tmp_path)
+    for name, total in (("sun", 161), ("rain", 160)):
+        note = next(note for note in found.notes if note.startswith(f"{name}: "))
+        assert note.startswith(
+            f"{name}: {total - per_traversal[name]} of {total} images are off the route or"
+        )
+        assert note in str(found)
     both = [place for place, n in Counter(named.places.tolist()).items() if n == 2]
     assert len(both) >= 35
     for place in both[:10]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
@@ -133,6 +133,8 @@ class Check:
     """Expected traversals that are not there."""
     missing: list[str]
     """Images listed without a file."""
+    notes: list[str] = field(default_factory=list)
+    """What else is worth knowing, such as images that were left out."""
 
     @property
     def ok(self) -> bool:
@@ -149,6 +151,7 @@ class Check:
             lines.append(f"  traversals not found: {', '.join(self.absent)}")
         if self.missing:
             lines.append(f"  {len(self.missing):,} images listed without a file, such as {self.missing[0]}")
+        lines += [f"  {note}" for note in self.notes]
         return "\n".join(lines)
 
 
@@ -191,10 +194,21 @@ class Dataset(ABC):
 
     def check(self, root: PathLike) -> Check:
         """Compare what is on disk with the published counts."""
-        return self.check_manifest(self.manifest(root))
+        return self.check_manifest(self.manifest(root), root)
 
-    def check_manifest(self, manifest: Manifest) -> Check:
-        """Compare a manifest of this data set with the published counts, and look for missing files."""
+    def notes(self, root: Path, manifest: Manifest) -> list[str]:  # noqa: ARG002
+        """Say what a user must know about a manifest that `read` made of a folder."""
+        return []
+
+    def check_manifest(self, manifest: Manifest, root: PathLike | None = None) -> Check:
+        """Compare a manifest of this data set with the published counts, and look for missing files.
+
+        Parameters
+        ----------
+        manifest : Manifest
+        root : path-like, optional
+            Folder that it was made of, for `notes`.
+        """
         names = manifest.traversal_names()
         rows = [
             (protocol.name, query, protocol.count(manifest, query), protocol.expected)
@@ -202,7 +216,9 @@ class Dataset(ABC):
             for query in protocol.queries_in(manifest)
         ]
         absent = [name for name in self.traversals if name not in names]
-        return Check(self.title, rows, absent, manifest.summary().missing)
+        made = root is not None and not (Path(root) / "manifest.csv").is_file()
+        notes = self.notes(Path(root), manifest) if root is not None and made else []
+        return Check(self.title, rows, absent, manifest.summary().missing, notes)
 
     def wrong(self, root: Path, why: str) -> DatasetError:
         """Error for a folder that is not laid out as expected."""

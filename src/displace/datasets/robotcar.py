@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,15 +44,14 @@ class RobotCar(Dataset):
 
     def read(self, root: Path) -> Manifest:
         """Read subsampled folders in equal order, or the original download by position."""
-        folders = [path for path in root.iterdir() if path.is_dir() and not path.name.startswith(".")]
-        recordings = [_recording(path) for path in sorted(folders, key=lambda path: natural_key(path.name))]
-        recordings = [r for r in recordings if len(r)]
+        recordings = _recordings(root)
         if not recordings:
             raise self.wrong(root, "there are no folders of images")
         names = [r.name for r in recordings]
         if twice := {name for name in names if names.count(name) > 1}:
             raise self.wrong(root, f"more than one folder is {', '.join(sorted(twice))}")
-        route = Route(recordings, root, _SPACING)
+        # As in the paper, a traversal is one image of each place: others are neither references nor queries.
+        route = Route(recordings, root, _SPACING, keep_off_route=False)
         if len({len(r) for r in recordings}) == 1:
             return by_order(route)
         if without := [r.name for r in recordings if r.positions is None]:
@@ -59,7 +59,18 @@ class RobotCar(Dataset):
             raise self.wrong(
                 root, f"numbers of images differ ({counts}) and {', '.join(without)} has no gps/ins.csv"
             )
-        return by_positions(route)
+        made = by_positions(route)
+        return made.select(made.places != "")
+
+    def notes(self, root: Path, manifest: Manifest) -> list[str]:
+        """Say how many images of a download stand for no place."""
+        kept = Counter(manifest.traversals.tolist())
+        return [
+            f"{recording.name}: {len(recording) - kept[recording.name]:,} of {len(recording):,} images are off the "
+            "route or nearer to a place that has another, and are left out"
+            for recording in _recordings(root)
+            if len(recording) > kept[recording.name]
+        ]
 
 
 def condition(folder_name: str) -> str:
@@ -71,6 +82,13 @@ def condition(folder_name: str) -> str:
     plain = re.sub(r"^(orc|oxford|robotcar)|[ _-]", "", folder_name.lower())
     plain = re.sub(r"^(orc|oxford|robotcar)", "", plain)
     return plain if plain in _CONDITIONS else _DATES.get(folder_name, folder_name)
+
+
+def _recordings(root: Path) -> list[Recording]:
+    """Read all traversals that have images."""
+    folders = [path for path in root.iterdir() if path.is_dir() and not path.name.startswith(".")]
+    found = [_recording(path) for path in sorted(folders, key=lambda path: natural_key(path.name))]
+    return [recording for recording in found if len(recording)]
 
 
 def _recording(folder: Path) -> Recording:

@@ -152,9 +152,11 @@ def _of_dataset(dataset: str, folder: PathLike, output: Path | None) -> Check:
     from displace.datasets import DATASETS
 
     known = DATASETS.get(dataset)()
+    made = known.manifest(folder)
+    check = known.check_manifest(made, folder)
     if output is not None:
-        known.manifest(folder).write(output)
-    return known.check(folder)
+        made.write(output)
+    return check
 
 
 def known_places(path: PathLike) -> Manifest | KnownPlaces:
