@@ -3,8 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from displace import DisPlace, ReferenceSet
+from displace import DisPlace, ReferenceSet, get_fusion
 from displace.fusion.solver import tuning
+from displace.fusion.solver.contest import Contestant
+from displace.fusion.solver.problem import Problem
 from displace.fusion.solver.scatter import Scatter
 from displace.synthetic import make_route
 
@@ -15,11 +17,12 @@ def fit(fusion, references):
 
 def problem(references, tau=0.95):
     index = np.unique(references.places, return_inverse=True)[1]
-    return tuning.Problem(
+    return Problem(
         references.vectors,
         index,
         references.traversals,
         Scatter.of(references.vectors, index),
+        np.arange(index.max() + 1),
         references.vectors.shape[1],
         tau,
         None,
@@ -70,10 +73,11 @@ def test_a_large_common_mean_is_centred_by_rule():
 def test_cross_validation_equals_refits_from_scratch():
     """Folds by removal give what fitting without the traversal and querying with it gives."""
     refs = make_route(n_places=80, n_traversals=3, dim=24, drop=0.1).references
-    recalls = tuning.cross_validate(
-        problem(refs), tuning.usable_folds(problem(refs)), ridges=[0.1, 1.0], centers=[False, True]
-    )
-    for (ridge, center), recall in recalls.items():
+    contest = tuning.Contest(problem(refs), tuning.plan(problem(refs)))
+    contest.run([Contestant(ridge, center) for ridge in (0.1, 1.0) for center in (False, True)])
+    assert len(contest.hits) == 4
+    for one in contest.hits:
+        ridge, center, recall = one.ridge, one.center, contest.recall(one)
         folds = []
         for name in refs.traversal_ids:
             rest, queries = refs.without(name), refs.only(name)
@@ -107,17 +111,19 @@ def test_what_is_given_is_not_decided():
 
 
 def test_affordability_is_a_rule_on_sizes():
-    assert tuning.affordable(3876, 512, 5)  # RobotCar, CosPlace
-    assert tuning.affordable(400, 1200, 3)  # sped400 in the span of its references
-    assert not tuning.affordable(27592, 512, 3)  # Nordland, CosPlace
-    assert not tuning.affordable(3876, 4096, 5)
-    assert not tuning.affordable(3876, 8448, 5)
+    assert tuning.affordable(400, 1200, 3) == "whole"  # sped400 in the span of its references
+    assert tuning.affordable(3876, 512, 5) == "few"  # RobotCar, CosPlace
+    assert tuning.affordable(27592, 512, 3) == "few"  # Nordland, CosPlace
+    assert tuning.affordable(3876, 4096, 5) == "none"
+    assert tuning.affordable(3876, 8448, 5) == "none"
 
 
 def test_too_large_for_cross_validation_says_so(monkeypatch):
+    refs = make_route(n_places=40, n_traversals=3, dim=12).references
+    monkeypatch.setattr(tuning, "WHOLE", 1.0)
+    assert "ridge by rule from γ = 0.15, compared by" in fit(DisPlace(), refs).explain()
     monkeypatch.setattr(tuning, "MAX_OPERATIONS", 1.0)
-    fusion = fit(DisPlace(), make_route(n_places=40, n_traversals=3, dim=12).references)
-    assert "too large to cross-validate" in fusion.explain()
+    assert "too large to hold traversals out" in fit(DisPlace(), refs).explain()
 
 
 def test_folds_that_cannot_be_solved_leave_it_to_the_rule():
@@ -129,7 +135,7 @@ def test_folds_that_cannot_be_solved_leave_it_to_the_rule():
 
 def test_many_traversals_are_thinned_to_five_folds():
     refs = make_route(n_places=30, n_traversals=12, dim=10).references
-    assert len(tuning.usable_folds(problem(refs))) == 5
+    assert len(tuning.usable_folds(problem(refs), 500)) == 5
 
 
 def test_traversals_whose_places_are_nowhere_else_are_no_folds():
@@ -140,7 +146,7 @@ def test_traversals_whose_places_are_nowhere_else_are_no_folds():
         np.concatenate([refs.places, odd.places]),
         np.concatenate([refs.traversals, odd.traversals]),
     )
-    assert len(tuning.usable_folds(problem(both))) == 3
+    assert len(tuning.usable_folds(problem(both), 500)) == 3
 
 
 def test_equal_data_give_equal_settings():
@@ -148,3 +154,36 @@ def test_equal_data_give_equal_settings():
     a, b = fit(DisPlace(), refs), fit(DisPlace(), refs)
     assert a.explain() == b.explain()
     np.testing.assert_array_equal(a.projection_, b.projection_)
+
+
+class TestSaferChoice:
+    """HOPS and pooling answer the same held-out queries, and the one that is ahead is taken."""
+
+    def test_pooling_is_taken_where_it_is_ahead(self):
+        """Every place looks quite different in each of its two modes, and traversals show either."""
+        rng = np.random.default_rng(0)
+        modes = rng.normal(size=(2, 60, 24)).astype(np.float32)
+        vectors, places, names = [], np.arange(60), []
+        for number in range(6):
+            vectors.append(modes[number % 2] + 0.3 * rng.normal(size=(60, 24)))
+            names += [f"t{number}"] * 60
+        refs = ReferenceSet(np.concatenate(vectors), np.tile(places, 6), names)
+        fusion = fit(DisPlace(), refs)
+        assert fusion.explain().startswith("P = I, up to 6 rows a place: pooling, because it is ahead")
+        queries = modes[0] + 0.3 * rng.normal(size=(60, 24))
+        pooling = fit(get_fusion("pooling")(), refs)
+        np.testing.assert_array_equal(fusion.rank(queries).places, pooling.rank(queries).places)
+        assert fusion.nbytes_ == pooling.nbytes_
+        again = DisPlace(**fusion.settings())
+        np.testing.assert_array_equal(fit(again, refs).place_vectors_, fusion.place_vectors_)
+
+    def test_displace_stays_where_it_is_ahead_and_tells_the_others(self):
+        fusion = fit(DisPlace(), make_route(n_places=80, n_traversals=4, dim=60).references)
+        assert fusion.settings_.projects
+        assert "; HOPS " in fusion.explain()
+        assert ", pooling " in fusion.explain()
+
+    def test_what_is_given_is_not_compared(self):
+        refs = make_route(n_places=80, n_traversals=4, dim=60).references
+        for given in (DisPlace(ridge=0.5), DisPlace(center=True), DisPlace(project=True)):
+            assert "HOPS" not in fit(given, refs).explain()

@@ -31,6 +31,8 @@ class ReferenceSet:
         Place id of each vector: integers or strings.
     traversals : array of shape (m,), optional
         Traversal of each vector. Without it the j-th reference of a place belongs to traversal j.
+    groups : array of shape (m,), optional
+        View of each vector, such as a heading or a camera: vectors of one place and group show the same.
     info : Places, optional
         What is known of the places: positions, images, their order along the route; of these places at least.
 
@@ -47,6 +49,7 @@ class ReferenceSet:
     vectors: Vectors
     places: NDArray[Any]
     traversals: NDArray[Any]
+    groups: NDArray[Any] | None
     info: Places
 
     def __init__(
@@ -55,6 +58,7 @@ class ReferenceSet:
         places: ArrayLike,
         traversals: ArrayLike | None = None,
         *,
+        groups: ArrayLike | None = None,
         info: Places | None = None,
     ) -> None:
         vectors = as_vectors(vectors)
@@ -64,6 +68,8 @@ class ReferenceSet:
         object.__setattr__(self, "vectors", vectors)
         object.__setattr__(self, "places", places)
         object.__setattr__(self, "traversals", as_ids(traversals, len(vectors), "traversals"))
+        given = None if groups is None else as_ids(groups, len(vectors), "groups")
+        object.__setattr__(self, "groups", given)
         object.__setattr__(self, "info", _info_of(np.unique(places), info))
 
     @classmethod
@@ -108,11 +114,16 @@ class ReferenceSet:
 
     def select(self, keep: NDArray[np.bool_] | Indices) -> ReferenceSet:
         """Return the references at `keep`, a mask or indices."""
-        return ReferenceSet(self.vectors[keep], self.places[keep], self.traversals[keep], info=self.info)
+        groups = None if self.groups is None else self.groups[keep]
+        return ReferenceSet(
+            self.vectors[keep], self.places[keep], self.traversals[keep], groups=groups, info=self.info
+        )
 
     def astype(self, dtype: Any) -> ReferenceSet:
         """Return the references in another precision, float32 or float64."""
-        return ReferenceSet(self.vectors.astype(dtype), self.places, self.traversals, info=self.info)
+        return ReferenceSet(
+            self.vectors.astype(dtype), self.places, self.traversals, groups=self.groups, info=self.info
+        )
 
     def only(self, *traversals: Any) -> ReferenceSet:
         """Return the references of the named traversals."""
@@ -154,6 +165,8 @@ class ReferenceStream:
         Takes row numbers, ascending, and returns their vectors, shape (b, D).
     rows : array of shape (m,), optional
         Row of each in the store that they come from.
+    groups : array of shape (m,), optional
+        View of each, as in `ReferenceSet`.
     """
 
     places: NDArray[Any]
@@ -162,6 +175,7 @@ class ReferenceStream:
     dim: int
     read: Callable[[Indices], Vectors]
     rows: Indices | None = None
+    groups: NDArray[Any] | None = None
 
     def __len__(self) -> int:
         return len(self.places)
@@ -173,7 +187,10 @@ class ReferenceStream:
 
     def take(self, rows: Indices) -> ReferenceSet:
         """Read some of the references."""
-        return ReferenceSet(self.read(rows), self.places[rows], self.traversals[rows], info=self.info)
+        groups = None if self.groups is None else self.groups[rows]
+        return ReferenceSet(
+            self.read(rows), self.places[rows], self.traversals[rows], groups=groups, info=self.info
+        )
 
 
 def _info_of(ids: NDArray[Any], info: Places | None) -> Places:
@@ -332,3 +349,56 @@ def sum_by(vectors: Vectors, index: Indices, n: int) -> Vectors:
     for rows in (np.flatnonzero(turn == t) for t in range(turn.max() + 1)):
         sums[index[rows]] += vectors[rows]
     return sums
+
+
+def heading_groups(
+    headings: ArrayLike, places: ArrayLike, traversals: ArrayLike, width: float | None = None
+) -> Indices | None:
+    """Group references of a place that look the same way, as `ReferenceSet(groups=...)` takes it.
+
+    Bins lie around the headings that a place has, so that a few degrees of noise do not tear a view apart.
+
+    Parameters
+    ----------
+    headings : array of shape (m,)
+        Degrees.
+    places, traversals : arrays of shape (m,)
+    width : float, optional
+        Width of a bin in degrees; by default the usual angle between neighbouring views of a place in a traversal.
+
+    Returns
+    -------
+    array of shape (m,) or None
+        None where headings do not tell views apart: they are missing, each traversal has one image of a place, or its
+        images look the same way within 10°.
+
+    Examples
+    --------
+    >>> heading_groups([358.0, 91.0, 2.0, 87.0], [7, 7, 7, 7], ["a", "a", "b", "b"])
+    array([0, 1, 0, 1])
+    """
+    degrees = np.asarray(headings, np.float64) % 360
+    _, place = np.unique(np.asarray(places), return_inverse=True)
+    _, traversal = np.unique(np.asarray(traversals), return_inverse=True)
+    if len(degrees) == 0 or not np.isfinite(degrees).all():
+        return None
+    if width is None:
+        width = _usual_angle(degrees, place * (int(traversal.max()) + 1) + traversal)
+        if width is None:
+            return None
+    n_bins = max(1, round(360 / width))
+    step = 360 / n_bins
+    phases = np.zeros(int(place.max()) + 1, complex)
+    np.add.at(phases, place, np.exp(2j * np.pi * degrees / step))
+    offsets = np.angle(phases) * step / (2 * np.pi)
+    bins: Indices = np.round((degrees - offsets[place]) / step).astype(np.intp) % n_bins
+    return bins
+
+
+def _usual_angle(degrees: NDArray[np.float64], cell: Indices) -> float | None:
+    """Median angle between neighbouring headings of one cell; None where there is none, or it is below 10°."""
+    order = np.lexsort((degrees, cell))
+    same = cell[order][1:] == cell[order][:-1]
+    angles = np.diff(degrees[order])[same]
+    usual = float(np.median(angles)) if len(angles) else 0.0
+    return usual if usual >= 10 else None

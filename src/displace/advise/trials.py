@@ -86,4 +86,4 @@ def fit(choice: Choice, refs: ReferenceSet) -> Fusion:
     """Fit a fusion, without the warnings that a deliberate trial of few references would raise."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConditioningWarning)
-        return choice.make().fit(refs.vectors, refs.places, refs.traversals)
+        return choice.make().fit_references(refs)

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 
 from displace.arrays import Indices, Vectors, blocks
 from displace.descriptors.store import DescriptorStore
@@ -105,7 +104,8 @@ def build_on_cluster(
         Called as ``progress(stage, done, total)``.
     """
     stream = store.stream(traversals, exclude)
-    estimator: Fusion = clone(get_fusion(fusion)() if isinstance(fusion, str) else fusion)
+    made = get_fusion(fusion)() if isinstance(fusion, str) else fusion
+    estimator = made.for_blocks(stream.places, stream.traversals)
     parts = shard_parts(store, stream)
     learned = _learned(client, estimator, stream, parts, Path(folder), progress)
     model: Mapping[str, Any] = store.model

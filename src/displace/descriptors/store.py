@@ -27,7 +27,7 @@ from displace.descriptors.store_index import INDEX, StoreIndex
 from displace.errors import InputError, UnknownNameError
 from displace.manifest.place_assignment import places_of
 from displace.manifest.table import Manifest
-from displace.references import ReferenceSet, ReferenceStream
+from displace.references import ReferenceSet, ReferenceStream, heading_groups
 from displace.registry import unknown
 
 
@@ -162,14 +162,20 @@ class DescriptorStore:
                 f"{self.folder} has no image with a place in the traversals asked for; "
                 f"it has the traversals {', '.join(self.manifest.traversal_names()) or '(none)'}"
             )
-        rows, info = np.flatnonzero(keep), places_of(self.manifest.select(keep))
+        rows, chosen = np.flatnonzero(keep), self.manifest.select(keep)
+        groups = (
+            None
+            if chosen.heading is None
+            else heading_groups(chosen.heading, chosen.places, chosen.traversals)
+        )
         return ReferenceStream(
-            self.places[keep],
-            self.traversals[keep],
-            info,
+            chosen.places,
+            chosen.traversals,
+            places_of(chosen),
             self.dim,
             lambda some: self.vectors(rows[some]),
             rows,
+            groups,
         )
 
     def located(self, rows: Indices) -> tuple[NDArray[np.str_], Indices]:

@@ -59,6 +59,16 @@ class Rows:
         centred = queries if self.mean is None else queries - self.mean
         return l2_normalize(centred if self.projection is None else centred @ self.projection)
 
+    def scores(self, queries: Vectors) -> Vectors:
+        """Score of each place for each of the descriptors, shape (q, N): that of its best row."""
+        scores: Vectors = self.project(queries) @ self.vectors.T
+        n_places = int(self.place_index[-1]) + 1
+        if n_places == len(self.place_index):
+            return scores
+        starts = np.searchsorted(self.place_index, np.arange(n_places))
+        best: Vectors = np.maximum.reduceat(scores, starts, axis=1)
+        return best
+
 
 class Statistics(Protocol):
     """What a fusion can be fitted on instead of references, and that can be added up; such as `Scatter`."""
@@ -118,13 +128,12 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         traversals : array of shape (m,), optional
             Traversal of each reference. Without it the j-th reference of a place is in traversal j.
         """
-        vectors, places = validate_data(self, X, y, dtype=list(FLOATS), ensure_all_finite=False)
-        check_finite(vectors, "X")
-        places = as_ids(places, len(vectors), "y")
-        labels = None if traversals is None else as_ids(traversals, len(vectors), "traversals")
-        self.place_ids_, index = np.unique(places, return_inverse=True)
-        self._fit(vectors, index, labels)
+        self._fit(*self._checked(X, y, traversals))
         return self
+
+    def fit_references(self, refs: ReferenceSet) -> Self:
+        """Fit on what the fusion uses of a reference set."""
+        return self.fit(refs.vectors, refs.places, refs.traversals)
 
     def rank(self, Q: ArrayLike, k: int = 5) -> Matches:
         """Rank the places for each query.
@@ -175,6 +184,11 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """Whether `from_statistics` decides better with references at hand; only ever where they are few."""
         return False
 
+    def for_blocks(self, places: NDArray[Any], traversals: NDArray[Any]) -> Fusion:  # noqa: ARG002
+        """Return the unfitted fusion for references that are read a block of places at a time; by default a clone."""
+        same: Fusion = clone(self)
+        return same
+
     @classmethod
     def restored_statistics(
         cls,
@@ -205,6 +219,21 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     def used(self, refs: ReferenceSet) -> ReferenceSet:
         """Those of the references it was fitted on that it uses; all, unless it chose among them."""
         return refs
+
+    def kept_statistics(self, statistics: Any, refs: ReferenceSet) -> Any:  # noqa: ARG002
+        """Return the statistics that a map of the fitted fusion keeps of `refs`: those it was fitted on, by default."""
+        return statistics
+
+    def _checked(
+        self, X: ArrayLike, y: ArrayLike, traversals: ArrayLike | None
+    ) -> tuple[Vectors, Indices, NDArray[Any] | None]:
+        """Check references and learn `place_ids_`; returns vectors, the index of each one's place, and traversals."""
+        vectors, places = validate_data(self, X, y, dtype=list(FLOATS), ensure_all_finite=False)
+        check_finite(vectors, "X")
+        places = as_ids(places, len(vectors), "y")
+        labels = None if traversals is None else as_ids(traversals, len(vectors), "traversals")
+        self.place_ids_, index = np.unique(places, return_inverse=True)
+        return vectors, index, labels
 
     def _check_queries(self, Q: ArrayLike) -> Vectors:
         check_is_fitted(self)
@@ -290,8 +319,7 @@ class VectorFusion(TransformerMixin, Fusion):  # type: ignore[misc]
         return Rows(self.place_vectors_, np.arange(len(self.place_ids_)), self.projection_, self.mean_)
 
     def _scores(self, Q: Vectors) -> Vectors:
-        scores: Vectors = self._project(Q) @ self.place_vectors_.T
-        return scores
+        return self._stored().scores(Q)
 
     def _project(self, Q: Vectors) -> Vectors:
         return self._stored().project(Q)

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import LinAlgError
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from displace.arrays import Indices, Vectors, l2_normalize
 from displace.errors import ConditioningWarning, InputError, SingularScatterError
-from displace.fusion.base import Rows, VectorFusion, is_number, is_whole
+from displace.fusion.base import Fusion, Rows, Statistics, VectorFusion, is_number, is_whole, unit_rows
+from displace.fusion.pooling import Pooling
 from displace.fusion.solver import tuning
+from displace.fusion.solver.contest import place_means
 from displace.fusion.solver.eigen import ROUTES, Solution, solve, thin_basis
+from displace.fusion.solver.kept_views import KeptViews
+from displace.fusion.solver.problem import Problem
 from displace.fusion.solver.scatter import Scatter
-from displace.references import ReferenceSet, slot_of_each, sum_by
+from displace.fusion.solver.tuning import Settings
+from displace.fusion.solver.views import Views, group_views, merged
+from displace.references import ReferenceSet, as_ids, occurrence, slot_of_each, sum_by
 
+AT_HAND = 2**30
+"""Bytes of references that are read together where a stream of them is to be decided about."""
 WARN_ABOVE = 0.2
 """γ above which the paper's setting, no ridge, is warned about."""
 
@@ -25,9 +35,14 @@ WARN_ABOVE = 0.2
 class DisPlace(VectorFusion):
     """Discriminative place projections for several reference traversals.
 
-    The references of all places determine a within-place scatter S_W (what weather, light and viewpoint change) and a
+    The references of all places determine a within-place scatter S_W (what weather, light and season change) and a
     between-place scatter S_B (what tells places apart). The leading solutions of S_B v = λ S_W v, scaled so that
     vᵀS_W v = 1, project references and queries; a place is the normalised sum of its projected references.
+
+    Where a traversal has several images of a place, S_W is taken within *views*, over traversals, and every view is a
+    row of its own (`displace.fusion.solver.views`). Where no view is seen in two traversals, nothing is known about
+    condition change: then nothing is projected, and every reference is a row. Where traversals can be held out, HOPS
+    and pooling are compared with, and taken where they are ahead. `explain()` says what was decided, and why.
 
     Parameters
     ----------
@@ -42,23 +57,33 @@ class DisPlace(VectorFusion):
         Route to the solution (`displace.fusion.solver.eigen`); "auto" takes the fastest for the sizes.
     n_components : int, optional
         Keep this many eigenvectors, whatever `tau`; at most places − 1.
+    n_rows : int, "all" or "auto", default "auto"
+        Most rows a place; its views are merged down to these. "all" makes every reference a row. "auto" is a row for
+        each view, or as few as held-out traversals allow.
+    views : bool or "auto", default "auto"
+        Tell the views of a place apart. "auto" does where traversals are labelled and `ridge` or `center` is "auto";
+        False is the paper: the references of a place differ by condition only.
+    project : bool or "auto", default "auto"
+        False leaves P = I, nothing subtracted. "auto" decides, where `ridge` and `center` are "auto"; otherwise True.
 
     Attributes
     ----------
     projection_ : array of shape (D, n)
         P.
     eigenvalues_ : array
-        All eigenvalues, descending.
+        All eigenvalues, descending; empty where P = I.
     n_components_ : int
         n.
-    place_vectors_ : array of shape (N, n)
-        One unit vector for each place of `place_ids_`.
+    place_vectors_ : array of shape (R, n)
+        Unit vectors: one for each place of `place_ids_`, or several, those of a place side by side.
+    row_places_ : array of shape (R,)
+        Index in `place_ids_` of each one's place.
     mean_ : array of shape (D,)
         What is subtracted before projecting: zeros where `center_` is False.
     ridge_, center_ : float, bool
         The settings used; `explain()` says why.
     sampling_ratio_ : float
-        γ = D/Σ(K_p − 1); above about 0.2 the references do not determine S_W well.
+        γ = D/Σ(K − 1), the sum over the views of all places; above about 0.2 the references do not determine S_W well.
 
     Examples
     --------
@@ -75,6 +100,7 @@ class DisPlace(VectorFusion):
     compared = ({}, {"tau": 1.0}, {"ridge": 0.0, "center": False})
     projection_: Vectors
     mean_: Vectors
+    row_places_: Indices
 
     def __init__(
         self,
@@ -83,36 +109,84 @@ class DisPlace(VectorFusion):
         center: bool | str = "auto",
         solver: str = "auto",
         n_components: int | None = None,
+        n_rows: int | str = "auto",
+        views: bool | str = "auto",
+        project: bool | str = "auto",
     ) -> None:
         self.tau = tau
         self.ridge = ridge
         self.center = center
         self.solver = solver
         self.n_components = n_components
+        self.n_rows = n_rows
+        self.views = views
+        self.project = project
 
-    def statistics(self, refs: ReferenceSet) -> Scatter:
-        """Counts and means of the places, and the within scatter."""
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        traversals: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> Self:
+        """Fit on references.
+
+        Parameters
+        ----------
+        X : array of shape (m, D)
+            Reference descriptors.
+        y : array of shape (m,)
+            Place id of each reference; a place may have any number of references.
+        traversals : array of shape (m,), optional
+            Traversal of each reference. Without it the references of a place count as different conditions.
+        groups : array of shape (m,), optional
+            View of each reference, such as a heading or a camera. Without it views are found where traversals have
+            several references of a place.
+        """
+        vectors, index, labels = self._checked(X, y, traversals)
+        given = None if groups is None else as_ids(groups, len(vectors), "groups")
+        self._check_parameters(len(self.place_ids_), vectors.shape[1])
+        self._learn(vectors, index, labels, given)
+        return self
+
+    def fit_references(self, refs: ReferenceSet) -> Self:
+        """Fit on references with their traversals and, where they are given, views."""
+        return self.fit(refs.vectors, refs.places, refs.traversals, refs.groups)
+
+    def statistics(self, refs: ReferenceSet) -> Scatter | KeptViews:
+        """Counts and means of the places, and the within scatter; or the references, where views are told apart."""
+        if self._keeps_references(refs):
+            return KeptViews.of(refs)
         return Scatter.of(_squarable(refs.vectors), refs.places)
 
-    def from_statistics(self, statistics: Scatter, refs: ReferenceSet | None = None) -> Self:
+    def kept_statistics(self, statistics: Any, refs: ReferenceSet) -> Scatter | KeptViews:
+        """Return the statistics it was fitted on, or the references where each of them became a row."""
+        if isinstance(statistics, Scatter) and self.settings()["n_rows"] == "all":
+            return KeptViews.of(refs)
+        kept: Scatter | KeptViews = statistics
+        return kept
+
+    def from_statistics(self, statistics: Scatter | KeptViews, refs: ReferenceSet | None = None) -> Self:
         """Fit on statistics; without references, what is "auto" is decided by rule.
 
         Parameters
         ----------
-        statistics : Scatter
+        statistics : Scatter or KeptViews
             Of the references; its `place_ids` become the place ids.
         refs : ReferenceSet, optional
             The references themselves, to hold some out.
         """
+        if isinstance(statistics, KeptViews):
+            return self.fit(statistics.vectors, statistics.places, statistics.traversals, statistics.groups)
         dim = statistics.means.shape[1]
         self.place_ids_, self.n_features_in_ = statistics.place_ids, dim
         self._check_parameters(len(self.place_ids_), dim)
         if refs is None:
             none = np.empty(0, np.intp)
-            self._learn(statistics.means[:0], none, none, statistics.numbered())
+            self._learn(statistics.means[:0], none, None, None, statistics.numbered())
         else:
             index = np.searchsorted(self.place_ids_, refs.places)
-            self._learn(refs.vectors, index, refs.traversals, statistics.numbered())
+            self._learn(refs.vectors, index, refs.traversals, None, statistics.numbered())
         return self
 
     def rows_of(self, statistics: Scatter) -> Vectors:
@@ -122,69 +196,178 @@ class DisPlace(VectorFusion):
     def wants_references(self, n_places: int, dim: int, n_traversals: int) -> bool:
         """Whether a setting is open and cross-validation would decide it."""
         n_folds = min(n_traversals, tuning.MAX_FOLDS)
-        return (
-            "auto" in (self.ridge, self.center) and n_folds >= 3 and tuning.affordable(n_places, dim, n_folds)
+        if n_folds < 3 or not self._open:
+            return False
+        extent = tuning.affordable(n_places, dim, n_folds)
+        return extent == "whole" or (extent == "few" and 4 * n_places * n_traversals * dim <= AT_HAND)
+
+    def for_blocks(self, places: NDArray[Any], traversals: NDArray[Any]) -> Fusion:
+        """Return DisPlace with one view a place; without repeated views pooling; else an error with the way out."""
+        if self.views is False or not self._tells_views_apart(labelled=True):
+            return super().for_blocks(places, traversals)
+        labels = np.unique(traversals, return_inverse=True)[1]
+        index = np.unique(places, return_inverse=True)[1]
+        if not occurrence(index * (labels.max() + 1) + labels).any():
+            one_view: Fusion = clone(self).set_params(views=False, project=True)
+            return one_view
+        if not labels.any():
+            return Pooling()
+        raise InputError(
+            "traversals have several images of a place, and telling their views apart needs all references in memory: "
+            "choose DisPlace(views=False), fusion='pooling', or a machine with more memory"
         )
 
+    @classmethod
+    def restored_statistics(
+        cls, arrays: Mapping[str, NDArray[Any]], rows: Vectors, places: NDArray[Any]
+    ) -> Statistics:
+        """Return the statistics whose `to_arrays` gave `arrays`."""
+        if KeptViews.are(arrays):
+            return KeptViews.from_arrays(arrays)
+        return super().restored_statistics(arrays, rows, places)
+
     def settings(self) -> dict[str, Any]:
-        """Parameters with ridge and centring as decided; what plain retrieval could not decide stays open."""
-        decided = {} if self._plain else {"ridge": float(self.ridge_), "center": bool(self.center_)}
-        return {**self.get_params(), **decided}
+        """Parameters as decided; what was left open because nothing is known about conditions stays open."""
+        views = {"views": self.views_.kind != "one"}
+        if self._undecided:
+            return {**self.get_params(), **views}
+        decided = self.settings_
+        rows: int | str = "all" if decided.rows is None else decided.rows
+        if decided.projects:
+            rows = (
+                int(np.bincount(self.row_places_).max()) if rows == "all" and self.n_rows != "all" else rows
+            )
+        return {
+            **self.get_params(),
+            "ridge": float(self.ridge_) if decided.projects else self.ridge,
+            "center": bool(self.center_) if decided.projects else self.center,
+            "n_rows": rows,
+            "project": decided.projects,
+            **views,
+        }
 
     def explain(self) -> str:
         """Say in one line which settings were used, and why."""
         check_is_fitted(self)
+        most = int(np.bincount(self.row_places_).max())
+        rows = "" if most == 1 else f", up to {most} rows a place"
+        views = f"; {self.views_.reason}" if self.views_.kind in ("given", "found") else ""
+        if self._plain:
+            return f"P = I{rows or ', one row a place'}: {self.settings_.reason}{views}"
         return (
             f"ridge {self.ridge_:.3g}, {'centred' if self.center_ else 'not centred'}, "
-            f"{self.n_components_} of {self.n_features_in_} dimensions, γ = {self.sampling_ratio_:.3g}: "
-            f"{self.settings_.reason}"
+            f"{self.n_components_} of {self.n_features_in_} dimensions, γ = {self.sampling_ratio_:.3g}{rows}: "
+            f"{self.settings_.reason}{views}"
         )
 
     @property
     def _plain(self) -> bool:
-        """Whether there was nothing to discriminate by, so that no eigenproblem was solved."""
+        """Whether nothing is projected."""
         return self.eigenvalues_.size == 0
 
+    @property
+    def _open(self) -> bool:
+        """Whether something is left to decide about the projection."""
+        return isinstance(self.ridge, str) or isinstance(self.center, str)
+
+    def _keeps_references(self, refs: ReferenceSet) -> bool:
+        """Whether an update needs the references: statistics of places would mix views and conditions."""
+        if self.n_rows == "all" or self.views is True or not self._tells_views_apart(labelled=True):
+            return self.n_rows == "all" or self.views is True
+        index = np.searchsorted(refs.place_ids, refs.places)
+        return group_views(refs.vectors, index, refs.traversals, refs.groups).kind != "one"
+
+    def _tells_views_apart(self, labelled: bool) -> bool:
+        if self.views == "auto":
+            return labelled and (self._open or is_whole(self.n_rows))
+        return bool(self.views)
+
     def _stored(self) -> Rows:
-        """The place vectors; no projection after falling back, and no mean where it is not used."""
-        rows = super()._stored()
-        projection = None if self._plain else rows.projection
-        return Rows(rows.vectors, rows.place_index, projection, rows.mean if self.center_ else None)
+        """The place vectors; no projection where P = I, and no mean where it is not used."""
+        projection = None if self._plain else self.projection_
+        return Rows(self.place_vectors_, self.row_places_, projection, self.mean_ if self.center_ else None)
+
+    def _layers(self) -> int:
+        return 1 + (len(self.row_places_) - 1) // len(self.place_ids_)
 
     def _fit(self, X: Vectors, index: Indices, traversals: NDArray[Any] | None) -> None:
-        self._check_parameters(len(self.place_ids_), X.shape[1])
-        self._learn(X, index, slot_of_each(index, None) if traversals is None else traversals, None)
+        self._learn(X, index, traversals, None)
 
     def _learn(
-        self, X: Vectors, index: Indices, traversals: NDArray[Any], statistics: Scatter | None
+        self,
+        X: Vectors,
+        index: Indices,
+        traversals: NDArray[Any] | None,
+        groups: NDArray[Any] | None,
+        statistics: Scatter | None = None,
     ) -> None:
-        """Decide the settings and solve; `X` may be empty where there are statistics."""
+        """Tell views apart, decide the settings and solve; `X` may be empty where there are statistics."""
+        self.views_ = views = self._views(X, index, traversals, groups)
+        slots = slot_of_each(views.index, None) if traversals is None else traversals
+        if views.kind != "one":
+            statistics = None  # they are of places
+        self._undecided = False
+        if self.project is False or views.kind == "apart":
+            self._undecided = views.kind == "apart"
+            reason = views.reason if self._undecided else "as given"
+            self._retrieve(
+                X, index, statistics, Settings(0.0, False, reason, rows=self._row_limit(1), projects=False)
+            )
+            return
         dim = X.shape[1]
-        basis, coordinates, scatter = self._coordinates(_squarable(X), index, statistics)
-        problem = tuning.Problem(coordinates, index, traversals, scatter, dim, self.tau, self.n_components)
+        basis, coordinates, scatter = self._coordinates(_squarable(X), views.index, statistics)
+        problem = Problem(
+            coordinates, views.index, slots, scatter, views.places, dim, self.tau, self.n_components
+        )
         self.sampling_ratio_ = problem.sampling_ratio
-        useless = _why_no_projection(scatter)
+        useless = _why_no_projection(scatter, len(self.place_ids_))
         if useless:
-            sums = sum_by(X, index, len(self.place_ids_)) if len(X) else scatter.means
-            self._retrieve_plainly(sums, useless)
+            self._undecided = True
+            self._warn_of_fallback(useless)
+            settings = Settings(0.0, False, f"plain retrieval, because {useless}", rows=1, projects=False)
+            self._retrieve(X, index, statistics, settings)
             return
         self._decide(problem)
+        if not self.settings_.projects:
+            self._retrieve(X, index, statistics, self.settings_)
+            return
         try:
             solution = self._solve(scatter, dim)
         except LinAlgError:  # too ill-conditioned for float32: once more in float64
             again = None if len(X) or statistics is None else statistics.astype(np.float64)
-            basis, _, scatter = self._coordinates(X.astype(np.float64), index, again)
+            basis, coordinates, scatter = self._coordinates(X.astype(np.float64), views.index, again)
             try:
                 solution = self._solve(scatter, dim)
             except LinAlgError:
                 raise self._singular(scatter, dim) from None
         self._keep(solution, scatter, basis, X.dtype)
+        if self.n_rows == "all":
+            self._keep_every_reference(X, index)
 
-    def _decide(self, problem: tuning.Problem) -> None:
+    def _views(
+        self, X: Vectors, index: Indices, traversals: NDArray[Any] | None, groups: NDArray[Any] | None
+    ) -> Views:
+        labelled = traversals is not None or groups is not None
+        if len(X) == 0 or not self._tells_views_apart(labelled):
+            return Views.one_each(index, len(self.place_ids_))
+        slots = slot_of_each(index, None) if traversals is None else traversals
+        return group_views(_squarable(X), index, slots, groups)
+
+    def _row_limit(self, auto: int | None) -> int | None:
+        """Most rows a place as given; `auto` where that is to be decided, None for every view or reference."""
+        if self.n_rows == "auto":
+            return None if self.views_.kind == "apart" else auto
+        return None if self.n_rows == "all" else int(self.n_rows)
+
+    def _decide(self, problem: Problem) -> None:
         """Settle the settings, and check that they can work."""
-        self.settings_ = tuning.decide(problem, self.ridge, self.center)
+        several = problem.several_views
+        rows: int | str = self.n_rows if is_whole(self.n_rows) and several else "auto"
+        safer = self.project == "auto" and self.n_rows == "auto"
+        self.settings_ = tuning.decide(problem, self.ridge, self.center, rows, safer)
         self.ridge_, self.center_ = self.settings_.ridge, self.settings_.center
-        self._check_conditioning(problem.scatter, problem.dim)
+        if self.settings_.projects:
+            self._check_conditioning(problem.scatter, problem.dim)
 
     def _coordinates(
         self, X: Vectors, index: Indices, statistics: Scatter | None
@@ -197,17 +380,52 @@ class DisPlace(VectorFusion):
 
     def _solve(self, scatter: Scatter, dim: int) -> Solution:
         ridge = self.ridge_ * scatter.within_trace() / dim
-        return solve(scatter, ridge, self.tau, self.n_components, self.solver)
+        between = self._between(scatter)
+        return solve(between, ridge, self.tau, self.n_components, self.solver)
+
+    def _between(self, scatter: Scatter) -> Scatter:
+        """Statistics whose means S_B is between: views, or places."""
+        return place_means(scatter, self.views_.places) if self.settings_.between_places else scatter
 
     def _keep(self, solution: Solution, scatter: Scatter, basis: Vectors | None, dtype: Any) -> None:
         """Store the result, brought back from the references' span where it was computed there."""
         P = solution.projection
-        mean = scatter.mean.astype(P.dtype) * self.center_
-        self.place_vectors_ = scatter.projected(P, mean).astype(dtype, copy=False)
+        mean = self._between(scatter).mean.astype(P.dtype) * self.center_
+        rows, places = scatter.projected(P, mean), self.views_.places
+        if self.settings_.rows is not None and len(rows) > len(self.place_ids_):
+            rows, places = merged(rows, places, self.settings_.rows)
+        self.place_vectors_, self.row_places_ = rows.astype(dtype, copy=False), places
         self.projection_ = (P if basis is None else basis @ P).astype(dtype, copy=False)
         self.mean_ = (mean if basis is None else basis @ mean).astype(dtype, copy=False)
         self.eigenvalues_ = solution.eigenvalues
         self.n_components_ = P.shape[1]
+
+    def _keep_every_reference(self, X: Vectors, index: Indices) -> None:
+        """Make every reference a row, in the space of the projection."""
+        order = np.argsort(index, kind="stable")
+        self.row_places_, self.place_vectors_ = index[order], self._project(X[order])
+
+    def _retrieve(self, X: Vectors, index: Indices, statistics: Scatter | None, settings: Settings) -> None:
+        """Leave P = I, nothing subtracted: one row a place is HOPS, every reference a row is pooling."""
+        n = len(self.place_ids_)
+        if len(X) == 0:
+            assert statistics is not None
+            rows, places = l2_normalize(statistics.means), np.arange(n)
+        elif settings.rows == 1:
+            rows, places = l2_normalize(sum_by(X, index, n)), np.arange(n)
+        else:
+            order = np.argsort(index, kind="stable")
+            rows, places = unit_rows(X, order), index[order]
+            if settings.rows is not None:
+                rows, places = merged(rows, places, settings.rows)
+        dim = X.shape[1]
+        self.settings_, self.ridge_, self.center_ = settings, 0.0, False
+        self.place_vectors_, self.row_places_ = rows, places
+        self.projection_, self.mean_ = np.eye(dim, dtype=X.dtype), np.zeros(dim, X.dtype)
+        self.eigenvalues_ = np.empty(0)
+        self.n_components_ = dim
+        freedom = len(index) - len(self.views_.places)
+        self.sampling_ratio_ = dim / freedom if freedom > 0 else float("inf")
 
     def _check_parameters(self, n_places: int, dim: int) -> None:
         if self.solver not in ROUTES:
@@ -219,6 +437,12 @@ class DisPlace(VectorFusion):
             raise InputError(f"ridge={self.ridge!r} must be 'auto' or a finite number of at least 0")
         if not (self.center == "auto" or isinstance(self.center, bool | np.bool_)):
             raise InputError(f"center={self.center!r} must be 'auto', True or False")
+        rows = 1 if self.n_rows in ("auto", "all") else self.n_rows
+        if isinstance(rows, str) or not (is_whole(rows) and rows >= 1):
+            raise InputError(f"n_rows={self.n_rows!r} must be 'auto', 'all' or a whole number of at least 1")
+        for name, value in (("views", self.views), ("project", self.project)):
+            if not (value == "auto" or isinstance(value, bool | np.bool_)):
+                raise InputError(f"{name}={value!r} must be 'auto', True or False")
         n, limit = self.n_components, min(n_places - 1, dim)
         if n is not None and not (is_whole(n) and 1 <= n <= max(limit, 1)):
             raise InputError(
@@ -226,22 +450,13 @@ class DisPlace(VectorFusion):
                 f"(places − 1, or the descriptors' dimension); got {n_places} places of {dim} dimensions"
             )
 
-    def _retrieve_plainly(self, sums: Vectors, why: str) -> None:
-        """Fall back to plain retrieval: P = I, nothing subtracted."""
+    def _warn_of_fallback(self, why: str) -> None:
         warnings.warn(
             f"DisPlace falls back to plain retrieval (the normalised sum of references): {why}. "
             "It needs at least two places, with two different references for some of them.",
             ConditioningWarning,
-            stacklevel=5,
+            stacklevel=4,
         )
-        dim = sums.shape[1]
-        self.settings_ = tuning.Settings(0.0, False, f"plain retrieval, because {why}", {})
-        self.ridge_, self.center_ = 0.0, False
-        self.place_vectors_ = l2_normalize(sums)
-        self.projection_ = np.eye(dim, dtype=sums.dtype)
-        self.mean_ = np.zeros(dim, sums.dtype)
-        self.eigenvalues_ = np.empty(0)
-        self.n_components_ = dim
 
     def _check_conditioning(self, scatter: Scatter, dim: int) -> None:
         if self.ridge_ > 0:
@@ -254,7 +469,7 @@ class DisPlace(VectorFusion):
                 f"determine the within-place scatter in {dim} dimensions poorly, and ridge=0 does nothing about it; "
                 'ridge="auto" does',
                 ConditioningWarning,
-                stacklevel=5,
+                stacklevel=4,
             )
 
     def _singular(self, scatter: Scatter, dim: int) -> SingularScatterError:
@@ -273,9 +488,9 @@ def _squarable(X: Vectors) -> Vectors:
     return X if fits else X.astype(np.float64)
 
 
-def _why_no_projection(scatter: Scatter) -> str:
+def _why_no_projection(scatter: Scatter, n_places: int) -> str:
     """Say why the references carry nothing to discriminate by; empty where they do."""
-    if len(scatter.counts) == 1:
+    if n_places == 1:
         return "there is one place only"
     if scatter.freedom == 0:
         return "no place has more than one reference"

@@ -146,7 +146,7 @@ def _judged(
     rest, queries = refs.select(fold.references), refs.select(fold.queries)
     if len(rest.place_ids) < 2 or len(queries) == 0:
         return None
-    fitted = clone(fusion).fit(rest.vectors, rest.places, rest.traversals)
+    fitted = clone(fusion).fit_references(rest)
     if watch:
         watch(fitted, queries)
     matches = fitted.rank(queries.vectors, k=TOP)

@@ -25,16 +25,17 @@ def with_places(
         info.images if images is None else images,
         info.frames,
     )
-    return ReferenceSet(refs.vectors, refs.places, refs.traversals, info=known)
+    return ReferenceSet(refs.vectors, refs.places, refs.traversals, groups=refs.groups, info=known)
 
 
 def fit(estimator: Fusion, refs: ReferenceSet) -> Statistics | None:
     """Fit a fusion, and return the statistics that an update of its map needs; what both need is computed once."""
     statistics = estimator.statistics(refs)
     if statistics is None:
-        estimator.fit(refs.vectors, refs.places, refs.traversals)
+        estimator.fit_references(refs)
     else:
         estimator.from_statistics(statistics, refs)
+        statistics = estimator.kept_statistics(statistics, refs)
     return statistics
 
 

@@ -93,7 +93,8 @@ def build_streamed(
     """
     if dtype not in DTYPES:
         raise InputError(f"dtype={dtype!r} must be one of {', '.join(DTYPES)}")
-    estimator: Fusion = clone(get_fusion(fusion)() if isinstance(fusion, str) else fusion)
+    made = get_fusion(fusion)() if isinstance(fusion, str) else fusion
+    estimator = made.for_blocks(stream.places, stream.traversals)
     parts = place_blocks(stream.places, 4 * stream.dim, block_bytes)
     learn = _learned_place_by_place if estimator.place_by_place else _learned
     learned = learn(estimator, stream, parts, Path(folder), progress)

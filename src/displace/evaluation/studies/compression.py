@@ -193,7 +193,9 @@ def _after_fusion(
                 f"{method.label}: not applicable after fusion, as it holds no one vector for each place"
             ] = None
             return found
-        n = fusion.place_vectors_.shape[1]
+        stored = fusion.rows()
+        assert stored is not None
+        n = stored.vectors.shape[1]
         queries = fusion.transform(task.queries)
         if n <= dims[-1]:
             notes[f"{method.label}: its fused vectors have {n} dimensions, to be projected to fewer only"] = (
@@ -202,8 +204,8 @@ def _after_fusion(
         for row, dim in enumerate(dim for dim in dims if dim < n):
             for column, seed in enumerate(seeds):
                 R = random_projection(n, dim, seed)
-                places = _nearest(queries @ R, fusion.place_vectors_ @ R)
-                recall = 100 * float(np.mean(task.hits(fusion.place_ids_[places])))
+                rows = _nearest(queries @ R, stored.vectors @ R)
+                recall = 100 * float(np.mean(task.hits(fusion.place_ids_[stored.place_index[rows]])))
                 found[row, column] = np.fmax(found[row, column], recall)
     return found
 

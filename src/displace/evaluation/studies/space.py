@@ -160,17 +160,14 @@ def _telling_query(task: Task, runs: list[Run]) -> tuple[int, str]:
 
 def _margin(task: Task, done: Run, row: int) -> float:
     """By how much the place found, a wrong one, is more like the query than the best right one."""
-    fusion = done.fusion
-    assert isinstance(fusion, VectorFusion)
-    right = fusion.transform(task.queries[row : row + 1])[0] @ fusion.place_vectors_[task.correct_of(row)].T
-    return float(done.scores[row] - right.max())
+    return float(done.scores[row] - _scores(done, task, row)[task.correct_of(row)].max())
 
 
 def _scores(done: Run, task: Task, row: int) -> Vectors:
     """Cosine of one query with each place."""
-    fusion = done.fusion
-    assert isinstance(fusion, VectorFusion)
-    scores: Vectors = fusion.transform(task.queries[row : row + 1])[0] @ fusion.place_vectors_.T
+    stored = done.fusion.rows()
+    assert stored is not None
+    scores: Vectors = stored.scores(task.queries[row : row + 1])[0]
     return scores
 
 

@@ -149,7 +149,7 @@ class Task:
     def projected(self, R: Vectors) -> Task:
         """Return the task with references and queries multiplied by the same matrix."""
         refs = self.references
-        projected = ReferenceSet(refs.vectors @ R, refs.places, refs.traversals)
+        projected = ReferenceSet(refs.vectors @ R, refs.places, refs.traversals, groups=refs.groups)
         return replace(self, references=projected, queries=self.queries @ R)
 
     def correct_of(self, row: int) -> Numbers:
@@ -224,7 +224,7 @@ def run(method: Method, task: Task) -> Run:
         with warnings.catch_warnings():
             # Settings are compared on purpose, also those that few references do not support.
             warnings.simplefilter("ignore", ConditioningWarning)
-            fusion.fit(refs.vectors, refs.places, refs.traversals)
+            fusion.fit_references(refs)
         best = fusion.rank(task.queries, k=1)
         places = best.places[:, 0]
         runs.append(Run(method, fusion, places, best.scores[:, 0], task.hits(places)))

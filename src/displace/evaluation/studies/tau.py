@@ -126,14 +126,14 @@ def study_tau(
 
 def _curves(task: Task, taus: Sequence[float]) -> list[TauCurve]:
     """Return the curves of our setting and of the paper's."""
-    usual = run(DISPLACE, task).fusion
+    usual = run(Method("displace", {"project": True}), task).fusion
     assert isinstance(usual, DisPlace)
     if not len(usual.eigenvalues_):
         raise InputError(f"query {task.query}: {usual.settings_.reason}; there is no projection to cut")
     baseline = run(HOPS, task).recall
-    ours = _curve(_whole(task, usual.ridge_, usual.center_), task, taus, baseline)
+    ours = _curve(_whole(task, usual.settings()), task, taus, baseline)
     try:
-        paper = _curve(_whole(task, 0.0, False), task, taus, baseline)
+        paper = _curve(_whole(task, PAPER.parameters), task, taus, baseline)
     except SingularScatterError as error:
         return [ours, TauCurve(task.query, [], [], baseline, "", PAPER.label, str(error))]
     return [ours, replace(paper, label=PAPER.label)]
@@ -149,9 +149,9 @@ def _curve(fusion: DisPlace, task: Task, taus: Sequence[float], baseline: float)
     return TauCurve(task.query, [recalls[n] for n in dims], dims, baseline, settings)
 
 
-def _whole(task: Task, ridge: float, center: bool) -> DisPlace:
+def _whole(task: Task, settings: dict[str, Any]) -> DisPlace:
     """Fit with all eigenvectors."""
-    whole = Method("displace", {"tau": 1.0, "ridge": ridge, "center": center})
+    whole = Method("displace", {**settings, "tau": 1.0})
     fusion = run(whole, task).fusion
     assert isinstance(fusion, DisPlace)
     return fusion
@@ -162,4 +162,4 @@ def _recall(queries: Vectors, fusion: DisPlace, task: Task, n: int) -> float:
     places = l2_normalize(fusion.place_vectors_[:, :n])
     unit = l2_normalize(queries)
     best, _ = ranked(len(unit), len(places), 1, lambda rows: unit[rows] @ places.T)
-    return 100 * float(np.mean(task.hits(fusion.place_ids_[best[:, 0]])))
+    return 100 * float(np.mean(task.hits(fusion.place_ids_[fusion.row_places_[best[:, 0]]])))

@@ -1,0 +1,149 @@
+"""Contest: a projection against other settings, HOPS and pooling, on held-out traversals.
+
+Each fold takes one traversal out of the statistics and asks its references. All contestants answer the same queries
+against the same places, so that their hits can be compared one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError
+
+from displace.arrays import Indices, Vectors, l2_normalize
+from displace.fusion.solver.eigen import solve
+from displace.fusion.solver.problem import Problem
+from displace.fusion.solver.scatter import Scatter
+from displace.fusion.solver.views import merged
+from displace.holdout import Fold, spread
+from displace.references import sum_by
+
+MAX_PLACES = 1000
+"""Places that queries are compared with; of more, these many spread evenly, and only their queries are asked."""
+
+Hits = NDArray[np.bool_]
+Projected = tuple[Vectors, Vectors, Vectors]
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A way to fuse.
+
+    Parameters
+    ----------
+    ridge : float
+        ε.
+    center : bool
+    rows : int or None
+        Most rows a place; None for every view.
+    between_places : bool
+        S_B between the means of places instead of those of views.
+    projects : bool
+        Whether there is a projection at all: without one and with one row it is HOPS, with all references pooling.
+    """
+
+    ridge: float = 0.0
+    center: bool = False
+    rows: int | None = None
+    between_places: bool = False
+    projects: bool = True
+
+
+HOPS = Contestant(rows=1, projects=False)
+POOLING = Contestant(projects=False)
+
+
+class Round:
+    """One fold: statistics without the traversal, its queries, and who answers them right.
+
+    Parameters
+    ----------
+    problem : Problem
+    fold : Fold
+    """
+
+    def __init__(self, problem: Problem, fold: Fold) -> None:
+        self.problem, self.fold = problem, fold
+        out = ~fold.references
+        self.scatter = problem.scatter.copy().remove(problem.vectors[out], problem.index[out])
+        self.places = problem.places[self.scatter.place_ids]
+        there = np.unique(self.places)
+        self.kept = there[spread(len(there), MAX_PLACES)]
+        truth = problem.places[problem.index[fold.queries]]
+        asked = np.isin(truth, self.kept)
+        self.truth, self.queries = truth[asked], problem.vectors[fold.queries[asked]]
+
+    def hits(self, contestants: Sequence[Contestant]) -> Iterator[tuple[Contestant, Hits]]:
+        """Each contestant that can be solved, and for which queries its best place is right.
+
+        Contestants that differ in nothing but centring and rows should be neighbours: they share a projection.
+        """
+        solved: tuple[object, Projected | None] = (None, None)
+        for one in contestants:
+            if one == HOPS:
+                yield one, self._plain_hits(*self._hops())
+                continue
+            if one == POOLING:
+                yield one, self._plain_hits(*self._pooled())
+                continue
+            key = (one.ridge, one.between_places)
+            if solved[0] != key:
+                solved = (key, self._projected(one))
+            if solved[1] is not None:
+                yield one, self._projected_hits(one, solved[1])
+
+    def _projected(self, one: Contestant) -> Projected | None:
+        """Views, queries and mean in the space of a projection; None where there is no solution."""
+        scatter = place_means(self.scatter, self.places) if one.between_places else self.scatter
+        unit = self.scatter.within_trace() / self.problem.dim
+        try:
+            P = solve(scatter, one.ridge * unit, self.problem.tau, self.problem.n_components).projection
+        except LinAlgError:
+            return None
+        views = self.scatter.means[np.isin(self.places, self.kept)]
+        return views @ P, self.queries @ P, scatter.mean.astype(P.dtype) @ P
+
+    def _projected_hits(self, one: Contestant, projected: Projected) -> Hits:
+        views, queries, mean = projected
+        rows, queries = (l2_normalize(v - mean if one.center else v) for v in (views, queries))
+        places = self.places[np.isin(self.places, self.kept)]
+        if one.rows is not None:
+            rows, places = merged(rows, places, one.rows)
+        return self._right(queries, rows, places)
+
+    def _hops(self) -> tuple[Vectors, Indices]:
+        mine = np.isin(self.places, self.kept)
+        sums = self.scatter.means[mine] * self.scatter.counts[mine, None].astype(self.scatter.means.dtype)
+        return sum_by(sums, np.searchsorted(self.kept, self.places[mine]), len(self.kept)), self.kept
+
+    def _pooled(self) -> tuple[Vectors, Indices]:
+        places = self.problem.places[self.problem.index]
+        rows = np.flatnonzero(self.fold.references & np.isin(places, self.kept))
+        return self.problem.vectors[rows], places[rows]
+
+    def _plain_hits(self, rows: Vectors, places: Indices) -> Hits:
+        return self._right(l2_normalize(self.queries), l2_normalize(rows), places)
+
+    def _right(self, queries: Vectors, rows: Vectors, places: Indices) -> Hits:
+        right: Hits = places[(queries @ rows.T).argmax(axis=1)] == self.truth
+        return right
+
+
+def place_means(scatter: Scatter, places: Indices) -> Scatter:
+    """Return statistics of views with the means of places for S_B; W and the number of references stay.
+
+    Parameters
+    ----------
+    scatter : Scatter
+        Of views.
+    places : array of shape (G,)
+        Place of each view.
+    """
+    ids, index = np.unique(places, return_inverse=True)
+    dtype = scatter.means.dtype
+    means = sum_by(scatter.means, index, len(ids)) / np.bincount(index).astype(dtype)[:, None]
+    counts: Indices = np.bincount(index, weights=scatter.counts).astype(np.intp)
+    return Scatter(ids, counts, means, scatter.within)
