@@ -132,7 +132,7 @@ def test_a_map_without_positions_has_csv_but_no_points(tmp_path):
         geojson.write_places(bare.town, tmp_path / "a.geojson")
     csv_table.write_locations(bare.locations, tmp_path / "a.csv")
     assert list(rows(tmp_path / "a.csv")[0]) == ["image", "place", "score", "frame", "timestamp"]
-    with pytest.raises(InputError, match="needs a map with a calibration"):
+    with pytest.raises(InputError, match="needs a map with a confidence"):
         csv_table.write_locations(bare.locations, tmp_path / "a.csv", min_confidence=0.5)
 
 

@@ -353,7 +353,7 @@ class TestContents:
         town = PlaceMap.load(path)
         assert not town.calibration_is_stale
         town.add(ReferenceSet(np.ones((1, 16)), ["p00"], ["new"]))
-        assert town.calibration_is_stale
+        assert not town.calibration_is_stale
 
 
 def test_a_map_that_could_not_be_loaded_again_does_not_replace_the_one_that_can(path, refs):

@@ -83,6 +83,7 @@ def folds_with_a_gap(
     *,
     max_folds: int,
     max_queries: int,
+    gaps: int = 1,
 ) -> Iterator[Fold]:
     """Hold out each traversal in turn, and remove a stretch of places from the others.
 
@@ -96,17 +97,50 @@ def folds_with_a_gap(
         The place ids in the order of the route.
     max_folds, max_queries : int
         As for `folds`.
+    gaps : int
+        Folds of each traversal, each with a stretch of its own; for few places, of which one stretch says little.
     """
     names = np.unique(traversals)
     names = names[spread(len(names), max_folds)]
     length = int(STRETCH * len(route))
-    margin = int(np.ceil(MARGIN * length))
     for number, name in enumerate(names):
-        start = int(number / len(names) * (len(route) - length))
-        stretch = route[start : start + length]
-        edge = np.concatenate([stretch[:margin], stretch[len(stretch) - margin :]])
+        for gap in range(gaps):
+            start = int((number / len(names) + gap / gaps) % 1 * (len(route) - length))
+            stretch, edge = _stretch(route, start, length, MARGIN)
+            own, gone = traversals == name, np.isin(places, stretch)
+            left = ~own & ~gone
+            known = np.isin(places, places[left]) | gone
+            asked = np.flatnonzero(own & known & ~np.isin(places, edge))
+            yield Fold(name, left, asked[spread(len(asked), max_queries)])
+
+
+def folds_of_quarters(
+    places: NDArray[Any], traversals: NDArray[Any], route: NDArray[Any], *, max_folds: int, max_queries: int
+) -> Iterator[Fold]:
+    """Folds for one or two traversals, of which none can be spared: a quarter of the route is removed each time.
+
+    Of two traversals, the quarter opposite is held out of one of them: its queries have a right answer from the other,
+    while the rest of the route shows what differs between the two. Of one traversal no query has a right answer.
+    The parameters are those of `folds_with_a_gap`.
+    """
+    names = np.unique(traversals)
+    plan = [(quarter, name) for quarter in range(4) for name in np.roll(names, quarter)]
+    for quarter, name in (plan[at] for at in spread(len(plan), max_folds)):
+        bounds = [len(route) * part // 4 for part in range(5)]
+        stretch, edge = _stretch(route, bounds[quarter], bounds[quarter + 1] - bounds[quarter], 2 * MARGIN)
+        opposite = (quarter + 2) % 4
+        held = np.isin(places, route[bounds[opposite] : bounds[opposite + 1]]) & (len(names) > 1)
         own, gone = traversals == name, np.isin(places, stretch)
-        left = ~own & ~gone
-        known = np.isin(places, places[left]) | gone
-        asked = np.flatnonzero(own & known & ~np.isin(places, edge))
+        left = ~gone & ~(own & held)
+        held &= np.isin(places, places[left])
+        asked = np.flatnonzero(own & (held | (gone & ~np.isin(places, edge))))
         yield Fold(name, left, asked[spread(len(asked), max_queries)])
+
+
+def _stretch(
+    route: NDArray[Any], start: int, length: int, margin: float
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Places of a stretch, and those of them at its edges."""
+    stretch = route[start : start + length]
+    n = int(np.ceil(margin * length))
+    return stretch, np.concatenate([stretch[:n], stretch[len(stretch) - n :]])

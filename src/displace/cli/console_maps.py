@@ -29,11 +29,12 @@ def show_map(shown: Console, place_map: PlaceMap, path: Path) -> None:
         grid.add_row(Text(name, style="dim"), Text(value))
     shown.print(grid, highlight=False)
     if place_map.calibration is None:
-        shown.print(_why_uncalibrated(place_map), style="yellow", highlight=False)
+        shown.print(UNCALIBRATED, style="yellow", highlight=False)
         return
     if place_map.calibration_is_stale:
         shown.print(STALE, style="yellow", highlight=False)
-    shown.print(reliability_table(place_map.calibration))
+    if place_map.calibration.curve:
+        shown.print(reliability_table(place_map.calibration))
 
 
 def _facts(place_map: PlaceMap, path: Path) -> Iterable[tuple[str, str]]:
@@ -57,10 +58,10 @@ def _facts(place_map: PlaceMap, path: Path) -> Iterable[tuple[str, str]]:
     if place_map.calibration is not None:
         right = str(place_map.tolerance)
         c = place_map.calibration
-        yield (
-            "confidence",
-            f"from {c.n_queries} held-out queries ({right}): AUC {c.auc:.3f}, calibration error {c.error:.3f}",
-        )
+        learned = f": AUC {c.auc:.3f}, calibration error {c.error:.3f}" if c.curve else ""
+        yield "confidence", f"from {c.n_queries} held-out queries ({right}){learned}"
+        if c.basis in WEAKER:
+            yield "", WEAKER[c.basis]
 
 
 def _loss(place_map: PlaceMap) -> str:
@@ -75,10 +76,15 @@ def _loss(place_map: PlaceMap) -> str:
     return ""
 
 
-def _why_uncalibrated(place_map: PlaceMap) -> str:
-    if len(place_map.traversals) < 3:
-        return f"no confidence: {len(place_map.traversals)} traversals, and it takes three to learn how sure a match is"
-    return "no confidence: the map was built without it, or held-out matches were all right or all wrong"
+UNCALIBRATED = (
+    "no confidence: the map was built without it, held-out matches were all right or all wrong, or an update could not "
+    "learn it again; build the map again to have one"
+)
+WEAKER = {
+    "two traversals": "weaker than that of three traversals: parts of each were held out, none as a whole",
+    "one traversal": "by a fixed rule, and never above 0.75: one traversal does not show what right matches look like",
+}
+"""What is said of a confidence by what it was learned from."""
 
 
 def reliability_table(calibration: Calibration) -> Table:
@@ -109,7 +115,7 @@ def show_locate(located: Located, given: Mapping[str, Any]) -> None:
 def exit_locate(located: Located, _: Mapping[str, Any]) -> int:
     """1 where images could not be read, or none is in the map."""
     console.show_skipped(console.err, located.skipped)
-    return 1 if located.skipped or not located.in_map.any() else 0
+    return 1 if located.skipped or not located.reached.any() else 0
 
 
 def show_build(place_map: PlaceMap, given: Mapping[str, Any]) -> None:
@@ -134,18 +140,16 @@ def _show_one(shown: Console, record: dict[str, Any]) -> None:
 
 
 def _verdict(record: dict[str, Any]) -> Text:
-    best = record["places"][0]
-    if not record["in_map"]:
-        return Text.assemble(("not in the map", "yellow"), f" (confidence {record['confidence']:.2f})")
-    confidence = record.get("confidence", 1.0)
-    if confidence < 0.5:
-        return Text.assemble(
-            (f"probably not in the map, or not {best}", "yellow"),
-            f": confidence {confidence:.2f} that this is right",
+    best, known = record["places"][0], [name for name in POSITION if record.get(name) is not None]
+    where = "".join(f", {name} {_number(name, record[name])}" for name in known)
+    if record["in_map"] is None:
+        return Text(
+            f"most like {best}{where}; whether it is in the map is not known: the map has no confidence"
         )
-    sure = f", confidence {confidence:.2f}" if "confidence" in record else ""
-    where = ", ".join(f"{name} {record[name]:.6g}" for name in POSITION if record.get(name) is not None)
-    return Text(f"at {best}{sure}" + (f", {where}" if where else ""))
+    confidence = f"confidence {record['confidence']:.2f}"
+    if not record["in_map"]:
+        return Text.assemble(("not in the map", "yellow"), f": {confidence} that it is at {best}")
+    return Text(f"at {best}, {confidence}{where}")
 
 
 POSITION = ("easting", "northing", "latitude", "longitude")
@@ -175,13 +179,13 @@ def _show_many(shown: Console, records: list[dict[str, Any]]) -> None:
     shown.print(table)
     if len(records) > SHOWN:
         shown.print(f"… and {len(records) - SHOWN} more; -o FILE or --json has all", highlight=False)
-    n_in = sum(record["in_map"] for record in records)
-    if n_in < len(records):
+    n_in = sum(bool(record["in_map"]) for record in records)
+    if "confidence" in records[0] and n_in < len(records):
         shown.print(f"{n_in} of {len(records)} images are in the map", highlight=False)
 
 
 def _place(record: dict[str, Any]) -> Text:
-    if record["in_map"]:
+    if record["in_map"] or (record["in_map"] is None and record["places"]):
         return Text(str(record["places"][0]))
     return Text("not in the map" if record["places"] else "not readable", style="yellow")
 
@@ -208,5 +212,7 @@ def show_update(done: Update, given: Mapping[str, Any]) -> None:
         )
     if done.decided:
         console.out.print(Text(f"settings that one traversal had left open: {done.decided}"), soft_wrap=True)
+    if done.confidence:
+        console.out.print(Text(f"confidence: {done.confidence}"), soft_wrap=True)
     for advice in done.advice:
         console.out.print(Text(f"do again: {advice}", style="yellow"), soft_wrap=True)

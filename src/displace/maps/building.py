@@ -15,10 +15,11 @@ from displace.errors import InputError
 from displace.fusion import FUSIONS, get_fusion
 from displace.fusion.base import Fusion, Statistics
 from displace.geo import Positions
+from displace.maps.anchoring import anchored
 from displace.maps.basis import turned
-from displace.maps.calibration import Calibration, calibrate, in_route_order
 from displace.maps.digests import digests_of
 from displace.maps.fitting import fit, stored_rows, with_places
+from displace.maps.learning import in_route_order, learn
 from displace.maps.place_map import PlaceMap
 from displace.maps.rounding import DTYPES, RecallLoss, agreement, quantize
 from displace.maps.state import MapState
@@ -62,7 +63,8 @@ def build(
     dtype : {"float16", "float32", "int8"}
         How rows are stored.
     calibration : bool
-        Fit the confidence on held-out traversals; needs three.
+        Learn the confidence from what can be held out: traversals where there are three, parts of them where there
+        are two; with one it is a fixed rule, and weaker.
     tolerance : str, float or Tolerance, optional
         What counts as correct for the confidence: "25m" or a number of metres where places have positions (25 by
         default), "2 frames" where they have an order along the route, or "exact", the very place.
@@ -110,8 +112,7 @@ def build(
     if calibration:
         used = estimator.used(refs)
         sample = used.select(calibration_rows(used.places, used.info, used.vectors.shape[1]))
-        learned = calibrated(state, sample, truth, progress, loss)
-        state = replace(state, calibration=learned, calibrated_on=dict(state.traversals))
+        state = calibrated(anchored(state, used), sample, truth, progress, loss)
     if loss is not None:
         notes = loss.notes() or agreement(rows.vectors, rows.place_index, dtype)
         state = replace(state, notes=notes)
@@ -131,10 +132,18 @@ def calibrated(
     truth: Truth,
     progress: Callable[[int, int], None] | None,
     loss: RecallLoss | None,
-) -> Calibration | None:
-    """Fit the confidence of a map on held-out traversals of its references, which show the loss by rounding too."""
+) -> MapState:
+    """Return the map with a confidence, learned from references that also show the loss by rounding."""
     assert state.estimator is not None
-    return calibrate(refs, state.estimator, truth, progress, None if loss is None else loss.watch)
+    learned, samples = (None, None)
+    if state.anchors is not None:
+        learned, samples = learn(refs, state.estimator, truth, progress, None if loss is None else loss.watch)
+    return replace(
+        state,
+        calibration=learned,
+        calibrated_on=dict(state.traversals),
+        samples=samples and samples.thinned(),
+    )
 
 
 def calibration_rows(places: NDArray[Any], info: Places, dim: int) -> Indices:

@@ -14,6 +14,7 @@ from displace.files.schema import require
 from displace.geo import Positions
 from displace.maps.calibration import Calibration
 from displace.maps.rounding import DTYPES
+from displace.maps.witness import NAMES
 
 LONGEST = 1.05
 """Length of a row from which on it is no unit vector; rounding to eight bits stays below."""
@@ -49,6 +50,7 @@ def check_fields(fields: dict[str, Any]) -> None:
     if scales is not None:
         _check_numbers("scales", scales, (len(vectors),))
         require(bool(((scales > 0) & (scales < 1)).all()), "scales are not those of unit vectors")
+    _check_confidence(fields)
     if places.positions is not None:
         _check_positions(places.positions, len(ids))
     if places.frames is not None:
@@ -69,13 +71,34 @@ def check_rows(path: object, fields: dict[str, Any]) -> None:
             )
 
 
+def _check_confidence(fields: dict[str, Any]) -> None:
+    """What the confidence is computed from fits the rows, and what it was learned from fits itself."""
+    anchors, samples, n_rows = fields.get("anchors"), fields.get("samples"), len(fields["vectors"])
+    if anchors is not None:
+        _check_numbers("anchor_mean", anchors.mean, (fields["dim"],))
+        for name in ("lengths", "squares", "counts"):
+            _check_numbers(name, getattr(anchors, name), (n_rows,))
+        require(bool((anchors.counts > 0).all()), "a row has no references")
+    if samples is not None:
+        _check_numbers("samples", samples.evidence, (len(samples), len(NAMES)))
+        require(samples.folds.shape == samples.labels.shape, "its samples have not one fold each")
+        folds = range(len(samples.names))
+        require(
+            all(int(fold) in folds for fold in np.unique(samples.folds)), "its samples have unknown folds"
+        )
+    if fields["calibration"] is not None and not fields["calibration"].reads_rankings:
+        require(anchors is not None, "its confidence needs anchors")
+
+
 def checked_calibration(record: Any) -> Calibration | None:
     """Calibration of a record, after trying it out; None for none."""
     if record is None:
         return None
     calibration = Calibration(**record)
     with np.errstate(all="ignore"):
-        probability = calibration.probability(np.array([[0.9, 0.5, 0.1]]))
+        example = np.array([[0.9, 0.5, 0.1, 0.0]])
+        ranking = calibration.reads_rankings
+        probability = (calibration.probability_of_scores if ranking else calibration.probability)(example)
     require(probability.shape == (1,) and bool(np.isfinite(probability).all()), "its calibration is void")
     np.asarray(calibration.curve, np.float64).reshape(-1, 3)
     require(np.isfinite(float(calibration.auc) + float(calibration.error)), "its calibration is void")

@@ -23,8 +23,10 @@ from displace.files import schema, tensors
 from displace.files.atomic import sync_folder
 from displace.geo import Positions
 from displace.maps.checking import KINDS, check_fields, check_row_places, check_rows, checked_calibration
+from displace.maps.samples import Samples
 from displace.maps.state import MapState
 from displace.maps.statistics import MapStatistics, StatisticsFile
+from displace.maps.witness import Anchors
 from displace.places import Places
 from displace.truth import Tolerance
 
@@ -85,6 +87,8 @@ def _read(path: Path, verify: bool) -> tuple[dict[str, Any], str]:
         fields["row_places"] = arrays["row_places"].astype(np.intp)
         for name in ("projection", "mean", "scales"):
             fields[name] = arrays.get(name)
+        fields["anchors"] = _unpacked_anchors(arrays)
+        fields["samples"] = _unpacked_samples(arrays, header.get("sampled", []))
         check_fields(fields)
     except (KeyError, ValueError, TypeError, AttributeError, IndexError, OverflowError) as error:
         raise FormatError(f"{path} is damaged: {error!r}") from None
@@ -172,6 +176,8 @@ def _packed(state: MapState) -> tuple[dict[str, Any], tensors.Arrays]:
         "mean": state.mean,
         "scales": state.scales,
         "frames": places.frames,
+        **_packed_anchors(state.anchors),
+        **_packed_samples(state.samples),
         **tensors.pack_labels("place_ids", places.ids),
         **({} if places.images is None else tensors.pack_labels("images", np.array(places.images))),
         **_packed_positions(places.positions),
@@ -184,6 +190,7 @@ def _packed(state: MapState) -> tuple[dict[str, Any], tensors.Arrays]:
         "degrees": places.positions is not None and places.positions.degrees,
         "calibration": state.calibration and state.calibration.to_json(),
         "calibrated_on": state.calibrated_on,
+        "sampled": [] if state.samples is None else state.samples.names,
         **{name: getattr(state, name) for name in KINDS},
         # In metres, as from the first version on; 0 is the very place. Frames came later, beside it.
         "tolerance": state.tolerance.value if state.tolerance.kind == "metres" else 0.0,
@@ -197,6 +204,34 @@ def _tolerance(header: dict[str, Any]) -> Tolerance:
         return Tolerance("frames", schema.number(header["tolerance_frames"], "tolerance_frames", 0))
     metres = schema.number(header["tolerance"], "tolerance", 0)
     return Tolerance("metres", metres) if metres > 0 else Tolerance("exact")
+
+
+def _packed_anchors(anchors: Anchors | None) -> dict[str, NDArray[Any] | None]:
+    if anchors is None:
+        return {}
+    by_row = np.stack([anchors.lengths, anchors.squares, anchors.counts], axis=1)
+    return {"anchor_mean": anchors.mean, "anchors": by_row}
+
+
+def _unpacked_anchors(arrays: tensors.Arrays) -> Anchors | None:
+    if "anchors" not in arrays:
+        return None
+    lengths, squares, counts = np.array(arrays["anchors"]).T
+    return Anchors(np.array(arrays["anchor_mean"]), lengths, squares, counts)
+
+
+def _packed_samples(samples: Samples | None) -> dict[str, NDArray[Any] | None]:
+    if samples is None:
+        return {}
+    labels = np.stack([samples.labels, samples.folds], axis=1)
+    return {"samples": samples.evidence.astype(np.float32), "sample_labels": labels}
+
+
+def _unpacked_samples(arrays: tensors.Arrays, names: list[str]) -> Samples | None:
+    if "samples" not in arrays:
+        return None
+    labels, folds = np.array(arrays["sample_labels"]).T
+    return Samples(np.array(arrays["samples"], np.float64), labels, folds, list(names))
 
 
 def _packed_positions(positions: Positions | None) -> dict[str, NDArray[Any] | None]:

@@ -17,6 +17,8 @@ from displace.maps.place_map import PlaceMap
 from displace.matches import Matches
 
 FRAME = ("frame", "timestamp")
+LIKELY = 0.5
+"""Probability from which on an image counts as in the map, unless another is given: more likely right than not."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,8 +37,8 @@ class Located:
         Their descriptors; only the export `vme` needs them.
     skipped : mapping of str to str
         Images that could not be read, and why.
-    min_confidence : float
-        Below this probability an image counts as not in the map.
+    min_confidence : float, optional
+        Below this probability an image counts as not in the map; 0.5 where none is given.
     """
 
     place_map: PlaceMap
@@ -44,14 +46,14 @@ class Located:
     matches: Matches
     vectors: Vectors | None = None
     skipped: Mapping[str, str] = field(default_factory=dict)
-    min_confidence: float = 0.0
+    min_confidence: float | None = None
 
     def __post_init__(self) -> None:
         if len(self.manifest) != len(self.matches):
             raise InputError(
                 f"manifest has {len(self.manifest)} images, matches has {len(self.matches)}: one for each is needed"
             )
-        _ = self.in_map  # says what is wrong with min_confidence
+        _ = self.reached  # says what is wrong with min_confidence
 
     @classmethod
     def of(
@@ -70,7 +72,7 @@ class Located:
         k: int = 5,
         *,
         search: str = "auto",
-        min_confidence: float = 0.0,
+        min_confidence: float | None = None,
     ) -> Self:
         """Locate the images of a store, or of one of its traversals; the map's model must have described it."""
         place_map.check_model(store.model)
@@ -87,9 +89,17 @@ class Located:
         return len(self.manifest)
 
     @property
-    def in_map(self) -> NDArray[np.bool_]:
-        """Which images are in the map."""
-        return self.accepted(self.min_confidence)
+    def reached(self) -> NDArray[np.bool_]:
+        """Which images reached the probability that was asked for; all that could be read where none was."""
+        return self.accepted(self.min_confidence or 0.0)
+
+    @property
+    def in_map(self) -> list[bool | None]:
+        """Whether each image is in the map; None where that is not known, the map having no confidence."""
+        if self.min_confidence is None and self.matches.confidence is None:
+            return [None if readable else False for readable in self.reached]
+        limit = LIKELY if self.min_confidence is None else self.min_confidence
+        return [bool(accepted) for accepted in self.accepted(limit)]
 
     def accepted(self, min_confidence: float = 0.0) -> NDArray[np.bool_]:
         """Which images are in the map with at least this probability; for 0 all that could be read (have a score)."""
@@ -100,8 +110,8 @@ class Located:
             return readable
         if self.matches.confidence is None:
             raise InputError(
-                f"min_confidence={min_confidence} needs a map with a calibration, and this one has none: "
-                "build it from three or more traversals, or leave min_confidence out"
+                f"min_confidence={min_confidence} needs a map with a confidence, and this one has none: build it "
+                "again without --no-calibration, or leave --min-confidence out"
             )
         accepted: NDArray[np.bool_] = self.matches.confidence >= min_confidence
         return accepted
@@ -115,7 +125,7 @@ class Located:
             {
                 "image": image,
                 **{name: _or_none(numbers[name][row]) for name in names},
-                "in_map": bool(in_map),
+                "in_map": in_map,
                 **match,
                 **stale,
             }

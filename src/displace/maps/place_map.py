@@ -16,7 +16,7 @@ from displace.arrays import Indices, Vectors, as_vectors, blocks, check_count
 from displace.errors import InputError, ModelMismatchError
 from displace.geo import Positions
 from displace.maps import file, updating
-from displace.maps.calibration import TOP, Calibration
+from displace.maps.calibration import Calibration
 from displace.maps.state import MapState
 from displace.maps.updating import Update
 from displace.matches import Matches
@@ -219,10 +219,9 @@ class PlaceMap:
         """
         check_count(k, "k")
         state = self.state
-        projected = state.project(self.describe(queries, model=model))
-        wanted = k if state.calibration is None else max(k, TOP)
-        best, scores = state.best(projected, wanted, search)
-        confidence = None if state.calibration is None else state.calibration.probability(scores)
+        vectors = self.describe(queries, model=model)
+        best, scores = state.best(state.project(vectors), max(k, state.ranked_at_least), search)
+        confidence = state.confidence(vectors, best, scores)
         positions = None if state.places.positions is None else state.places.positions.take(best[:, 0])
         return Matches(state.places.ids[best[:, :k]], scores[:, :k], confidence, positions)
 

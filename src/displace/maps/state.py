@@ -14,6 +14,8 @@ from displace.arrays import Indices, Vectors, l2_normalize
 from displace.errors import FormatError
 from displace.maps.calibration import Calibration
 from displace.maps.rounding import within_unit
+from displace.maps.samples import Samples
+from displace.maps.witness import TOP, Anchors, Witness
 from displace.places import Places
 from displace.search import INDEXES
 from displace.search.base import Index
@@ -56,6 +58,10 @@ class MapState:
         How rankings become probabilities.
     calibrated_on : dict of str to int, optional
         `traversals` as they were when the calibration was made.
+    anchors : Anchors, optional
+        Where the references lie, which a confidence needs.
+    samples : Samples, optional
+        What the confidence was learned from.
     tolerance : Tolerance
         What "correct" meant in the calibration.
     notes : dict
@@ -82,6 +88,8 @@ class MapState:
     traversals: dict[str, int] = field(default_factory=dict)
     calibration: Calibration | None = None
     calibrated_on: dict[str, int] | None = None
+    anchors: Anchors | None = None
+    samples: Samples | None = None
     tolerance: Tolerance = field(default_factory=lambda: Tolerance("exact"))
     notes: dict[str, Any] = field(default_factory=dict)
     statistics: MapStatistics | None = None
@@ -128,6 +136,34 @@ class MapState:
             return index.search(projected, k)
         rows, scores = index.search(projected, min(n_rows, k * self._most_rows))  # enough rows for k places
         return _best_of_each(self.row_places[rows], scores, k)
+
+    def confidence(self, queries: Vectors, best: Indices, scores: Vectors) -> Vectors | None:
+        """Probability that the first of the best places is right, (q,); None where the map cannot say."""
+        if self.calibration is None:
+            return None
+        if self.calibration.reads_rankings:
+            return self.calibration.probability_of_scores(scores)
+        if self.witness is None:
+            return None
+        return self.calibration.probability(self.witness.evidence(queries, best, scores))
+
+    @property
+    def ranked_at_least(self) -> int:
+        """Places that must be ranked for the confidence."""
+        return 1 if self.calibration is None else TOP
+
+    @cached_property
+    def witness(self) -> Witness | None:
+        """Who gives evidence about matches; None for maps of the first release."""
+        if self.anchors is None:
+            return None
+        args = self.row_places, self.projection, self.mean, self.anchors, self.truth, self.places.ids
+        return Witness(self.rows_at, *args)
+
+    def rows_at(self, rows: Indices) -> Vectors:
+        """Some of the rows as numbers, (r, n)."""
+        taken: Vectors = self.vectors[rows].astype(np.float32)
+        return taken if self.scales is None else taken * self.scales[rows, None]
 
     @cached_property
     def working_rows(self) -> Vectors:

@@ -24,6 +24,7 @@ from displace.files.disk_rows import DiskRows
 from displace.fusion import FUSIONS, get_fusion
 from displace.fusion.base import Fusion, Rows
 from displace.fusion.solver.scatter import Scatter
+from displace.maps.anchoring import anchored
 from displace.maps.basis import turned, turning
 from displace.maps.building import calibrated, calibration_rows
 from displace.maps.digests import Digests
@@ -231,8 +232,7 @@ def finished(
     if calibration:
         sample = stream.take(calibration_rows(stream.places, stream.info, stream.dim))
         steps = None if progress is None else (lambda done, total: progress("calibrating", done, total))
-        found = calibrated(state, sample, truth, steps, loss)
-        state = replace(state, calibration=found, calibrated_on=dict(state.traversals))
+        state = calibrated(anchored(state), sample, truth, steps, loss)
     if loss is not None:
         notes = loss.notes()
         if not notes and learned.rows.vectors.shape[0] * vectors.shape[1] <= SMALL_ROWS:

@@ -14,9 +14,11 @@ from displace.errors import FormatError, InputError, SingularScatterError, Unkno
 from displace.fusion import get_fusion
 from displace.fusion.base import Fusion, Rows, Statistics
 from displace.geo import Positions
+from displace.maps.anchoring import anchored
 from displace.maps.basis import turned
 from displace.maps.digests import digests_of
 from displace.maps.fitting import stored_rows, with_places
+from displace.maps.relearning import relearned
 from displace.maps.rounding import quantize
 from displace.maps.state import MapState
 from displace.maps.statistics import MapStatistics
@@ -43,6 +45,8 @@ class Update:
         γ before and after, for `displace`.
     decided : str
         Settings that the map had left open, being of one traversal, and that were decided now; empty where none were.
+    confidence : str
+        What became of the confidence; empty for a map that was built without.
     advice : list of str
         What should be done again, and why.
     """
@@ -52,6 +56,7 @@ class Update:
     moved: float = 0.0
     sampling_ratio: tuple[float, float] | None = None
     decided: str = ""
+    confidence: str = ""
     advice: list[str] = field(default_factory=list)
 
 
@@ -157,6 +162,8 @@ def _next(
         no_statistics="",
         estimator=clone(fusion).set_params(**settings),
     )
+    upcoming = anchored(upcoming) if state.calibrated_on is not None else replace(upcoming, anchors=None)
+    upcoming, confidence = relearned(state, upcoming, refs, sign, _fusion(upcoming))
     ratios = _ratios(before, after)
     decided = fusion.explain() if settings != state.settings else ""
     update = Update(
@@ -165,6 +172,7 @@ def _next(
         moved(state.projection, upcoming.projection),
         ratios,
         decided,
+        confidence,
         _advice(upcoming, None if decided else ratios),
     )
     return upcoming, update
@@ -220,10 +228,6 @@ def _advice(state: MapState, ratios: tuple[float, float] | None) -> list[str]:
                 f"settings: the ridge {state.settings['ridge']:.3g} was chosen at γ = {before:.3g}, which is now "
                 f"{after:.3g}; build again from all references to choose anew"
             )
-    if state.calibration is not None and state.calibrated_on != state.traversals:
-        advice.append("calibration: it was made with other traversals; build again to redo it")
-    elif state.calibration is None and len(state.traversals) >= 3:
-        advice.append("calibration: there are three traversals now; build again to have one")
     return advice
 
 

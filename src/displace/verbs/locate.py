@@ -23,7 +23,7 @@ def locate(
     output: Output = None,
     *,
     k: Annotated[int, Option("-k")] = 5,
-    min_confidence: float = 0.0,
+    min_confidence: float | None = None,
     traversal: str | None = None,
     search: str = "auto",
     every: str = "1",
@@ -37,8 +37,8 @@ def locate(
 ) -> Located:
     """Say where images were taken.
 
-    Confidence is the probability that the first place is right; a low one reads "not in the map". Maps of fewer than
-    three traversals have none.
+    Confidence is the probability that the first place is right; below 0.5, or `min_confidence`, it reads "not in the
+    map". That of maps of one or two traversals is weaker.
 
     The command exits with 1 where no image reached `min_confidence`, or images could not be read.
 
@@ -52,8 +52,8 @@ def locate(
         Write a row for each image or frame: .csv, or .geojson for points.
     k : int
         Places for each image.
-    min_confidence : float
-        Below this probability an image counts as not in the map.
+    min_confidence : float, optional
+        Below this probability an image counts as not in the map (0.5), and files have no place for it.
     traversal : str, optional
         Of a store: which traversal; by default all.
     search : str
@@ -107,7 +107,7 @@ def locate(
             located = replace(located, min_confidence=min_confidence)
     if output is not None:
         form = "geojson" if Path(output).suffix.lower() in (".geojson", ".json") else "csv"
-        export(form, located, output, min_confidence=min_confidence)
+        export(form, located, output, min_confidence=min_confidence or 0.0)
     return located
 
 

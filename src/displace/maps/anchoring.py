@@ -1,0 +1,53 @@
+"""Where a map's references lie, from the statistics that the map keeps, or from the references."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from displace.maps.state import MapState
+from displace.maps.witness import Anchors
+from displace.references import ReferenceSet
+
+
+def anchored(state: MapState, refs: ReferenceSet | None = None) -> MapState:
+    """Return the map with its anchors; without them where neither statistics nor references say them.
+
+    Parameters
+    ----------
+    state : MapState
+    refs : ReferenceSet, optional
+        The references that the rows were made of; needed where the statistics have no place means.
+    """
+    return replace(state, anchors=_from_statistics(state) or _from_references(state, refs))
+
+
+def _from_statistics(state: MapState) -> Anchors | None:
+    arrays = None if state.statistics is None else state.statistics.loaded().arrays
+    if arrays is None:
+        return None
+    if not arrays:  # the rows are the references
+        ones = np.ones(len(state.row_places))
+        everything = range(len(ones))
+        return Anchors.of(
+            state.rows_at, state.projection, state.mean, state.rows_at(np.array(everything)), ones
+        )
+    means, counts = arrays.get("means"), arrays.get("counts")
+    if means is None or counts is None or len(means) != len(state.row_places):
+        return None
+    return Anchors.of(state.rows_at, state.projection, state.mean, means, counts)
+
+
+def _from_references(state: MapState, refs: ReferenceSet | None) -> Anchors | None:
+    if refs is None:
+        return None
+    known = refs.select(np.isin(refs.places, state.places.ids))
+    return Anchors.of_references(
+        state.rows_at,
+        state.row_places,
+        state.projection,
+        state.mean,
+        known.vectors,
+        np.searchsorted(state.places.ids, known.places),
+    )

@@ -1,0 +1,122 @@
+"""The confidence of a map after an update, from what the map keeps.
+
+With the references kept, it is learned as when building. Without, a new traversal is itself a held-out one: it is
+located in the map as it was, with a stretch masked, and joins what was learned from before. What a removed traversal
+had shown is dropped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from displace.arrays import Indices, Vectors
+from displace.fusion.base import Fusion
+from displace.holdout import MARGIN, STRETCH, spread
+from displace.maps.learning import basis_of, calibration_of, in_route_order, labelled, learn
+from displace.maps.samples import KEPT, Samples
+from displace.maps.state import MapState
+from displace.maps.witness import TOP
+from displace.references import ReferenceSet
+
+BUILD_AGAIN = "build the map again from all references"
+
+
+def relearned(
+    old: MapState, new: MapState, refs: ReferenceSet, sign: int, fusion: Fusion
+) -> tuple[MapState, str]:
+    """Return the new map with a confidence of its own where there can be one, and what was done about it.
+
+    Parameters
+    ----------
+    old, new : MapState
+        The map before and after the update; `new` has its anchors where they are known.
+    refs : ReferenceSet
+        References that were added or removed.
+    sign : int
+        +1 for added, −1 for removed.
+    fusion : Fusion
+        The map's fusion with its settings, unfitted.
+    """
+    if old.calibrated_on is None:
+        return new, ""  # it was built without, on purpose
+    n, kept = len(new.traversals), None if new.statistics is None else new.statistics.references
+    if kept is None and old.calibration is not None and old.calibration.reads_rankings:
+        return new, f"as it was before, learned from other traversals; {BUILD_AGAIN} to learn it again"
+    if new.anchors is None:
+        return replace(new, calibration=None, samples=None), f"none: {BUILD_AGAIN} to have one"
+    if kept is not None:
+        full = ReferenceSet(kept.vectors, kept.places, kept.traversals, info=new.places)
+        calibration, samples = learn(full, fusion, new.truth)
+        return _with(new, calibration, samples), "learned again from the references that were kept"
+    if (old.projection is None) != (new.projection is None):
+        return _with(
+            new, None, None
+        ), f"none: what one traversal had shown does not hold for two; {BUILD_AGAIN}"
+    samples = _samples_after(old, refs, sign)
+    calibration = None if samples is None else calibration_of(samples, basis_of(n))
+    if samples is None or calibration is None:
+        return _with(new, None, samples), f"none: the map keeps too few held-out queries; {BUILD_AGAIN}"
+    return _with(new, calibration, samples), f"learned again from {len(samples)} held-out queries"
+
+
+def _with(state: MapState, calibration: Any, samples: Samples | None) -> MapState:
+    return replace(
+        state,
+        calibration=calibration,
+        samples=samples and samples.thinned(),
+        calibrated_on=dict(state.traversals),
+    )
+
+
+def _samples_after(old: MapState, refs: ReferenceSet, sign: int) -> Samples | None:
+    """What was learned from, with the traversals that came and without those that went."""
+    names = [str(name) for name in refs.traversal_ids]
+    if sign < 0:
+        return old.samples and old.samples.without(names)
+    new = _located_before(old, refs)
+    if old.samples is None or new is None:
+        return new or old.samples
+    return old.samples.joined(new)
+
+
+def _located_before(old: MapState, refs: ReferenceSet) -> Samples | None:
+    """New traversals in the map as it was, with a stretch in the middle of the route masked."""
+    if old.witness is None:
+        return None
+    route = in_route_order(old.places)
+    first = int((1 - STRETCH) / 2 * len(route))
+    stretch = route[first : first + int(STRETCH * len(route))]
+    margin = int(np.ceil(MARGIN * len(stretch)))
+    edges = np.concatenate([stretch[:margin], stretch[len(stretch) - margin :]])
+    asked = refs.select(np.isin(refs.places, np.setdiff1d(route, edges)))
+    return _joined([_masked(old, asked.only(name), stretch, str(name)) for name in asked.traversal_ids])
+
+
+def _masked(state: MapState, queries: ReferenceSet, masked: NDArray[Any], name: str) -> Samples | None:
+    """Evidence about queries in a map some of whose places are masked."""
+    ids = np.setdiff1d(state.places.ids, masked)
+    if state.witness is None or len(queries) == 0 or len(ids) < 3:
+        return None
+    queries = queries.select(spread(len(queries), KEPT))
+    vectors = queries.vectors.astype(np.float32)
+    scores = state.scores(state.project(vectors))
+    scores[:, np.isin(state.places.ids, masked)] = -np.inf
+    best, scores = _top(scores, min(TOP, len(ids)))
+    evidence = state.witness.evidence(vectors, best, scores)
+    labels = labelled(state.places.ids[best[:, 0]], queries.places, ids, state.truth)
+    return Samples(evidence, labels, np.zeros(len(labels), np.int8), [name])
+
+
+def _top(scores: Vectors, k: int) -> tuple[Indices, Vectors]:
+    best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+    return best, np.take_along_axis(scores, best, axis=1)
+
+
+def _joined(parts: list[Samples | None]) -> Samples | None:
+    found = [part for part in parts if part is not None]
+    return reduce(Samples.joined, found) if found else None

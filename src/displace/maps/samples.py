@@ -1,0 +1,79 @@
+"""Held-out queries that a confidence was learned from; a map keeps them, so that an update can learn it again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from displace.arrays import Vectors
+from displace.holdout import spread
+from displace.truth import Flags
+
+KEPT = 400
+"""Queries of each fold that a map keeps."""
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Evidence about held-out queries, and what is known of their matches.
+
+    Parameters
+    ----------
+    evidence : array of shape (m, 4)
+    labels : array of shape (m,)
+        1 for a right match, 0 for a wrong one, −1 for a query without a right answer.
+    folds : array of shape (m,)
+        Fold of each query.
+    names : list of str
+        Traversal of each fold.
+    """
+
+    evidence: Vectors
+    labels: NDArray[np.int8]
+    folds: NDArray[np.int8]
+    names: list[str]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def right(self) -> Flags:
+        """Whether each match is right."""
+        right: Flags = self.labels == 1
+        return right
+
+    @property
+    def traversals(self) -> list[str]:
+        """Traversals that the queries are of."""
+        return list(dict.fromkeys(self.names[fold] for fold in self.folds.tolist()))
+
+    def take(self, rows: NDArray[Any]) -> Samples:
+        """Return some of the queries."""
+        return replace(self, evidence=self.evidence[rows], labels=self.labels[rows], folds=self.folds[rows])
+
+    def of(self, fold: int) -> Samples:
+        """Return the queries of one fold."""
+        return self.take(self.folds == fold)
+
+    def joined(self, other: Samples) -> Samples:
+        """Return these queries and others, as folds of their own."""
+        return Samples(
+            np.concatenate([self.evidence, other.evidence]),
+            np.concatenate([self.labels, other.labels]),
+            np.concatenate([self.folds, other.folds + np.int8(len(self.names))]),
+            self.names + other.names,
+        )
+
+    def without(self, traversals: list[str]) -> Samples:
+        """Return the queries of all other traversals."""
+        names = np.array(self.names, dtype=str)[self.folds] if len(self) else np.empty(0, str)
+        return self.take(~np.isin(names, traversals))
+
+    def thinned(self) -> Samples:
+        """Return at most `KEPT` queries of each fold."""
+        rows = [np.flatnonzero(self.folds == fold) for fold in range(len(self.names))]
+        kept = [part[spread(len(part), KEPT)] for part in rows if len(part)]
+        return self.take(np.concatenate(kept)) if kept else self

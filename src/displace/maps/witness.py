@@ -1,0 +1,265 @@
+"""What speaks for a query's best match: four numbers that are learned from and never extrapolated.
+
+*Similarity* is the cosine with the best row, times the share of the query that the projection sees at all: what is new
+about a picture lies outside the references' span, where a projection does not look. *Standing* is how far the best
+score stands above those of the other places, in the units of the highest of so many chance scores (Gumbel), so that 30
+places and 3000 mean the same. *Lead* is the distance to the best other place, in standard deviations. *Distance* is
+that between the query and the mean of the references that the row was made of, in the descriptors' own space; foreign
+pictures are far away there, whatever they look like through the projection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from displace.arrays import Indices, Vectors, blocks, l2_normalize
+from displace.holdout import spread
+from displace.truth import Truth
+
+if TYPE_CHECKING:
+    from displace.fusion.base import Rows
+
+Take = Callable[[Indices], Vectors]
+"""Returns the rows of a map at some indices as numbers, (r, n)."""
+TOP = 20
+"""Places whose scores the evidence is computed from."""
+COHORT = 256
+"""Rows, spread over the map, that say what scores are like by chance."""
+NAMES = ("similarity", "standing", "lead", "distance")
+STANDING = (-3.0, 12.0)
+LEAD = (0.0, 4.0)
+TINY = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Anchors:
+    """Where the references of each row lie in the descriptors' own space.
+
+    Parameters
+    ----------
+    mean : array of shape (D,)
+        Mean of the places.
+    lengths : array of shape (R,)
+        Inner product of each row with the projected mean of its references.
+    squares : array of shape (R,)
+        Squared distance of that mean from `mean`.
+    counts : array of shape (R,)
+        References of each row.
+    """
+
+    mean: Vectors
+    lengths: Vectors
+    squares: Vectors
+    counts: Vectors
+
+    @classmethod
+    def of(
+        cls,
+        take: Take,
+        projection: Vectors | None,
+        mean: Vectors | None,
+        means: Vectors,
+        counts: NDArray[Any],
+    ) -> Anchors:
+        """Take the references of each row by their mean (R, D) and their number (R,); block by block.
+
+        Parameters
+        ----------
+        take, projection, mean
+            As for `Witness`.
+        means, counts : arrays of shape (R, D) and (R,)
+        """
+        n, dim = means.shape
+        parts = list(blocks(n, row_bytes=8 * dim))
+        center = sum(np.asarray(means[part], np.float64).sum(axis=0) for part in parts) / n
+        lengths, squares = np.empty(n), np.empty(n)
+        for part in parts:
+            own = np.asarray(means[part], np.float64)
+            shifted = own if mean is None else own - mean
+            projected = shifted if projection is None else shifted @ projection
+            lengths[part] = np.einsum("ij,ij->i", projected, take(np.arange(part.start, part.stop)))
+            squares[part] = np.einsum("ij,ij->i", own - center, own - center)
+        numbers = (center, lengths, squares, np.asarray(counts))
+        return cls(*(values.astype(np.float32) for values in numbers))
+
+    @classmethod
+    def of_references(
+        cls,
+        take: Take,
+        row_places: Indices,
+        projection: Vectors | None,
+        mean: Vectors | None,
+        vectors: Vectors,
+        places: Indices,
+    ) -> Anchors:
+        """Take references as they are, each with the row of its place that is most like it."""
+        shifted = vectors if mean is None else vectors - mean
+        projected = shifted if projection is None else shifted @ projection
+        at = best_rows(projected, take, row_places, places)
+        counts = np.bincount(at, minlength=len(row_places))
+        sums = np.zeros((len(row_places), vectors.shape[1]))
+        np.add.at(sums, at, vectors)
+        empty = counts == 0  # such a row stands where its place does
+        if empty.any():
+            place_sums = np.zeros((int(row_places.max()) + 1, vectors.shape[1]))
+            np.add.at(place_sums, places, vectors)
+            sums[empty] = place_sums[row_places[empty]]
+            counts[empty] = np.bincount(places, minlength=len(place_sums))[row_places[empty]]
+        return cls.of(take, projection, mean, sums / counts[:, None], counts)
+
+
+class Witness:
+    """Gives evidence about the matches of one map.
+
+    Parameters
+    ----------
+    take : callable
+        Returns the rows at some indices as numbers, (r, n).
+    row_places : array of shape (R,)
+        Index of each row's place, sorted.
+    projection, mean : arrays, optional
+        As for `Rows`.
+    anchors : Anchors
+    truth : Truth
+        Which places count as the same.
+    ids : array of shape (N,)
+        Place ids.
+    """
+
+    def __init__(
+        self,
+        take: Take,
+        row_places: Indices,
+        projection: Vectors | None,
+        mean: Vectors | None,
+        anchors: Anchors,
+        truth: Truth,
+        ids: NDArray[Any],
+    ) -> None:
+        self.take, self.row_places, self.anchors = take, row_places, anchors
+        self.projection, self.mean, self.truth, self.ids = projection, mean, truth, ids
+
+    @classmethod
+    def of(cls, rows: Rows, anchors: Anchors, truth: Truth, ids: NDArray[Any]) -> Witness:
+        """Make the witness of rows in memory."""
+        return cls(
+            lambda at: rows.vectors[at], rows.place_index, rows.projection, rows.mean, anchors, truth, ids
+        )
+
+    def evidence(self, queries: Vectors, best: Indices, scores: Vectors) -> Vectors:
+        """Return the four numbers (q, 4) for queries (q, D), their best places (q, k) and those places' scores.
+
+        Parameters
+        ----------
+        queries : array of shape (q, D)
+        best : array of shape (q, k)
+            Index of each place, best first; up to 20 are used.
+        scores : array of shape (q, k)
+        """
+        found = np.empty((len(queries), len(NAMES)))
+        for part in blocks(len(queries), row_bytes=8 * (4 * queries.shape[1] + 8 * COHORT)):
+            found[part] = self._evidence(queries[part], best[part, :TOP], scores[part, :TOP])
+        return found
+
+    def _evidence(self, queries: Vectors, best: Indices, scores: Vectors) -> Vectors:
+        scores = scores.astype(np.float64)
+        top = scores[:, 0]
+        centred = queries.astype(np.float64) - self.anchors.mean
+        projected = centred if self.projection is None else centred @ self.projection
+        unit = l2_normalize(projected + self._offset)
+        seen, distance = self._own_space(centred, projected, unit, best[:, 0])
+        chance, deviation = self._chance(unit, best[:, 0])
+        ids = self.ids[best]
+        others = np.where(self.truth.correct(ids, ids[:, :1]), -np.inf, scores).max(axis=1)
+        rival = np.where(np.isfinite(others), others, scores[:, -1])
+        return np.stack(
+            [
+                top * np.sqrt(seen),
+                np.clip(standing((top - chance) / deviation, len(self.ids)), *STANDING),
+                np.clip((top - rival) / deviation, *LEAD),
+                distance,
+            ],
+            axis=1,
+        )
+
+    def _own_space(
+        self, centred: Vectors, projected: Vectors, unit: Vectors, place: Indices
+    ) -> tuple[Vectors, Vectors]:
+        """Share of each query that the projection sees, and its squared distance from the best row's references.
+
+        The distance is divided by what one reference and a mean of K of them expect of it, 1 + 1/K: a map of more
+        traversals is then judged by what one of fewer has shown.
+        """
+        anchors = self.anchors
+        row = best_rows(unit, self.take, self.row_places, place)
+        target = anchors.lengths[row, None] * self.take(row).astype(np.float64) - self._offset
+        energy = np.maximum(np.einsum("ij,ij->i", centred, centred), TINY**2)
+        seen = np.ones(len(centred))
+        if self._unscaling is not None:
+            projected, target = projected @ self._unscaling, target @ self._unscaling
+            seen = np.minimum(np.einsum("ij,ij->i", projected, projected) / energy, 1.0)
+        away = energy + anchors.squares[row] - 2 * np.einsum("ij,ij->i", projected, target)
+        return seen, away / (1 + 1 / anchors.counts[row])
+
+    def _chance(self, unit: Vectors, place: Indices) -> tuple[Vectors, Vectors]:
+        """Mean and standard deviation of the scores of other places, for each query."""
+        rows, vectors = self._cohort
+        scores = unit @ vectors.T
+        other = ~self.truth.correct(self.ids[self.row_places[rows]][None, :], self.ids[place][:, None])
+        n = other.sum(axis=1)
+        mean = np.where(other, scores, 0).sum(axis=1) / np.maximum(n, 1)
+        squares = np.where(other, (scores - mean[:, None]) ** 2, 0).sum(axis=1)
+        deviation = np.sqrt(squares / np.maximum(n - 1, 1))
+        enough = n > 2  # fewer say nothing about chance
+        return np.where(enough, mean, 0.0), np.where(enough, np.maximum(deviation, TINY), 1.0)
+
+    @cached_property
+    def _cohort(self) -> tuple[Indices, Vectors]:
+        rows = spread(len(self.row_places), COHORT)
+        return rows, self.take(rows).astype(np.float64)
+
+    @cached_property
+    def _offset(self) -> Vectors:
+        """What the projection of the map's mean differs by from that of the anchors'."""
+        shift = self.anchors.mean.astype(np.float64) - (0.0 if self.mean is None else self.mean)
+        offset: Vectors = shift if self.projection is None else shift @ self.projection
+        return offset
+
+    @cached_property
+    def _unscaling(self) -> Vectors | None:
+        """L⁻ᵀ of PᵀP = L·Lᵀ, which brings projected vectors back to the descriptors' own lengths."""
+        if self.projection is None:
+            return None
+        gram = (self.projection.T @ self.projection).astype(np.float64)
+        gram[np.diag_indices_from(gram)] += TINY * np.trace(gram) / len(gram)
+        unscaling: Vectors = np.linalg.inv(np.linalg.cholesky(gram)).T
+        return unscaling
+
+
+def best_rows(projected: Vectors, take: Take, row_places: Indices, places: Indices) -> Indices:
+    """The row of its place that each projected vector is most like."""
+    first = np.searchsorted(row_places, places)
+    stops = np.searchsorted(row_places, places, side="right")
+    for at in np.flatnonzero(stops - first > 1):
+        own = np.arange(first[at], stops[at])
+        first[at] = own[np.argmax(take(own) @ projected[at])]
+    return first
+
+
+def standing(deviations: Vectors, n_places: int) -> Vectors:
+    """How far a best score stands above the highest of `n_places` chance scores: Gumbel's reduced variate.
+
+    >>> standing(np.array([2.0, 2.0, 5.0]), 30).round(1).tolist(), standing(np.array([5.0]), 3000).round(1).tolist()
+    ([-0.1, -0.1, 7.8], [6.7])
+    """
+    n = max(n_places, 3)
+    slope = np.sqrt(2 * np.log(n))
+    highest = slope - (np.log(np.log(n)) + np.log(4 * np.pi)) / (2 * slope)
+    result: Vectors = (deviations - highest) * slope
+    return result
