@@ -36,15 +36,12 @@ def recall(fusion, arrays, query="query"):
         (DisPlace(ridge=1e-6, center=False), 90.5),
         (DisPlace(ridge=1.0, center=False), 90.25),
         (DisPlace(ridge=1.0, center=True), 90.75),
+        (DisPlace(), 91.0),
     ],
-    ids=["hops", "pooling", "dmat_min", "displace 1e-6", "displace 1", "displace 1 centred"],
+    ids=["hops", "pooling", "dmat_min", "displace 1e-6", "displace 1", "displace 1 centred", "displace"],
 )
 def test_known_recalls(sped400, fusion, known):
     assert recall(fusion, sped400) == pytest.approx(known, abs=0.25)  # one query
-
-
-def test_the_default_is_well_above_the_baselines(sped400):
-    assert recall(DisPlace(), sped400) >= 90.0
 
 
 def test_the_default_survives_the_worst_sampling_ratio(sped400):
@@ -101,20 +98,26 @@ def test_cross_validated_default_is_never_a_point_below_hops_or_pooling(descript
     assert "leave-one-traversal-out" in fusion.explain()
 
 
-def test_images_become_these_descriptors_and_recalls(shared, sped400, tmp_path):
-    """From folders of images to recall, as a user would: manifest, extract, fuse."""
+def test_images_become_these_descriptors_and_matches(shared, sped400, tmp_path):
+    """From folders of images to places, as a user would: manifest, extract, fuse. 128 images; others repeat."""
     pytest.importorskip("efficientnet_lite_pytorch", reason="needs the extra 'lite'")
-    images = shared / "data" / "sped400"
-    verbs.manifest([images], tmp_path / "sped.csv")
+    rows = np.arange(400)[::12][:32]
+    for name in sped400:
+        (tmp_path / "images" / name).mkdir(parents=True)
+        files = sorted((shared / "data" / "sped400" / name).iterdir())
+        for row in rows:
+            (tmp_path / "images" / name / files[row].name).symlink_to(files[row])
+    verbs.manifest([tmp_path / "images"], tmp_path / "sped.csv")
     store = verbs.extract(tmp_path / "sped.csv", model="efficientnet_lite").store
-    assert len(store) == 1600
+    assert len(store) == 128
     for name, expected in sped400.items():
-        vectors = store.queries(name).vectors
-        assert store.queries(name).places.tolist() == sorted(store.queries(name).places.tolist())
-        cosines = np.einsum("nd,nd->n", vectors, expected) / np.linalg.norm(expected, axis=1)
-        assert cosines.min() >= 0.999
+        queries = store.queries(name)
+        assert queries.places.tolist() == sorted(queries.places.tolist())
+        lengths = np.linalg.norm(expected[rows], axis=1)
+        assert (np.einsum("nd,nd->n", queries.vectors, expected[rows]) / lengths).min() >= 0.999
     refs, queries = store.references(exclude=["query"]), store.queries("query")
-    for fusion, known in ((get_fusion("hops")(), 77.5), (get_fusion("pooling")(), 75.0), (DisPlace(), 91.0)):
-        fusion.fit(refs.vectors, refs.places, refs.traversals)
-        found = recall_at(fusion.rank(queries.vectors, k=1), queries.places)[1]
-        assert found == pytest.approx(known, abs=0.25)
+    known = ReferenceSet.from_traversals({name: sped400[name][rows] for name in ("ref1", "ref2", "ref3")})
+    for fusion in (get_fusion("hops")(), get_fusion("pooling")(), DisPlace()):
+        found = fusion.fit(refs.vectors, refs.places, refs.traversals).predict(queries.vectors)
+        stored = fusion.fit(known.vectors, known.places, known.traversals).predict(sped400["query"][rows])
+        np.testing.assert_array_equal(found, queries.places[stored])
