@@ -23,7 +23,7 @@ from displace.synthetic import make_route
 distributed = pytest.importorskip(
     "distributed", reason="needs 'distributed': pip install 'displace[cluster]'"
 )
-from displace.cluster import building  # noqa: E402
+from displace.cluster import summing  # noqa: E402
 from displace.cluster.session import connected  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the cluster's own event loops and sockets
@@ -82,10 +82,10 @@ def in_process():
 @pytest.mark.parametrize("n_workers", [1, 2, 4])
 def test_any_number_of_workers_build_the_same_map(store, route, in_process, tmp_path, n_workers, monkeypatch):
     reads = []
-    real = building.ShardPart.read
-    monkeypatch.setattr(building.ShardPart, "read", lambda part: (reads.append(part.path), real(part))[1])
+    real = summing.ShardPart.read
+    monkeypatch.setattr(summing.ShardPart, "read", lambda part: (reads.append(part.path), real(part))[1])
     options = {"dtype": "float32", "calibration": False}
-    mapped = building.build_on_cluster(in_process(n_workers), store, FIXED, folder=tmp_path, **options)
+    mapped = summing.build_on_cluster(in_process(n_workers), store, FIXED, folder=tmp_path, **options)
     assert sorted(reads) == sorted({*reads}), "no shard is read twice"
     assert len(reads) == 7
     whole = build(store.references(), FIXED, **options)
@@ -97,7 +97,7 @@ def test_any_number_of_workers_build_the_same_map(store, route, in_process, tmp_
 
 @pytest.mark.parametrize("fusion", ["displace", "hops", "dmat_avg"])
 def test_settings_confidence_and_updates_are_those_of_one_process(store, route, in_process, tmp_path, fusion):
-    mapped = building.build_on_cluster(in_process(2), store, fusion, folder=tmp_path, dtype="float32")
+    mapped = summing.build_on_cluster(in_process(2), store, fusion, folder=tmp_path, dtype="float32")
     whole = build(store.references(), fusion, store.model, dtype="float32")
     assert mapped.settings == whole.settings
     assert_same(mapped, whole, route.queries)
@@ -117,7 +117,7 @@ def test_a_worker_that_is_killed_changes_nothing(store, route, tmp_path):
             os.kill(pid, signal.SIGKILL)
 
     with connected("local:2") as client:
-        mapped = building.build_on_cluster(
+        mapped = summing.build_on_cluster(
             client, store, FIXED, folder=tmp_path, dtype="float32", calibration=False,
             progress=partial(kill_one, client),
         )  # fmt: skip
@@ -127,13 +127,13 @@ def test_a_worker_that_is_killed_changes_nothing(store, route, tmp_path):
 
 def test_pooling_is_refused_with_a_way_out(store, in_process, tmp_path):
     with pytest.raises(InputError, match="without a cluster"):
-        building.build_on_cluster(in_process(1), store, "pooling", folder=tmp_path)
+        summing.build_on_cluster(in_process(1), store, "pooling", folder=tmp_path)
 
 
 def test_a_store_that_workers_do_not_see_is_named(store, in_process, tmp_path):
-    part = building.ShardPart("/nowhere/000000.npy", np.arange(1), np.array(["a"]), np.array(["t"]))
+    part = summing.ShardPart("/nowhere/000000.npy", np.arange(1), np.array(["a"]), np.array(["t"]))
     with pytest.raises(DisplaceError, match="all workers see"):
-        in_process(1).submit(building.partial_of, part, FIXED).result()
+        in_process(1).submit(summing.partial_of, part, FIXED).result()
 
 
 @pytest.mark.parametrize("address", ["localhost", "local:none", "local:0"])
