@@ -65,3 +65,9 @@ def test_positions_at_times_across_the_date_line():
 def test_no_fix_at_all():
     with pytest.raises(InputError, match="no position"):
         at_times(Positions(np.full((2, 2), np.nan)), np.zeros(2), np.zeros(1))
+
+
+@pytest.mark.parametrize("time", [np.inf, -np.inf])
+def test_an_infinite_time_is_refused(time):
+    with pytest.raises(InputError, match="a time stamp is infinite"):
+        as_seconds([1.0, time])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import random
 import struct
 import zlib
@@ -225,3 +226,80 @@ def test_content_hash(tmp_path):
 def test_real_photographs(shared):
     for path in find_images(shared / "data" / "sped400" / "query")[:3]:
         np.testing.assert_array_equal(read_image(path), np.asarray(Image.open(path).convert("RGB")))
+
+
+def test_only_formats_of_pictures_are_opened_whatever_the_name(tmp_path, monkeypatch):
+    """PostScript would be handed to another program."""
+    from PIL import EpsImagePlugin
+
+    def started(*_args, **_options):
+        raise AssertionError("another program was started")
+
+    monkeypatch.setattr(EpsImagePlugin, "Ghostscript", started)
+    path = tmp_path / "a.jpg"
+    path.write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n")
+    for source in (path, path.read_bytes()):
+        with pytest.raises(ImageError, match="not an image that Pillow knows"):
+            read_image(source)
+
+
+def test_a_small_file_that_would_be_decoded_for_minutes_is_refused(tmp_path, monkeypatch):
+    path = save(tmp_path / "a.jpg", picture(64, 64), progressive=True)
+    content = path.read_bytes()
+    scans = content.count(b"\xff\xda")
+    assert 2 < scans <= 12
+    read_image(path)
+    # The last scan, a hundred times over.
+    last = content[content.rindex(b"\xff\xda") : -2]
+    path.write_bytes(content[:-2] + 100 * last + content[-2:])
+    read_image(path)  # small: no harm done
+    monkeypatch.setattr("displace.images.MAX_SCANNED", 64 * 64 * 100)
+    with pytest.raises(ImageError, match=r"a\.jpg has 1\d\d scans of 64 × 64 pixels"):
+        read_image(path)
+
+
+def test_scans_are_counted_across_the_parts_in_which_a_file_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr("displace.images.MAX_SCANNED", 0)
+    monkeypatch.setattr("displace.images.MAX_SCANS", 2)
+    content = save(tmp_path / "a.jpg", picture(64, 64)).read_bytes()
+    at = content.index(b"\xff\xda")
+    comment = b"\xff\xfe" + struct.pack(">H", 60_002) + bytes(60_000)
+    for shift in (0, 1):
+        filler = comment * 17
+        start = content[:2] + filler
+        pad = (1 << 20) - len(start) - (at - 2) - 4 - shift
+        grown = start + b"\xff\xfe" + struct.pack(">H", pad + 2) + bytes(pad) + content[2:]
+        assert grown.index(b"\xff\xda") == (1 << 20) - shift
+        read_image(grown)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no pipes with names")
+def test_pipes_and_devices_are_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "a.jpg")
+    (tmp_path / "b.jpg").symlink_to("/dev/zero")
+    for name in ("a.jpg", "b.jpg"):
+        with pytest.raises(ImageError, match="it is a pipe or a device, not a file"):
+            read_image(tmp_path / name)
+        with pytest.raises(ImageError, match="it is a pipe or a device, not a file"):
+            content_hash(tmp_path / name)
+
+
+def test_links_between_folders_are_followed_once(tmp_path):
+    for name in "abcdefgh":
+        (tmp_path / "sun" / name).mkdir(parents=True)
+        (tmp_path / "sun" / name / "1.jpg").write_bytes(b"")
+        for other in "xyz":
+            (tmp_path / "sun" / name / other).symlink_to(tmp_path / "sun")
+    (tmp_path / "sun" / "self").symlink_to(tmp_path / "sun")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "9.jpg").write_bytes(b"")
+    (tmp_path / "sun" / "linked").symlink_to(tmp_path / "elsewhere")
+    found = find_images(tmp_path / "sun", recursive=True)
+    assert [path.relative_to(tmp_path / "sun").as_posix() for path in found] == [
+        *(f"{name}/1.jpg" for name in "abcdefgh"),
+        "linked/9.jpg",
+    ]
+
+
+def test_numbers_of_thousands_of_digits_are_counted():
+    assert sorted(["a" + "9" * 5000, "a1" + "0" * 5000], key=natural_key)[0].startswith("a9")

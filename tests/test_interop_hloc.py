@@ -265,3 +265,31 @@ def test_a_manifest_without_places_gives_no_references(case, tmp_path):
         read_references(tmp_path / "f.h5", Manifest(["a.jpg"], [""], ["x"]))
     with pytest.raises(InputError, match="lists no images"):
         write_store(read_descriptors(tmp_path / "f.h5", Manifest([], [], [])), tmp_path / "s.desc", "m")
+
+
+@pytest.mark.parametrize("how", ["external storage", "external link", "virtual"])
+def test_other_files_are_not_read(case, tmp_path, how):
+    h5py = pytest.importorskip("h5py")
+    secret = tmp_path / "secret"
+    with h5py.File(secret, "w") as file:
+        file["a.jpg/global_descriptor"] = np.ones(4, np.float32)
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        group = file.create_group("a.jpg")
+        if how == "external storage":
+            group.create_dataset("global_descriptor", (4,), "f4", external=[(str(secret), 0, 16)])
+        elif how == "external link":
+            group["global_descriptor"] = h5py.ExternalLink(str(secret), "a.jpg/global_descriptor")
+        else:
+            layout = h5py.VirtualLayout((4,), "f4")
+            layout[:] = h5py.VirtualSource(str(secret), "a.jpg/global_descriptor", (4,))
+            group.create_virtual_dataset("global_descriptor", layout)
+    with pytest.raises((FormatError, InputError), match=r"another file|not in|no descriptor"):
+        read_descriptors(tmp_path / "f.h5", Manifest(["a.jpg"], ["0"], ["x"]))
+
+
+def test_a_file_that_declares_terabytes_is_refused(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        file.create_dataset("a.jpg/global_descriptor", (2**40,), "f4", chunks=(1024,))
+    with pytest.raises(FormatError, match="has 1099511627776 numbers; at most"):
+        read_descriptors(tmp_path / "f.h5", Manifest(["a.jpg"], ["0"], ["x"]))

@@ -256,3 +256,49 @@ def test_summary(tmp_path):
     assert not quick.unreadable
     assert not quick.checked
     assert manifest.select([0, 1, 2]).summary(check_images=True).ok
+
+
+@pytest.mark.parametrize(
+    ("image", "place", "traversal", "message"),
+    [
+        (" a.jpg", "0", "sun", "image ' a.jpg' begins or ends with a blank"),
+        ("a.jpg\r", "0", "sun", "begins or ends with a blank"),
+        ("a\rb.jpg", "0", "sun", "has a carriage return"),
+        ("a\0.jpg", "0", "sun", "has a NUL character"),
+        ("a.jpg", "0", "s" * 1001, "has 1001 characters"),
+    ],
+)
+def test_names_that_would_not_be_read_back_are_refused_when_written(
+    tmp_path, image, place, traversal, message
+):
+    manifest = Manifest([image], [place], [traversal], tmp_path)
+    with pytest.raises(ManifestError, match=message):
+        manifest.write(tmp_path / "m.csv")
+    assert not (tmp_path / "m.csv").exists()
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a,b", 'a"b', "=1+1", "日本", "s" * 1000, "a b"])
+def test_other_names_are_read_back_as_they_are(tmp_path, name):
+    Manifest([f"{name}.jpg"], [name], [name], tmp_path).write(tmp_path / "m.csv")
+    again = Manifest.read(tmp_path / "m.csv")
+    assert (again.images, again.places.tolist(), again.traversals.tolist()) == (
+        [f"{name}.jpg"],
+        [name],
+        [name],
+    )
+
+
+def test_one_long_name_does_not_become_gigabytes(tmp_path):
+    rows = "".join(f"{row}.jpg,{row},sun\n" for row in range(100))
+    (tmp_path / "m.csv").write_text("image,place,traversal\nlong.jpg," + "p" * 100_000 + ",sun\n" + rows)
+    with pytest.raises(ManifestError, match="line 2: place has 100000 characters; at most 1000"):
+        Manifest.read(tmp_path / "m.csv")
+    with pytest.raises(InputError, match="use shorter names"):
+        Manifest(["a.jpg"] * 6000, ["p" * 100_000] + ["p"] * 5999, ["t"] * 6000)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no pipes with names")
+def test_a_pipe_is_no_manifest(tmp_path):
+    os.mkfifo(tmp_path / "m.csv")
+    with pytest.raises(ManifestError, match="it is a pipe or a device"):
+        Manifest.read(tmp_path / "m.csv")

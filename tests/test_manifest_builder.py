@@ -295,6 +295,9 @@ def test_images_the_file_does_not_name_have_no_place(tmp_path):
         ("image,easting,northing\nother.jpg,1,1\n", "names none of the images"),
         ("easting,northing\n1,1\n", "needs a column 'image' or 'timestamp'"),
         ("timestamp,easting,northing\n,1,1\n", "no row with both"),
+        ("timestamp,easting,northing\ninf,1,1\n5,1,1\n", "line 2: timestamp 'inf' is not finite"),
+        ("timestamp,easting,northing\n1400000000,1e999,1\n", "line 2: easting '1e999' is not finite"),
+        ("timestamp,latitude,longitude\n1400000000,91,1\n", "line 2: latitude 91 is outside ±90 degrees"),
     ],
 )
 def test_bad_position_files(tmp_path, content, message):
@@ -482,3 +485,10 @@ def test_real_traversals(shared):
     assert (summary.images, summary.places, len(summary.traversals)) == (1600, 400, 4)
     assert all(t.coverage == 1 for t in summary.traversals)
     assert summary.ok
+
+
+def test_links_to_the_folder_itself_are_no_traversals(tmp_path):
+    touch(tmp_path / "route", ["sun/0.jpg", "night/0.jpg"])
+    (tmp_path / "route" / "again").symlink_to(tmp_path / "route")
+    (tmp_path / "route" / "up").symlink_to(tmp_path)
+    assert set(build_manifest(tmp_path / "route").traversals) == {"sun", "night"}

@@ -169,6 +169,8 @@ def as_seconds(times: ArrayLike) -> Numbers:
     array([1.4183818e+09])
     """
     seconds = np.asarray(times, np.float64)
+    if np.isinf(seconds).any():
+        raise InputError("a time stamp is infinite; leave it blank where it is not known")
     largest = np.nanmax(np.abs(seconds), initial=0.0)
     while largest > 1e11:
         seconds, largest = seconds / 1000, largest / 1000

@@ -11,6 +11,8 @@ EXIF orientation     applied, so that the picture is upright
 animation            its first frame
 floating point       refused: the values have no agreed white
 over 178 megapixels  refused (Pillow's limit against decompression bombs)
+hundreds of scans    of a large progressive JPEG: refused, each costs as much as the picture
+other formats        refused (PostScript, for one, would be handed to another program)
 ==================== =============================================================================
 """
 
@@ -23,13 +25,16 @@ import re
 import threading
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, TiffImagePlugin, UnidentifiedImageError, WebPImagePlugin
 
 from displace.errors import ImageError
+from displace.files.reading import open_regular
 
 Pixels = NDArray[np.uint8]
 PathLike = str | os.PathLike[str]
@@ -37,8 +42,16 @@ PathLike = str | os.PathLike[str]
 EXTENSIONS = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".ppm", ".pgm", ".gif"})
 """File name endings that count as images, in lower case."""
 
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "PPM", "GIF")
+"""What is decoded, whatever a file is called; JPEG with several pictures is its first."""
+MAX_SCANS = 24
+"""Scans of a JPEG of any size; cameras and programs write up to ten."""
+MAX_SCANNED = 10**9
+"""Pixels that all scans of a JPEG with more than that may go over."""
+
 _DIGITS = re.compile(r"(\d+)")
 _ORIENTATION = 0x0112
+_SCAN = b"\xff\xda"
 _UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -48,6 +61,7 @@ _UPRIGHT = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
+_PLUGINS = (TiffImagePlugin, WebPImagePlugin)  # importing them makes Pillow know the formats
 # Changing the warning filters is not thread-safe before Python 3.14, and images are read in threads.
 _FILTERS = threading.Lock()
 
@@ -60,8 +74,17 @@ def natural_key(name: str) -> tuple[list[tuple[int, int, str]], str]:
     """
     parts = _DIGITS.split(name.casefold())
     # `split` alternates text and digits; `isdecimal` keeps out digits such as ² that int() refuses.
-    key = [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts if part]
+    key = [(0, _counted(part), "") if part.isdecimal() else (1, 0, part) for part in parts if part]
     return key, name
+
+
+def _counted(digits: str) -> int:
+    """Number of any length; Python turns no more than 4,300 digits into one at a time."""
+    number = 0
+    for start in range(0, len(digits), 4000):
+        part = digits[start : start + 4000]
+        number = number * 10 ** len(part) + int(part)
+    return number
 
 
 def is_image(path: PathLike) -> bool:
@@ -109,17 +132,18 @@ def read_image(source: PathLike | bytes | Pixels) -> Pixels:
         return source
     path: PathLike = "the image given as bytes" if isinstance(source, bytes) else source
     try:
-        with _open(io.BytesIO(source) if isinstance(source, bytes) else path) as image:
+        with open_image(source) as image:
             return np.array(_rgb(_upright(image)))
-    except ImageError:
-        raise
+    except ImageError as error:
+        raise ImageError(f"{path} {error}") from None
     except UnidentifiedImageError:
         raise ImageError(f"{path} is not an image that Pillow knows{_if_empty(path)}") from None
     except Image.DecompressionBombError:
         limit = (Image.MAX_IMAGE_PIXELS or 0) * 2 // 10**6
         raise ImageError(f"{path} has more than {limit} megapixels; scale it down first") from None
-    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
-        raise ImageError(f"cannot read image {path}: {error.strerror}") from None
+    except OSError as error:
+        why = error.strerror or f"{error}{_if_empty(path)}"
+        raise ImageError(f"cannot read image {path}: {why}") from None
     except Exception as error:  # Pillow's decoders raise nearly every type on damaged files
         raise ImageError(f"cannot read image {path}: {error}{_if_empty(path)}") from error
 
@@ -128,24 +152,69 @@ def content_hash(path: PathLike) -> str:
     """SHA-256 of the file's bytes, in hexadecimal."""
     try:
         # A buffer between file and digest doubles the cost of an ordinary photo.
-        with Path(path).open("rb", buffering=0) as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        with open_regular(path, buffering=0) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
     except OSError as error:
         raise ImageError(f"cannot read {path}: {error.strerror}") from None
 
 
 def _walk(folder: Path) -> Iterator[str]:
-    """Every file below `folder`, hidden folders left out."""
+    """Every file below `folder`, hidden folders left out; links are followed, and each folder is gone through once."""
+    seen = {_identity(folder)}
     for parent, folders, names in os.walk(folder, followlinks=True):
-        folders[:] = [name for name in folders if not name.startswith(".")]
+        kept = []
+        for name in sorted(folders):
+            if not name.startswith(".") and (key := _identity(f"{parent}{os.sep}{name}")) not in seen:
+                seen.add(key)
+                kept.append(name)
+        folders[:] = kept
         yield from (f"{parent}{os.sep}{name}" for name in names)
 
 
-def _open(path: PathLike | io.BytesIO) -> Image.Image:
-    """Open an image without the warning that Pillow gives above 89 megapixels: cameras are there now."""
-    with _FILTERS, warnings.catch_warnings():
-        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-        return Image.open(path)
+def _identity(folder: PathLike) -> tuple[int, int] | str:
+    """What is the same for a folder by all its names."""
+    try:
+        status = os.stat(folder)  # noqa: PTH116
+    except OSError:
+        return os.fspath(folder)
+    return status.st_dev, status.st_ino
+
+
+@contextmanager
+def open_image(source: PathLike | bytes) -> Iterator[Image.Image]:
+    """Open an image file, or the bytes of one, of a known format, without decoding it.
+
+    Raises
+    ------
+    ImageError
+        When decoding it would take minutes.
+    OSError
+        When it is no regular file, or none of these formats (`UnidentifiedImageError`).
+    """
+    with io.BytesIO(source) if isinstance(source, bytes) else open_regular(source) as file:
+        # Without the warning that Pillow gives above 89 megapixels: cameras are there now.
+        with _FILTERS, warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            image = Image.open(file, formats=FORMATS)
+        with image:
+            if image.format in ("JPEG", "MPO"):
+                _check_scans(image, file)
+            yield image
+
+
+def _check_scans(image: Image.Image, file: IO[bytes]) -> None:
+    """Refuse a JPEG that goes over its pixels too often: a small file can keep a decoder busy for minutes."""
+    position, scans, last = file.tell(), 0, b""
+    file.seek(0)
+    while chunk := file.read(1 << 20):
+        scans += (last + chunk).count(_SCAN)
+        last = chunk[-1:]
+    file.seek(position)
+    if scans > MAX_SCANS and scans * image.width * image.height > MAX_SCANNED:
+        raise ImageError(
+            f"has {scans} scans of {image.width} × {image.height} pixels, which takes minutes to decode; "
+            "save it anew"
+        )
 
 
 def _upright(image: Image.Image) -> Image.Image:
@@ -163,17 +232,13 @@ def _rgb(image: Image.Image) -> Image.Image:
     if image.mode == "RGB" and not image.has_transparency_data:
         return image
     if image.mode == "F":
-        raise ImageError(f"{_name(image)} has floating-point pixels; save it with 8 or 16 bits per channel")
+        raise ImageError("has floating-point pixels; save it with 8 or 16 bits per channel")
     if image.mode.startswith("I"):
         image = Image.fromarray((np.clip(np.asarray(image), 0, 65535) >> 8).astype(np.uint8))
     if image.has_transparency_data:
         image = image.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", image.size, (0, 0, 0, 255)), image).convert("RGB")
     return image.convert("RGB")
-
-
-def _name(image: Image.Image) -> str:
-    return str(getattr(image, "filename", "") or "the image")
 
 
 def _if_empty(path: PathLike) -> str:

@@ -18,8 +18,9 @@ import numpy as np
 from displace.arrays import Vectors, blocks
 from displace.descriptors.imported import check_all_there, names_from, references_of
 from displace.descriptors.store import DescriptorStore, Queries
-from displace.errors import FormatError, InputError
+from displace.errors import DisplaceError, FormatError, InputError
 from displace.files.outputs import PathLike, output_file, read_text, write_text
+from displace.files.schema import MAX_DIM
 from displace.interop.base import Exporter
 from displace.manifest.table import Manifest
 from displace.maps.located import Located
@@ -140,7 +141,7 @@ def _read(file: Any, names: Sequence[str], path: PathLike, progress: Progress | 
 
 def _names(file: Any) -> list[str]:
     found: list[str] = []
-    file.visit(found.append)
+    file.visit(found.append)  # which follows no link to another file
     return sorted(posixpath.dirname(name) for name in found if posixpath.basename(name) == KEY)
 
 
@@ -148,6 +149,10 @@ def _vector(file: Any, name: str, path: PathLike) -> Vectors:
     data = file[f"{name}/{KEY}"]
     if getattr(data, "ndim", None) != 1 or data.dtype.kind != "f" or not len(data):
         raise FormatError(f"{name}/{KEY} in {path} is not a row of floating-point numbers")
+    if data.file.filename != file.filename or data.external or data.is_virtual:
+        raise FormatError(f"{name}/{KEY} in {path} lies in another file, which is not read; copy it in")
+    if len(data) > MAX_DIM:
+        raise FormatError(f"{name}/{KEY} in {path} has {len(data)} numbers; at most {MAX_DIM} are possible")
     vector: Vectors = data[()]
     return vector
 
@@ -171,7 +176,9 @@ def _opened(path: PathLike) -> Iterator[Any]:
     try:
         with h5py.File(path, "r") as file:
             yield file
-    except (OSError, RuntimeError, KeyError, UnicodeDecodeError) as error:
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError, MemoryError) as error:
+        if isinstance(error, DisplaceError):
+            raise
         raise FormatError(f"{path} is not an HDF5 file, or is damaged ({error})") from None
 
 

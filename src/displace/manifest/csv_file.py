@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.errors import ManifestError
+from displace.files.reading import open_text
 
 REQUIRED = ("image", "place", "traversal")
 NUMBERS = (
@@ -20,7 +21,11 @@ NUMBERS = (
 )
 
 _PAIRS = (("easting", "northing"), ("latitude", "longitude"))
-_LIMITS = {"latitude": 90.0, "longitude": 180.0, "heading": 360.0}
+LIMITS = {"latitude": 90.0, "longitude": 180.0, "heading": 360.0}
+"""Largest degrees of a column, either side of zero."""
+
+LONGEST = {"image": 4096, "place": 1000, "traversal": 1000}
+"""Characters of each text."""
 
 Texts = dict[str, list[str]]
 NumberColumns = dict[str, NDArray[np.float64]]
@@ -36,7 +41,7 @@ def read_table(path: str | os.PathLike[str]) -> tuple[Texts, NumberColumns]:
     """
     path = Path(path)
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with open_text(path, encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file, strict=True)
             header = [name.strip().lower() for name in next(reader, [])]
             if wrong := _header_problems(header):
@@ -122,7 +127,7 @@ def _numbers(name: str, cells: list[str], lines: list[int]) -> tuple[NDArray[np.
     """Convert a column of numbers; blanks become NaN."""
     problems: list[Problem] = []
     values = np.full(len(cells), np.nan)
-    limit = _LIMITS.get(name, np.inf)
+    limit = LIMITS.get(name, np.inf)
     for row, cell in enumerate(cells):
         if not cell:
             continue
@@ -140,8 +145,14 @@ def _numbers(name: str, cells: list[str], lines: list[int]) -> tuple[NDArray[np.
 
 
 def _text_problems(texts: Texts, lines: list[int]) -> Iterator[Problem]:
-    """Blank images and traversals, and images that are listed more than once."""
+    """Blank images and traversals, names that no file could keep, and images that are listed more than once."""
     first: dict[str, int] = {}
+    for name, longest in LONGEST.items():
+        for line, cell in zip(lines, texts[name], strict=True):
+            if len(cell) > longest:
+                yield line, f"{name} has {len(cell)} characters; at most {longest} are possible"
+            elif "\0" in cell:
+                yield line, f"{name} {cell[:60]!r} has a NUL character; rename it"
     for line, image, traversal in zip(lines, texts["image"], texts["traversal"], strict=True):
         if not image:
             yield line, "image is blank"

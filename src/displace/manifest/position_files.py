@@ -13,7 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.errors import ManifestError
+from displace.files.reading import open_text
 from displace.geo import Positions, as_seconds, at_times
+from displace.manifest.csv_file import LIMITS
 
 Numbers = NDArray[np.float64]
 
@@ -79,7 +81,7 @@ def read_position_file(path: str | os.PathLike[str]) -> PositionFile:
     """Read a CSV file of positions; every cell that is not a number is listed with its line."""
     path = Path(path)
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with open_text(path, encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file)
             header = [name.strip().lower() for name in next(reader, [])]
             lines_rows = [(reader.line_num, row) for row in reader if any(row)]
@@ -130,9 +132,15 @@ def _column(name: str, column: int, lines_rows: list[tuple[int, list[str]]], pro
     for index, (line, row) in enumerate(lines_rows):
         cell = row[column].strip() if column < len(row) else ""
         try:
-            values[index] = float(cell or "nan")
+            value = float(cell or "nan")
         except ValueError:
-            problems.append(f"line {line}: {name} {cell!r} is not a number")
+            problems.append(f"line {line}: {name} {cell[:60]!r} is not a number")
+            continue
+        if abs(value) == np.inf:
+            problems.append(f"line {line}: {name} {cell[:60]!r} is not finite")
+        elif abs(value) > (limit := LIMITS.get(name, np.inf)):
+            problems.append(f"line {line}: {name} {cell[:60]} is outside ±{limit:g} degrees")
+        values[index] = value
     return values
 
 

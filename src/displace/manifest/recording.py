@@ -102,7 +102,10 @@ def _traversal_folders(source: Path) -> dict[str, Path]:
     if not source.is_dir():
         raise ManifestError(f"no folder at {source}")
     while True:
-        children = [Path(e.path) for e in os.scandir(source) if e.is_dir() and not e.name.startswith(".")]
+        entries = (e for e in os.scandir(source) if e.is_dir() and not e.name.startswith("."))
+        # A link to the folder itself, or to one around it, is no traversal.
+        around = {source.resolve(), *source.resolve().parents}
+        children = [Path(e.path) for e in entries if Path(e.path).resolve() not in around]
         with_images = [child for child in children if has_images(child)]
         loose = find_images(source)
         if loose and with_images:

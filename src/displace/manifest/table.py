@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 from displace.errors import InputError, ManifestError, UnknownNameError
 from displace.files.atomic import atomic_write
 from displace.geo import Positions
-from displace.manifest.csv_file import NUMBERS, REQUIRED, number_text, read_table
+from displace.manifest.csv_file import LONGEST, NUMBERS, REQUIRED, number_text, read_table
 from displace.registry import unknown
 
 if TYPE_CHECKING:
@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 
 Numbers = NDArray[np.float64]
 Labels = NDArray[np.str_]
+
+
+MAX_BYTES = 2**31
+"""Of a column of texts in memory: as many characters for each as the longest has."""
 
 
 class Manifest:
@@ -72,8 +76,8 @@ class Manifest:
         **numbers: ArrayLike | None,
     ) -> None:
         self.images = list(images)
-        self.places: Labels = np.array(list(places), dtype=np.str_)
-        self.traversals: Labels = np.array(list(traversals), dtype=np.str_)
+        self.places: Labels = _labels(places, "places")
+        self.traversals: Labels = _labels(traversals, "traversals")
         self.root = Path(root)
         if wrong := sorted(set(numbers) - set(NUMBERS)):
             raise InputError(
@@ -107,6 +111,7 @@ class Manifest:
         path = Path(path)
         names = [*REQUIRED, *self.numbers]
         columns: list[Iterable[str]] = [self._images_from(path.parent), self.places, self.traversals]
+        _check_texts(columns)
         columns += [map(number_text, values.tolist()) for values in self.numbers.values()]
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -194,3 +199,34 @@ class Manifest:
             image if Path(image).is_absolute() else Path(os.path.relpath(here / image, there)).as_posix()
             for image in self.images
         ]
+
+
+def _labels(texts: Iterable[str], name: str) -> Labels:
+    """Texts as an array, unless one long one would make it fill the memory."""
+    listed = list(texts)
+    longest = max(map(len, listed), default=1)
+    if 4 * longest * len(listed) > MAX_BYTES:
+        raise InputError(
+            f"{name} of {len(listed)} images have up to {longest} characters, which takes "
+            f"{4 * longest * len(listed) / 2**30:.0f} GiB of memory: use shorter names"
+        )
+    return np.array(listed, dtype=np.str_)
+
+
+def _check_texts(columns: list[Iterable[str]]) -> None:
+    """Refuse names that would not be read back as they are."""
+    for name, texts in zip(REQUIRED, columns, strict=True):
+        for text in texts:
+            if why := _unreadable(text, LONGEST[name]):
+                raise ManifestError(f"{name} {text[:60]!r} {why}, which a manifest cannot keep; rename it")
+
+
+def _unreadable(text: str, longest: int) -> str:
+    """Why a text would not be read back as it is; empty where it would."""
+    if len(text) > longest:
+        return f"has {len(text)} characters"
+    if text != text.strip():
+        return "begins or ends with a blank"
+    if "\0" in text:
+        return "has a NUL character"
+    return "has a carriage return" if "\r" in text else ""

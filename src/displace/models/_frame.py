@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,9 +11,9 @@ from typing import Any
 import cv2
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image as Pillow
 
 from displace.errors import ImageError, InputError
+from displace.images import content_hash, open_image
 
 Crop = Sequence[float] | str
 Pixels = NDArray[np.uint8]
@@ -39,16 +38,16 @@ class Frame:
             return cls(edges)
         path = Path(mask)
         try:
-            content = path.read_bytes()
-            with Pillow.open(path) as image:
+            digest = content_hash(path)
+            with open_image(path) as image:
                 keep = np.asarray(image.convert("L")) >= 128
-        except OSError as error:
+        except (OSError, ImageError) as error:
             raise InputError(f"mask={os.fspath(mask)!r} cannot be read as an image: {error}") from error
         if not keep.any():
             raise InputError(
                 f"mask={os.fspath(mask)!r} is dark everywhere and would leave nothing; paint what counts white"
             )
-        return cls(edges, keep, hashlib.sha256(content).hexdigest())
+        return cls(edges, keep, digest)
 
     def apply(self, image: Pixels) -> Pixels:
         """Paint masked pixels grey, then cut the edges off; the argument is left as it was."""

