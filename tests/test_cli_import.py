@@ -46,7 +46,7 @@ def test_hloc_features_become_a_store_and_a_map(case, tmp_path):
     (tmp_path / "x.jpg").touch()
     image = run("locate", "t.displace", "x.jpg")
     assert image.exit_code == 2
-    assert "the map's descriptors were imported (hloc netvlad)" in image.stderr
+    assert "the descriptors were imported (hloc netvlad)" in image.stderr
 
 
 def test_names_may_start_from_another_folder_than_the_manifest(case, tmp_path):
