@@ -11,7 +11,7 @@ import pytest
 from interop_route import N_PLACES, make_town
 
 from displace.errors import InputError, WriteError
-from displace.interop import csv_table, geojson
+from displace.interop import export
 from displace.manifest.table import Manifest
 from displace.maps.located import Located
 
@@ -42,7 +42,7 @@ def rows(path):
 
 
 def test_located_images_are_points_with_longitude_first(case, tmp_path):
-    assert geojson.write_locations(case.locations, tmp_path / "night.geojson") == [tmp_path / "night.geojson"]
+    assert export("geojson", case.locations, tmp_path / "night.geojson") == [tmp_path / "night.geojson"]
     found = features(tmp_path / "night.geojson")
     matches = case.locations.matches
     assert len(found) == N_PLACES
@@ -66,8 +66,8 @@ def test_located_images_are_points_with_longitude_first(case, tmp_path):
 
 def test_doubtful_images_have_neither_place_nor_point(case, tmp_path):
     limit = float(np.median(case.locations.matches.confidence))
-    geojson.write_locations(case.locations, tmp_path / "a.geojson", min_confidence=limit)
-    csv_table.write_locations(case.locations, tmp_path / "a.csv", min_confidence=limit)
+    export("geojson", case.locations, tmp_path / "a.geojson", min_confidence=limit)
+    export("csv", case.locations, tmp_path / "a.csv", min_confidence=limit)
     doubtful = case.locations.matches.confidence < limit
     assert 0 < doubtful.sum() < N_PLACES
     for no, feature, row in zip(
@@ -79,7 +79,7 @@ def test_doubtful_images_have_neither_place_nor_point(case, tmp_path):
 
 
 def test_places_of_a_map(case, tmp_path):
-    geojson.write_places(case.town, tmp_path / "places.geojson")
+    export("geojson", case.town, tmp_path / "places.geojson")
     found = features(tmp_path / "places.geojson")
     assert [feature["properties"]["place"] for feature in found] == [f"{i:03d}" for i in range(N_PLACES)]
     assert found[3]["properties"]["image"] == "sun/003.jpg"
@@ -89,17 +89,17 @@ def test_places_of_a_map(case, tmp_path):
 
 def test_metres_need_their_zone_and_are_converted(metric, tmp_path):
     with pytest.raises(InputError, match="which UTM zone"):
-        geojson.write_places(metric.town, tmp_path / "places.geojson")
+        export("geojson", metric.town, tmp_path / "places.geojson")
     assert not list(tmp_path.iterdir())
-    geojson.write_places(metric.town, tmp_path / "places.geojson", crs="EPSG:32630")
+    export("geojson", metric.town, tmp_path / "places.geojson", crs="EPSG:32630")
     longitude, latitude = features(tmp_path / "places.geojson")[2]["geometry"]["coordinates"]
     # PROJ 9 for 620020, 5734795.25
     assert (latitude, longitude) == pytest.approx((51.75118516541, -1.2612861505), abs=6e-9)
 
 
 def test_csv_keeps_metres_and_adds_degrees_when_the_zone_is_given(metric, tmp_path):
-    csv_table.write_places(metric.town, tmp_path / "plain.csv")
-    csv_table.write_places(metric.town, tmp_path / "both.csv", crs="EPSG:32630")
+    export("csv", metric.town, tmp_path / "plain.csv")
+    export("csv", metric.town, tmp_path / "both.csv", crs="EPSG:32630")
     plain, both = rows(tmp_path / "plain.csv"), rows(tmp_path / "both.csv")
     assert list(plain[0]) == ["place", "image", "easting", "northing", "heading"]
     assert plain[7] == {
@@ -115,7 +115,7 @@ def test_csv_keeps_metres_and_adds_degrees_when_the_zone_is_given(metric, tmp_pa
 
 
 def test_csv_of_located_images_is_a_table_of_numbers(metric, tmp_path):
-    csv_table.write_locations(metric.locations, tmp_path / "night.csv")
+    export("csv", metric.locations, tmp_path / "night.csv")
     found = rows(tmp_path / "night.csv")
     matches = metric.locations.matches
     assert [row["place"] for row in found] == matches.places[:, 0].tolist()
@@ -129,19 +129,19 @@ def test_csv_of_located_images_is_a_table_of_numbers(metric, tmp_path):
 def test_a_map_without_positions_has_csv_but_no_points(tmp_path):
     bare = make_town(positions=False, images=False, calibration=False)
     with pytest.raises(InputError, match="no positions"):
-        geojson.write_places(bare.town, tmp_path / "a.geojson")
-    csv_table.write_locations(bare.locations, tmp_path / "a.csv")
+        export("geojson", bare.town, tmp_path / "a.geojson")
+    export("csv", bare.locations, tmp_path / "a.csv")
     assert list(rows(tmp_path / "a.csv")[0]) == ["image", "place", "score", "frame", "timestamp"]
     with pytest.raises(InputError, match="needs a map with a confidence"):
-        csv_table.write_locations(bare.locations, tmp_path / "a.csv", min_confidence=0.5)
+        export("csv", bare.locations, tmp_path / "a.csv", min_confidence=0.5)
 
 
 def test_names_with_quotes_commas_and_umlauts_survive(case, tmp_path):
     names = ['a "b", c.jpg', "straße/ü.jpg", *(f"{i}.jpg" for i in range(2, N_PLACES))]
     manifest = Manifest(names, [""] * N_PLACES, ["x"] * N_PLACES)
     locations = replace(case.locations, manifest=manifest)
-    csv_table.write_locations(locations, tmp_path / "a.csv")
-    geojson.write_locations(locations, tmp_path / "a.geojson")
+    export("csv", locations, tmp_path / "a.csv")
+    export("geojson", locations, tmp_path / "a.geojson")
     assert [row["image"] for row in rows(tmp_path / "a.csv")] == names
     assert [feature["properties"]["image"] for feature in features(tmp_path / "a.geojson")] == names
 
@@ -151,14 +151,14 @@ def test_a_name_that_is_no_text_is_refused_and_leaves_the_old_file(case, tmp_pat
     locations = replace(case.locations, manifest=Manifest(names, [""] * N_PLACES, ["x"] * N_PLACES))
     (tmp_path / "a.csv").write_text("old")
     with pytest.raises(InputError, match="not valid text"):
-        csv_table.write_locations(locations, tmp_path / "a.csv")
+        export("csv", locations, tmp_path / "a.csv")
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a.csv", "old")]
 
 
 @pytest.mark.parametrize("limit", [-0.1, 1.5, float("nan")])
 def test_a_confidence_is_a_probability(case, tmp_path, limit):
     with pytest.raises(InputError, match="must be a probability"):
-        geojson.write_locations(case.locations, tmp_path / "a.geojson", min_confidence=limit)
+        export("geojson", case.locations, tmp_path / "a.geojson", min_confidence=limit)
 
 
 def test_as_many_images_as_matches(case):
@@ -171,6 +171,6 @@ def test_an_output_that_cannot_be_written_is_explained(case, tmp_path):
     (tmp_path / "folder").mkdir()
     for output in (tmp_path / "file" / "a.csv", tmp_path / "folder"):
         with pytest.raises(WriteError, match=f"cannot write {tmp_path}/f"):
-            csv_table.write_places(case.town, output)
-    csv_table.write_places(case.town, tmp_path / "made" / "on the way" / "a.csv")
+            export("csv", case.town, output)
+    export("csv", case.town, tmp_path / "made" / "on the way" / "a.csv")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder", "made"]

@@ -34,7 +34,13 @@ def text_grid(table: TextTable) -> Grid:
     """Return a table for the terminal; a row whose name is in bold stands out."""
     grid = Grid(title=table.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for number, name in enumerate(table.head):
-        grid.add_column(name, justify="right" if number else "left", no_wrap=not number)
+        longest = max(map(len, name.split()), default=0)  # so that no word is cut
+        grid.add_column(
+            name,
+            justify="right" if number else "left",
+            no_wrap=not number,
+            min_width=longest if number else None,
+        )
     for first, *rest in table.rows:
         plain = first.strip("*")
         grid.add_row(plain, *rest, style="" if plain == first else "bold green")

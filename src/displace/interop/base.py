@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from displace.descriptors.store import DescriptorStore
 from displace.errors import InputError
@@ -31,9 +31,9 @@ class Exporter:
 
     suffix: ClassVar[str] = ""
     """What the output's name ends with by custom; empty for a folder."""
-    write_map: ClassVar[Writer | None] = None
-    write_located: ClassVar[Writer | None] = None
-    write_store: ClassVar[Writer | None] = None
+    write_map: ClassVar[Any] = None
+    write_located: ClassVar[Any] = None
+    write_store: ClassVar[Any] = None
 
     @classmethod
     def about(cls) -> str:

@@ -1,159 +1,41 @@
-"""Tables for other programs: located images, or the places of a map; CSV."""
+"""CSV: located images, or the places of a map, as a table."""
 
 from __future__ import annotations
 
 import csv
 import io
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from displace.files.outputs import PathLike, write_text
-from displace.geo import Positions
+from displace.interop._points import PointExporter, PointTable, numbers
 from displace.interop._utm import as_degrees
-from displace.interop.base import Exporter
 from displace.manifest.csv_file import number_text
-from displace.maps import PlaceMap
-from displace.maps.located import Located
-
-DECIMALS = {
-    "score": 6,
-    "confidence": 4,
-    "timestamp": 6,
-    "latitude": 8,
-    "longitude": 8,
-    "easting": 3,
-    "northing": 3,
-    "heading": 2,
-}
-"""Where they end: 8 decimals of a degree are a millimetre."""
 
 
-@dataclass(frozen=True, eq=False)
-class PointTable:
-    """Named columns, and a position for each row.
+class CsvTable(PointExporter):
+    """CSV table: located images with confidence, or the places of a map."""
 
-    Parameters
-    ----------
-    columns : dict of str to list
-        Texts and numbers; None is a blank.
-    positions : Positions, optional
-        NaN where a row has none.
-    """
+    suffix = ".csv"
 
-    columns: dict[str, list[Any]]
-    positions: Positions | None
-
-
-def locations_table(located: Located, min_confidence: float = 0.0) -> PointTable:
-    """Make one row for each image; place and position are blank below `min_confidence`: not in the map.
-
-    So they are, and the score too, for images that could not be read.
-    """
-    matches, manifest = located.matches, located.manifest
-    accepted = located.accepted(min_confidence)
-    places = matches.places[:, 0].tolist()
-    columns: dict[str, list[Any]] = {
-        "image": manifest.images,
-        "place": [place if kept else None for place, kept in zip(places, accepted, strict=True)],
-        "score": numbers("score", matches.scores[:, 0]),
-    }
-    if matches.confidence is not None:
-        columns["confidence"] = numbers("confidence", matches.confidence)
-    for name in ("frame", "timestamp"):
-        if name in manifest.numbers:
-            columns[name] = numbers(name, manifest.numbers[name])
-    positions = matches.positions
-    if positions is not None:
-        heading = None if positions.heading is None else np.where(accepted, positions.heading, np.nan)
-        points = np.where(accepted[:, None], positions.points, np.nan)
-        positions = Positions(points, positions.degrees, heading)
-    return PointTable(columns, positions)
-
-
-def places_table(place_map: PlaceMap) -> PointTable:
-    """Make one row for each place of a map, with its reference image where the map has one."""
-    columns: dict[str, list[Any]] = {"place": place_map.place_ids.tolist()}
-    if place_map.images is not None:
-        columns["image"] = [image or None for image in place_map.images]
-    return PointTable(columns, place_map.positions)
-
-
-def write_locations(
-    located: Located, path: PathLike, *, min_confidence: float = 0.0, crs: str | None = None
-) -> list[Path]:
-    """Write located images as CSV: image, best place, score, confidence, position.
-
-    Parameters
-    ----------
-    located : Located
-    path : path-like
-    min_confidence : float
-        Images below it have a blank place and position: not in the map.
-    crs : str, optional
-        UTM zone of eastings and northings (``EPSG:32630``); adds latitude and longitude.
-
-    Returns
-    -------
-    list of Path
-        The file.
-    """
-    return write_csv(locations_table(located, min_confidence), path, crs)
-
-
-def write_places(place_map: PlaceMap, path: PathLike, *, crs: str | None = None) -> list[Path]:
-    """Write the places of a map as CSV: place, reference image, position.
-
-    Parameters
-    ----------
-    place_map : PlaceMap
-    path : path-like
-    crs : str, optional
-        UTM zone of eastings and northings (``EPSG:32630``); adds latitude and longitude.
-
-    Returns
-    -------
-    list of Path
-        The file.
-    """
-    return write_csv(places_table(place_map), path, crs)
-
-
-def write_csv(table: PointTable, path: PathLike, crs: str | None = None) -> list[Path]:
-    """Write a table as CSV, positions as they are and, with `crs`, in degrees as well."""
-    columns = dict(table.columns)
-    if table.positions is not None:
-        found = dict(table.positions.columns())
-        if crs is not None:
-            found |= dict(zip(("latitude", "longitude"), as_degrees(table.positions, crs).T, strict=True))
-        columns |= {name: numbers(name, values) for name, values in found.items()}
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows([_cell(value) for value in row] for row in zip(*columns.values(), strict=True))
-    write_text(path, text.getvalue())
-    return [Path(path)]
-
-
-def numbers(name: str, values: NDArray[Any]) -> list[float | None]:
-    """Python numbers, rounded as the column asks for; None for NaN and infinity."""
-    exact = np.asarray(values, np.float64)
-    rounded = np.round(exact, DECIMALS[name]) if name in DECIMALS else exact
-    return [value if np.isfinite(value) else None for value in rounded.tolist()]
+    @staticmethod
+    def write(table: PointTable, path: PathLike, crs: str | None) -> list[Path]:
+        """Write a table as CSV, positions as they are and, with `crs`, in degrees as well."""
+        columns = dict(table.columns)
+        if table.positions is not None:
+            found = dict(table.positions.columns())
+            if crs is not None:
+                found |= dict(zip(("latitude", "longitude"), as_degrees(table.positions, crs).T, strict=True))
+            columns |= {name: numbers(name, values) for name, values in found.items()}
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([_cell(value) for value in row] for row in zip(*columns.values(), strict=True))
+        write_text(path, text.getvalue())
+        return [Path(path)]
 
 
 def _cell(value: Any) -> str:
     if value is None:
         return ""
     return number_text(value) if isinstance(value, float) else str(value)
-
-
-class CsvTable(Exporter):
-    """CSV table: located images with confidence, or the places of a map."""
-
-    suffix = ".csv"
-    write_located = staticmethod(write_locations)
-    write_map = staticmethod(write_places)

@@ -12,75 +12,36 @@ from typing import Any
 
 from displace.errors import InputError
 from displace.files.outputs import PathLike, write_text
+from displace.interop._points import PointExporter, PointTable, numbers
 from displace.interop._utm import as_degrees
-from displace.interop.base import Exporter
-from displace.interop.csv_table import PointTable, locations_table, numbers, places_table
-from displace.maps import PlaceMap
-from displace.maps.located import Located
 
 
-def write_locations(
-    located: Located, path: PathLike, *, min_confidence: float = 0.0, crs: str | None = None
-) -> list[Path]:
-    """Write located images as a FeatureCollection: a point where each image's best place is.
+class GeoJson(PointExporter):
+    """GeoJSON points: located images with confidence, or the places of a map."""
 
-    Parameters
-    ----------
-    located : Located
-    path : path-like
-        By custom ``*.geojson``.
-    min_confidence : float
-        Images below it have no place and no geometry: not in the map.
-    crs : str, optional
-        UTM zone of a map whose positions are easting and northing, such as ``EPSG:32630``.
+    suffix = ".geojson"
 
-    Returns
-    -------
-    list of Path
-        The file.
-    """
-    return _write(locations_table(located, min_confidence), path, crs)
-
-
-def write_places(place_map: PlaceMap, path: PathLike, *, crs: str | None = None) -> list[Path]:
-    """Write the places of a map as a FeatureCollection.
-
-    Parameters
-    ----------
-    place_map : PlaceMap
-    path : path-like
-        By custom ``*.geojson``.
-    crs : str, optional
-        UTM zone of a map whose positions are easting and northing, such as ``EPSG:32630``.
-
-    Returns
-    -------
-    list of Path
-        The file.
-    """
-    return _write(places_table(place_map), path, crs)
-
-
-def _write(table: PointTable, path: PathLike, crs: str | None) -> list[Path]:
-    """One feature a line, so that the file can be read and compared by lines."""
-    if table.positions is None:
-        raise InputError(
-            "the map has no positions to draw: build it from a manifest with latitude and longitude or easting and "
-            "northing, or write CSV"
-        )
-    points = as_degrees(table.positions, crs)
-    latitudes, longitudes = numbers("latitude", points[:, 0]), numbers("longitude", points[:, 1])
-    columns = dict(table.columns)
-    if table.positions.heading is not None:
-        columns["heading"] = numbers("heading", table.positions.heading)
-    rows = zip(*columns.values(), strict=True)
-    features = [
-        _feature(dict(zip(columns, row, strict=True)), latitude, longitude)
-        for row, latitude, longitude in zip(rows, latitudes, longitudes, strict=True)
-    ]
-    lines = ",\n".join(json.dumps(feature, ensure_ascii=False, allow_nan=False) for feature in features)
-    write_text(path, f'{{"type": "FeatureCollection", "features": [\n{lines}\n]}}\n')
-    return [Path(path)]
+    @staticmethod
+    def write(table: PointTable, path: PathLike, crs: str | None) -> list[Path]:
+        """One feature a line, so that the file can be read and compared by lines."""
+        if table.positions is None:
+            raise InputError(
+                "the map has no positions to draw: build it from a manifest with latitude and longitude or easting and "
+                "northing, or write CSV"
+            )
+        points = as_degrees(table.positions, crs)
+        latitudes, longitudes = numbers("latitude", points[:, 0]), numbers("longitude", points[:, 1])
+        columns = dict(table.columns)
+        if table.positions.heading is not None:
+            columns["heading"] = numbers("heading", table.positions.heading)
+        rows = zip(*columns.values(), strict=True)
+        features = [
+            _feature(dict(zip(columns, row, strict=True)), latitude, longitude)
+            for row, latitude, longitude in zip(rows, latitudes, longitudes, strict=True)
+        ]
+        lines = ",\n".join(json.dumps(feature, ensure_ascii=False, allow_nan=False) for feature in features)
+        write_text(path, f'{{"type": "FeatureCollection", "features": [\n{lines}\n]}}\n')
+        return [Path(path)]
 
 
 def _feature(properties: dict[str, Any], latitude: float | None, longitude: float | None) -> dict[str, Any]:
@@ -88,11 +49,3 @@ def _feature(properties: dict[str, Any], latitude: float | None, longitude: floa
     known = latitude is not None and longitude is not None
     geometry = {"type": "Point", "coordinates": [longitude, latitude]} if known else None
     return {"type": "Feature", "geometry": geometry, "properties": properties}
-
-
-class GeoJson(Exporter):
-    """GeoJSON points: located images with confidence, or the places of a map."""
-
-    suffix = ".geojson"
-    write_located = staticmethod(write_locations)
-    write_map = staticmethod(write_places)
