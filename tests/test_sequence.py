@@ -113,8 +113,8 @@ def test_a_kidnapped_drive_is_found_again() -> None:
     ratios = np.full((60, 200), -3.0)
     at = np.r_[np.arange(10, 40), np.arange(150, 180)]
     ratios[np.arange(60), at] = 4.0
-    tracker = Tracker(200)
-    found = [int(tracker.step(row).places.argmax()) for row in ratios]
+    tracker = Tracker(200, level=3.0)
+    found = [int(tracker.step(row + 3).places.argmax()) for row in ratios]
     assert found[29] == 39
     assert found[35:] == at[35:].tolist()
 
@@ -122,8 +122,8 @@ def test_a_kidnapped_drive_is_found_again() -> None:
 def test_a_drive_that_leaves_the_map_is_off_it() -> None:
     ratios = np.full((50, 100), -3.0)
     ratios[np.arange(30), np.arange(30)] = 4.0
-    tracker = Tracker(100)
-    off = [tracker.step(row).off_map for row in ratios]
+    tracker = Tracker(100, level=3.0)
+    off = [tracker.step(row + 3).off_map for row in ratios]
     assert max(off[5:29]) < 0.1
     assert min(off[35:]) > 0.9
 

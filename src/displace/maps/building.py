@@ -18,6 +18,7 @@ from displace.geo import Positions
 from displace.maps.anchoring import anchored
 from displace.maps.basis import turned
 from displace.maps.digests import digests_of
+from displace.maps.driving import DriveWatch
 from displace.maps.fitting import fit, stored_rows, with_places
 from displace.maps.learning import in_route_order, learn
 from displace.maps.place_map import PlaceMap
@@ -112,7 +113,9 @@ def build(
     if calibration:
         used = estimator.used(refs)
         sample = used.select(calibration_rows(used.places, used.info, used.vectors.shape[1]))
-        state = calibrated(anchored(state, used), sample, truth, progress, loss)
+        drives = DriveWatch(truth)
+        state = calibrated(anchored(state, used), sample, truth, progress, loss, drives)
+        state = replace(state, driving=drives.calibration())
     if loss is not None:
         notes = loss.notes() or agreement(rows.vectors, rows.place_index, dtype)
         state = replace(state, notes=notes)
@@ -132,12 +135,19 @@ def calibrated(
     truth: Truth,
     progress: Callable[[int, int], None] | None,
     loss: RecallLoss | None,
+    drives: DriveWatch | None = None,
 ) -> MapState:
     """Return the map with a confidence, learned from references that also show the loss by rounding."""
     assert state.estimator is not None
+
+    def watch(fitted: Fusion, queries: ReferenceSet) -> None:
+        for watcher in (loss, drives):
+            if watcher is not None:
+                watcher.watch(fitted, queries)
+
     learned, samples = (None, None)
     if state.anchors is not None:
-        learned, samples = learn(refs, state.estimator, truth, progress, None if loss is None else loss.watch)
+        learned, samples = learn(refs, state.estimator, truth, progress, watch)
     return replace(
         state,
         calibration=learned,

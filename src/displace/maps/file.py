@@ -28,6 +28,7 @@ from displace.maps.state import MapState
 from displace.maps.statistics import MapStatistics, StatisticsFile
 from displace.maps.witness import Anchors
 from displace.places import Places
+from displace.sequence.following import DriveCalibration
 from displace.truth import Tolerance
 
 FORMAT = "displace map"
@@ -80,6 +81,7 @@ def _read(path: Path, verify: bool) -> tuple[dict[str, Any], str]:
         fields = {name: header[name] for name in KINDS}
         fields["calibration"] = checked_calibration(header["calibration"])
         fields["calibrated_on"] = header.get("calibrated_on", dict(header["traversals"]))
+        fields["driving"] = header.get("driving") and DriveCalibration.from_json(header["driving"])
         fields["tolerance"] = _tolerance(header)
         fields["places"] = _unpacked_places(arrays, header["degrees"])
         fields["vectors"] = arrays["vectors"]
@@ -191,6 +193,7 @@ def _packed(state: MapState) -> tuple[dict[str, Any], tensors.Arrays]:
         "calibration": state.calibration and state.calibration.to_json(),
         "calibrated_on": state.calibrated_on,
         "sampled": [] if state.samples is None else state.samples.names,
+        "driving": state.driving and state.driving.to_json(),
         **{name: getattr(state, name) for name in KINDS},
         # In metres, as from the first version on; 0 is the very place. Frames came later, beside it.
         "tolerance": state.tolerance.value if state.tolerance.kind == "metres" else 0.0,

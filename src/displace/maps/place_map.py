@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from displace.arrays import Indices, Vectors, as_vectors, blocks, check_count
+from displace.arrays import Indices, Vectors, as_vectors, blocks, check_count, top_k
 from displace.errors import InputError, ModelMismatchError
 from displace.geo import Positions
 from displace.maps import file, updating
 from displace.maps.calibration import Calibration
+from displace.maps.driving import chosen_mode, course_of, similarity_of
 from displace.maps.state import MapState
 from displace.maps.updating import Update
 from displace.matches import Matches
 from displace.places import Places
+from displace.sequence.following import Fix, Follower, smooth_fixes, standing_out
 from displace.truth import Tolerance
 
 if TYPE_CHECKING:
@@ -196,6 +198,7 @@ class PlaceMap:
         k: int = 5,
         *,
         search: str = "auto",
+        adapt: str = "none",
         model: DescriptorModel | None = None,
     ) -> Matches:
         """Find the places of queries.
@@ -209,6 +212,9 @@ class PlaceMap:
             Places to return for each query; all of them where there are fewer.
         search : str
             Backend: "exact", "faiss", or "auto" (faiss for float16 rows where it is installed).
+        adapt : {"none", "batch", "auto"}
+            Whether the queries, taken as a batch of one condition, adapt the matching to it; "auto" does so for 100
+            and more. For photos of several conditions leave it at "none".
         model : DescriptorModel, optional
             Describes the images; by default the map's own, with its crop and image size.
 
@@ -220,10 +226,83 @@ class PlaceMap:
         check_count(k, "k")
         state = self.state
         vectors = self.describe(queries, model=model)
-        best, scores = state.best(state.project(vectors), max(k, state.ranked_at_least), search)
+        projected = state.project(vectors)
+        if self._mode(adapt, ("none", "batch", "auto"), len(projected)) == "batch":
+            return self._adapted(projected, k)
+        best, scores = state.best(projected, max(k, state.ranked_at_least), search)
         confidence = state.confidence(vectors, best, scores)
         positions = None if state.places.positions is None else state.places.positions.take(best[:, 0])
         return Matches(state.places.ids[best[:, :k]], scores[:, :k], confidence, positions)
+
+    def follow(self, *, adapt: str = "online") -> Follower:
+        """Follow a drive frame by frame: ``follower.step(query)`` returns a `Fix`.
+
+        Places must have an order along the route (`places.order`); on a map without one, each frame is located for
+        itself.
+
+        Parameters
+        ----------
+        adapt : {"online", "none"}
+            Whether the matching adapts to the drive's condition on the way.
+
+        Returns
+        -------
+        Follower
+            Its `step` takes a descriptor (D,) or an image. It holds what it saw; follow each drive with its own.
+        """
+        self._mode(adapt, ("online", "none"), 1)
+        state = self.state
+
+        def project(query: Any) -> Vectors:
+            vector = query if _is_image(query) else np.atleast_2d(np.asarray(query))
+            projected: Vectors = state.project(self.describe(vector))[0]
+            return projected
+
+        return Follower(course_of(state), project, adapt == "online")
+
+    def smooth(self, queries: ArrayLike | Picture | Sequence[Picture], *, adapt: str = "auto") -> list[Fix]:
+        """Say where each frame of a drive was taken, given all frames.
+
+        Parameters
+        ----------
+        queries : as for `locate`
+            In the order in which they were taken.
+        adapt : {"auto", "batch", "none"}
+            As for `locate`.
+        """
+        state = self.state
+        projected = state.project(self.describe(queries))
+        mode = self._mode(adapt, ("auto", "batch", "none"), len(projected))
+        course = course_of(state)
+        return smooth_fixes(course, similarity_of(course.rows, projected, mode))
+
+    def _adapted(self, projected: Vectors, k: int) -> Matches:
+        """Matches of a batch that adapts the matching to itself."""
+        course = course_of(self.state)
+        similarity = similarity_of(course.rows, projected, "batch")
+        judge = None if course.calibration is None else course.calibration.batch
+        best, scores, confidence = [], [], []
+        for rows in blocks(len(projected), row_bytes=8 * len(course.rows.vectors)):
+            some = similarity.block(rows)
+            columns = top_k(some, k)
+            best.append(course.ids[columns])
+            scores.append(np.take_along_axis(some, columns, axis=1))
+            if judge is not None:
+                confidence.append(judge.probability(standing_out(some)))
+        found = np.concatenate(best)
+        positions = self.state.places.positions
+        return Matches(
+            found,
+            np.concatenate(scores),
+            np.concatenate(confidence) if confidence else None,
+            None if positions is None else positions.take(self.state.places.rows_of(found[:, 0])),
+        )
+
+    def _mode(self, adapt: str, known: tuple[str, ...], n_queries: int) -> str:
+        """What `adapt` means for so many queries; an error where it is none of the known ways."""
+        if adapt not in known:
+            raise InputError(f"adapt={adapt!r} must be one of {', '.join(known)}")
+        return chosen_mode(adapt, n_queries)
 
     def scores(self, queries: ArrayLike | Picture | Sequence[Picture]) -> Iterator[Vectors]:
         """Score every place for every query, in blocks of queries of bounded memory.

@@ -19,6 +19,7 @@ from displace.maps.witness import TOP, Anchors, Witness
 from displace.places import Places
 from displace.search import INDEXES
 from displace.search.base import Index
+from displace.sequence.following import DriveCalibration
 from displace.truth import Tolerance, Truth
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ class MapState:
         Where the references lie, which a confidence needs.
     samples : Samples, optional
         What the confidence was learned from.
+    driving : DriveCalibration, optional
+        What held-out drives told about following.
     tolerance : Tolerance
         What "correct" meant in the calibration.
     notes : dict
@@ -90,6 +93,7 @@ class MapState:
     calibrated_on: dict[str, int] | None = None
     anchors: Anchors | None = None
     samples: Samples | None = None
+    driving: DriveCalibration | None = None
     tolerance: Tolerance = field(default_factory=lambda: Tolerance("exact"))
     notes: dict[str, Any] = field(default_factory=dict)
     statistics: MapStatistics | None = None

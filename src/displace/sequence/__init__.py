@@ -13,7 +13,7 @@ SEQUENCES: Registry[SequenceMethod] = Registry(
     "sequence method",
     "displace.sequence",
     "SequenceMethod",
-    besides=("engine", "evidence", "pairing", "laps", "alignment", "adaptation", "following"),
+    besides=("engine", "weighing", "pairing", "laps", "alignment", "adaptation", "following"),
 )
 
 

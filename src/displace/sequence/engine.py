@@ -196,54 +196,90 @@ class Learner:
         self.motion = replace(motion, steps=tuple((shares[:-1] / (1 - jump)).tolist()), jump=jump)
 
 
+ABOVE = 0.35
+"""The off-map state's level: this share of the way from what chance earns to what the path earns."""
+
+
 class Tracker:
     """Follows a drive frame by frame: the belief, the motion learned so far, and whether order helps at all.
 
     A second chain runs along the route backwards. Where the frames fit it as well as they fit the route, they do not
-    follow the route's order (places without one, a camera that jumps); then a frame is believed for itself.
+    follow the route's order (places without one, a camera that jumps); then a frame is believed for itself. What the
+    two earn also tells, on this very drive, how much evidence a frame must bring to be on the map.
 
     Parameters
     ----------
     n_places : int
+    level : float
+        Of the off-map state, before anything was learned.
     motion : Motion, optional
         Before anything was learned.
+    ordered : bool
+        Whether the places have an order at all.
     """
 
     _MEMORY = 30.0
     _ENOUGH = 12.0
+    _SLOW, _SURE, _APART = 150.0, 20.0, 1.0
 
-    def __init__(self, n_places: int, motion: Motion | None = None) -> None:
+    def __init__(
+        self, n_places: int, level: float, motion: Motion | None = None, ordered: bool = True
+    ) -> None:
+        self.ordered = ordered
         self.learner = Learner(motion or Motion())
         self.belief: Belief | None = None
         self._forwards = Belief.unknown(n_places)
         self._backwards = Belief.unknown(n_places)
         self._gain = 0.0
+        # Sums and weights of what a frame earns on the path and by chance, as if `_SURE` frames had been seen.
+        self._path = self._SURE * np.array([level + (1 - ABOVE) * self._APART, 1.0])
+        self._chance = self._SURE * np.array([level - ABOVE * self._APART, 1.0])
 
     @property
     def order(self) -> float:
         """Trust that the frames follow the route's order, 0 to 1."""
         return float(1 / (1 + np.exp(-np.clip((self._gain - self._ENOUGH) / 2, -50, 50))))
 
-    def step(self, ratios: Vectors) -> Belief:
-        """Take the evidence (N,) of the next frame; returns the belief given all frames so far."""
-        rows, off_rows = likelihood(ratios[None])
-        places, off = rows[0], float(off_rows[0])
+    @property
+    def level(self) -> float:
+        """Evidence that a frame must bring to be on the map."""
+        path, chance = self._path[0] / self._path[1], self._chance[0] / self._chance[1]
+        return float(chance + ABOVE * max(0.0, path - chance))
+
+    def step(self, scores: Vectors) -> Belief:
+        """Take the scaled scores (N,) of the next frame; returns the belief given all frames so far."""
+        level = self.level
+        top = max(float(scores.max()), level)
+        places = np.exp(np.maximum(scores - top, -_MOST), dtype=np.float64)
+        off = float(np.exp(max(level - top, -_MOST)))
         alone, _ = update(Belief.unknown(len(places)), places, off)
-        if self.belief is None:
+        if self.belief is None or not self.ordered:
             self.belief = self._forwards = alone
             self._backwards = Belief(alone.places[::-1].copy(), alone.off_map)
             return alone
         self.learner.see(self._forwards, places)
         motion = self.learner.motion
-        self._forwards, seen = update(predict(self._forwards, motion), places, off)
-        self._backwards, seen_backwards = update(predict(self._backwards, motion), places[::-1], off)
+        self._forwards, seen, on_path = _followed(self._forwards, motion, places, off)
+        self._backwards, seen_backwards, by_chance = _followed(self._backwards, motion, places[::-1], off)
         self._gain += float(np.log(seen) - np.log(seen_backwards)) - self._gain / self._MEMORY
+        on_map = 1 - self._forwards.off_map
+        self._path += on_map * np.array([on_path + top, 1.0]) - self._path / self._SLOW
+        self._chance += np.array([by_chance + top, 1.0]) - self._chance / self._SLOW
         trust = self.order
         self.belief = Belief(
             trust * self._forwards.places + (1 - trust) * alone.places,
             trust * self._forwards.off_map + (1 - trust) * alone.off_map,
         )
         return self.belief
+
+
+def _followed(belief: Belief, motion: Motion, places: Floats, off: float) -> tuple[Belief, float, float]:
+    """Belief after the next frame, the probability of having seen it, and its logarithm had it been on the map."""
+    predicted = predict(belief, motion)
+    after, seen = update(predicted, places, off)
+    on_map = max(1 - predicted.off_map, 1e-9)
+    earned = float(np.log(max(seen * (1 - after.off_map), 1e-300) / on_map))
+    return after, seen, earned
 
 
 Row = Callable[[int, Belief, Vectors], None]

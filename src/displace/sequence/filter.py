@@ -5,7 +5,7 @@ from __future__ import annotations
 from displace.arrays import Indices, Vectors
 from displace.sequence.base import Best, SequenceMethod
 from displace.sequence.engine import Blocks, Tracker, in_blocks
-from displace.sequence.evidence import Scale, Scores, Weighed
+from displace.sequence.weighing import Scale, Scores, Weighed
 
 
 class Filter(SequenceMethod):
@@ -17,9 +17,10 @@ class Filter(SequenceMethod):
     def rank(self, similarity: Blocks, k: int) -> tuple[Indices, Vectors]:
         """Rank by the filtered belief."""
         best = Best(similarity.shape, k)
-        evidence = Weighed(Scores(similarity), Scale())
-        tracker = Tracker(similarity.shape[1])
+        scale = Scale()
+        scaled = Weighed(Scores(similarity), Scale(scale.slope, level=0.0))
+        tracker = Tracker(similarity.shape[1], scale.level)
         for rows in in_blocks(similarity.shape[0]):
-            for row, ratios in enumerate(evidence.block(rows)):
+            for row, ratios in enumerate(scaled.block(rows)):
                 best.keep(rows.start + row, tracker.step(ratios).places)
         return best.found

@@ -6,7 +6,7 @@ import numpy as np
 
 from displace.arrays import Vectors
 from displace.sequence.engine import Belief, Given, Motion, smooth
-from displace.sequence.evidence import Scale, Weighed, earned, level_between
+from displace.sequence.weighing import Scale, Weighed, earned, level_between
 
 _MOST_FRAMES = 400
 _APART = 0.06

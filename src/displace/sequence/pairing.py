@@ -8,7 +8,7 @@ import numpy as np
 
 from displace.arrays import Indices, Vectors, l2_normalize
 from displace.sequence.engine import Belief, Blocks, Floats, Motion, smooth
-from displace.sequence.evidence import (
+from displace.sequence.weighing import (
     Columns,
     Scale,
     Scores,

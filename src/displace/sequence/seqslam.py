@@ -7,7 +7,7 @@ import numpy as np
 from displace.arrays import Indices, Vectors
 from displace.sequence.base import Best, SequenceMethod
 from displace.sequence.engine import Blocks, in_blocks
-from displace.sequence.evidence import standardised
+from displace.sequence.weighing import standardised
 
 
 class SeqSlam(SequenceMethod):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from displace.arrays import Indices, Vectors
 from displace.sequence.base import Best, SequenceMethod
 from displace.sequence.engine import Belief, Blocks
-from displace.sequence.evidence import Scale, Scores, smooth_drive
+from displace.sequence.weighing import Scale, Scores, smooth_drive
 
 
 class Smoother(SequenceMethod):

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from displace.arrays import Indices, Vectors
 from displace.sequence.base import Best, SequenceMethod
 from displace.sequence.engine import Blocks, Motion, in_blocks
-from displace.sequence.evidence import Scale, Scores, Weighed
+from displace.sequence.weighing import Scale, Scores, Weighed
 
 
 class Viterbi(SequenceMethod):

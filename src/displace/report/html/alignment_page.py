@@ -17,8 +17,8 @@ from displace.files.atomic import atomic_write
 from displace.report.html.markup import cells, heading, html_table, note
 from displace.report.html.thumbnails import thumbnail
 from displace.sequence.alignment import Alignment, Track
-from displace.sequence.evidence import standardised
 from displace.sequence.pairing import standardised_recording
+from displace.sequence.weighing import standardised
 
 SIDE = 500
 """Rows and columns of a drawn matrix."""

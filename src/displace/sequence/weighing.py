@@ -8,6 +8,7 @@ import numpy as np
 
 from displace.arrays import Vectors
 from displace.sequence.engine import (
+    ABOVE,
     Belief,
     Blocks,
     Floats,
@@ -30,8 +31,8 @@ _GAIN_NOISE = 3.0
 their number, which is what drives without order reach by chance."""
 _TWICE = 2e7
 """Frames times places up to which the motion is learned by smoothing, too."""
-_ABOVE = 0.35
-"""The off-map state's level: this share of the way from what chance earns to what the path earns."""
+_FEW = 50
+"""Frames whose own level counts as much as the map's."""
 
 
 @dataclass(frozen=True)
@@ -167,10 +168,10 @@ def earned_by_chance(scores: Blocks, slope: float, motion: Motion) -> float:
 
 def level_between(chance: float, path: float) -> float:
     """Level of the off-map state between what chance and what the path earn."""
-    return chance + _ABOVE * max(0.0, path - chance)
+    return chance + ABOVE * max(0.0, path - chance)
 
 
-def smooth_drive(scores: Blocks, scale: Scale, see: Row) -> bool:
+def smooth_drive(scores: Blocks, scale: Scale, see: Row, ordered: bool = True) -> bool:
     """Smooth a drive with the motion learned from itself; each frame for itself where order does not help.
 
     Parameters
@@ -178,27 +179,45 @@ def smooth_drive(scores: Blocks, scale: Scale, see: Row) -> bool:
     scores : Blocks
         Standard scores.
     scale : Scale
+        Its level counts for a short drive; a long one tells its own.
     see : callable
         Gets each frame's number, belief and evidence.
+    ordered : bool
+        Whether the places have an order at all.
 
     Returns
     -------
     bool
         Whether the frames follow the route's order: they fit it better than they fit the route backwards.
     """
-    evidence, n_frames = Weighed(scores, scale), scores.shape[0]
-    motion, _ = forward(evidence, Motion(), unseen)
-    gain = earned(_Middle(scores), scale.slope, motion) - earned_by_chance(scores, scale.slope, motion)
-    if gain < _LEAST_GAIN + _GAIN_NOISE / np.sqrt(min(n_frames, _SAMPLE)):
-        for rows in in_blocks(n_frames):
-            ratios = evidence.block(rows)
-            places, off = likelihood(ratios)
-            for row in range(len(ratios)):
-                alone, _ = update(Belief.unknown(scores.shape[1]), places[row], float(off[row]))
-                see(rows.start + row, alone, ratios[row])
+    n_frames, slope = scores.shape[0], scale.slope
+    motion, _ = forward(Weighed(scores, scale), Motion(), unseen)
+    path, chance = (earned(_Middle(scores, way), slope, motion) for way in (False, True))
+    if not ordered or path - chance < _LEAST_GAIN + _GAIN_NOISE / np.sqrt(min(n_frames, _SAMPLE)):
+        _each_alone(Weighed(scores, scale), see)
         return False
-    if n_frames * scores.shape[1] <= _TWICE:
-        counts, _ = smooth(evidence, motion, unseen)
-        motion = counts.motion(Motion())
-    smooth(evidence, motion, see)
+    overlap = 1.0
+    for _ in range(2 if n_frames * scores.shape[1] <= _TWICE else 0):
+        weighed = Weighed(scores, own_scale(scale, chance, path, overlap, n_frames))
+        moves, _ = smooth(weighed, motion, unseen)
+        motion, overlap = moves.motion(Motion()), moves.on_map / max(moves.on_map + moves.off_map, 1e-9)
+    smooth(Weighed(scores, own_scale(scale, chance, path, overlap, n_frames)), motion, see)
     return True
+
+
+def own_scale(scale: Scale, chance: float, path: float, overlap: float, n_frames: int) -> Scale:
+    """Scale whose level is what a drive itself tells, the more so the longer it is."""
+    own = level_between(chance, chance + (path - chance) / max(overlap, 0.2))
+    share = n_frames / (n_frames + _FEW)
+    return Scale(scale.slope, share * own + (1 - share) * scale.level)
+
+
+def _each_alone(evidence: Blocks, see: Row) -> None:
+    """Show each frame's belief for itself."""
+    n_frames, n_places = evidence.shape
+    for rows in in_blocks(n_frames):
+        ratios = evidence.block(rows)
+        places, off = likelihood(ratios)
+        for row in range(len(ratios)):
+            alone, _ = update(Belief.unknown(n_places), places[row], float(off[row]))
+            see(rows.start + row, alone, ratios[row])

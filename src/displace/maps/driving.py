@@ -1,0 +1,227 @@
+"""Maps and drives: the route as a drive sees it, and what held-out traversals tell about following."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from displace.arrays import Vectors, l2_normalize
+from displace.sequence.adaptation import LEAST_QUERIES, Adaptation, MapRows, adapt
+from displace.sequence.engine import Given, Motion
+from displace.sequence.following import (
+    Course,
+    DriveCalibration,
+    Logistic,
+    doubt,
+    filtered,
+    smooth_fixes,
+    standing_out,
+)
+from displace.sequence.weighing import Scale, Scores, earned, earned_by_chance, level_between
+
+if TYPE_CHECKING:
+    from displace.fusion.base import Fusion
+    from displace.maps.state import MapState
+    from displace.references import ReferenceSet
+    from displace.truth import Truth
+
+MOST_FRAMES, MOST_FOLDS = 400, 3
+"""Of the held-out drives that following is calibrated by."""
+
+
+@dataclass(frozen=True, eq=False)
+class Adapted:
+    """Similarities of a batch of queries, adapted to their condition, block by block."""
+
+    adaptation: Adaptation
+    queries: Vectors
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Frames and places."""
+        return len(self.queries), len(self.adaptation.rows.starts)
+
+    def block(self, rows: slice) -> Vectors:
+        """Return the similarities of some frames."""
+        return self.adaptation.scores(self.queries[rows])
+
+
+@dataclass(frozen=True, eq=False)
+class Plain:
+    """Similarities of queries as they are, block by block."""
+
+    rows: MapRows
+    queries: Vectors
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Frames and places."""
+        return len(self.queries), len(self.rows.starts)
+
+    def block(self, rows: slice) -> Vectors:
+        """Return the similarities of some frames."""
+        return self.rows.best(self.queries[rows].astype(np.float32, copy=False) @ self.rows.columns)
+
+
+def course_of(state: MapState) -> Course:
+    """The route of a map."""
+    order = state.places.order
+    ids = state.places.ids if order is None else state.places.ids[order]
+    rows = rows_in_order(state.working_rows, state.starts, order)
+    truth = state.truth
+
+    def same(index: int) -> NDArray[np.bool_]:
+        if truth.tolerance.kind == "exact":
+            mask = np.zeros(len(ids), bool)
+            mask[index] = True
+            return mask
+        return truth.correct(ids, np.full(len(ids), ids[index]))
+
+    return Course(ids, rows, order is not None, same, state.driving)
+
+
+def rows_in_order(vectors: Vectors, starts: NDArray[np.intp], order: NDArray[np.intp] | None) -> MapRows:
+    """Rows of places in another order."""
+    if order is None:
+        return MapRows(vectors, starts)
+    counts = np.diff(np.append(starts, len(vectors)))[order]
+    first = np.cumsum(counts) - counts
+    at = np.repeat(starts[order] - first, counts) + np.arange(len(vectors))
+    return MapRows(np.ascontiguousarray(vectors[at]), first)
+
+
+def similarity_of(rows: MapRows, queries: Vectors, mode: str) -> Adapted | Plain:
+    """Similarities in one of the modes "none" and "batch"."""
+    return Adapted(adapt(rows, queries), queries) if mode == "batch" else Plain(rows, queries)
+
+
+def chosen_mode(mode: str, n_queries: int) -> str:
+    """What "auto" means for so many queries of one drive."""
+    if mode != "auto":
+        return mode
+    return "batch" if n_queries >= LEAST_QUERIES else "none"
+
+
+@dataclass
+class _HeldOut:
+    """One held-out drive: similarities plain and adapted, the places of its frames, and which have an answer."""
+
+    course: Course
+    plain: Vectors
+    adapted: Vectors
+    places: NDArray[Any]
+    answerable: NDArray[np.bool_]
+    level: float
+
+
+@dataclass
+class DriveWatch:
+    """Watches the folds of a map's calibration, for what they tell about drives.
+
+    Parameters
+    ----------
+    truth : Truth
+        Which places count as the same; it knows the route's order.
+    """
+
+    truth: Truth
+    _seen: list[_HeldOut] = field(default_factory=list)
+
+    def watch(self, fitted: Fusion, queries: ReferenceSet) -> None:
+        """Drive along a fold's map with its queries."""
+        places, rows = self.truth.places, fitted.rows()
+        if places.frames is None or rows is None or len(self._seen) >= MOST_FOLDS:
+            return
+        ids = fitted.place_ids_
+        frames = places.frames[places.rows_of(ids)]
+        order = np.argsort(frames, kind="stable")
+        at = places.frames[places.rows_of(queries.places)]
+        asked = np.argsort(at, kind="stable")
+        asked = asked[np.isfinite(at[asked])]
+        answerable = self.truth.answerable(queries.places[asked], ids)
+        asked = _around_the_gap(asked, answerable)
+        if len(asked) < LEAST_QUERIES // 2 or len(ids) < LEAST_QUERIES // 2:
+            return
+        vectors = np.asarray(queries.vectors[asked], np.float32)
+        centred = vectors if rows.mean is None else vectors - rows.mean
+        unit = l2_normalize(centred if rows.projection is None else centred @ rows.projection)
+        starts = np.searchsorted(rows.place_index, np.arange(len(ids)))
+        in_order = rows_in_order(np.asarray(rows.vectors, np.float32), starts, order)
+        asked_places = queries.places[asked]
+        answerable = self.truth.answerable(asked_places, ids)
+        plain = Plain(in_order, unit).block(slice(0, len(unit)))
+        course = Course(ids[order], in_order, True, _same(self.truth, ids[order]))
+        adapted = adapt(in_order, unit).scores(unit)
+        level = _level(plain, answerable)
+        self._seen.append(_HeldOut(course, plain, adapted, asked_places, answerable, level))
+
+    def calibration(self) -> DriveCalibration | None:
+        """What was learned; None where no drive could be held out."""
+        if not self._seen:
+            return None
+        learned = DriveCalibration(min(seen.level for seen in self._seen))
+        followed, smoothed, batch, single = (_Answers() for _ in range(4))
+        for seen in self._seen:
+            course = replace(seen.course, calibration=learned)
+            for belief in filtered(course, Given(seen.plain)):
+                fix = course.fix(belief, smoothed=False)
+                followed.add(fix.place, doubt(np.array([fix.probability])))
+            for fix in smooth_fixes(course, Given(seen.plain)):
+                smoothed.add(fix.place, doubt(np.array([fix.probability])))
+            for answers, scores in ((batch, seen.adapted), (single, seen.plain)):
+                for place, row in zip(course.ids[scores.argmax(axis=1)], standing_out(scores), strict=True):
+                    answers.add(place, row)
+        true = np.concatenate([seen.places for seen in self._seen])
+        answerable = np.concatenate([seen.answerable for seen in self._seen])
+        right = {
+            name: self.truth.correct(np.array(answers.places), true) & answerable
+            for name, answers in (
+                *(("followed", followed), ("smoothed", smoothed), ("batch", batch), ("single", single)),
+            )
+        }
+        return DriveCalibration(
+            learned.level,
+            Logistic.near_belief(np.array(followed.features), right["followed"]),
+            Logistic.near_belief(np.array(smoothed.features), right["smoothed"]),
+            Logistic.fit(np.array(batch.features), right["batch"]),
+            len(true),
+            {name: round(float(flags[answerable].mean()), 4) for name, flags in right.items()},
+        )
+
+
+@dataclass
+class _Answers:
+    """Places found, and what their probability is told from."""
+
+    places: list[Any] = field(default_factory=list)
+    features: list[Vectors] = field(default_factory=list)
+
+    def add(self, place: Any, features: Vectors) -> None:
+        self.places.append(place)
+        self.features.append(features)
+
+
+def _level(plain: Vectors, answerable: NDArray[np.bool_]) -> float:
+    """Level of the off-map state on one held-out drive."""
+    scores, motion, slope = Scores(Given(plain)), Motion(), Scale().slope
+    chance = earned_by_chance(scores, slope, motion)
+    path = earned(scores, slope, motion)
+    return level_between(chance, chance + (path - chance) / max(float(answerable.mean()), 0.2))
+
+
+def _around_the_gap(asked: NDArray[np.intp], answerable: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """At most `MOST_FRAMES` frames that follow each other, half of them before the end of the missing stretch."""
+    if len(asked) <= MOST_FRAMES:
+        return asked
+    gone = np.flatnonzero(~answerable)
+    middle = int(gone[0]) if len(gone) else len(asked) // 2
+    first = int(np.clip(middle - MOST_FRAMES // 2, 0, len(asked) - MOST_FRAMES))
+    return asked[first : first + MOST_FRAMES]
+
+
+def _same(truth: Truth, ids: NDArray[Any]) -> Any:
+    """Which places of a fold count as the same as the i-th."""
+    return lambda index: truth.correct(ids, np.full(len(ids), ids[index]))

@@ -1,0 +1,246 @@
+"""A drive followed along a map's route, frame by frame or as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from displace.arrays import Vectors, top_k
+from displace.sequence.adaptation import MapRows, OnlineAdaptation
+from displace.sequence.engine import Belief, Blocks, Floats, Tracker
+from displace.sequence.weighing import Scale, Scores, Weighed, smooth_drive, standardised
+
+_CLOSEST = 0.01
+"""Beliefs are kept this far from 0 and 1 before they are calibrated: they know nothing of what no drive showed."""
+_ALIKE = 10.0
+"""Frames that follow each other and count as one."""
+_TOP = 20
+
+
+@dataclass(frozen=True, eq=False)
+class Fix:
+    """Where a frame of a drive was taken.
+
+    Parameters
+    ----------
+    place : object
+        Id of the most likely place.
+    probability : float
+        That it is right: calibrated where the map learned to follow drives, else the belief itself.
+    off_map : float
+        Probability that the frame shows none of the map's places.
+    belief : array of shape (N,)
+        Probability of each place, in route order.
+    """
+
+    place: Any
+    probability: float
+    off_map: float
+    belief: Floats
+
+
+@dataclass(frozen=True)
+class Logistic:
+    """Probability = sigmoid(bias + Σ weight·(feature − offset)/scale)."""
+
+    weights: list[float]
+    offsets: list[float]
+    scales: list[float]
+    bias: float
+
+    def probability(self, features: Vectors) -> Floats:
+        """Probabilities (q,) of features (q, f)."""
+        x = (np.asarray(features, np.float64) - self.offsets) / self.scales
+        result: Floats = 1 / (1 + np.exp(-np.clip(x @ np.asarray(self.weights) + self.bias, -50, 50)))
+        return result
+
+    @classmethod
+    def fit(cls, features: Vectors, right: NDArray[np.bool_]) -> Logistic | None:
+        """Fit to right and wrong answers; None where there are too few of either."""
+        from sklearn.linear_model import LogisticRegression
+
+        if min(int(right.sum()), int((~right).sum())) < 5:
+            return None
+        offsets, scales = features.mean(axis=0), np.maximum(features.std(axis=0), 1e-9)
+        model = LogisticRegression(C=1.0).fit((features - offsets) / scales, right)
+        return cls(model.coef_[0].tolist(), offsets.tolist(), scales.tolist(), float(model.intercept_[0]))
+
+    @classmethod
+    def near_belief(cls, doubts: Vectors, right: NDArray[np.bool_]) -> Logistic:
+        """Correct a belief by right and wrong answers, as far as they speak against it.
+
+        Frames that follow each other are right or wrong together, so ten count as one.
+        """
+        from scipy.optimize import minimize
+
+        def loss(x: Floats) -> float:
+            z = np.clip(x[0] * doubts[:, 0] + x[1], -50, 50)
+            costs = np.logaddexp(0, np.where(right, -z, z))
+            return float(costs.sum() / _ALIKE + (x[0] - 1) ** 2 / 0.5 + x[1] ** 2 / 2)
+
+        weight, bias = minimize(loss, np.array([1.0, 0.0]), method="Nelder-Mead").x
+        return cls([max(float(weight), 0.1)], [0.0], [1.0], float(bias))
+
+
+@dataclass(frozen=True)
+class DriveCalibration:
+    """What held-out drives told about following: the level of the off-map state, and how sure answers are.
+
+    Parameters
+    ----------
+    level : float
+        Of the evidence: see `Scale`.
+    followed, smoothed, batch : Logistic or None
+        Of frames followed, smoothed, and located with adaptation to their batch.
+    n_frames : int
+        Held-out frames.
+    recall : dict of str to float
+        Share of right answers among frames that have one: single, followed, smoothed, batch.
+    """
+
+    level: float
+    followed: Logistic | None = None
+    smoothed: Logistic | None = None
+    batch: Logistic | None = None
+    n_frames: int = 0
+    recall: dict[str, float] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a record for the map's header."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, record: dict[str, Any]) -> DriveCalibration:
+        """Read a record; what is wrong with it raises ValueError, TypeError or KeyError."""
+        modes = {
+            name: None if record[name] is None else Logistic(**record[name])
+            for name in ("followed", "smoothed", "batch")
+        }
+        level = float(record["level"])
+        if not np.isfinite(level):
+            raise ValueError("its calibration of drives is void")
+        return cls(level, **modes, n_frames=int(record["n_frames"]), recall=dict(record["recall"]))
+
+
+@dataclass(frozen=True, eq=False)
+class Course:
+    """A map as a drive sees it: places in route order, and what counts as the same.
+
+    Parameters
+    ----------
+    ids : array of shape (N,)
+        Place ids in route order.
+    rows : MapRows
+        In the same order.
+    ordered : bool
+        Whether there is such an order; without, each frame is believed for itself.
+    same : callable
+        Mask (N,) of the places that count as the same as the i-th.
+    calibration : DriveCalibration, optional
+    """
+
+    ids: NDArray[Any]
+    rows: MapRows
+    ordered: bool
+    same: Callable[[int], NDArray[np.bool_]]
+    calibration: DriveCalibration | None = None
+
+    @property
+    def scale(self) -> Scale:
+        """How similarity becomes evidence on this map."""
+        return Scale() if self.calibration is None else Scale(level=self.calibration.level)
+
+    def fix(self, belief: Belief, smoothed: bool) -> Fix:
+        """Answer of a belief."""
+        best = int(belief.places.argmax())
+        mass = float(belief.places[self.same(best)].sum())
+        judge = None
+        if self.calibration is not None:
+            judge = self.calibration.smoothed if smoothed else self.calibration.followed
+        if judge is not None:
+            mass = float(judge.probability(doubt(np.array([mass]))[:, None])[0])
+        return Fix(self.ids[best], mass, belief.off_map, belief.places)
+
+
+class Follower:
+    """Follows a drive online; see `PlaceMap.follow`.
+
+    Parameters
+    ----------
+    course : Course
+    project : callable
+        From a query, a descriptor or an image, to a unit vector (n,) in the space of the rows.
+    adapt : bool
+        Whether to adapt to the drive's condition on the way.
+    """
+
+    def __init__(self, course: Course, project: Callable[[Any], Vectors], adapt: bool) -> None:
+        self.course, self._project = course, project
+        self._tracker = Tracker(len(course.ids), course.scale.level, ordered=course.ordered)
+        self._adaptation = OnlineAdaptation(course.rows) if adapt else None
+        self._scale = course.scale
+
+    @property
+    def order(self) -> float:
+        """Trust that the drive follows the route's order, 0 to 1."""
+        return self._tracker.order
+
+    def step(self, query: Any) -> Fix:
+        """Take the next frame: a descriptor (D,) or an image; returns where it was taken."""
+        projected = self._project(query)
+        if self._adaptation is None:
+            similarity = self.course.rows.similarity(projected)
+        else:
+            similarity = self._adaptation.scores(projected)
+        scaled = self._scale.slope * standardised(similarity[None])[0]
+        return self.course.fix(self._tracker.step(scaled), smoothed=False)
+
+
+def smooth_fixes(course: Course, similarity: Blocks) -> list[Fix]:
+    """Where each frame of a drive was taken, given all of them.
+
+    Parameters
+    ----------
+    course : Course
+    similarity : Blocks
+        Of the frames in the order in which they were taken, and the places in route order.
+    """
+    found: dict[int, Fix] = {}
+
+    def see(frame: int, belief: Belief, evidence: Vectors) -> None:  # noqa: ARG001
+        fix = course.fix(belief, smoothed=True)
+        found[frame] = Fix(fix.place, fix.probability, fix.off_map, belief.places.astype(np.float32))
+
+    smooth_drive(Scores(similarity), course.scale, see, ordered=course.ordered)
+    return [found[frame] for frame in range(similarity.shape[0])]
+
+
+def filtered(course: Course, similarity: Blocks) -> list[Belief]:
+    """Beliefs of a drive's frames, each given those before it."""
+    tracker = Tracker(len(course.ids), course.scale.level, ordered=course.ordered)
+    scaled = Weighed(Scores(similarity), Scale(course.scale.slope, level=0.0))
+    return [tracker.step(row) for row in scaled.block(slice(0, similarity.shape[0]))]
+
+
+def doubt(probability: Floats) -> Floats:
+    """Log-odds of probabilities.
+
+    >>> doubt(np.array([0.5])).tolist()
+    [0.0]
+    """
+    p = np.clip(probability, _CLOSEST, 1 - _CLOSEST)
+    result: Floats = np.log(p / (1 - p))
+    return result
+
+
+def standing_out(scores: Vectors) -> Floats:
+    """Top score, margin over the second, and standard score against the next ones, of scores (q, N); shape (q, 3)."""
+    best = top_k(scores, _TOP)
+    top = np.take_along_axis(scores, best, axis=1).astype(np.float64)
+    rest = top[:, 1:] if top.shape[1] > 1 else top
+    spread = np.maximum(rest.std(axis=1), 1e-6)
+    return np.stack([top[:, 0], top[:, 0] - rest[:, 0], (top[:, 0] - rest.mean(axis=1)) / spread], axis=1)

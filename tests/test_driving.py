@@ -1,0 +1,113 @@
+"""Maps and drives: following, smoothing, adapting, and what a map learns about them when it is built."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from drives import drive_along, make_route
+
+import displace
+from displace.errors import InputError
+from displace.places import Places
+
+N = 140
+IDS = np.array([f"p{i:03d}" for i in range(N)])
+
+
+def references(frames: bool = True, keep: np.ndarray | None = None) -> displace.ReferenceSet:
+    """Four conditions of a route whose ids are not in route order."""
+    keep = np.arange(N) if keep is None else keep
+    conditions = [make_route(N, 0.42, seed=6, condition=c)[1][keep] for c in range(4)]
+    order = np.argsort(IDS[::-1][keep])
+    info = Places(IDS[::-1][keep][order], frames=keep[order].astype(float) if frames else None)
+    return displace.ReferenceSet(
+        np.concatenate(conditions),
+        np.tile(IDS[::-1][keep], 4),
+        np.repeat(list("abcd"), len(keep)),
+        info=info,
+    )
+
+
+@pytest.fixture(scope="module")
+def place_map() -> displace.PlaceMap:
+    return displace.build(references(), fusion="hops", tolerance="1 frames")
+
+
+@pytest.fixture(scope="module")
+def driven() -> tuple[np.ndarray, np.ndarray]:
+    """Frames of a drive in another condition, and their places along the route."""
+    at = drive_along(N, np.random.default_rng(2))
+    return make_route(N, 0.26, seed=6, condition=9, shift=0.3)[1][at], at
+
+
+def share(places: np.ndarray, at: np.ndarray, around: int = 1) -> float:
+    found = N - 1 - np.searchsorted(IDS, places)
+    return float((np.abs(found - at) <= around).mean())
+
+
+def test_following_and_smoothing_beat_single_frames(
+    place_map: displace.PlaceMap, driven: tuple[np.ndarray, np.ndarray]
+) -> None:
+    frames, at = driven
+    single = share(place_map.locate(frames, k=1).places[:, 0], at)
+    follower = place_map.follow()
+    fixes = [follower.step(frame) for frame in frames]
+    smoothed = place_map.smooth(frames)
+    followed = share(np.array([fix.place for fix in fixes]), at)
+    assert single < 0.8
+    assert followed > single + 0.05
+    assert share(np.array([fix.place for fix in smoothed]), at) > max(0.8, followed)
+    for fix in (*fixes, *smoothed):
+        assert 0 <= fix.probability <= 1
+        assert fix.belief.shape == (N,)
+        assert float(fix.belief.sum()) + fix.off_map == pytest.approx(1, abs=1e-3)
+
+
+def test_a_map_learns_to_follow_and_keeps_it(place_map: displace.PlaceMap, tmp_path: Path) -> None:
+    learned = place_map.state.driving
+    assert learned is not None
+    assert learned.recall["smoothed"] >= learned.recall["single"]
+    place_map.save(tmp_path / "m.displace")
+    assert displace.PlaceMap.load(tmp_path / "m.displace").state.driving == learned
+
+
+def test_frames_off_the_map_are_off_it(driven: tuple[np.ndarray, np.ndarray]) -> None:
+    keep = np.r_[np.arange(0, 60), np.arange(95, N)]
+    place_map = displace.build(references(keep=keep), fusion="hops", tolerance="1 frames")
+    frames, at = driven
+    gone = (at >= 60) & (at < 95)
+    off = np.array([fix.off_map > 0.5 for fix in place_map.smooth(frames)])
+    assert (off & gone).sum() / off.sum() >= 0.8
+    assert (off & gone).sum() / gone.sum() >= 0.7
+
+
+def test_without_an_order_a_frame_is_located_for_itself(driven: tuple[np.ndarray, np.ndarray]) -> None:
+    place_map = displace.build(references(frames=False), fusion="hops")
+    frames, _ = driven
+    single = place_map.locate(frames, k=1).places[:, 0]
+    follower = place_map.follow(adapt="none")
+    assert [follower.step(frame).place for frame in frames] == single.tolist()
+    assert [fix.place for fix in place_map.smooth(frames, adapt="none")] == single.tolist()
+    assert place_map.state.driving is None
+
+
+def test_locating_a_batch_adapts_to_its_condition(
+    place_map: displace.PlaceMap, driven: tuple[np.ndarray, np.ndarray]
+) -> None:
+    frames, at = driven
+    plain, batch = place_map.locate(frames, k=3), place_map.locate(frames, k=3, adapt="batch")
+    assert share(batch.places[:, 0], at) >= share(plain.places[:, 0], at)
+    assert batch.places.shape == batch.scores.shape == (len(at), 3)
+    assert batch.confidence is not None
+    assert ((batch.confidence >= 0) & (batch.confidence <= 1)).all()
+    auto = place_map.locate(frames[:20], adapt="auto")
+    np.testing.assert_array_equal(auto.places, place_map.locate(frames[:20]).places)
+
+
+def test_unknown_ways_to_adapt_are_refused(place_map: displace.PlaceMap) -> None:
+    with pytest.raises(InputError, match="adapt='day' must be one of none, batch, auto"):
+        place_map.locate(np.ones((1, 32)), adapt="day")
+    with pytest.raises(InputError, match="adapt='batch' must be one of online, none"):
+        place_map.follow(adapt="batch")
