@@ -39,7 +39,7 @@ def place_map() -> displace.PlaceMap:
 def driven() -> tuple[np.ndarray, np.ndarray]:
     """Frames of a drive in another condition, and their places along the route."""
     at = drive_along(N, np.random.default_rng(2))
-    return make_route(N, 0.26, seed=6, condition=9, shift=0.3)[1][at], at
+    return make_route(N, 0.3, seed=6, condition=9, shift=0.4)[1][at], at
 
 
 def share(places: np.ndarray, at: np.ndarray, around: int = 1) -> float:

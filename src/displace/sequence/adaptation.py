@@ -21,6 +21,8 @@ from displace.sequence.engine import Floats
 NEIGHBOURS = 10
 LEAST_QUERIES = 100
 """Fewer queries do not tell their condition from their places."""
+STILL = 0.25
+"""A frame that differs from the last one kept by less than this share of what is usual belongs to a stop."""
 PARTS = 20
 """Pieces of the route that coverage is counted in."""
 
@@ -99,6 +101,9 @@ def adapt(rows: MapRows, queries: Vectors) -> Adaptation:
     queries : array of shape (q, n)
         Projected queries, at least `LEAST_QUERIES` of them.
     """
+    queries = queries[moving(queries)]
+    # A drive with many frames a place would lower the scores of the very places it shows.
+    queries = queries[:: max(1, len(queries) // max(len(rows.starts), LEAST_QUERIES))]
     mean = queries.mean(axis=0)
     everywhere = _centred(rows.vectors, rows.vectors.mean(axis=0))
     penalty, _ = _penalty(rows, everywhere, queries - mean, None)
@@ -163,6 +168,17 @@ class OnlineAdaptation:
         if len(higher):
             self._best[self._best[:, higher].argmin(axis=0), higher] = found[higher]
             self._least[higher] = self._best[:, higher].min(axis=0)
+
+
+def moving(vectors: Vectors) -> Indices:
+    """Frames of a drive without those of its stops, which differ from the last one kept by much less than is usual."""
+    changes = np.linalg.norm(np.diff(vectors, axis=0), axis=1)
+    usual = float(np.quantile(changes, 0.75)) if len(changes) else 0.0
+    kept = [0]
+    for frame in range(1, len(vectors)):
+        if np.linalg.norm(vectors[frame] - vectors[kept[-1]]) >= STILL * usual:
+            kept.append(frame)
+    return np.array(kept, np.intp)
 
 
 def _centred(vectors: Vectors, mean: Vectors) -> Vectors:

@@ -14,6 +14,7 @@ import numpy as np
 
 from displace.arrays import Indices, Vectors
 from displace.errors import InputError
+from displace.sequence.adaptation import moving
 from displace.sequence.engine import Floats
 from displace.sequence.laps import second_lap
 from displace.sequence.pairing import AROUND, Pairing, pair, reduced, standardised_recording
@@ -24,8 +25,6 @@ LEAST_GAIN = 0.3
 LEAST_OVERLAP = 0.05
 _COARSE = 300
 """Frames of each recording that the anchor is chosen by."""
-_STILL = 0.25
-"""A frame that differs from the last one kept by less than this share of what is usual belongs to a stop."""
 
 Progress = Callable[[int, int], None]
 
@@ -274,14 +273,8 @@ def _check_laps(name: str, vectors: Vectors, frames: Indices) -> None:
 
 def _without_stops(vectors: Vectors) -> tuple[Indices, Indices]:
     """Frames that are kept, and for every frame the index of the kept one that stands for it."""
-    changes = np.linalg.norm(np.diff(vectors, axis=0), axis=1)
-    usual = float(np.quantile(changes, 0.75)) if len(changes) else 0.0
-    kept, stands = [0], np.zeros(len(vectors), np.intp)
-    for frame in range(1, len(vectors)):
-        if np.linalg.norm(vectors[frame] - vectors[kept[-1]]) >= _STILL * usual:
-            kept.append(frame)
-        stands[frame] = len(kept) - 1
-    return np.array(kept, np.intp), stands
+    kept = moving(vectors)
+    return kept, np.searchsorted(kept, np.arange(len(vectors)), side="right") - 1
 
 
 def _anchor_track(stands: Indices) -> Track:
