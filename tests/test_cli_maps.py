@@ -426,3 +426,41 @@ def test_export(run, folder):
     )
     assert done.exit_code == 0, done.output
     assert len((folder / "pairs.txt").read_text().splitlines()) == 2 * PLACES
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--search", "fais"], "did you mean 'faiss'?"),
+        (["-k", 0], "k=0 must be a whole number"),
+        (["--min-confidence", 50], "must be a probability"),
+        (["-o", "x.txt"], "let it end in .csv"),
+    ],
+)
+def test_options_of_locate_are_checked_before_anything_is_described(run, monkeypatch, options, message):
+    monkeypatch.setattr("displace.descriptors.extraction.describe", None)
+    done = run("locate", "town.displace", "town/sun", *options)
+    assert done.exit_code == 2
+    assert message in " ".join(done.stderr.split())
+
+
+def test_a_file_has_as_many_places_as_asked_for(run, folder):
+    run("locate", "town.displace", "town/sun/0005.jpg", "-k", 3, "-o", "three.csv")
+    header = (folder / "three.csv").read_text().splitlines()[0].split(",")
+    assert [name for name in header if name.startswith("place")] == ["place", "place_2", "place_3"]
+
+
+def test_one_photo_has_its_position_in_full():
+    from displace.cli.console_maps import _verdict
+
+    record = {"places": ["a"], "in_map": True, "confidence": 0.9, "easting": 421337.25, "northing": 5761054.5}
+    assert str(_verdict(record)) == "at a, confidence 0.90, easting 421337.2, northing 5761054.5"
+    degrees = {"places": ["a"], "in_map": True, "confidence": 0.9, "latitude": 52.0, "longitude": 13.0}
+    assert "longitude 13.000000" in str(_verdict(degrees))
+
+
+def test_whether_a_photo_is_in_a_map_without_confidence_is_not_known(run):
+    run("build", "route.desc", "-o", "unsure.displace", "--no-calibration")
+    (record,) = json.loads(run("locate", "unsure.displace", "town/sun/0005.jpg", "--json").stdout)
+    assert record["in_map"] is None
+    assert "not known" in run("locate", "unsure.displace", "town/sun/0005.jpg").stdout

@@ -146,3 +146,13 @@ def test_documented_examples_run(name):
     except ImportError as error:
         pytest.skip(f"an extra is not installed: {error}")
     assert doctest.testmod(module).failed == 0
+
+
+def test_locating_loads_neither_scikit_learn_nor_scipy():
+    """They take a second to import, which a photo located from the command line would wait for."""
+    code = (
+        "import sys, displace.verbs.locate, displace.maps.located, displace.recordings.query_images, displace.interop; "
+        "print(' '.join(sorted({m.split('.')[0] for m in sys.modules})))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"sklearn", "scipy"} & set(found.stdout.split())

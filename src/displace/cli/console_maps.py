@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.filesize import decimal
@@ -12,10 +12,13 @@ from rich.table import Table
 from rich.text import Text
 
 from displace.cli import console
-from displace.maps import PlaceMap, Update
+from displace.maps import PlaceMap
 from displace.maps.calibration import Calibration
 from displace.maps.located import FRAME, Located
 from displace.verbs.build import map_output
+
+if TYPE_CHECKING:
+    from displace.maps import Update
 
 SHOWN = 40
 """Images of which the table shows a row; -o writes all."""

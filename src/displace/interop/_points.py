@@ -45,21 +45,28 @@ class PointTable:
     positions: Positions | None
 
 
-def locations_table(located: Located, min_confidence: float = 0.0) -> PointTable:
+def locations_table(located: Located, min_confidence: float = 0.0, places: int = 1) -> PointTable:
     """Make one row for each image; place and position are blank below `min_confidence`: not in the map.
 
-    So they are, and the score too, for images that could not be read.
+    So they are, and the score too, for images that could not be read. The next best of `places` have columns of their
+    own, ``place_2``, ``score_2`` …
     """
     matches, manifest = located.matches, located.manifest
     accepted = located.accepted(min_confidence)
-    places = matches.places[:, 0].tolist()
+    best = matches.places[:, 0].tolist()
     columns: dict[str, list[Any]] = {
         "image": manifest.images,
-        "place": [place if kept else None for place, kept in zip(places, accepted, strict=True)],
+        "place": [place if kept else None for place, kept in zip(best, accepted, strict=True)],
         "score": numbers("score", matches.scores[:, 0]),
     }
     if matches.confidence is not None:
         columns["confidence"] = numbers("confidence", matches.confidence)
+    for rank in range(2, min(places, matches.places.shape[1]) + 1):
+        others = matches.places[:, rank - 1].tolist()
+        columns[f"place_{rank}"] = [
+            place if kept else None for place, kept in zip(others, accepted, strict=True)
+        ]
+        columns[f"score_{rank}"] = numbers("score", matches.scores[:, rank - 1])
     for name in ("frame", "timestamp"):
         if name in manifest.numbers:
             columns[name] = numbers(name, manifest.numbers[name])
@@ -96,7 +103,13 @@ class PointExporter(Exporter, ABC):
 
     @classmethod
     def write_located(
-        cls, located: Located, path: PathLike, *, min_confidence: float = 0.0, crs: str | None = None
+        cls,
+        located: Located,
+        path: PathLike,
+        *,
+        min_confidence: float = 0.0,
+        crs: str | None = None,
+        places: int = 1,
     ) -> list[Path]:
         """Write located images: image, best place, score, confidence, position.
 
@@ -109,13 +122,15 @@ class PointExporter(Exporter, ABC):
         crs : str, optional
             UTM zone of a map whose positions are easting and northing, such as ``EPSG:32630``. GeoJSON needs it, CSV
             gets latitude and longitude as well.
+        places : int
+            Best places of each image; the second and further ones as ``place_2``, ``score_2`` …
 
         Returns
         -------
         list of Path
             The file.
         """
-        return cls.write(locations_table(located, min_confidence), path, crs)
+        return cls.write(locations_table(located, min_confidence, places), path, crs)
 
     @classmethod
     def write_map(cls, place_map: PlaceMap, path: PathLike, *, crs: str | None = None) -> list[Path]:

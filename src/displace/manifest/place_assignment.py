@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial import KDTree
 
 from displace.errors import InputError, ManifestError
 from displace.geo import Positions, heading_difference
@@ -175,6 +174,8 @@ def match_places(
     usable = np.flatnonzero(np.isfinite(places).all(axis=1))
     if not len(known) or not len(usable):
         return place, state
+    from scipy.spatial import KDTree  # which locating does without
+
     tree, images = KDTree(places[usable]), KDTree(points[known])
     pairs = tree.sparse_distance_matrix(images, max(rule.radius, rule.spacing), output_type="ndarray")
     rows, columns = usable[pairs["i"]], known[pairs["j"]]
@@ -195,6 +196,8 @@ def match_places(
 
 def choose_anchor(tracks: Sequence[Positions], points: Sequence[Numbers], rule: Rule) -> int:
     """Find the traversal whose places the traversals together show most often."""
+    from scipy.spatial import KDTree
+
     trees = [KDTree(p[np.isfinite(p).all(axis=1)]) if np.isfinite(p).any() else None for p in points]
     seen = []
     for track, own in zip(tracks, points, strict=True):

@@ -103,16 +103,10 @@ class Located:
 
     def accepted(self, min_confidence: float = 0.0) -> NDArray[np.bool_]:
         """Which images are in the map with at least this probability; for 0 all that could be read (have a score)."""
-        if not 0 <= min_confidence <= 1:
-            raise InputError(f"min_confidence={min_confidence} must be a probability, 0 to 1")
-        if min_confidence == 0:
+        check_limit(min_confidence, known=self.matches.confidence is not None)
+        if min_confidence == 0 or self.matches.confidence is None:
             readable: NDArray[np.bool_] = np.isfinite(self.matches.scores[:, 0])
             return readable
-        if self.matches.confidence is None:
-            raise InputError(
-                f"min_confidence={min_confidence} needs a map with a confidence, and this one has none: build it "
-                "again without --no-calibration, or leave --min-confidence out"
-            )
         accepted: NDArray[np.bool_] = self.matches.confidence >= min_confidence
         return accepted
 
@@ -133,6 +127,17 @@ class Located:
                 zip(self.manifest.images, self.in_map, self.matches.to_json(), strict=True)
             )
         ]
+
+
+def check_limit(min_confidence: float, known: bool) -> None:
+    """Refuse what is no probability, and any but 0 where a map has no confidence."""
+    if not 0 <= min_confidence <= 1:
+        raise InputError(f"min_confidence={min_confidence} must be a probability, 0 to 1")
+    if min_confidence > 0 and not known:
+        raise InputError(
+            f"min_confidence={min_confidence} needs a map with a confidence, and this one has none: build it again "
+            "without --no-calibration, or leave --min-confidence out"
+        )
 
 
 def _or_none(value: float) -> float | None:

@@ -15,11 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 from displace.arrays import Indices, Vectors, as_vectors, blocks, check_count, top_k
 from displace.errors import InputError, ModelMismatchError
 from displace.geo import Positions
-from displace.maps import file, updating
+from displace.maps import file
 from displace.maps.calibration import Calibration
 from displace.maps.driving import chosen_mode, course_of, similarity_of
 from displace.maps.state import MapState
-from displace.maps.updating import Update
 from displace.matches import Matches
 from displace.places import Places
 from displace.sequence.following import Fix, Follower, smooth_fixes, standing_out
@@ -27,6 +26,7 @@ from displace.truth import Tolerance
 
 if TYPE_CHECKING:
     from displace.maps.statistics import MapStatistics
+    from displace.maps.updating import Update
     from displace.models.base import DescriptorModel
     from displace.references import ReferenceSet
 
@@ -413,12 +413,16 @@ class PlaceMap:
         images : sequence of str, optional
             One reference image of each of these places, likewise.
         """
+        from displace.maps import updating
+
         with self._changing:
             self.state, update = updating.added(self.state, refs, positions, images)
         return update
 
     def remove(self, refs: ReferenceSet | str) -> Update:
         """Remove traversals: given all their references, or by name where the references were kept."""
+        from displace.maps import updating
+
         with self._changing:
             self.state, update = updating.removed(self.state, refs)
         return update

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from displace.arrays import Indices, Vectors, blocks, l2_normalize
-from displace.fusion.base import Fusion
 from displace.holdout import spread
 from displace.references import ReferenceSet
 from displace.truth import Truth
+
+if TYPE_CHECKING:
+    from displace.fusion.base import Fusion
 
 DTYPES = ("float16", "float32", "int8")
 LARGEST = 1.01

@@ -17,12 +17,18 @@ if TYPE_CHECKING:
     from displace.recordings.query_images import QueryImages
 
 
+SHOWN = 5
+"""Places of each image on the screen."""
+FORMS = {".csv": "csv", ".geojson": "geojson", ".json": "geojson"}
+"""Exports by the ending of a file's name."""
+
+
 def locate(
     map_file: MapPath,
     sources: Annotated[Sequence[PathLike], Argument("IMAGE")],
     output: Output = None,
     *,
-    k: Annotated[int, Option("-k")] = 5,
+    k: Annotated[int | None, Option("-k")] = None,
     min_confidence: float | None = None,
     traversal: str | None = None,
     search: str = "auto",
@@ -50,8 +56,8 @@ def locate(
         Images, folders of them, videos; or one descriptor store.
     output : path-like, optional
         Write a row for each image or frame: .csv, or .geojson for points.
-    k : int
-        Places for each image.
+    k : int, optional
+        Places for each image: 5 on the screen, and in a file the best one, unless this says how many.
     min_confidence : float, optional
         Below this probability an image counts as not in the map (0.5), and files have no place for it.
     traversal : str, optional
@@ -84,31 +90,61 @@ def locate(
         displace locate town.displace drive/ --min-confidence 0.5 --json
         displace locate town.displace route.desc --traversal night
     """
+    from displace.arrays import check_count
     from displace.descriptors.store import DescriptorStore, is_store
     from displace.interop import export
     from displace.maps import PlaceMap
     from displace.maps.located import Located
     from displace.recordings.query_images import images_of
 
+    form = None if output is None else _form(Path(output))
     if output is not None:
         check_output(output, overwrite)
+    shown = SHOWN if k is None else k
+    check_count(shown, "k")
     place_map = PlaceMap.load(map_file)
+    _check_options(place_map, search, min_confidence, form)
     if len(sources) == 1 and is_store(sources[0]):
         store = DescriptorStore(sources[0])
         located = Located.of_store(
-            place_map, store, traversal, k, search=search, min_confidence=min_confidence
+            place_map, store, traversal, shown, search=search, min_confidence=min_confidence
         )
     else:
         model = place_map.open_model(
             weights=weights, device=device, image_size=image_size, crop=crop, mask=mask
         )
         with images_of(sources, every, part(progress, "frames")) as images:
-            located = _locate_images(place_map, model, images, k, search, progress)
+            located = _locate_images(place_map, model, images, shown, search, progress)
             located = replace(located, min_confidence=min_confidence)
-    if output is not None:
-        form = "geojson" if Path(output).suffix.lower() in (".geojson", ".json") else "csv"
-        export(form, located, output, min_confidence=min_confidence or 0.0)
+    if output is not None and form is not None:
+        export(form, located, output, min_confidence=min_confidence or 0.0, places=k or 1)
     return located
+
+
+def _form(output: Path) -> str:
+    """Export that a file's name asks for."""
+    ending = output.suffix.lower()
+    if ending not in FORMS:
+        raise InputError(
+            f"cannot tell from the name {output.name} what to write; let it end in .csv for a table or in .geojson "
+            "for points"
+        )
+    return FORMS[ending]
+
+
+def _check_options(place_map: PlaceMap, search: str, min_confidence: float | None, form: str | None) -> None:
+    """Refuse what the map cannot do before anything is described."""
+    from displace.maps.located import check_limit
+    from displace.search import INDEXES
+
+    if search != "auto":
+        INDEXES.get(search)
+    if min_confidence is not None:
+        check_limit(min_confidence, known=place_map.calibration is not None)
+    if form == "geojson" and place_map.positions is None:
+        raise InputError(
+            "the map has no positions, so that there are no points to write; let the output end in .csv"
+        )
 
 
 def _locate_images(
