@@ -44,6 +44,17 @@ def test_a_package_elsewhere_adds_an_entry(monkeypatch):
     assert displace.get_fusion("shout").__name__ == "Hops"
 
 
+def test_own_entries_are_found_without_searching_installed_packages(monkeypatch):
+    """A map asks for its search backend with every query; reading all metadata took longer than searching."""
+
+    def searched(**_):
+        raise AssertionError("installed packages were searched")
+
+    monkeypatch.setattr("displace.registry.entry_points", searched)
+    assert displace.get_fusion("hops").__name__ == "Hops"
+    assert displace.get_fusion("hops") is displace.get_fusion("hops")
+
+
 def test_a_missing_extra_says_how_to_install_it():
     error = missing_extra("faiss-cpu", "faiss")
     assert isinstance(error, MissingExtraError)

@@ -52,6 +52,7 @@ class Registry(Generic[T]):
         self.kind, self.package, self.base, self.packages = kind, package, base, packages
         self.besides = frozenset({"base", *besides})
         self.files = dict(files or {})
+        self._found: dict[str, type[T]] = {}
 
     def names(self) -> list[str]:
         """Sorted names of all entries, without importing any of them."""
@@ -59,9 +60,12 @@ class Registry(Generic[T]):
 
     def get(self, name: str) -> type[T]:
         """Import and return the class named `name`."""
-        plugins = self._plugins()
+        if name in self._found:  # installed packages are not searched with every query
+            return self._found[name]
         if name in self._own_names():
-            return self._class_in(f"{self.package}.{self.files.get(name, name)}")
+            self._found[name] = self._class_in(f"{self.package}.{self.files.get(name, name)}")
+            return self._found[name]
+        plugins = self._plugins()
         if name in plugins:
             loaded: type[T] = plugins[name].load()
             return loaded
