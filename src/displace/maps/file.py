@@ -44,7 +44,7 @@ def save(state: MapState, path: str | os.PathLike[str]) -> None:
     it belongs to the map that is replaced, and left alone otherwise.
     """
     path = Path(path)
-    header, arrays = _packed(state)
+    header, arrays = packed(state)
     statistics = state.statistics and state.statistics.loaded()
     sidecar, upcoming = _sidecar(path), _upcoming(path)
     with _writing(path):
@@ -77,8 +77,13 @@ def load(path: str | os.PathLike[str], verify: bool) -> MapState:
 def _read(path: Path, verify: bool) -> tuple[dict[str, Any], str]:
     """Fields of the map in a file, and its checksum."""
     header, arrays = tensors.read(path, FORMAT, VERSION, verify)
+    return unpacked(header, arrays, str(path)), str(header["payload_sha256"])
+
+
+def unpacked(header: dict[str, Any], arrays: tensors.Arrays, name: str) -> dict[str, Any]:
+    """Fields of a map from its header and arrays, checked; `name` is what messages call it."""
     try:
-        fields = {name: header[name] for name in KINDS}
+        fields = {field: header[field] for field in KINDS}
         fields["calibration"] = checked_calibration(header["calibration"])
         fields["calibrated_on"] = header.get("calibrated_on", dict(header["traversals"]))
         fields["driving"] = header.get("driving") and DriveCalibration.from_json(header["driving"])
@@ -87,14 +92,14 @@ def _read(path: Path, verify: bool) -> tuple[dict[str, Any], str]:
         fields["vectors"] = arrays["vectors"]
         check_row_places(arrays["row_places"], len(arrays["vectors"]), len(fields["places"]))
         fields["row_places"] = arrays["row_places"].astype(np.intp)
-        for name in ("projection", "mean", "scales"):
-            fields[name] = arrays.get(name)
+        for part in ("projection", "mean", "scales"):
+            fields[part] = arrays.get(part)
         fields["anchors"] = _unpacked_anchors(arrays)
         fields["samples"] = _unpacked_samples(arrays, header.get("sampled", []))
         check_fields(fields)
     except (KeyError, ValueError, TypeError, AttributeError, IndexError, OverflowError) as error:
-        raise FormatError(f"{path} is damaged: {error!r}") from None
-    return fields, str(header["payload_sha256"])
+        raise FormatError(f"{name} is damaged: {error!r}") from None
+    return fields
 
 
 def _read_back(path: Path) -> None:
@@ -168,7 +173,7 @@ def _upcoming(path: Path) -> Path:
     return path.with_name(f"{path.name}-stats.next")
 
 
-def _packed(state: MapState) -> tuple[dict[str, Any], tensors.Arrays]:
+def packed(state: MapState) -> tuple[dict[str, Any], tensors.Arrays]:
     """Header and arrays of a map."""
     places, in_frames = state.places, state.tolerance.kind == "frames"
     arrays = {

@@ -14,13 +14,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from displace.arrays import Indices, Vectors, as_vectors, blocks, check_count, top_k
 from displace.errors import InputError, ModelMismatchError
-from displace.geo import Positions
+from displace.geo import Area, Positions
 from displace.maps import file
 from displace.maps.calibration import Calibration
 from displace.maps.driving import chosen_mode, course_of, similarity_of
 from displace.maps.state import MapState
 from displace.matches import Matches
 from displace.places import Places
+from displace.search._database import is_address
 from displace.sequence.following import Fix, Follower, smooth_fixes, standing_out
 from displace.truth import Tolerance
 
@@ -60,7 +61,7 @@ class PlaceMap:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the map to `path`, and what an update needs to ``path-stats``; atomically."""
-        file.save(self.state, path)
+        file.save(self.state.in_memory(), path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], verify: bool = True) -> Self:
@@ -69,11 +70,28 @@ class PlaceMap:
         Parameters
         ----------
         path : path-like
+            A file, or the address of a map in a database, ``postgresql://…#name`` (docs/databases.md).
         verify : bool
             Read all bytes and compare their checksum. Without, the rows are memory-mapped and read when used; all else
             is checked as far as a map made of it works.
         """
+        if is_address(path):
+            from displace.maps.in_database import opened
+
+            return cls(opened(path))
         return cls(file.load(path, verify))
+
+    def within(self, near: tuple[float, float], radius: float) -> PlaceMap:
+        """Return the same map for queries that are known to be in an area: only places inside are found.
+
+        Parameters
+        ----------
+        near : pair of float
+            Latitude and longitude, or easting and northing: as the map's positions are.
+        radius : float
+            Metres.
+        """
+        return PlaceMap(self.state.within(Area((float(near[0]), float(near[1])), float(radius))))
 
     @property
     def places(self) -> Places:
@@ -198,6 +216,8 @@ class PlaceMap:
         k: int = 5,
         *,
         search: str = "auto",
+        near: tuple[float, float] | None = None,
+        radius: float | None = None,
         adapt: str = "none",
         model: DescriptorModel | None = None,
     ) -> Matches:
@@ -211,7 +231,11 @@ class PlaceMap:
         k : int
             Places to return for each query; all of them where there are fewer.
         search : str
-            Backend: "exact", "faiss", or "auto" (faiss for float16 rows where it is installed).
+            Backend: "exact", "faiss", or "auto" (faiss for float16 rows where it is installed); with a kind,
+            "faiss:int8" (docs/scaling.md).
+        near, radius : pair of float and float, optional
+            Where the queries are known to be: places within `radius` metres of `near` (latitude and longitude, or
+            easting and northing) are searched, exactly.
         adapt : {"none", "batch", "auto"}
             Whether the queries, taken as a batch of one condition, adapt the matching to it; "auto" does so for 100
             and more. For photos of several conditions leave it at "none".
@@ -224,10 +248,18 @@ class PlaceMap:
             With `confidence` where the map is calibrated, and `positions` where it has them.
         """
         check_count(k, "k")
+        if near is not None or radius is not None:
+            if near is None or radius is None:
+                raise InputError("near and radius go together: give both")
+            return self.within(near, radius).locate(queries, k, search=search, adapt=adapt, model=model)
         state = self.state
+        if state.area is not None and adapt == "batch":
+            raise InputError(
+                "adapt='batch' compares the queries with the whole map: leave out near and radius, or adapt"
+            )
         vectors = self.describe(queries, model=model)
         projected = state.project(vectors)
-        if self._mode(adapt, ("none", "batch", "auto"), len(projected)) == "batch":
+        if self._mode(adapt, ("none", "batch", "auto"), len(projected)) == "batch" and state.area is None:
             return self._adapted(projected, k)
         best, scores = state.best(projected, max(k, state.ranked_at_least), search)
         confidence = state.confidence(vectors, best, scores)

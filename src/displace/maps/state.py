@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.arrays import Indices, Vectors, l2_normalize
-from displace.errors import FormatError
+from displace.errors import FormatError, InputError
+from displace.geo import Area
 from displace.maps.calibration import Calibration
 from displace.maps.rounding import within_unit
 from displace.maps.samples import Samples
@@ -75,6 +76,8 @@ class MapState:
         Why a map that was read from a file has none.
     estimator : Fusion, optional
         The fusion, unfitted, where the map was built in this process; a map that was read finds it by name.
+    area : Area, optional
+        Where queries are known to be: only places inside are found.
     """
 
     places: Places
@@ -99,6 +102,7 @@ class MapState:
     statistics: MapStatistics | None = None
     no_statistics: str = ""
     estimator: Fusion | None = None
+    area: Area | None = None
 
     @cached_property
     def truth(self) -> Truth:
@@ -124,21 +128,26 @@ class MapState:
         return rows
 
     def index(self, search: str) -> Index:
-        """The rows behind a search backend, made once; "auto" takes the fastest there is."""
-        name = self._best_backend if search == "auto" else search
-        kind = INDEXES.get(name)
+        """The rows behind a search backend, which may name a kind ("faiss:int8"), made once; "auto" is the fastest."""
+        chosen = self._best_backend if search == "auto" else search
+        name, _, kind = chosen.partition(":")
+        backend = INDEXES.get(name)
         with self._making:
-            if name not in self._indexes:
-                self._indexes[name] = kind.build(self.rows())
-            return self._indexes[name]
+            if chosen not in self._indexes:
+                self._indexes[chosen] = backend.build(self.rows(), kind)
+            return self._indexes[chosen]
 
     def best(self, projected: Vectors, k: int, search: str) -> tuple[Indices, Vectors]:
-        """Best places and their scores, (q, min(k, N))."""
+        """Best places and their scores, (q, min(k, N)); of the places inside the area, where there is one."""
         index, n_rows, n_places = self.index(search), len(self.row_places), len(self.places)
+        among: Indices | Area | None = None
+        if self.area is not None:
+            n_places = len(self.inside)
+            among = self.area if index.takes_areas else np.flatnonzero(np.isin(self.row_places, self.inside))
         k = min(k, n_places)
-        if n_rows == n_places:
-            return index.search(projected, k)
-        rows, scores = index.search(projected, min(n_rows, k * self._most_rows))  # enough rows for k places
+        if n_rows == len(self.places):
+            return index.search(projected, k, among)
+        rows, scores = index.search(projected, min(n_rows, k * self._most_rows), among)  # enough for k places
         return _best_of_each(self.row_places[rows], scores, k)
 
     def confidence(self, queries: Vectors, best: Indices, scores: Vectors) -> Vectors | None:
@@ -168,6 +177,34 @@ class MapState:
         """Some of the rows as numbers, (r, n)."""
         taken: Vectors = self.vectors[rows].astype(np.float32)
         return taken if self.scales is None else taken * self.scales[rows, None]
+
+    def within(self, area: Area) -> MapState:
+        """The same map for queries inside an area; indexes that are there are shared."""
+        if self.places.positions is None:
+            raise InputError("the map has no positions: it cannot be searched near a point")
+        state = replace(self, area=area)
+        state.__dict__.update(_indexes=self._indexes, _making=self._making)
+        if len(state.inside) == 0:
+            away = self.places.positions.metres(area.near)
+            if not self.places.positions.degrees:
+                away = away - np.asarray(area.near)
+            nearest = float(np.nanmin(np.hypot(away[:, 0], away[:, 1]), initial=np.inf))
+            raise InputError(
+                f"no place of the map lies within radius={area.radius:g} m of near={area.near}; the nearest is "
+                f"{nearest:.0f} m away"
+            )
+        return state
+
+    @cached_property
+    def inside(self) -> Indices:
+        """Places inside the area."""
+        assert self.area is not None
+        assert self.places.positions is not None
+        return self.area.inside(self.places.positions)
+
+    def in_memory(self) -> MapState:
+        """The map with its rows at hand: this one."""
+        return self
 
     @cached_property
     def working_rows(self) -> Vectors:

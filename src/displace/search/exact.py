@@ -77,6 +77,13 @@ class Exact(Index):
         except (KeyError, ValueError) as error:
             raise FormatError(f"{uri} is damaged: {error!r}") from None
 
+    @classmethod
+    def chosen_kind(cls, kind: str, rows: Vectors) -> str:
+        """Return `kind`; by default float32, which is fastest, and the rows' own type where that would be too large."""
+        if not kind and 4 * rows.size <= MAPPED_ABOVE:
+            return "float32"
+        return super().chosen_kind(kind, rows)
+
     def search(
         self, queries: Vectors, k: int, among: Indices | Area | None = None
     ) -> tuple[Indices, Vectors]:

@@ -153,7 +153,18 @@ class PgVector(Index):
 
     def rows(self) -> NDArray[np.float16]:
         """All rows, (R, n), as stored."""
-        query = f"COPY (SELECT vec FROM {self._table} ORDER BY number) TO STDOUT (FORMAT BINARY)"
+        return self._copied("")
+
+    def rows_at(self, rows: Indices) -> NDArray[np.float16]:
+        """Some of the rows, (r, n), in the order asked for; any of them more than once."""
+        numbers, back = np.unique(np.asarray(rows, np.intp), return_inverse=True)
+        if len(numbers) == 0:
+            return np.empty((0, self.dim), np.float16)
+        return self._copied(f"WHERE number = ANY('{{{','.join(map(str, numbers.tolist()))}}}')")[back]
+
+    def _copied(self, where: str) -> NDArray[np.float16]:
+        """Rows that fulfil a condition, in order of their number."""
+        query = f"COPY (SELECT vec FROM {self._table} {where} ORDER BY number) TO STDOUT (FORMAT BINARY)"
 
         def read(connection: Any) -> bytes:
             with connection.cursor().copy(query) as copy:
@@ -161,7 +172,8 @@ class PgVector(Index):
 
         layout = np.dtype([("head", ">i2"), ("size", ">i4"), ("dims", ">i2", 2), ("vec", ">f2", self.dim)])
         data = self.database.read(read)
-        rows = np.frombuffer(data, layout, self.n_rows, offset=len(COPY_SIGNATURE))
+        n_rows = (len(data) - len(COPY_SIGNATURE) - len(COPY_END)) // layout.itemsize
+        rows = np.frombuffer(data, layout, n_rows, offset=len(COPY_SIGNATURE))
         return np.ascontiguousarray(rows["vec"], np.float16)
 
     @property

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
+from displace.errors import InputError
 from displace.verbs.base import (
     MAP_ENDING,
     Argument,
@@ -28,6 +32,11 @@ RESUMES = True
 SIGHT_TOLERANCE = "2 frames"
 """What counts as right where places were found by sight: as exact as alignment is."""
 
+MEMORY_SHARE = 0.25
+"""References above this share of the machine's memory are streamed: fits hold some copies of them."""
+
+logger = logging.getLogger(__name__)
+
 
 def build(
     store: Annotated[PathLike, Argument("SOURCE")],
@@ -44,6 +53,7 @@ def build(
     weights: PathLike | None = None,
     device: str = "auto",
     every: str = "1",
+    cluster: Annotated[str | None, Option(metavar="ADDRESS")] = None,
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> PlaceMap:
@@ -83,6 +93,8 @@ def build(
         Where the model runs: auto, cpu, cuda, cuda:1 …
     every : str
         Video: take every n-th frame (5), or one each so many seconds (0.5s).
+    cluster : str, optional
+        Build with the workers of a Dask cluster: local, local:4, or a scheduler's address.
     overwrite : bool
         Replace the map where it exists, and the manifest that was made for it.
     progress : callable, optional
@@ -96,11 +108,14 @@ def build(
         displace build drives/ -o town.displace --every 0.5s
         displace build route.desc --exclude night --dtype int8
         displace build route.desc --fusion auto
+        displace build route.desc --cluster local
+        displace build route.desc --cluster tcp://scheduler:8786
     """
     from displace import maps
     from displace.advise import advise
     from displace.descriptors.store import DescriptorStore
     from displace.files.lock import exclusive
+    from displace.maps.streaming import build_streamed
 
     output = map_output(store, output)
     check_map_output(output, overwrite)
@@ -111,6 +126,21 @@ def build(
         described = DescriptorStore(described.folder)
         if tolerance is None and by_sight(described):
             tolerance = SIGHT_TOLERANCE
+        stream = described.stream(traversals, exclude or ())
+        if cluster is not None or stream.nbytes > MEMORY_SHARE * physical_memory():
+            _check_streamable(fusion, keep_references)
+            options: dict[str, Any] = {
+                "dtype": dtype,
+                "calibration": calibration,
+                "tolerance": tolerance,
+                "progress": progress,
+            }
+            with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as folder:
+                if cluster is None:
+                    build_streamed(stream, fusion, described.model, folder=folder, **options).save(output)
+                else:
+                    _on_cluster(cluster, described, fusion, traversals, exclude, folder, options).save(output)
+            return maps.PlaceMap.load(output, verify=False)
         refs = described.references(traversals, exclude or ())
         chosen: str | Fusion = fusion
         if fusion == "auto":
@@ -176,6 +206,49 @@ class _Steps:
 def by_sight(store: DescriptorStore) -> bool:
     """Whether places were found by sight and have no positions."""
     return "alignment" in store.manifest.numbers and store.manifest.geo is None
+
+
+def _on_cluster(
+    address: str,
+    store: DescriptorStore,
+    fusion: str,
+    traversals: Sequence[str] | None,
+    exclude: Sequence[str] | None,
+    folder: str,
+    options: dict[str, Any],
+) -> PlaceMap:
+    """Build with the workers of a cluster; its dashboard's address goes to the log."""
+    from displace.cluster.session import connected
+    from displace.cluster.summing import build_on_cluster
+
+    with connected(address, lambda link: logger.warning("dashboard of the cluster: %s", link)) as client:
+        return build_on_cluster(
+            client,
+            store,
+            fusion,
+            folder=folder,
+            traversals=None if traversals is None else list(traversals),
+            exclude=tuple(exclude or ()),
+            **options,
+        )
+
+
+def _check_streamable(fusion: str, keep_references: bool) -> None:
+    """Refuse what needs all references in memory."""
+    if fusion == "auto":
+        raise InputError(
+            "fusion='auto' compares fusions with all references in memory: name one, such as displace"
+        )
+    if keep_references:
+        raise InputError("keep_references needs all references in memory: leave it out")
+
+
+def physical_memory() -> int:
+    """Bytes of this machine's memory; 8 GiB where the system does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 8 * 2**30
 
 
 def map_output(store: PathLike, output: PathLike | None) -> Path:

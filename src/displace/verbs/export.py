@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from displace.verbs.base import Argument, Option, PathLike, check_output
+from displace.errors import InputError
+from displace.verbs.base import Argument, Option, PathLike, Progress, check_output, part
+
+if TYPE_CHECKING:
+    from displace.maps import PlaceMap
 
 
 def export(
     source: Annotated[PathLike, Argument("SOURCE")],
     to: str,
-    output: Annotated[PathLike, Option("-o")],
+    output: Annotated[PathLike | None, Option("-o")] = None,
     *,
+    name: str | None = None,
+    kind: str = "float16",
     queries: Annotated[PathLike | None, Option(metavar="STORE")] = None,
     traversal: str | None = None,
     k: Annotated[int, Option("-k")] = 5,
     crs: str | None = None,
     overwrite: bool = False,
+    progress: Progress | None = None,
 ) -> list[Path]:
     """Write a map, located queries or descriptors for another program.
 
@@ -26,9 +33,14 @@ def export(
     source : path-like
         A map, or a descriptor store.
     to : str
-        The form: hloc, vme, geojson, csv, faiss or onnx (see: displace list exports).
-    output : path-like
-        File or folder to write.
+        The form: hloc, vme, geojson, csv, faiss or onnx (see: displace list exports); or the address of a database,
+        postgresql://…
+    output : path-like, optional
+        File or folder to write; a database needs none.
+    name : str, optional
+        What a map is called in a database.
+    kind : str
+        How a database searches: float16 (all rows) or hnsw (pgvector's approximate index).
     queries : path-like, optional
         Locate these in the map, and write what is found.
     traversal : str, optional
@@ -39,6 +51,8 @@ def export(
         geojson, csv of a map in metres: what they are, such as EPSG:32633.
     overwrite : bool
         Replace the output where it exists.
+    progress : callable, optional
+        Called as ``progress(stage, done, total)``.
 
     Returns
     -------
@@ -53,6 +67,7 @@ def export(
         displace export town.displace --to faiss -o town.faiss
         displace export town.displace --to hloc --queries night.desc -k 10 -o pairs.txt
         displace export town.displace --to geojson --queries night.desc -o night.geojson
+        displace export town.displace --to postgresql://loader@db/maps --name city --kind hnsw
         displace export route.desc --to hloc -o features.h5
         displace export route.desc --to vme --traversal night -o logs
     """
@@ -60,7 +75,13 @@ def export(
     from displace.descriptors.store import DescriptorStore, is_store
     from displace.maps import PlaceMap
     from displace.maps.located import Located
+    from displace.search._database import is_address
 
+    if is_address(to):
+        _load(PlaceMap.load(source), to, name, kind, progress)
+        return []
+    if output is None:
+        raise InputError(f"to={to!r} needs a file or folder to write: give one with -o")
     check_output(output, overwrite)
     options: dict[str, Any] = {} if crs is None else {"crs": crs}
     if is_store(source):
@@ -72,3 +93,14 @@ def export(
         return interop.export(to, place_map, output, **options)
     located = Located.of_store(place_map, DescriptorStore(queries), traversal, k)
     return interop.export(to, located, output, **options)
+
+
+def _load(place_map: PlaceMap, server: str, name: str | None, kind: str, progress: Progress | None) -> None:
+    """Load a map into a database."""
+    from displace.maps.in_database import load_into
+
+    if name is None:
+        raise InputError("a map in a database has a name: give one with --name")
+    load_into(
+        place_map.state.in_memory(), f"{server}#{name}", kind, part(progress, "loading")
+    ).database.close()

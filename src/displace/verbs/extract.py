@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +16,8 @@ if TYPE_CHECKING:
     from displace.descriptors.extraction import Extraction
 
 RESUMES = True
+
+logger = logging.getLogger(__name__)
 
 
 def extract(
@@ -29,6 +34,7 @@ def extract(
     mask: PathLike | None = None,
     dtype: str | None = None,
     strict: bool = False,
+    cluster: Annotated[str | None, Option(metavar="ADDRESS")] = None,
     overwrite: bool = False,
     relabel: Annotated[PathLike | None, Option("--manifest")] = None,
     progress: Progress | None = None,
@@ -65,6 +71,8 @@ def extract(
         How numbers are stored, float32 or float16; by default the store's own, float32 if new.
     strict : bool
         Exit with 1 (raise `SkippedImagesError`) at the end if images could not be read.
+    cluster : str, optional
+        Describe with the workers of a Dask cluster: local, local:4, or a scheduler's address.
     overwrite : bool
         Drop the descriptors in the store and start anew.
     relabel : path-like, optional
@@ -88,6 +96,7 @@ def extract(
         displace extract route.csv --model megaloc -o route.desc
         displace extract route.csv --model mixvpr --weights mixvpr.ckpt --device cuda
         displace extract route.csv --crop 0,0,0.1,0 --mask bonnet.png --dtype float16
+        displace extract route.csv --cluster local
         displace extract route.desc --manifest relabelled.csv
     """
     check_threads(threads)
@@ -104,7 +113,17 @@ def extract(
     described_by = get_model(model, weights, device, image_size, crop, mask)
     described_by.load(download)
     # Now that the model's libraries are loaded their threads can be limited.
-    with limit_threads(threads):
+    with limit_threads(threads), ExitStack() as stack:
+        describer = None
+        if cluster is not None:
+            from displace.cluster.describing import describer_on
+            from displace.cluster.session import connected
+
+            client = stack.enter_context(
+                connected(cluster, lambda link: logger.warning("dashboard of the cluster: %s", link))
+            )
+            make = partial(get_model, model, weights, device, image_size, crop, mask)
+            describer = describer_on(client, make, batch_size)
         return extraction.extract(
             table,
             described_by,
@@ -114,6 +133,7 @@ def extract(
             strict=strict,
             workers=threads,
             batch_size=batch_size,
+            describer=describer,
             progress=progress,
         )
 

@@ -32,6 +32,8 @@ def locate(
     min_confidence: float | None = None,
     traversal: str | None = None,
     search: str = "auto",
+    near: Annotated[str | None, Option(metavar="LAT,LON")] = None,
+    radius: float | None = None,
     every: str = "1",
     weights: PathLike | None = None,
     device: str = "auto",
@@ -51,7 +53,7 @@ def locate(
     Parameters
     ----------
     map_file : path-like
-        A map made by `build`.
+        A map made by `build`, or one in a database: postgresql://host/database#name.
     sources : sequence of path-like
         Images, folders of them, videos; or one descriptor store.
     output : path-like, optional
@@ -63,7 +65,11 @@ def locate(
     traversal : str, optional
         Of a store: which traversal; by default all.
     search : str
-        exact, faiss, or auto: the fastest there is.
+        exact, faiss, or auto: the fastest there is; with a kind, such as faiss:int8.
+    near : str, optional
+        Where the images are known to be, latitude,longitude or easting,northing: only places within `radius` are found.
+    radius : float, optional
+        Metres around `near`.
     every : str
         Video: take every n-th frame (5), or one each so many seconds (0.5s).
     weights : path-like, optional
@@ -89,6 +95,8 @@ def locate(
         displace locate town.displace evening.mp4 --every 0.5s -o positions.csv
         displace locate town.displace drive/ --min-confidence 0.5 --json
         displace locate town.displace route.desc --traversal night
+        displace locate town.displace photo.jpg --near 51.752,-1.258 --radius 300
+        displace locate 'postgresql://reader@db/maps#city' photo.jpg
     """
     from displace.arrays import check_count
     from displace.descriptors.store import DescriptorStore, is_store
@@ -102,8 +110,11 @@ def locate(
         check_output(output, overwrite)
     shown = SHOWN if k is None else k
     check_count(shown, "k")
+    centre = parsed_area(near, radius)
     place_map = PlaceMap.load(map_file)
     _check_options(place_map, search, min_confidence, form)
+    if centre is not None and radius is not None:
+        place_map = place_map.within(centre, radius)
     if len(sources) == 1 and is_store(sources[0]):
         store = DescriptorStore(sources[0])
         located = Located.of_store(
@@ -138,13 +149,28 @@ def _check_options(place_map: PlaceMap, search: str, min_confidence: float | Non
     from displace.search import INDEXES
 
     if search != "auto":
-        INDEXES.get(search)
+        INDEXES.get(search.partition(":")[0])
     if min_confidence is not None:
         check_limit(min_confidence, known=place_map.calibration is not None)
     if form == "geojson" and place_map.positions is None:
         raise InputError(
             "the map has no positions, so that there are no points to write; let the output end in .csv"
         )
+
+
+def parsed_area(near: str | None, radius: float | None) -> tuple[float, float] | None:
+    """Read the centre of an area; None where there is none."""
+    if near is None and radius is None:
+        return None
+    try:
+        first, second = map(float, str(near).split(","))
+    except ValueError:
+        raise InputError(
+            f"near={near!r} must be two numbers with a comma between, latitude,longitude or easting,northing"
+        ) from None
+    if radius is None:
+        raise InputError("near and radius go together: give both")
+    return first, second
 
 
 def _locate_images(
