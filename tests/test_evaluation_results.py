@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -166,3 +167,73 @@ def test_results_of_the_first_format_load_forever():
     (paper,) = results.select(label="DisPlace (paper)", projection=30)
     assert (paper.ok, paper.seed, paper.parameters) == (False, 0, {"ridge": 0.0, "center": False})
     assert [(t.projection, len(t.rows)) for t in build_tables(results)] == [(None, 3), (30, 3)]
+
+
+def test_a_damaged_record_is_named_and_left_out_of_what_need_not_be_computed(tmp_path, caplog):
+    results = Results(tmp_path / "results")
+    name = results.add_questions("robotcar-night", make_questions())
+    results.add(make_result(questions=name), make_ranking())
+    (path,) = (tmp_path / "results" / "cells").glob("*.json")
+    record = json.loads(path.read_text())
+    assert len(results.readable()) == 1
+    path.write_text(json.dumps(record | {"recalls": {"1": "all"}}))
+    assert results.readable() == {}
+    assert f"{path} cannot be read" in caplog.text
+    assert "computed again" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"questions": "../../secret.npz"},
+        {"cell": "../x"},
+        {"recalls": {"1": float("nan")}},
+        {"recalls": {"1": 101}},
+        {"references": "sun"},
+        {"order": [1]},
+        {"dim": -1},
+        {"versions": {"numpy": 2}},
+        {"format": True},
+    ],
+)
+def test_a_record_of_another_kind_is_one_clear_error(tmp_path, change):
+    results = Results(tmp_path / "results")
+    results.add(make_result(), make_ranking())
+    (path,) = (tmp_path / "results" / "cells").glob("*.json")
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(FormatError, match=re.escape(path.name)):
+        list(results)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"truth_starts": np.array([0, 9, 9, 9], np.int32)},
+        {"truth": np.array([99], np.int32)},
+        {"place_ids": np.array([1, 2, 3])},
+        {"query_places": np.array(["a"])},
+    ],
+)
+def test_questions_that_do_not_fit_together_are_refused(tmp_path, change):
+    arrays = {**make_questions()._arrays(), **change}
+    np.savez_compressed(tmp_path / "q.npz", **arrays)
+    with pytest.raises(FormatError, match="cannot be read"):
+        Questions.load(tmp_path / "q.npz")
+
+
+def test_arrays_that_declare_more_than_they_hold_are_refused(tmp_path):
+    import io
+    import zipfile
+
+    make_ranking().save(tmp_path / "r.npz")
+    with zipfile.ZipFile(tmp_path / "r.npz") as members:
+        parts = {name: members.read(name) for name in members.namelist()}
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": "<i4", "fortran_order": False, "shape": (2**20, 2**20)}
+    )
+    with zipfile.ZipFile(tmp_path / "r.npz", "w") as members:
+        for name, content in parts.items():
+            members.writestr(name, header.getvalue() if name == "places.npy" else content)
+    with pytest.raises(FormatError, match="places is cut short"):
+        Ranking.load(tmp_path / "r.npz")

@@ -71,7 +71,7 @@ def run_suite(suite: Suite, output: str | os.PathLike[str], progress: Progress |
     results = Results(output)
     results.prepare()
     cells = list(_cells(suite, stores))
-    found = results.cells()
+    found = results.readable()
     run = 1 + max((result.used for result in found.values()), default=0)
     known = results.complete(found[cell.id] for cell in cells if cell.id in found)
     missing = [cell for cell in cells if cell.id not in known or known[cell.id].retry]

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import io
+import math
 import os
+import struct
+import tokenize
 import zipfile
 import zlib
 from dataclasses import dataclass, fields
@@ -16,10 +20,18 @@ from numpy.typing import NDArray
 from displace.arrays import Vectors
 from displace.errors import FormatError
 from displace.files.atomic import atomic_write
+from displace.files.reading import open_regular
+from displace.files.schema import require
 from displace.truth import Flags
 
 Numbers = NDArray[np.int32]
-_DAMAGED = (OSError, ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
+MAX_BYTES = 2**31
+"""Of one array."""
+_DAMAGED = (
+    *(OSError, ValueError, KeyError, EOFError, RuntimeError, NotImplementedError, TypeError, SyntaxError),
+    *(AttributeError, IndexError, OverflowError, MemoryError, struct.error, tokenize.TokenError),
+    *(zipfile.BadZipFile, zlib.error),
+)
 """What reading a damaged ``.npz`` raises, wherever the damage is."""
 
 
@@ -35,8 +47,11 @@ class _Arrays:
     def load(cls, path: Path) -> Self:
         """Read the arrays."""
         try:
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-                return cls(**{field.name: arrays[field.name] for field in fields(cls)})  # type: ignore[arg-type]
+            with open_regular(path) as file, zipfile.ZipFile(file) as members:
+                arrays = {field.name: _member(members, field.name) for field in fields(cls)}  # type: ignore[arg-type]
+            read = cls(**arrays)
+            read._check()
+            return read
         except FileNotFoundError:
             raise FormatError(
                 f"{path} is missing: it belongs to the results beside it; run the suite again"
@@ -44,8 +59,26 @@ class _Arrays:
         except _DAMAGED as error:
             raise FormatError(f"{path} cannot be read ({error}); remove it and run the suite again") from None
 
+    def _check(self) -> None:
+        """Raise ValueError where the arrays do not fit together."""
+
     def _arrays(self) -> dict[str, NDArray[Any]]:
         return {field.name: np.asarray(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
+
+
+def _member(members: zipfile.ZipFile, name: str) -> NDArray[Any]:
+    """One array of a file; its size is looked at before memory is asked for."""
+    info = members.getinfo(f"{name}.npy")
+    require(info.file_size <= MAX_BYTES, f"{name} has {info.file_size} bytes")
+    content = io.BytesIO(members.read(info))
+    version = np.lib.format.read_magic(content)
+    require(version == (1, 0), f"{name} is of version {version}")
+    shape, _, dtype = np.lib.format.read_array_header_1_0(content)
+    size = len(content.getbuffer()) - content.tell()
+    require(not dtype.hasobject and math.prod(shape) * dtype.itemsize == size, f"{name} is cut short")
+    content.seek(0)
+    array: NDArray[Any] = np.load(content, allow_pickle=False)
+    return array
 
 
 def told_truth(correct: Numbers, place_ids: NDArray[Any], own: Any) -> int:
@@ -80,6 +113,13 @@ class Ranking(_Arrays):
     places: Numbers
     scores: Vectors
     correct: Flags
+
+    def _check(self) -> None:
+        kinds = self.places.dtype.kind + self.scores.dtype.kind + self.correct.dtype.kind
+        require(kinds == "ifb" and self.places.ndim == 2, "places, scores or flags are of another kind")
+        require(self.places.shape == self.scores.shape == self.correct.shape, "they are of unequal shapes")
+        require(int(self.places.min(initial=0)) >= 0, "a place is negative")
+        require(not np.isnan(self.scores).any(), "a score is no number")
 
     def hits(self, k: int = 1) -> Flags:
         """Whether each query has a correct place among its first `k`, shape (q,)."""
@@ -117,6 +157,22 @@ class Questions(_Arrays):
     truth_starts: Numbers
     truth: Numbers
     image_root: NDArray[np.str_]
+
+    def _check(self) -> None:
+        texts = (self.place_ids, self.place_images, self.query_images, self.query_places)
+        require(all(array.dtype.kind == "U" and array.ndim == 1 for array in texts), "names are no texts")
+        require(self.image_root.dtype.kind == "U" and self.image_root.ndim == 0, "image_root is no text")
+        require(len(self.place_images) == len(self.place_ids), "it has not one image for each place")
+        require(len(self.query_places) == len(self.query_images), "it has not one place for each query")
+        starts, truth = self.truth_starts, self.truth
+        require(
+            starts.dtype.kind + truth.dtype.kind == "ii" and truth.ndim == 1, "the truth is of another kind"
+        )
+        require(starts.shape == (len(self.query_images) + 1,), "it has not one truth for each query")
+        ordered = starts[0] == 0 and starts[-1] == len(truth) and bool((np.diff(starts) >= 0).all())
+        require(bool(ordered), "the truth is out of order")
+        inside = bool(((truth >= 0) & (truth < len(self.place_ids))).all())
+        require(inside, "the truth names places that are not there")
 
     def __len__(self) -> int:
         return len(self.query_images)

@@ -8,8 +8,17 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from displace.errors import FormatError
+from displace.files import schema
 
 FORMAT = 1
+TEXTS = {
+    *("cell", "dataset", "protocol", "tolerance", "model", "fusion", "label", "group", "query"),
+    *("questions", "explanation", "error", "created"),
+}
+COUNTS = {
+    *("dim", "seed", "n_places", "n_references", "n_queries", "n_unanswerable", "n_bytes", "n", "used"),
+}
+"""Fields that are texts, and whole numbers of at least 0."""
 
 
 @dataclass(frozen=True)
@@ -134,15 +143,44 @@ class Result:
     def from_json(cls, record: Mapping[str, Any]) -> Result:
         """Return the result of a record of this or any earlier format."""
         version = record.get("format")
-        if not isinstance(version, int) or version > FORMAT:
+        if not isinstance(version, int) or isinstance(version, bool) or version > FORMAT:
             raise FormatError(
                 f"format={version!r} of the result is not one of 1 to {FORMAT}, which this version reads: "
                 "pip install -U displace"
             )
         known = {item.name for item in fields(cls)}
-        values = {name: value for name, value in record.items() if name in known}
-        values["recalls"] = {int(k): float(value) for k, value in record.get("recalls", {}).items()}
+        values = {name: _checked(name, value) for name, value in record.items() if name in known}
         return cls(**values)
+
+
+def _checked(name: str, value: Any) -> Any:
+    """Value of a field, which must be of its kind."""
+    if name in TEXTS:
+        text = schema.text(value, name)
+        # They name files beside the record.
+        schema.require(
+            name not in ("cell", "questions") or "/" not in text, f"{name} is {schema.shown(text)}"
+        )
+        return text
+    if name in COUNTS:
+        return schema.whole(value, name)
+    match name:
+        case "projection":
+            return None if value is None else schema.whole(value, name, 1)
+        case "retry":
+            schema.require(isinstance(value, bool), f"retry is {schema.shown(value)}")
+            return value
+        case "order":
+            return schema.listed(value, name, schema.whole, n=3)
+        case "references":
+            return schema.listed(value, name, schema.text)
+        case "recalls":
+            return {int(k): schema.number(v, name, 0, 100) for k, v in schema.mapping(value, name).items()}
+        case "seconds":
+            return schema.mapping(value, name, lambda v, n: schema.number(v, n, 0))
+        case "versions":
+            return schema.mapping(value, name, schema.text)
+    return schema.mapping(value, name)
 
 
 def rule_text(protocol: str, tolerance: str) -> str:

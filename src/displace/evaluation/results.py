@@ -13,7 +13,7 @@ The record is written last: where it is there, so was all the rest (`Results.com
 
 from __future__ import annotations
 
-import json
+import logging
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import fields
@@ -24,10 +24,14 @@ from displace.descriptors.store import is_store
 from displace.errors import FormatError, InputError, UnknownNameError
 from displace.evaluation.rankings import Questions, Ranking
 from displace.evaluation.record import FORMAT, Result, slug
+from displace.files import schema
 from displace.files.atomic import make_folder, write_json
+from displace.files.reading import read_json
 from displace.registry import unknown
 
 __all__ = ["FORMAT", "Questions", "Ranking", "Result", "Results"]
+
+logger = logging.getLogger(__name__)
 
 CELLS, QUESTIONS = "cells", "questions"
 
@@ -101,6 +105,18 @@ class Results:
         """All results by the hash of their cell."""
         return {result.cell: result for result in self}
 
+    def readable(self) -> dict[str, Result]:
+        """All results that can be read, by the hash of their cell; damaged ones are named in a warning."""
+        found = {}
+        for path in sorted((self.folder / CELLS).glob("*.json")):
+            try:
+                result = _read(path)
+            except FormatError as error:
+                logger.warning("%s; the cell is computed again where the suite has it", error)
+                continue
+            found[result.cell] = result
+        return found
+
     def complete(self, cells: Iterable[Result]) -> dict[str, Result]:
         """Cells whose ranking and questions can be read, by their hash."""
         opened: dict[str, bool] = {}
@@ -141,11 +157,28 @@ class Results:
         """Read the raw ranking of a result that is `ok`."""
         if not result.ok:
             raise InputError(f"{result.name} has no ranking: {result.error}")
-        return Ranking.load(self.folder / CELLS / f"{result.name}.npz")
+        path = self.folder / CELLS / f"{result.name}.npz"
+        ranking = Ranking.load(path)
+        n_queries, highest = len(ranking.places), int(ranking.places.max(initial=-1))
+        # Records of before the counts have none.
+        if result.n_places and (n_queries != result.n_queries or highest >= result.n_places):
+            raise FormatError(
+                f"{path} ranks {highest + 1} places for {n_queries} queries, its record has {result.n_places} and "
+                f"{result.n_queries}; remove it and run the suite again"
+            )
+        return ranking
 
     def questions(self, result: Result) -> Questions:
         """Read what was asked."""
-        return Questions.load(self.folder / QUESTIONS / result.questions)
+        path = self.folder / QUESTIONS / result.questions
+        questions = Questions.load(path)
+        counts = len(questions), len(questions.place_ids)
+        if result.ok and result.n_places and counts != (result.n_queries, result.n_places):
+            raise FormatError(
+                f"{path} asks {len(questions)} queries of {len(questions.place_ids)} places, {result.name} has "
+                f"{result.n_queries} of {result.n_places}; remove it and run the suite again"
+            )
+        return questions
 
 
 def _instead(folder: Path) -> str:
@@ -177,7 +210,7 @@ def _loads(load: Callable[[], object]) -> bool:
 
 def _read(path: Path) -> Result:
     try:
-        return Result.from_json(json.loads(path.read_text("utf-8")))
+        return Result.from_json(schema.mapping(read_json(path), "the record"))
     except FormatError as error:
         raise FormatError(f"{path}: {error}") from None
     except (OSError, ValueError, TypeError, AttributeError) as error:

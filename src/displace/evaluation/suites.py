@@ -35,9 +35,12 @@ from displace.datasets import DATASETS
 from displace.datasets.base import Protocol
 from displace.errors import DisplaceError, InputError, UnknownNameError
 from displace.evaluation.methods import Method, method_of
+from displace.files.reading import read_text
 from displace.registry import unknown
 from displace.truth import Tolerance
 
+MAX_SUITE = 2**20
+"""Bytes of a suite's file."""
 SHIPPED = files("displace.evaluation") / "data" / "suites"
 
 
@@ -111,7 +114,7 @@ class Suite:
         if shipped is not None:
             text, folder = (SHIPPED / f"{shipped}.toml").read_text("utf-8"), Path()
         elif path.is_file():
-            text, folder = path.read_text("utf-8"), path.parent
+            text, folder = _text_of(path), path.parent
         else:
             raise UnknownNameError(
                 f"no file {source}, and " + unknown("suite", str(source), shipped_suites())
@@ -119,14 +122,27 @@ class Suite:
         try:
             parsed = _parse(tomllib.loads(text), path.stem, folder if root is None else Path(root))
             return replace(parsed, text=text)
-        except tomllib.TOMLDecodeError as error:
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise InputError(f"{source} is not TOML: {error}") from None
         except DisplaceError as error:
             raise InputError(f"suite {source}: {error}") from None
+        except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
+            raise InputError(
+                f"suite {source} has a value of another kind than is asked for: {error}"
+            ) from None
 
     def with_stores(self, stores: Mapping[str, str | os.PathLike[str]]) -> Suite:
         """Return the suite with these models' stores replaced or added."""
         return replace(self, stores=self.stores | {model: Path(path) for model, path in stores.items()})
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return read_text(path, MAX_SUITE)
+    except UnicodeDecodeError:
+        raise InputError(f"suite {path} is not UTF-8 text") from None
+    except OSError as error:
+        raise InputError(f"cannot read suite {path}: {error.strerror or error}") from None
 
 
 def shipped_suites() -> list[str]:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from displace.errors import FormatError, InputError
+from displace.files import reading
 from displace.files.atomic import make_folder, replacing
 
 PathLike = str | os.PathLike[str]
@@ -40,7 +41,7 @@ def write_text(path: PathLike, text: str) -> None:
 def read_text(path: PathLike, what: str) -> str:
     """Read UTF-8 text; `what` it should be is named where it cannot be read."""
     try:
-        return Path(path).read_text("utf-8")
+        return reading.read_text(path)
     except OSError as error:
         raise FormatError(f"cannot read {what} {path}: {error.strerror or error}") from None
     except UnicodeDecodeError:

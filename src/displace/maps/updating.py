@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from sklearn.base import clone
 
 from displace.arrays import Vectors
-from displace.errors import FormatError, InputError, SingularScatterError, UnknownNameError
+from displace.errors import DisplaceError, FormatError, InputError, SingularScatterError, UnknownNameError
 from displace.fusion import get_fusion
 from displace.fusion.base import Fusion, Rows, Statistics
 from displace.geo import Positions
@@ -73,7 +74,8 @@ def added(
     fusion = _fusion(state)
     # In float64: an update and its undoing then differ by less than what rounding to float16 can see.
     before = _restored(state, fusion, kept)
-    after = before.astype(np.float64).merge(fusion.statistics(refs.astype(np.float64)))
+    with _of_sound_statistics():
+        after = before.astype(np.float64).merge(fusion.statistics(refs.astype(np.float64)))
     return _next(state, kept, before, after.astype(np.float32), refs, +1)
 
 
@@ -87,7 +89,8 @@ def removed(state: MapState, refs: ReferenceSet | str) -> tuple[MapState, Update
         raise InputError(EVERYTHING)
     fusion = _fusion(state)
     before = _restored(state, fusion, kept)
-    after = before.astype(np.float64).subtract(fusion.statistics(refs.astype(np.float64)))
+    with _of_sound_statistics():
+        after = before.astype(np.float64).subtract(fusion.statistics(refs.astype(np.float64)))
     return _next(state, kept, before, after.astype(np.float32), refs, -1)
 
 
@@ -115,6 +118,17 @@ def _restored(state: MapState, fusion: Fusion, kept: MapStatistics) -> Statistic
     except (KeyError, ValueError, TypeError, IndexError) as error:
         raise FormatError(f"the statistics of the map are damaged: {error!r}; build it anew") from None
     return restored
+
+
+@contextmanager
+def _of_sound_statistics() -> Iterator[None]:
+    """Whatever statistics of another shape lead to is one error."""
+    try:
+        yield
+    except DisplaceError:
+        raise
+    except (ValueError, IndexError, TypeError, ArithmeticError) as error:
+        raise FormatError(f"the statistics of the map are damaged: {error!r}; build it anew") from None
 
 
 def _check_same_references(state: MapState, statistics: Statistics) -> None:

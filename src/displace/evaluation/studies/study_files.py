@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from dataclasses import asdict
@@ -14,7 +13,9 @@ from displace.evaluation.studies.cost import Cost
 from displace.evaluation.studies.qualitative import Qualitative
 from displace.evaluation.studies.space import Space
 from displace.evaluation.studies.tau import TauAblation
+from displace.files import schema
 from displace.files.atomic import make_folder, write_json
+from displace.files.reading import read_json
 
 FORMAT = 1
 FOLDER = "studies"
@@ -76,13 +77,13 @@ def replace_study(study: Study, path: str | os.PathLike[str]) -> None:
 def load_study(path: str | os.PathLike[str]) -> Study:
     """Read a study; a damaged, foreign or later file raises an error that names it."""
     try:
-        record = json.loads(Path(path).read_text("utf-8"))
-        if record.pop("format") > FORMAT:
+        record = schema.mapping(read_json(path), "the record")
+        if schema.whole(record.pop("format"), "format") > FORMAT:
             raise FormatError(f"{path} is of a later version of displace: pip install -U displace")
         return KINDS[record.pop("study")].from_record(record)
     except FormatError:
         raise
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
         raise FormatError(
             f"{path} is not a study ({type(error).__name__}: {error}); delete it and run the study again"
         ) from None
