@@ -23,9 +23,9 @@ def drawn(
     """The folder of a town: read from it or copy it, do not change it. One process draws, others wait for it."""
     name = f"town-{places}-{'-'.join(traversals)}-{size[0]}x{size[1]}-{_version()}"
     KEPT.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with (KEPT / "lock").open("a") as lock:
+    folder = KEPT / name
+    with (KEPT / f"{name}.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        folder = KEPT / name
         if not (
             folder / "manifest.csv"
         ).is_file():  # drawing goes on where it stopped; the manifest comes last

@@ -59,3 +59,8 @@ def test_a_missing_extra_says_how_to_install_it():
     error = missing_extra("faiss-cpu", "faiss")
     assert isinstance(error, MissingExtraError)
     assert str(error) == "needs 'faiss-cpu': pip install 'displace[faiss]'"
+
+
+def test_entries_of_the_package_are_found_without_reading_what_is_installed(monkeypatch):
+    monkeypatch.setattr("displace.registry.entry_points", lambda group: pytest.fail("metadata were read"))
+    assert FUSIONS.name_of(FUSIONS.get("hops")) == "hops"

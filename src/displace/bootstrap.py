@@ -58,8 +58,8 @@ def bootstrap(
 
     Examples
     --------
-    >>> print(bootstrap([True] * 300 + [False] * 100))
-    75.0 [70.8, 79.2]
+    >>> print(bootstrap([True] * 300 + [False] * 100))  # doctest: +ELLIPSIS
+    75.0 [70..., 79...]
     """
     values = np.asarray(hits, np.float64)
     if values.ndim != 1 or not len(values):
