@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import json
+import pickle
 import stat
 
 import pytest
@@ -39,6 +40,12 @@ def test_what_cannot_be_written_says_why_and_the_way_out(tmp_path):
         make_folder(tmp_path / "file")
     with pytest.raises(WriteError, match="full: No space left on device"), atomic_write(tmp_path / "full"):
         raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_worker_processes_can_raise_it():
+    error = pickle.loads(pickle.dumps(WriteError("a/b", OSError(errno.ENOSPC, "No space left on device"))))
+    assert isinstance(error, WriteError)
+    assert str(error) == "cannot write a/b: No space left on device. Make room or choose another place for it"
 
 
 def test_the_new_file_appears_only_when_it_is_complete(tmp_path):

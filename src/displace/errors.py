@@ -92,11 +92,14 @@ class WriteError(DisplaceError, OSError):
 
     def __init__(self, path: object, why: "str | OSError") -> None:
         text = why if isinstance(why, str) else why.strerror or str(why)
-        self.errno, self.strerror = None if isinstance(why, str) else why.errno, text
-        Exception.__init__(self, f"cannot write {path}: {text}. Make room or choose another place for it")
+        Exception.__init__(self, str(path), text)
+
+    def __reduce__(self) -> "tuple[type[WriteError], tuple[object, ...]]":
+        return type(self), self.args  # worker processes raise it too
 
     def __str__(self) -> str:
-        return str(self.args[0])
+        path, why = self.args
+        return f"cannot write {path}: {why}. Make room or choose another place for it"
 
 
 class ModelMismatchError(DisplaceError):
