@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from displace import PlaceMap, cli, verbs
 from displace.cli import console
 from displace.datasets.town import write
+from displace.descriptors.store import DescriptorStore
 from displace.errors import ConditioningWarning
 from displace.files.lock import exclusive
 from displace.places import Places
@@ -464,3 +465,19 @@ def test_whether_a_photo_is_in_a_map_without_confidence_is_not_known(run):
     (record,) = json.loads(run("locate", "unsure.displace", "town/sun/0005.jpg", "--json").stdout)
     assert record["in_map"] is None
     assert "not known" in run("locate", "unsure.displace", "town/sun/0005.jpg").stdout
+
+
+@pytest.mark.parametrize("verb", ["build", "advise", "evaluate"])
+def test_a_store_that_is_not_finished_is_refused_unless_asked_for(run, monkeypatch, verb):
+    class Unfinished(DescriptorStore):
+        def __init__(self, folder):
+            super().__init__(folder)
+            self.missing = ["town/sun/0003.jpg"]
+
+    monkeypatch.setattr("displace.descriptors.store.DescriptorStore", Unfinished)
+    done = run(verb, "route.desc", *(["-o", "unfinished.displace"] if verb == "build" else []))
+    assert done.exit_code == 2
+    assert "1 of 96 images are not described yet" in done.stderr
+    assert "--partial" in done.stderr
+    if verb == "build":
+        assert run("build", "route.desc", "-o", "unfinished.displace", "--partial").exit_code == 0

@@ -78,10 +78,11 @@ def test_counted_frames_of_unequal_drives_are_not_equal_names(tmp_path):
     assert detect(find_recordings(tmp_path)) == "names"
 
 
-def test_unequal_numbers_cannot_be_told_but_can_be_forced(tmp_path):
+def test_unequal_numbers_cannot_be_told_and_are_refused_by_order(tmp_path):
     touch(tmp_path, ["a/1.jpg", "a/2.jpg", "b/7.jpg"])
     assert build_manifest(tmp_path).places.tolist() == [""] * 3
-    assert build_manifest(tmp_path, layout="order").places.tolist() == ["0000", "0001", "0000"]
+    with pytest.raises(ManifestError, match=r"different numbers of images \(a: 2, b: 1\).* displace align"):
+        build_manifest(tmp_path, layout="order")
 
 
 def test_landmarks_without_traversals(tmp_path):

@@ -110,5 +110,9 @@ class DisplaceWarning(UserWarning):
     """Base of every warning issued by this package."""
 
 
+class RouteWarning(DisplaceWarning):
+    """What the order of places along a route tells speaks against what was asked for."""
+
+
 class ConditioningWarning(DisplaceWarning):
     """The references are too few for the settings asked for."""

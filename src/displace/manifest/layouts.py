@@ -79,9 +79,16 @@ def by_sight(route: Route) -> Manifest:
 
 
 def by_order(route: Route) -> Manifest:
-    """The i-th image of each traversal is place i."""
-    ids = numbered(max(map(len, route.recordings)))
+    """The i-th image of each traversal is place i, which they must all have."""
     lengths = [len(r) for r in route.recordings]
+    if len(set(lengths)) > 1:
+        listed = ", ".join(f"{r.name}: {len(r)}" for r in route.recordings)
+        raise ManifestError(
+            "layout 'order' takes the i-th image of every traversal for place i, wrong from the first frame on that one "
+            f"of them lacks; they have different numbers of images ({listed}). Use layout 'sight' and then "
+            "displace align, which finds the places by sight"
+        )
+    ids = numbered(lengths[0])
     return route.manifest([ids[:n] for n in lengths], [range(n) for n in lengths])
 
 

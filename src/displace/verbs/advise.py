@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from displace.verbs.base import Progress, StorePath, Traversals, part
+from displace.verbs.base import Progress, StorePath, Traversals, look_at_neighbours, part, whole_store
 
 if TYPE_CHECKING:
     from displace.advise import Advice
@@ -17,6 +17,7 @@ def advise(
     traversals: Traversals = None,
     exclude: Sequence[str] | None = None,
     tolerance: str | None = None,
+    partial: bool = False,
     progress: Progress | None = None,
 ) -> Advice:
     """Say which fusion to use and which recordings help, by leaving out one traversal at a time.
@@ -32,6 +33,8 @@ def advise(
     tolerance : str, optional
         What counts as right: 25m where places have positions, "2 frames" where they have an order along the route, or
         exact; by default 25 m, without positions the exact place.
+    partial : bool
+        Take a store whose extraction was not finished as it is.
     progress : callable, optional
         Called as ``progress(stage, done, total)``.
 
@@ -43,8 +46,7 @@ def advise(
         displace advise route.desc --exclude fog --json
     """
     from displace import advise as advising
-    from displace.descriptors.store import DescriptorStore
 
-    described = DescriptorStore(store)
-    refs = described.references(traversals, exclude or ())
+    refs = whole_store(store, partial).references(traversals, exclude or ())
+    look_at_neighbours(refs, tolerance)
     return advising.advise(refs, tolerance=tolerance, progress=part(progress, "comparing"))

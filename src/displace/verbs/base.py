@@ -7,15 +7,18 @@ from the docstring. Where a command is not spelt as the signature, the parameter
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from displace.errors import InputError, ManifestError
+from displace.errors import InputError, ManifestError, RouteWarning
 
 if TYPE_CHECKING:
+    from displace.descriptors.store import DescriptorStore
     from displace.manifest.table import Manifest
+    from displace.references import ReferenceSet
 
 PathLike = str | os.PathLike[str]
 Progress = Callable[[str, int, int], None]
@@ -100,3 +103,32 @@ def read_manifest(path: PathLike) -> Manifest:
             f"{path} {what}, a manifest is a CSV file; make one with: displace manifest FOLDER"
         )
     return Manifest.read(path)
+
+
+def whole_store(folder: PathLike, partial: bool) -> DescriptorStore:
+    """Open a store; refuse one whose extraction was not finished unless `partial` allows it."""
+    from displace.descriptors.store import DescriptorStore
+
+    store = DescriptorStore(folder)
+    n_pending = len(set(store.missing) - set(store.skipped))
+    if n_pending and not partial:
+        raise InputError(
+            f"{folder} is not finished: {n_pending} of {len(store.index.manifest)} images are not described yet. Run "
+            "displace extract again, which goes on where it stopped, or take what there is with --partial"
+        )
+    return store
+
+
+def look_at_neighbours(refs: ReferenceSet, tolerance: str | None) -> None:
+    """Warn of traversals that do not line up, and of neighbours that count as wrong in a sequence."""
+    from displace.neighbours import is_sequence, misaligned
+
+    for sentence in misaligned(refs):
+        warnings.warn(f"{sentence}; displace align lines recordings up by sight", RouteWarning, stacklevel=3)
+    if tolerance is None and refs.info.positions is None and is_sequence(refs):
+        warnings.warn(
+            "the places follow each other like frames of a drive, and the next frame counts as wrong: "
+            '--tolerance "2 frames" counts neighbours as right',
+            RouteWarning,
+            stacklevel=3,
+        )

@@ -20,7 +20,9 @@ from displace.verbs.base import (
     Progress,
     Traversals,
     check_map_output,
+    look_at_neighbours,
     part,
+    whole_store,
 )
 
 if TYPE_CHECKING:
@@ -54,6 +56,7 @@ def build(
     device: str = "auto",
     every: str = "1",
     cluster: Annotated[str | None, Option(metavar="ADDRESS")] = None,
+    partial: bool = False,
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> PlaceMap:
@@ -78,7 +81,7 @@ def build(
     dtype : str
         How rows are stored: float16, float32 or int8.
     calibration : bool
-        Learn from held-out traversals how sure a match is; needs three.
+        Learn from held-out traversals how sure a match is; that of one or two traversals is weaker.
     tolerance : str, optional
         What counts as right for the confidence: 25m where places have positions, "2 frames" where they have an order
         along the route, or exact; by default 25 m, without positions the exact place, or "2 frames" where places were
@@ -95,6 +98,8 @@ def build(
         Video: take every n-th frame (5), or one each so many seconds (0.5s).
     cluster : str, optional
         Build with the workers of a Dask cluster: local, local:4, or a scheduler's address.
+    partial : bool
+        Take a store whose extraction was not finished as it is.
     overwrite : bool
         Replace the map where it exists, and the manifest that was made for it.
     progress : callable, optional
@@ -123,7 +128,7 @@ def build(
         made = _Steps(output, overwrite, progress)
         described = DescriptorStore(made.store_of(store, model, weights, device, every))
         made.place(described)
-        described = DescriptorStore(described.folder)
+        described = whole_store(described.folder, partial)
         if tolerance is None and by_sight(described):
             tolerance = SIGHT_TOLERANCE
         stream = described.stream(traversals, exclude or ())
@@ -142,6 +147,7 @@ def build(
                     _on_cluster(cluster, described, fusion, traversals, exclude, folder, options).save(output)
             return maps.PlaceMap.load(output, verify=False)
         refs = described.references(traversals, exclude or ())
+        look_at_neighbours(refs, tolerance)
         chosen: str | Fusion = fusion
         if fusion == "auto":
             comparing = part(progress, "comparing")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from displace.errors import InputError
-from displace.verbs.base import Option, Output, PathLike, Progress, StorePath, check_threads
+from displace.verbs.base import Option, Output, PathLike, Progress, StorePath, check_threads, whole_store
 
 if TYPE_CHECKING:
     from displace.datasets.base import Protocol
@@ -26,6 +26,7 @@ def evaluate(
     protocol: str | None = None,
     output: Output = None,
     threads: int | None = None,
+    partial: bool = False,
     progress: Progress | None = None,
 ) -> list[Result]:
     """Compare fusions on one's own data: Recall@1, 5, 10, time and bytes.
@@ -48,6 +49,8 @@ def evaluate(
         Results folder to keep the rankings in, for `table` and `report`.
     threads : int, optional
         Cores to use; by default all. Times are comparable between equal numbers; those of 1 are steadiest.
+    partial : bool
+        Take a store whose extraction was not finished as it is.
     progress : callable, optional
         Called as ``progress(stage, done, total)``.
 
@@ -60,14 +63,13 @@ def evaluate(
         displace evaluate robotcar.desc --protocol robotcar-5 -o results
         displace evaluate route.desc --json
     """
-    from displace.descriptors.store import DescriptorStore
     from displace.evaluation.benchmark import run_suite
     from displace.evaluation.methods import methods_named
     from displace.evaluation.suites import Suite
     from displace.threads import limit_threads
 
     check_threads(threads)
-    described = DescriptorStore(store)
+    described = whole_store(store, partial)
     dataset, rule = _rule(Path(store), tolerance, protocol)
     suite = Suite(
         dataset,
