@@ -84,8 +84,8 @@ def by_order(route: Route) -> Manifest:
     if len(set(lengths)) > 1:
         listed = ", ".join(f"{r.name}: {len(r)}" for r in route.recordings)
         raise ManifestError(
-            "layout 'order' takes the i-th image of every traversal for place i, wrong from the first frame on that one "
-            f"of them lacks; they have different numbers of images ({listed}). Use layout 'sight' and then "
+            "layout 'order' takes the i-th image of every traversal for place i, wrong from the first frame on that "
+            f"one of them lacks; they have different numbers of images ({listed}). Use layout 'sight' and then "
             "displace align, which finds the places by sight"
         )
     ids = numbered(lengths[0])
