@@ -8,9 +8,14 @@ from pathlib import Path
 import numpy as np
 
 
+def shared_folder() -> Path:
+    """Where the shared data are."""
+    return Path(os.environ.get("DISPLACE_SHARED", "../shared"))
+
+
 def sped400() -> dict[str, np.ndarray] | None:
     """Descriptors of 400 places by folder; None, and a line that says so, where they are absent."""
-    path = Path(os.environ.get("DISPLACE_SHARED", "../shared")) / "data" / "sped400_efficientnet_lite0.npz"
+    path = shared_folder() / "data" / "sped400_efficientnet_lite0.npz"
     if not path.is_file():
         print(f"skipped: no {path}")
         return None

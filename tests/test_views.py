@@ -75,6 +75,17 @@ class TestGroups:
         assert views.kind == "apart"
         assert "not seen again" in views.reason
 
+    def test_panoramas_whose_views_are_called_traversals_stay_apart(self):
+        """Six views of a panorama, of which neighbours overlap, each a "traversal"."""
+        rng = np.random.default_rng(2)
+        around = rng.normal(size=(60, 6, 32))
+        views = around + np.roll(around, 1, axis=1)
+        places, names = np.repeat(np.arange(60), 6), np.tile([f"yaw{v}" for v in range(6)], 60)
+        fusion = DisPlace().fit(views.reshape(360, 32), places, names)
+        assert fusion.views_.kind == "apart"
+        assert "traversals do not show places from the same side" in fusion.explain()
+        assert np.bincount(fusion.row_places_).tolist() == [6] * 60
+
     def test_headings_are_binned_around_what_a_place_has(self):
         rng = np.random.default_rng(0)
         true = np.tile(np.arange(12), 40)
