@@ -428,8 +428,22 @@ class TestDegenerate:
             advise(ragged, fusions=[Choice("displace", {"taw": 1})])
 
     def test_one_traversal(self):
-        with pytest.raises(InputError, match=r"needs at least 2 traversals, .* got 1"):
-            advise(make_route(n_places=30, n_traversals=1, dim=16).references)
+        one = advise(make_route(n_places=30, n_traversals=1, dim=16).references)
+        assert one.recommended == Choice("displace")
+        assert one.best is None
+        assert "nothing can be held out" in one.notes[0]
+        assert "Places have one image each" in one.notes[1]
+        assert Advice.from_json(one.to_json()) == one
+
+    def test_one_traversal_with_many_views(self, ragged):
+        views = ReferenceSet(ragged.vectors, ragged.places, ["drive"] * len(ragged))
+        one = advise(views)
+        assert "one traversal, so nothing is known about how conditions change" in one.settings
+        assert "Every image is a row" in one.notes[1]
+        console = Console(width=100)
+        with console.capture() as captured:
+            console.print(advice_table(one))
+        assert captured.get().startswith("use displace\n")
 
     def test_no_place_in_common(self):
         refs = make_route(n_places=30, n_traversals=2, dim=16).references

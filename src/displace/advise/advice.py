@@ -159,9 +159,9 @@ class Advice:
     notes: list[str]
 
     @property
-    def best(self) -> Score:
-        """What the recommended fusion reached."""
-        return next(score for score in self.scores if score.choice == self.recommended)
+    def best(self) -> Score | None:
+        """What the recommended fusion reached; None where nothing could be held out."""
+        return next((score for score in self.scores if score.choice == self.recommended), None)
 
     @property
     def warnings(self) -> list[str]:

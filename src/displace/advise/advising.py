@@ -13,6 +13,7 @@ from displace.advise.trials import Trials, fit
 from displace.advise.variation import coverage
 from displace.bootstrap import bootstrap
 from displace.errors import InputError, SingularScatterError
+from displace.fusion import DEFAULT
 from displace.fusion.base import Fusion
 from displace.geo import Positions
 from displace.maps.fitting import with_places
@@ -34,7 +35,7 @@ def advise(
     Parameters
     ----------
     refs : ReferenceSet
-        At least two traversals with common places; three to compare fusions.
+        Three traversals with common places to compare fusions; with one the structure of the data alone decides.
     positions : Positions, optional
         Of the places, in the order of ``refs.place_ids``, where `refs` itself does not know them.
     tolerance : str, float or Tolerance, optional
@@ -57,16 +58,43 @@ def advise(
     >>> [worth.traversal for worth in advice.worth]
     ['t0', 't1', 't2', 't3']
     """
-    if len(refs.traversal_ids) < 2:
-        raise InputError(
-            f"advise needs at least 2 traversals, so that one can be held out; got {len(refs.traversal_ids)}. "
-            "With one traversal there is nothing to fuse: fusion='hops' retrieves from it plainly"
-        )
     if max_queries < 1:
         raise InputError(f"max_queries={max_queries} must be at least 1")
     refs = with_places(refs, positions, None)
     truth, choices = Truth.of(refs.info, tolerance), choices_of(fusions)
+    if len(refs.traversal_ids) < 2:
+        return _of_one_traversal(refs, truth, choices)
     return _Advising(Trials(refs, truth, max_queries), choices, progress).run()
+
+
+def _of_one_traversal(refs: ReferenceSet, truth: Truth, choices: list[Choice]) -> Advice:
+    """Advise what the structure alone says: with one traversal nothing can be held out."""
+    default = Choice(DEFAULT)
+    chosen = default if default in choices else choices[0]
+    several = len(refs) > len(refs.place_ids)
+    notes = [
+        "With 1 traversal nothing can be held out: no recall can be told, and nothing is known about how conditions "
+        "change places. Images of the same drive cannot tell it either, so they are not asked",
+        "Every image is a row of the map, since views tell places apart; "
+        "n_rows sets a budget where that is too much to store"
+        if several
+        else "Places have one image each: all fusions are plain retrieval",
+        "A second traversal in another season, weather or light is what helps most; until then, locate whole drives "
+        'with adapt="batch", which learns their condition from the queries',
+    ]
+    return Advice(
+        n_references=len(refs),
+        n_places=len(refs.place_ids),
+        dim=refs.vectors.shape[1],
+        protocol=truth.name,
+        recommended=chosen,
+        settings=fit(chosen, refs).explain(),
+        conditions=[],
+        scores=[],
+        worth=[],
+        impossible={},
+        notes=notes,
+    )
 
 
 class _Advising:

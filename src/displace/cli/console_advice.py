@@ -26,10 +26,11 @@ def advice_table(advice: Advice) -> Group:
     head = Text.assemble(
         "use ",
         (str(advice.recommended), "bold green"),
-        f": R@1 {best.mean} on conditions held out ({advice.protocol})",
+        "" if best is None else f": R@1 {best.mean} on conditions held out ({advice.protocol})",
     )
     parts: list[RenderableType] = [head, Text(advice.settings, style="dim"), Text()]
-    parts += [fusions_table(advice), conditions_table(advice)]
+    if advice.scores:
+        parts += [fusions_table(advice), conditions_table(advice)]
     if advice.worth:
         parts.append(worth_table(advice))
     parts += [Text(f"warning: {line}", style="yellow") for line in advice.warnings]
@@ -62,11 +63,12 @@ def conditions_table(advice: Advice) -> Table:
     table.add_column("held out", overflow="fold")
     for name in ("queries", "R@1", "best other fusion", "covered (usual)"):
         table.add_column(name, justify="right", overflow="fold")
+    best = advice.best
     for condition in advice.conditions:
         table.add_row(
             Text(condition.traversal, style="yellow" if condition.outside else ""),
             f"{condition.n_queries:,}",
-            str(advice.best.recalls.get(condition.traversal, "")),
+            "" if best is None else str(best.recalls.get(condition.traversal, "")),
             Text(_best_other(advice, condition)),
             _covered(condition),
         )

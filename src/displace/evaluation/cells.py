@@ -25,6 +25,7 @@ from displace.evaluation.methods import Method
 from displace.evaluation.rankings import Ranking
 from displace.evaluation.results import Result
 from displace.fusion.base import Fusion
+from displace.references import ReferenceSet
 from displace.threads import n_threads
 
 KS = (1, 5, 10)
@@ -140,7 +141,9 @@ def compute(
         warnings.simplefilter("always", DisplaceWarning)
         try:
             start = time.perf_counter()
-            fusion = cell.method.make().fit(references, split.places, split.traversals)
+            fusion = cell.method.make().fit_references(
+                ReferenceSet(references, split.places, split.traversals, groups=split.groups)
+            )
             fitted = time.perf_counter()
             matches = fusion.rank(queries, cell.k)
             ranked = time.perf_counter()

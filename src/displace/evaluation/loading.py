@@ -20,6 +20,7 @@ from displace.errors import InputError
 from displace.evaluation.correct_places import correct_places
 from displace.evaluation.random_projection import random_projection
 from displace.evaluation.rankings import Questions
+from displace.references import heading_groups
 
 IN_MEMORY = 2**30
 """Bytes of descriptors up to which they are held in memory; more are mapped from a file without a name."""
@@ -38,6 +39,8 @@ class Split:
     traversals : array of shape (m,)
         Traversal of each reference.
     questions : Questions
+    groups : array of shape (m,) or None
+        View of each reference, where headings tell.
     """
 
     store: DescriptorStore
@@ -46,6 +49,7 @@ class Split:
     places: Indices
     traversals: NDArray[np.str_]
     questions: Questions
+    groups: Indices | None = None
 
     @classmethod
     def of(cls, store: DescriptorStore, protocol: Protocol, query: str, folder: Path) -> Split:
@@ -73,7 +77,13 @@ class Split:
             truth,
             np.array(_relative(manifest.root, folder)),
         )
-        return cls(store, references, queries, index, manifest.traversals[references], questions)
+        traversals = manifest.traversals[references]
+        groups = (
+            None
+            if manifest.heading is None
+            else heading_groups(manifest.heading[references], index, traversals)
+        )
+        return cls(store, references, queries, index, traversals, questions, groups)
 
     def vectors(self, rows: NDArray[np.bool_], projection: int | None, seed: int) -> Vectors:
         """Descriptors of the rows of a mask, projected at random where a dimension is given."""

@@ -14,7 +14,7 @@ import numpy as np
 from displace.bootstrap import bootstrap
 from displace.errors import InputError, SingularScatterError
 from displace.evaluation.methods import Method
-from displace.evaluation.studies.task import Progress, Run, Setting, Task, all_methods, run
+from displace.evaluation.studies.task import Progress, Run, Setting, Task, all_methods, budgets, run
 from displace.threads import one_blas_thread
 
 K = 5
@@ -111,7 +111,7 @@ def study_cost(
     ----------
     task : Task
     methods : sequence of Method, optional
-        All by default.
+        By default all, and DisPlace with budgets of rows where places have several views.
     repeats : int
         Rounds; the paper takes 100, on a graphics card.
     n_timed : int
@@ -121,7 +121,8 @@ def study_cost(
     """
     if repeats < 1 or n_timed < 1:
         raise InputError(f"repeats={repeats} and n_timed={n_timed} must be at least 1")
-    runs, notes = _fitted(all_methods() if methods is None else methods, task, progress)
+    wanted = [*all_methods(), *budgets(task.references)] if methods is None else methods
+    runs, notes = _fitted(wanted, task, progress)
     n_timed = min(n_timed, len(task.queries))
     sample = task.queries[np.linspace(0, len(task.queries) - 1, n_timed).astype(np.intp)]
     times = np.empty((len(runs), repeats))

@@ -171,6 +171,8 @@ class Task:
 
 
 PAPER = Method("displace", {"ridge": 0.0, "center": False}, "DisPlace (paper)")
+BUDGETS = (1, 2, 4, 8)
+"""Rows a place in the study of storage."""
 HOPS, DISPLACE = Method("hops"), Method("displace")
 BEST_SINGLE = Method("single", label="Best single", each_reference=True)
 """The traversal that the truth says is best: a bound, not a method that one could use."""
@@ -182,6 +184,14 @@ METHODS = (BEST_SINGLE, Method("dmat_avg"), Method("pooling"), HOPS, DISPLACE)
 def all_methods() -> list[Method]:
     """Return every fusion there is, the best single traversal, and DisPlace in the paper's setting too."""
     return [BEST_SINGLE, *(method for method in methods_named() if method.group != "single"), PAPER]
+
+
+def budgets(references: ReferenceSet) -> list[Method]:
+    """Return DisPlace with fewer and more rows a place, where places have several views; nothing else."""
+    usual = DISPLACE.make().fit_references(references).rows()
+    assert usual is not None
+    most = int(np.bincount(usual.place_index).max())
+    return [Method("displace", {"n_rows": n}, f"DisPlace, {n} a place") for n in BUDGETS if n < most]
 
 
 @dataclass(frozen=True, eq=False)
