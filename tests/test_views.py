@@ -7,7 +7,7 @@ import pytest
 
 import displace
 from displace import DisPlace, ReferenceSet, get_fusion
-from displace.errors import ConditioningWarning, InputError
+from displace.errors import InputError
 from displace.evaluation.studies.task import budgets
 from displace.fusion.solver.views import frames_of_one_drive, group_views, merged
 from displace.references import heading_groups
@@ -260,5 +260,4 @@ def test_the_study_of_storage_has_budgets_of_rows_where_places_have_several_view
     refs, *_ = make_views(n_traversals=1)
     assert [method.parameters for method in budgets(refs)] == [{"n_rows": 1}, {"n_rows": 2}]
     one = refs.select(np.unique(refs.places, return_index=True)[1])
-    with pytest.warns(ConditioningWarning):
-        assert budgets(one) == []
+    assert budgets(one) == []

@@ -188,7 +188,9 @@ def all_methods() -> list[Method]:
 
 def budgets(references: ReferenceSet) -> list[Method]:
     """Return DisPlace with fewer and more rows a place, where places have several views; nothing else."""
-    usual = DISPLACE.make().fit_references(references).rows()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConditioningWarning)
+        usual = DISPLACE.make().fit_references(references).rows()
     assert usual is not None
     most = int(np.bincount(usual.place_index).max())
     return [Method("displace", {"n_rows": n}, f"DisPlace, {n} a place") for n in BUDGETS if n < most]
