@@ -175,6 +175,24 @@ def test_listings(run):
         assert all(row["about"] for row in rows), what
 
 
+def test_addresses_are_given_to_verbs_as_they_are_and_paths_as_paths(run, monkeypatch):
+    seen = {}
+
+    @functools.wraps(verbs.locate)
+    def locate(**given):
+        seen.update(given)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(VERBS["locate"].module, "locate", locate)
+    run("locate", "postgresql://reader@db/maps#city", "a.jpg", "b", "-o", "x.csv")
+    assert seen["map_file"] == "postgresql://reader@db/maps#city"
+    assert (seen["sources"], seen["output"], seen["mask"]) == (
+        [Path("a.jpg"), Path("b")],
+        Path("x.csv"),
+        None,
+    )
+
+
 def test_version(run):
     assert run("--version").stdout.strip() == __version__
 

@@ -32,6 +32,11 @@ ORDER = (
 """In which help lists the verbs."""
 
 
+def path(text: str | Path) -> str | Path:
+    """Read a path; addresses, such as those of maps in databases, stay as they are: a path has no double slash."""
+    return text if "://" in str(text) else Path(text)
+
+
 @dataclass(frozen=True)
 class Parameter:
     """A parameter of a verb, as the command line has it.
@@ -94,7 +99,8 @@ class Parameter:
         elif kind is Path and isinstance(default, str):
             default = Path(default)
         spelt = typer.Option if self.flags else typer.Argument
-        about = spelt(*self.flags, metavar=self.metavar, help=escaped(self.help))
+        parser = path if kind in (Path, list[Path]) else None
+        about = spelt(*self.flags, metavar=self.metavar, help=escaped(self.help), parser=parser)
         return inspect.Parameter(
             self.name,
             inspect.Parameter.KEYWORD_ONLY,
