@@ -4,7 +4,7 @@ BIN := .venv/bin
 WORKERS ?= 2
 TEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 REACHED := 90
-DEV_EXTRAS := torch,lite,ros,faiss,pgvector,cluster,hloc,onnx,dev
+DEV_EXTRAS := torch,lite,ros,faiss,pgvector,cluster,hloc,onnx,web,dev
 
 .PHONY: demo test fuzz coverage check lint docs bench clean
 

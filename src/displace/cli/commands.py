@@ -27,7 +27,7 @@ from displace.verbs.base import Argument, Option
 CALLBACKS = ("progress", "download")
 ORDER = (
     *("demo", "manifest", "extract", "import", "align", "build", "locate", "update", "advise"),
-    *("evaluate", "bench", "table", "report", "inspect", "list", "export"),
+    *("evaluate", "bench", "table", "report", "inspect", "list", "export", "serve"),
 )
 """In which help lists the verbs."""
 

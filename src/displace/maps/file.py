@@ -149,10 +149,15 @@ def _writing(path: Path) -> Iterator[None]:
         ) from error
 
 
+def checksum_of(path: Path) -> str:
+    """Checksum of the map at `path`, which names its version."""
+    return str(tensors.read(path, FORMAT, VERSION, verify=False)[0]["payload_sha256"])
+
+
 def _checksum(path: Path) -> str | None:
     """Checksum of the map at `path`; None where there is none that can be read."""
     try:
-        return str(tensors.read(path, FORMAT, VERSION, verify=False)[0]["payload_sha256"])
+        return checksum_of(path)
     except FormatError:
         return None
 

@@ -18,6 +18,7 @@ from displace.verbs.listing import listing
 from displace.verbs.locate import locate
 from displace.verbs.manifest import manifest
 from displace.verbs.report import report
+from displace.verbs.serve import serve
 from displace.verbs.tabulate import Tabulated, tabulate
 from displace.verbs.update import update
 
@@ -38,6 +39,7 @@ __all__ = [
     "manifest",
     "read_manifest",
     "report",
+    "serve",
     "tabulate",
     "update",
 ]

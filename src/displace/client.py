@@ -1,0 +1,197 @@
+"""A client of `displace serve`: the map of another machine, from Python.
+
+>>> from displace.client import Client                                      # doctest: +SKIP
+>>> with Client("http://robot:8008", token="…") as town:                    # doctest: +SKIP
+...     town.locate("photo.jpg")["results"][0]["places"][0]
+...     with town.drive() as drive:
+...         for frame in frames:
+...             print(drive.step(frame)["place"])
+"""
+
+from __future__ import annotations
+
+import mimetypes
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from displace.errors import DisplaceError
+from displace.registry import missing_extra
+
+if TYPE_CHECKING:
+    import httpx
+
+Query = str | os.PathLike[str] | bytes | NDArray[np.floating[Any]]
+"""An image file, the content of one, or descriptors (D,) or (q, D)."""
+TRY_AGAIN = (429, 502, 503, 504)
+
+
+class ServerError(DisplaceError):
+    """The server refused, or could not be reached."""
+
+
+class Client:
+    """Asks a server where pictures were taken.
+
+    Parameters
+    ----------
+    address : str
+        Such as ``http://127.0.0.1:8008``.
+    token : str, optional
+        Where the server asks for one; by default that of the environment, DISPLACE_TOKEN.
+    tries : int
+        How often a request is sent when the server is busy or cannot be reached.
+    timeout : float
+        Seconds until a try has failed.
+    wait : callable
+        Called with the seconds between two tries.
+    transport : httpx.BaseTransport, optional
+        For tests: what carries the requests.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        token: str | None = None,
+        *,
+        tries: int = 4,
+        timeout: float = 30.0,
+        wait: Callable[[float], None] = time.sleep,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        try:
+            import httpx
+        except ImportError:
+            raise missing_extra("httpx", "web") from None
+        token = token or os.environ.get("DISPLACE_TOKEN")
+        headers = {"authorization": f"Bearer {token}"} if token else {}
+        self.tries, self.wait = tries, wait
+        self.http = httpx.Client(base_url=address, headers=headers, timeout=timeout, transport=transport)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.http.close()
+
+    def map(self) -> dict[str, Any]:
+        """What the map holds."""
+        return self._json("GET", "/v1/map")
+
+    def locate(self, query: Query, k: int = 5, **options: Any) -> dict[str, Any]:
+        """Locate an image or descriptors.
+
+        Parameters
+        ----------
+        query : path, bytes or array
+        k : int
+            Places for each query.
+        **options
+            Further parameters of ``/v1/locate``, such as `min_confidence`.
+
+        Returns
+        -------
+        dict
+            ``map``, the version that answered, and ``results``: places, scores, confidence, in_map of each query.
+        """
+        body, kind = _body(query)
+        return self._json(
+            "POST", "/v1/locate", params={"k": k, **options}, content=body, headers={"content-type": kind}
+        )
+
+    def locate_images(self, paths: Sequence[str | os.PathLike[str]], k: int = 5) -> list[dict[str, Any]]:
+        """Locate image files, one request each; the records of all of them."""
+        return [self.locate(path, k)["results"][0] for path in paths]
+
+    def drive(self) -> RemoteDrive:
+        """Begin a drive, which is followed frame by frame."""
+        return RemoteDrive(self, self._json("POST", "/v1/drives")["drive"])
+
+    def _json(self, method: str, path: str, **options: Any) -> dict[str, Any]:
+        answer = self.send(method, path, **options).json()
+        if not isinstance(answer, dict):
+            raise ServerError(f"{self.http.base_url} answered what no map server answers")
+        return answer
+
+    def send(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """Send a request, again where the server is busy or out of reach; an error that it explains is raised."""
+        import httpx
+
+        for attempt in range(1, self.tries + 1):
+            try:
+                response = self.http.request(method, path, **options)
+            except httpx.TransportError as error:
+                if attempt == self.tries:
+                    raise ServerError(f"{self.http.base_url} cannot be reached: {error}") from error
+            else:
+                if response.status_code < 400:
+                    return response
+                if response.status_code not in TRY_AGAIN or attempt == self.tries:
+                    raise ServerError(_explained(response))
+            self.wait(0.2 * 2**attempt)
+        raise AssertionError("unreachable")
+
+
+class RemoteDrive:
+    """A drive that a server follows.
+
+    Parameters
+    ----------
+    client : Client
+    name : str
+        As the server calls it.
+    """
+
+    def __init__(self, client: Client, name: str) -> None:
+        self.client, self.name = client, name
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def step(self, frame: Query) -> dict[str, Any]:
+        """Send the next frame; returns place, probability and off_map."""
+        body, kind = _body(frame)
+        # Sent once: a frame that arrived twice would be a step too many.
+        once = self.client.tries
+        self.client.tries = 1
+        try:
+            return self.client._json(
+                "POST", f"/v1/drives/{self.name}/frames", content=body, headers={"content-type": kind}
+            )
+        finally:
+            self.client.tries = once
+
+    def end(self) -> None:
+        """Let the server forget the drive."""
+        self.client.send("DELETE", f"/v1/drives/{self.name}")
+
+
+def _body(query: Query) -> tuple[bytes, str]:
+    if isinstance(query, np.ndarray):
+        return np.ascontiguousarray(np.atleast_2d(query), "<f4").tobytes(), "application/octet-stream"
+    if isinstance(query, bytes):
+        return query, "image/jpeg"
+    return Path(query).read_bytes(), mimetypes.guess_type(os.fspath(query))[0] or "image/jpeg"
+
+
+def _explained(response: httpx.Response) -> str:
+    try:
+        message = response.json()["error"]["message"]
+    except (ValueError, KeyError, TypeError):
+        message = response.reason_phrase
+    return f"the server refused ({response.status_code}): {message}"

@@ -1,0 +1,128 @@
+"""`displace serve`."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from displace.errors import InputError
+from displace.verbs.base import MapPath, Option, PathLike
+
+if TYPE_CHECKING:
+    from displace.web.limits import Tokens
+
+TOKEN = "DISPLACE_TOKEN"
+READING_TOKEN = "DISPLACE_READING_TOKEN"
+
+
+def serve(
+    map_file: MapPath,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8008,
+    images: Annotated[Sequence[PathLike] | None, Option("--images", metavar="FOLDER")] = None,
+    manifest: PathLike | None = None,
+    min_confidence: float = 0.5,
+    token_file: PathLike | None = None,
+    origin: Annotated[Sequence[str] | None, Option(metavar="URL")] = None,
+) -> None:
+    """Serve a map: a page for people, and a JSON interface for robots.
+
+    Drop a photo or a video on the page, or send it to /v1/locate; drives are followed frame by frame. When the map's
+    file is replaced, the new one is served from the next request on. Uploads are never kept.
+
+    Other machines are served only with a token, from `token_file` or the environment (DISPLACE_TOKEN, and
+    DISPLACE_READING_TOKEN for one that may look at the map but not ask).
+
+    Parameters
+    ----------
+    map_file : path-like
+        A map made by `build`.
+    host : str
+        Address to listen on; 0.0.0.0 for every one of this machine.
+    port : int
+        Port to listen on; 0 for any that is free.
+    images : sequence of path-like, optional
+        A folder that the pictures of places may come from (repeat); by default the manifest's.
+    manifest : path-like, optional
+        Which images show which place; by default the one image of each place that the map names.
+    min_confidence : float
+        Below this probability an answer reads "not in this map".
+    token_file : path-like, optional
+        File with the token in its first line, and a token for reading only in its second.
+    origin : sequence of str, optional
+        A web site whose pages may ask too (repeat); by default none.
+
+    Examples
+    --------
+    ::
+
+        displace serve town.displace
+        displace serve town.displace --manifest route.csv
+        displace serve town.displace --host 0.0.0.0 --token-file token.txt
+    """
+    from displace.registry import missing_extra
+
+    try:
+        import uvicorn
+
+        from displace.web.api import ServerSettings, make_app
+    except ImportError:
+        raise missing_extra("fastapi", "web") from None
+    if not 0 <= min_confidence <= 1:
+        raise InputError(f"min_confidence={min_confidence} must be a probability, 0 to 1")
+    if not 0 <= port <= 65535:
+        raise InputError(f"port={port} must be 0 to 65535")
+    tokens = read_tokens(token_file)
+    if tokens.full is None and not is_loopback(host):
+        raise InputError(
+            f"host={host!r} is reached from other machines, which needs a token: put one into a file and give it with "
+            f"--token-file, or into the environment as {TOKEN}"
+        )
+    roots = [Path(folder) for folder in images or ()]
+    for root in roots:
+        if not root.is_dir():
+            raise InputError(f"images={str(root)!r} is not a folder")
+    app = make_app(
+        ServerSettings(
+            Path(map_file),
+            roots,
+            None if manifest is None else Path(manifest),
+            min_confidence,
+            tokens=tokens,
+            origins=tuple(origin or ()),
+        )
+    )
+    uvicorn.run(app, host=host, port=port, log_level="info", access_log=False, timeout_graceful_shutdown=30)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is this machine's own.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
+    (True, True, False)
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def read_tokens(path: PathLike | None) -> Tokens:
+    """Tokens of a file, else of the environment."""
+    from displace.web.limits import Tokens
+
+    if path is None:
+        return Tokens(os.environ.get(TOKEN) or None, os.environ.get(READING_TOKEN) or None)
+    try:
+        lines = [line.strip() for line in Path(path).read_text("utf-8").splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"token_file={str(path)!r} cannot be read: {error}") from None
+    if not lines or len(lines[0]) < 16:
+        raise InputError(
+            f"token_file={str(path)!r} must have a token of at least 16 characters in its first line"
+        )
+    return Tokens(lines[0], lines[1] if len(lines) > 1 and lines[1] else None)

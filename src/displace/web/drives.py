@@ -1,0 +1,97 @@
+"""Drives that are followed: a bounded number, and idle ones are forgotten."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from displace.arrays import Vectors
+from displace.errors import InputError
+from displace.web.hosting import Hosted
+from displace.web.limits import Clock
+
+
+@dataclass(eq=False)
+class Drive:
+    """One drive: the map it began with, and where it is believed to be.
+
+    Parameters
+    ----------
+    hosted : Hosted
+    follower : object
+        Made by `PlaceMap.follow`.
+    used : float
+        When the last frame came.
+    """
+
+    hosted: Hosted
+    follower: Any
+    used: float
+    n_frames: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def step(self, vector: Vectors) -> Any:
+        """Take the next frame in; frames of one drive are taken one after the other."""
+        with self.lock:
+            fix = self.follower.step(vector)
+            self.n_frames += 1
+            return fix
+
+
+class Drives:
+    """The drives of a server.
+
+    Parameters
+    ----------
+    most : int
+        Drives at one time.
+    idle_seconds : float
+        After which one that sends no frame is forgotten.
+    clock : callable
+        Seconds that only go forward.
+    """
+
+    def __init__(self, most: int, idle_seconds: float, clock: Clock = time.monotonic) -> None:
+        self.most, self.idle_seconds, self.clock = most, idle_seconds, clock
+        self._drives: dict[str, Drive] = {}
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._drives)
+
+    def begin(self, hosted: Hosted) -> str | None:
+        """Begin a drive and return its name; None where there are too many."""
+        if hosted.place_map.places.order is None:
+            raise InputError(
+                "the places of this map have no order along a route, so that no drive can be followed; locate images "
+                "one by one"
+            )
+        with self._lock:
+            self._forget_idle()
+            if len(self._drives) >= self.most:
+                return None
+            name = secrets.token_urlsafe(12)
+            self._drives[name] = Drive(hosted, hosted.place_map.follow(), self.clock())
+            return name
+
+    def get(self, name: str) -> Drive | None:
+        """Return a drive and note that it is in use; None for one that is not there, or no more."""
+        with self._lock:
+            self._forget_idle()
+            drive = self._drives.get(name)
+            if drive is not None:
+                drive.used = self.clock()
+            return drive
+
+    def end(self, name: str) -> bool:
+        """Forget a drive; whether it was there."""
+        with self._lock:
+            return self._drives.pop(name, None) is not None
+
+    def _forget_idle(self) -> None:
+        oldest = self.clock() - self.idle_seconds
+        for name in [name for name, drive in self._drives.items() if drive.used < oldest]:
+            del self._drives[name]

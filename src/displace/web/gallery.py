@@ -1,0 +1,92 @@
+"""Pictures of places: thumbnails of the images that a manifest or a map names, from folders that were listed."""
+
+from __future__ import annotations
+
+import io
+from collections import OrderedDict
+from pathlib import Path
+
+from PIL import Image
+
+from displace.errors import ImageError
+from displace.images import read_image
+from displace.manifest.table import Manifest
+from displace.maps.place_map import PlaceMap
+
+SIDE = 480
+"""Longest side of a thumbnail, in pixels."""
+KEPT = 500
+"""Thumbnails that are kept in memory."""
+OWN = "map"
+"""Name under which a map's own image of a place is shown."""
+
+
+class Gallery:
+    """Which images show a place, and small copies of them.
+
+    Parameters
+    ----------
+    roots : list of Path
+        Folders that images may come from; nothing outside of them is ever read.
+    manifest : Manifest, optional
+        The images of every traversal; without it the one image that a map knows of each place.
+    """
+
+    def __init__(self, roots: list[Path], manifest: Manifest | None = None) -> None:
+        self.roots = [root.resolve() for root in roots]
+        self.named: dict[str, dict[str, Path]] = {}
+        self._kept: OrderedDict[Path, bytes] = OrderedDict()
+        if manifest is not None:
+            rows = zip(manifest.places.tolist(), manifest.traversals.tolist(), manifest.paths(), strict=True)
+            for place, traversal, path in rows:
+                if place:
+                    self.named.setdefault(place, {}).setdefault(traversal, path)
+
+    def of(self, place_map: PlaceMap, place: str) -> dict[str, Path]:
+        """Images of a place by traversal."""
+        if self.named:
+            return self.named.get(place, {})
+        row = _row_of(place_map, place)
+        if place_map.images is None or row is None or not place_map.images[row]:
+            return {}
+        for root in self.roots:
+            if (root / place_map.images[row]).is_file():
+                return {OWN: root / place_map.images[row]}
+        return {}
+
+    def traversals(self, place_map: PlaceMap, place: str) -> list[str]:
+        """Traversals of which there is a picture of the place."""
+        return [name for name, path in self.of(place_map, place).items() if self._inside(path)]
+
+    def thumbnail(self, place_map: PlaceMap, place: str, traversal: str) -> bytes | None:
+        """A small JPEG of a place in a traversal; None where there is none, or it lies outside of the roots."""
+        path = self.of(place_map, place).get(traversal)
+        if path is None or not self._inside(path):
+            return None
+        if path not in self._kept:
+            try:
+                image = Image.fromarray(read_image(path))
+            except ImageError:
+                return None
+            image.thumbnail((SIDE, SIDE))
+            buffer = io.BytesIO()
+            image.save(buffer, "JPEG", quality=82)
+            self._kept[path] = buffer.getvalue()
+            while len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        return self._kept[path]
+
+    def _inside(self, path: Path) -> bool:
+        real = path.resolve()
+        return any(real.is_relative_to(root) for root in self.roots)
+
+
+def _row_of(place_map: PlaceMap, place: str) -> int | None:
+    """Row of a place that is named in an address, where ids are texts."""
+    ids = place_map.place_ids
+    try:
+        wanted = type(ids[0].item())(place)
+    except ValueError:
+        return None
+    at = int(ids.searchsorted(wanted))
+    return at if at < len(ids) and ids[at] == wanted else None

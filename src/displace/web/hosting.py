@@ -1,0 +1,73 @@
+"""The map that is served; when its file is replaced, the new one takes over between two requests."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from displace.errors import DisplaceError
+from displace.maps.file import checksum_of
+from displace.maps.place_map import PlaceMap
+
+log = logging.getLogger("displace.serve")
+
+
+@dataclass(frozen=True, eq=False)
+class Hosted:
+    """A map and its version; a request keeps to one from its beginning to its end.
+
+    Parameters
+    ----------
+    place_map : PlaceMap
+    version : str
+        The beginning of the map's checksum.
+    """
+
+    place_map: PlaceMap
+    version: str
+
+
+class Host:
+    """Holds the map of a file, and reads the file again when it has been replaced.
+
+    A file that cannot be read, such as one that is being copied, changes nothing; it is tried again when it changes.
+
+    Parameters
+    ----------
+    path : Path
+        A map.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._reading = threading.Lock()
+        self._seen = self._mark()
+        self.current = self._load()
+
+    def refresh(self) -> Hosted:
+        """Return the map, read again where its file is another one than before."""
+        mark = self._mark()
+        if mark != self._seen and mark is not None and self._reading.acquire(blocking=False):
+            try:
+                self.current = self._load()
+                log.info("map replaced", extra={"version": self.current.version})
+            except DisplaceError as error:
+                log.warning("the new map cannot be used, the old one is served: %s", error)
+            finally:
+                self._seen = mark
+                self._reading.release()
+        return self.current
+
+    def _load(self) -> Hosted:
+        place_map = PlaceMap.load(self.path)
+        return Hosted(place_map, checksum_of(self.path)[:12])
+
+    def _mark(self) -> tuple[int, int, int] | None:
+        """What tells one file from another of the same name; None while there is none."""
+        try:
+            stat = self.path.stat()
+        except OSError:
+            return None
+        return stat.st_ino, stat.st_mtime_ns, stat.st_size

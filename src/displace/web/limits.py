@@ -1,0 +1,110 @@
+"""What a server takes from its clients, and from whom."""
+
+from __future__ import annotations
+
+import hmac
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+Clock = Callable[[], float]
+"""Seconds that only go forward."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much one request, one client and all of them together may ask for.
+
+    Parameters
+    ----------
+    upload_bytes : int
+        Of one request's body.
+    pixels : int
+        Of one image.
+    queries : int
+        Images or descriptors in one request.
+    places : int
+        Places that one request may ask for (k).
+    requests_per_second : float
+        Of one client, on average; it may be ten seconds ahead of that.
+    waiting : int
+        Queries that may wait for the map.
+    seconds : float
+        Until an answer; then the request has failed.
+    drives : int
+        Drives that are followed at one time.
+    idle_seconds : float
+        After which a drive that sends no frame is forgotten.
+    """
+
+    upload_bytes: int = 20 * 2**20
+    pixels: int = 50_000_000
+    queries: int = 256
+    places: int = 1000
+    requests_per_second: float = 200.0
+    waiting: int = 4096
+    seconds: float = 30.0
+    drives: int = 100
+    idle_seconds: float = 600.0
+
+
+class RateLimit:
+    """Counts the requests of each client in a leaking bucket.
+
+    Parameters
+    ----------
+    per_second : float
+        Requests of one client, on average.
+    clock : callable
+        Seconds that only go forward.
+
+    Examples
+    --------
+    >>> limit = RateLimit(0.1, clock=lambda: 0.0)
+    >>> limit.admits("robot"), limit.admits("robot"), limit.admits("phone")
+    (True, False, True)
+    """
+
+    AHEAD = 10.0
+    CLIENTS = 10_000
+
+    def __init__(self, per_second: float, clock: Clock = time.monotonic) -> None:
+        self.per_second, self.clock = per_second, clock
+        self.full: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def admits(self, client: str) -> bool:
+        """Count a request, and say whether it is one too many."""
+        now = self.clock()
+        level, since = self.full.pop(client, (0.0, now))
+        level = max(0.0, level - (now - since) * self.per_second)
+        admitted = level + 1 <= max(1.0, self.AHEAD * self.per_second)
+        self.full[client] = (level + admitted, now)
+        if len(self.full) > self.CLIENTS:
+            self.full.popitem(last=False)
+        return admitted
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Who may ask; without any token everybody may, which is for the own machine only.
+
+    Parameters
+    ----------
+    full : str, optional
+        Token for everything.
+    reading : str, optional
+        Token for everything but queries: the map, its places and pictures, metrics.
+    """
+
+    full: str | None = field(default=None, repr=False)
+    reading: str | None = field(default=None, repr=False)
+
+    def admit(self, header: str | None, *, reads: bool) -> bool:
+        """Whether a request with this ``Authorization`` header may go on; compared in constant time."""
+        if self.full is None and self.reading is None:
+            return True
+        given = (header or "").removeprefix("Bearer ").strip().encode()
+        full = self.full is not None and hmac.compare_digest(given, self.full.encode())
+        reading = self.reading is not None and hmac.compare_digest(given, self.reading.encode())
+        return full or (reads and reading)

@@ -1,0 +1,300 @@
+// The page of a served map: everything it shows comes from the JSON interface of the same server.
+const $ = (id) => document.getElementById(id);
+const SVG = "http://www.w3.org/2000/svg";
+const EVERY = 0.5; // seconds between the frames of a video that are located
+const PAGE = 60;
+const state = { map: null, places: [], token: sessionStorage.getItem("displace-token") || "", first: 0, record: null, fixes: [] };
+
+async function ask(path, options = {}) {
+  const headers = { ...(options.headers || {}) };
+  if (state.token) headers.authorization = `Bearer ${state.token}`;
+  const response = await fetch(path, { ...options, headers });
+  if (response.status === 401) $("token").hidden = false;
+  if (response.status === 204) return null;
+  const body = await response.json();
+  if (!response.ok) throw new Error(body.error ? body.error.message : `the server answered ${response.status}`);
+  return body;
+}
+
+function fail(error) {
+  $("error").textContent = error.message || String(error);
+  $("error").hidden = false;
+}
+
+function element(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) key === "text" ? (made.textContent = value) : made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
+function shape(name, attributes, title) {
+  const made = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  if (title) { const about = document.createElementNS(SVG, "title"); about.textContent = title; made.append(about); }
+  return made;
+}
+
+// --- the map -------------------------------------------------------------------------------------
+
+async function readMap() {
+  state.map = await ask("/v1/map");
+  const m = state.map;
+  $("about").textContent = `${m.places.toLocaleString()} places from ${Object.keys(m.traversals).length} traversals (${Object.keys(m.traversals).join(", ")})`;
+  if (!m.takes_images) $("drop-hint").textContent = "This map has no model that could describe pictures; robots can send descriptors.";
+  const facts = {
+    "version": m.map, "places": m.places, "traversals": Object.entries(m.traversals).map(([n, c]) => `${n} (${c})`).join(", "),
+    "fusion": `${m.fusion}: ${m.reason}`, "rows": `${m.rows} of ${m.dimensions[0]} numbers, ${m.dtype}`, "size": `${(m.bytes / 1e6).toFixed(1)} MB to locate with`,
+    "model": m.model || "none: descriptors only", "right is": m.tolerance,
+    "confidence": m.calibration ? `learned from ${m.calibration.n_queries ?? "held-out"} queries${m.calibration_is_stale ? ", before an update" : ""}` : "none",
+    "order": m.has_order ? "places follow each other along a route: drives can be followed" : "places have no order",
+  };
+  $("facts").replaceChildren(...Object.entries(facts).flatMap(([name, value]) => [element("dt", { text: name }), element("dd", { text: value })]));
+  drawReliability(m.calibration && m.calibration.curve);
+  state.places = [];
+  for (let start = 0; start < Math.min(m.places, 5000); start += 5000) state.places.push(...(await ask(`/v1/places?start=${start}&count=5000`)).places);
+  showPlaces();
+}
+
+function drawReliability(curve) {
+  $("reliability-figure").hidden = !curve || !curve.length;
+  if (!curve) return;
+  const at = (p, share) => `${40 + 300 * p},${320 - 300 * share}`;
+  const svg = $("reliability");
+  svg.setAttribute("viewBox", "0 0 360 350");
+  svg.replaceChildren(
+    shape("path", { class: "axis", d: `M${at(0, 0)}L${at(1, 1)}M${at(0, 1)}L${at(0, 0)}L${at(1, 0)}`, fill: "none" }),
+    shape("polyline", { class: "curve", points: curve.map(([p, share]) => at(p, share)).join(" ") }),
+    ...curve.map(([p, share, n]) => { const [x, y] = at(p, share).split(","); return shape("circle", { class: "best", cx: x, cy: y, r: 5 }, `confidence ${p.toFixed(2)}: right in ${(100 * share).toFixed(0)} % of ${n}`); }),
+  );
+}
+
+function picture(place, traversal) {
+  const image = element("img", { alt: `place ${place} in ${traversal}`, loading: "lazy" });
+  load(image, `/v1/places/${encodeURIComponent(place)}/images/${encodeURIComponent(traversal)}`);
+  return image;
+}
+
+async function load(image, path) {
+  // With a token pictures cannot be asked for by their address alone.
+  if (!state.token) { image.src = path; return; }
+  const response = await fetch(path, { headers: { authorization: `Bearer ${state.token}` } });
+  if (response.ok) image.src = URL.createObjectURL(await response.blob());
+}
+
+function showPlaces() {
+  const some = state.places.slice(state.first, state.first + PAGE);
+  $("places").replaceChildren(...some.map((p) => element("li", {}, ...(p.images.length ? [picture(p.place, p.images[0])] : []), element("span", { text: String(p.place) }))));
+  $("page-of").textContent = `${state.places.length ? state.first + 1 : 0}–${Math.min(state.first + PAGE, state.places.length)} of ${state.places.length}`;
+  $("earlier").disabled = state.first === 0;
+  $("later").disabled = state.first + PAGE >= state.places.length;
+}
+
+// --- the route -----------------------------------------------------------------------------------
+
+function layout() {
+  const located = state.places.filter((p) => p.position);
+  const flip = state.map.degrees;
+  if (located.length >= 2) {
+    const xs = located.map((p) => (flip ? p.position[1] * Math.cos((located[0].position[0] * Math.PI) / 180) : p.position[0]));
+    const ys = located.map((p) => (flip ? p.position[0] : p.position[1]));
+    const [x0, x1, y0, y1] = [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];
+    const scale = 940 / Math.max(x1 - x0, 1e-9);
+    const height = Math.min(500, Math.max(40, (y1 - y0) * scale));
+    const points = new Map(located.map((p, i) => [String(p.place), [30 + (xs[i] - x0) * scale, 30 + height - ((ys[i] - y0) / Math.max(y1 - y0, 1e-9)) * height]]));
+    return { points, height: height + 60, caption: "The places where they lie; north is up" };
+  }
+  const n = Math.max(state.places.length - 1, 1);
+  const points = new Map(state.places.map((p, i) => [String(p.place), [30 + (940 * i) / n, 40]]));
+  return { points, height: 80, caption: state.map.has_order ? "The places in the order of the route" : "The places in the order of their names" };
+}
+
+function drawRoute(ranked) {
+  const { points, height, caption } = layout();
+  const svg = $("route");
+  svg.setAttribute("viewBox", `0 0 1000 ${height}`);
+  const road = shape("polyline", { class: "road", points: [...points.values()].map((p) => p.join(",")).join(" ") });
+  const dots = ranked.map((place, i) => [place, i]).reverse().filter(([place]) => points.has(String(place)))
+    .map(([place, i]) => { const [x, y] = points.get(String(place)); return shape("circle", { class: i ? "runner" : "best", cx: x, cy: y, r: i ? 6 : 12 }, `${i + 1}. ${place}`); });
+  svg.replaceChildren(...(state.map.has_order || points.size < 2 ? [road] : []), ...dots);
+  $("route-caption").textContent = `${caption}; the large dot is the result, small ones its runners-up`;
+}
+
+// --- a picture -----------------------------------------------------------------------------------
+
+function words(record) {
+  const best = record.places[0];
+  if (record.in_map === false) return ["no", "Not in this map", `, as far as it can tell (confidence ${record.confidence.toFixed(2)}); the most similar place is ${best}`];
+  if (record.confidence === undefined || record.confidence === null) return ["", `Most like ${best}`, "; this map has no confidence to tell whether that is right"];
+  const sure = record.confidence >= 0.9 ? "almost surely" : record.confidence >= 0.7 ? "probably" : "perhaps";
+  return ["yes", `At ${best}`, `, ${sure} (confidence ${record.confidence.toFixed(2)})`];
+}
+
+function show(record, view) {
+  state.record = record;
+  const [kind, strong, rest] = words(record);
+  $("verdict").className = kind;
+  $("verdict").replaceChildren(element("strong", { text: strong }), rest);
+  $("result").hidden = false;
+  if (view) $("query").querySelector(".stage").replaceChildren(view);
+  showMatch(record.places[0]);
+  drawRoute(record.places);
+  $("matches").replaceChildren(...record.places.map((place, i) => {
+    const button = element("button", { type: "button", text: String(place) });
+    button.addEventListener("click", () => showMatch(place));
+    return element("li", {}, button, ` score ${record.scores[i].toFixed(3)}`);
+  }));
+}
+
+function showMatch(place) {
+  const known = state.places.find((p) => String(p.place) === String(place));
+  const images = known ? known.images : [];
+  $("match").hidden = $("compare-row").hidden = !images.length;
+  if (!images.length) return;
+  $("traversal").replaceChildren(...images.map((name) => element("option", { value: name, text: name })));
+  const put = () => {
+    $("match").querySelector(".stage").replaceChildren(picture(place, $("traversal").value));
+    compare();
+  };
+  $("traversal").onchange = put;
+  put();
+}
+
+function compare() {
+  const stage = $("query").querySelector(".stage");
+  const old = stage.querySelector(".over");
+  const source = $("match").querySelector("img");
+  if (old) old.remove();
+  const share = Number($("compare").value);
+  if (!source || !share) return;
+  const over = source.cloneNode();
+  over.className = "over";
+  over.alt = "";
+  over.style.clipPath = `inset(0 ${100 - share}% 0 0)`;
+  stage.append(over);
+}
+
+async function locate(file) {
+  $("error").hidden = true;
+  $("scrub-row").hidden = true;
+  $("verdict").textContent = "Looking …";
+  $("result").hidden = false;
+  if (file.type.startsWith("video/")) return follow(file);
+  const found = await ask("/v1/locate?k=5", { method: "POST", body: file, headers: { "content-type": file.type || "image/jpeg" } });
+  const view = element("img", { alt: "your picture" });
+  view.src = URL.createObjectURL(file);
+  show(found.results[0], view);
+  remember(found.results[0], view.src, file.name);
+}
+
+function remember(record, source, name) {
+  const image = element("img", { alt: "" });
+  image.src = source;
+  const [, strong] = words(record);
+  const button = element("button", { type: "button", text: `${name}: ${strong}` });
+  button.addEventListener("click", () => { const again = element("img", { alt: "your picture" }); again.src = source; show(record, again); });
+  $("history").prepend(element("li", {}, image, button));
+  $("history-section").hidden = false;
+}
+
+// --- a video -------------------------------------------------------------------------------------
+
+async function follow(file) {
+  if (!state.map.has_order) throw new Error("The places of this map have no order, so that no video can be followed. Drop single pictures.");
+  const video = element("video", { muted: "", playsinline: "" });
+  video.src = URL.createObjectURL(file);
+  await new Promise((resolve, reject) => { video.onloadeddata = resolve; video.onerror = () => reject(new Error("this browser cannot play that video")); });
+  const canvas = element("canvas");
+  const scale = Math.min(1, 1280 / Math.max(video.videoWidth, video.videoHeight));
+  canvas.width = video.videoWidth * scale; canvas.height = video.videoHeight * scale;
+  const { drive } = await ask("/v1/drives", { method: "POST" });
+  state.fixes = [];
+  try {
+    for (let time = 0; time < video.duration; time += EVERY) {
+      await new Promise((resolve) => { video.onseeked = resolve; video.currentTime = Math.min(time, video.duration - 0.01); });
+      canvas.getContext("2d").drawImage(video, 0, 0, canvas.width, canvas.height);
+      const frame = await new Promise((resolve) => canvas.toBlob(resolve, "image/jpeg", 0.92));
+      const fix = await ask(`/v1/drives/${drive}/frames`, { method: "POST", body: frame, headers: { "content-type": "image/jpeg" } });
+      state.fixes.push({ ...fix, time, source: URL.createObjectURL(frame) });
+      $("verdict").textContent = `Following … ${time.toFixed(1)} of ${video.duration.toFixed(1)} s`;
+    }
+  } finally { await ask(`/v1/drives/${drive}`, { method: "DELETE" }).catch(() => {}); }
+  $("scrub").max = state.fixes.length - 1;
+  $("scrub").value = state.fixes.length - 1;
+  $("scrub-row").hidden = false;
+  drawBelief();
+  scrubbed();
+}
+
+function drawBelief() {
+  const svg = $("belief"), n = state.fixes.length, rows = 60, cells = [];
+  svg.setAttribute("viewBox", "0 0 1000 240");
+  state.fixes.forEach((fix, i) => {
+    const belief = fix.belief || [];
+    const sums = new Array(rows).fill(0);
+    belief.forEach((value, place) => { sums[Math.min(rows - 1, Math.floor((place * rows) / belief.length))] += value; });
+    sums.forEach((value, row) => { if (value > 0.01) cells.push(shape("rect", { class: "cell", x: (1000 * i) / n, y: 236 - (4 * (row * 232)) / (rows * 4) - 4, width: Math.max(2, 1000 / n - 1), height: 4, opacity: Math.min(1, 0.2 + value) })); });
+  });
+  svg.replaceChildren(...cells);
+}
+
+function scrubbed() {
+  const fix = state.fixes[Number($("scrub").value)];
+  if (!fix) return;
+  $("scrub-value").textContent = `${Number($("scrub").value) + 1} of ${state.fixes.length}, ${fix.time.toFixed(1)} s`;
+  const view = element("img", { alt: `frame at ${fix.time.toFixed(1)} seconds` });
+  view.src = fix.source;
+  show({ places: [fix.place], scores: [fix.probability], confidence: fix.probability, in_map: fix.off_map < 0.5 }, view);
+}
+
+// --- what a person does --------------------------------------------------------------------------
+
+function select(tab) {
+  for (const other of document.querySelectorAll("[role=tab]")) {
+    const own = other === tab;
+    other.setAttribute("aria-selected", own);
+    other.tabIndex = own ? 0 : -1;
+    $(other.getAttribute("aria-controls")).hidden = !own;
+  }
+  tab.focus();
+}
+
+for (const tab of document.querySelectorAll("[role=tab]")) {
+  tab.addEventListener("click", () => select(tab));
+  tab.addEventListener("keydown", (event) => {
+    const tabs = [...document.querySelectorAll("[role=tab]")], step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (step) select(tabs[(tabs.indexOf(tab) + step + tabs.length) % tabs.length]);
+  });
+}
+for (const input of [$("pick"), $("camera")]) input.addEventListener("change", () => { if (input.files[0]) locate(input.files[0]).catch(fail); });
+$("drop").addEventListener("dragover", (event) => { event.preventDefault(); $("drop").classList.add("over"); });
+$("drop").addEventListener("dragleave", () => $("drop").classList.remove("over"));
+$("drop").addEventListener("drop", (event) => {
+  event.preventDefault();
+  $("drop").classList.remove("over");
+  if (event.dataTransfer.files[0]) locate(event.dataTransfer.files[0]).catch(fail);
+});
+$("compare").addEventListener("input", compare);
+$("scrub").addEventListener("input", scrubbed);
+$("earlier").addEventListener("click", () => { state.first = Math.max(0, state.first - PAGE); showPlaces(); });
+$("later").addEventListener("click", () => { state.first += PAGE; showPlaces(); });
+$("link").addEventListener("click", async () => {
+  const link = `${location.origin}/#place=${encodeURIComponent(state.record.places[0])}`;
+  try { await navigator.clipboard.writeText(link); $("copied").textContent = "copied"; } catch { $("copied").textContent = link; }
+});
+$("token").addEventListener("submit", (event) => {
+  event.preventDefault();
+  state.token = $("token-value").value;
+  sessionStorage.setItem("displace-token", state.token);
+  $("token").hidden = true;
+  $("error").hidden = true;
+  start();
+});
+
+function start() {
+  readMap().then(() => {
+    const linked = new URLSearchParams(location.hash.slice(1)).get("place");
+    if (linked) show({ places: [linked], scores: [1] }, element("p", { text: "the place of the link" }));
+  }).catch(fail);
+}
+start();

@@ -1,0 +1,149 @@
+"""What a request asks about: images or descriptors, checked before anything is computed."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass
+
+import numpy as np
+from PIL import Image
+from starlette.datastructures import UploadFile
+from starlette.requests import Request
+
+from displace.arrays import Vectors
+from displace.web.limits import Limits
+
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "PPM", "GIF")
+"""What images may be; nothing else is ever opened."""
+VECTORS = "application/octet-stream"
+
+
+class RefusedError(Exception):
+    """A request that is answered with an error.
+
+    Parameters
+    ----------
+    status : int
+        HTTP status.
+    message : str
+        What is wrong, and the way out.
+    """
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status, self.message = status, message
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What a request asks about: images, or descriptors.
+
+    Parameters
+    ----------
+    images : list of bytes
+    vectors : array of shape (q, D), optional
+    """
+
+    images: list[bytes]
+    vectors: Vectors | None = None
+
+
+async def read_asked(request: Request, dim: int, limits: Limits) -> Asked:
+    """Read the body of a request: one image, a form with several, or descriptors as JSON or raw float32."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "multipart/form-data":
+        return Asked(await _form(request, limits))
+    body = await _body(request, limits)
+    if kind.startswith("image/"):
+        return Asked([checked_image(body, limits)])
+    if kind == "application/json":
+        return Asked([], _from_json(body, dim, limits))
+    if kind == VECTORS:
+        return Asked([], _from_raw(body, dim, limits))
+    raise RefusedError(
+        415,
+        f"content type {kind or '(none)'} is not understood: send an image (image/jpeg …), several as "
+        f"multipart/form-data, descriptors as application/json or raw float32 as {VECTORS}",
+    )
+
+
+def checked_image(content: bytes, limits: Limits) -> bytes:
+    """Refuse what is no image, or too large a one, from its head alone."""
+    try:
+        with Image.open(io.BytesIO(content), formats=FORMATS) as image:
+            width, height = image.size
+    except Image.DecompressionBombError:
+        raise RefusedError(413, f"the image has more than {limits.pixels:,} pixels: scale it down") from None
+    except Exception:  # Pillow's readers raise nearly every type on damaged files
+        raise RefusedError(415, f"this is no image that is read here ({', '.join(FORMATS)})") from None
+    if width * height > limits.pixels:
+        raise RefusedError(
+            413, f"the image has {width * height:,} pixels, the limit is {limits.pixels:,}: scale it down"
+        )
+    return content
+
+
+async def _body(request: Request, limits: Limits) -> bytes:
+    """The body, read no further than the limit."""
+    _check_length(request.headers.get("content-length"), limits)
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        _check_length(str(size), limits)
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _check_length(length: str | None, limits: Limits) -> None:
+    if length is not None and length.isdecimal() and int(length) > limits.upload_bytes:
+        raise RefusedError(
+            413, f"more than {limits.upload_bytes:,} bytes in one request: send less at a time"
+        )
+
+
+async def _form(request: Request, limits: Limits) -> list[bytes]:
+    """Images of a form; they are held in memory and never kept."""
+    _check_length(request.headers.get("content-length"), limits)
+    if "content-length" not in request.headers:
+        raise RefusedError(411, "a form needs a Content-Length")
+    images = []
+    try:
+        async with request.form(max_files=limits.queries, max_fields=limits.queries) as form:
+            for value in form.getlist("image"):
+                if isinstance(value, UploadFile):
+                    images.append(checked_image(await value.read(), limits))
+    except RefusedError:
+        raise
+    except Exception as error:
+        raise RefusedError(422, f"the form cannot be read: {getattr(error, 'detail', error)}") from None
+    if not images:
+        raise RefusedError(422, "the form has no file named 'image'")
+    return images
+
+
+def _from_json(body: bytes, dim: int, limits: Limits) -> Vectors:
+    try:
+        record = json.loads(body)
+        vectors = np.asarray(record["descriptors"], np.float32)
+    except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
+        raise RefusedError(422, 'send {"descriptors": [[number, …], …]}') from None
+    return _checked(vectors[None] if vectors.ndim == 1 else vectors, dim, limits)
+
+
+def _from_raw(body: bytes, dim: int, limits: Limits) -> Vectors:
+    if not body or len(body) % (4 * dim):
+        raise RefusedError(
+            422, f"{len(body)} bytes are no descriptors: {dim} numbers of float32, little-endian, make one"
+        )
+    return _checked(np.frombuffer(body, "<f4").reshape(-1, dim), dim, limits)
+
+
+def _checked(vectors: Vectors, dim: int, limits: Limits) -> Vectors:
+    if vectors.ndim != 2 or vectors.shape[1] != dim or not len(vectors):
+        raise RefusedError(422, f"descriptors have shape {vectors.shape}; this map takes (q, {dim})")
+    if len(vectors) > limits.queries:
+        raise RefusedError(413, f"{len(vectors)} descriptors in one request, the limit is {limits.queries}")
+    if not np.isfinite(vectors).all():
+        raise RefusedError(422, "descriptors must be finite numbers")
+    return vectors

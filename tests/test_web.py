@@ -1,0 +1,407 @@
+"""A served map: what robots ask for over HTTP, and what a server refuses."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+
+import numpy as np
+import pytest
+
+pytest.importorskip("fastapi", reason="needs the extra web")
+pytest.importorskip("httpx", reason="needs the extra web")
+
+from fastapi.testclient import TestClient
+from PIL import Image
+
+from displace import PlaceMap, ReferenceSet, build
+from displace.client import Client, ServerError
+from displace.errors import InputError
+from displace.images import read_image
+from displace.manifest.table import Manifest
+from displace.models import get_model
+from displace.places import Places
+from displace.synthetic import make_route
+from displace.verbs.serve import read_tokens, serve
+from displace.web.api import ServerSettings, make_app
+from displace.web.drives import Drives
+from displace.web.hosting import Hosted
+from displace.web.limits import Limits, RateLimit, Tokens
+from displace.web.metrics import Metrics
+
+PLACES = 12
+
+
+@pytest.fixture(scope="module")
+def route():
+    return make_route(n_places=40, n_traversals=3, dim=16, seed=3)
+
+
+@pytest.fixture(scope="module")
+def vectors_map(route, tmp_path_factory):
+    """A map of bare vectors, with an order along the route."""
+    path = tmp_path_factory.mktemp("vectors") / "town.displace"
+    refs = route.references
+    known = ReferenceSet(
+        refs.vectors, refs.places, refs.traversals, info=Places(np.arange(40), frames=np.arange(40))
+    )
+    build(known).save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    """Folders of pictures, their manifest and a map of two traversals."""
+    folder = tmp_path_factory.mktemp("pictures")
+    rng, images, places, traversals = np.random.default_rng(0), [], [], []
+    for place in range(PLACES):
+        base = Image.fromarray(rng.integers(0, 256, (6, 8, 3), np.uint8)).resize(
+            (160, 120), Image.Resampling.BICUBIC
+        )
+        for name in ("sun", "rain", "query"):
+            (folder / name).mkdir(exist_ok=True)
+            noisy = np.clip(np.asarray(base) + rng.normal(0, 15, (120, 160, 3)), 0, 255).astype(np.uint8)
+            Image.fromarray(noisy).save(folder / name / f"{place:02d}.png")
+            if name != "query":
+                images.append(f"{name}/{place:02d}.png")
+                places.append(f"{place:02d}")
+                traversals.append(name)
+    Manifest(images, places, traversals, folder).write(folder / "route.csv")
+    model = get_model("hog")
+    prepared = np.stack([model.prepare(read_image(folder / image)) for image in images])
+    refs = ReferenceSet(model.describe(prepared), places, traversals)
+    build(refs, model=model.fingerprint()).save(folder / "town.displace")
+    return folder
+
+
+def app_of(path, **settings):
+    return make_app(ServerSettings(path, **settings))
+
+
+@pytest.fixture
+def asked(vectors_map):
+    with TestClient(app_of(vectors_map)) as client:
+        yield client
+
+
+@pytest.fixture
+def shown(pictures):
+    with TestClient(app_of(pictures / "town.displace", manifest=pictures / "route.csv")) as client:
+        yield client
+
+
+def raw(vectors):
+    return {
+        "content": np.ascontiguousarray(vectors, "<f4").tobytes(),
+        "headers": {"content-type": "application/octet-stream"},
+    }
+
+
+class TestLocating:
+    def test_descriptors_as_numbers_and_as_bytes(self, asked, vectors_map, route):
+        own = PlaceMap.load(vectors_map).locate(route.queries[:3], k=4)
+        as_json = asked.post("/v1/locate?k=4", json={"descriptors": route.queries[:3].tolist()})
+        as_bytes = asked.post("/v1/locate?k=4", **raw(route.queries[:3]))
+        assert as_json.status_code == as_bytes.status_code == 200
+        assert as_json.json() == as_bytes.json()
+        results = as_bytes.json()["results"]
+        assert [result["places"] for result in results] == own.places.tolist()
+        np.testing.assert_allclose([r["confidence"] for r in results], own.confidence, atol=1e-5)
+
+    def test_in_map_follows_the_confidence_asked_for(self, asked, route):
+        for least in (0.0, 1.0):
+            (result,) = asked.post(f"/v1/locate?min_confidence={least}", **raw(route.queries[:1])).json()[
+                "results"
+            ]
+            assert result["in_map"] == (result["confidence"] >= least)
+
+    def test_an_image_and_a_form_of_images(self, shown, pictures):
+        files = [pictures / "query" / f"{place:02d}.png" for place in (3, 7)]
+        one = shown.post(
+            "/v1/locate", content=files[0].read_bytes(), headers={"content-type": "image/png"}
+        ).json()
+        assert one["results"][0]["places"][0] == "03"
+        form = [("image", (path.name, path.read_bytes(), "image/png")) for path in files]
+        both = shown.post("/v1/locate", files=form).json()
+        assert [result["places"][0] for result in both["results"]] == ["03", "07"]
+
+    def test_requests_at_one_time_are_located_together_and_get_their_own(self, asked, vectors_map, route):
+        own = PlaceMap.load(vectors_map).locate(route.queries, k=3).places.tolist()
+        answers = {}
+
+        def ask(row):
+            answers[row] = asked.post("/v1/locate?k=3", **raw(route.queries[row : row + 1])).json()
+
+        threads = [threading.Thread(target=ask, args=(row,)) for row in range(40)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert [answers[row]["results"][0]["places"] for row in range(40)] == own
+
+    def test_the_document_describes_every_route(self, asked):
+        paths = asked.get("/openapi.json").json()["paths"]
+        assert {"/v1/locate", "/v1/map", "/v1/places", "/v1/drives", "/health", "/ready", "/metrics"} <= set(
+            paths
+        )
+
+
+class TestRefused:
+    @pytest.mark.parametrize(
+        ("body", "kind", "status"),
+        [
+            (b"no image at all", "image/jpeg", 415),
+            (b"%!PS-Adobe-3.0 EPSF-3.0\n", "image/jpeg", 415),
+            (b"hello", "text/plain", 415),
+            (b"", "application/json", 422),
+            (b"[" * 100_000, "application/json", 422),
+            (b'{"descriptors": [["a"]]}', "application/json", 422),
+            (b'{"descriptors": [[1, 2]]}', "application/json", 422),
+            (b'{"descriptors": []}', "application/json", 422),
+            (b'{"descriptors": [[NaN]]}', "application/json", 422),
+            (b"12345", "application/octet-stream", 422),
+            (np.full(16, np.inf, "<f4").tobytes(), "application/octet-stream", 422),
+            (b"", "application/octet-stream", 422),
+            (b"", "multipart/form-data", 422),
+        ],
+    )
+    def test_with_a_message(self, asked, body, kind, status):
+        refused = asked.post("/v1/locate", content=body, headers={"content-type": kind})
+        assert refused.status_code == status
+        assert refused.json()["error"]["message"]
+
+    def test_more_than_the_limits(self, pictures, vectors_map, route):
+        limits = Limits(upload_bytes=2000, pixels=10_000, queries=2, places=3)
+        with TestClient(app_of(pictures / "town.displace", limits=limits)) as client:
+            large = (pictures / "query" / "00.png").read_bytes()
+            assert (
+                client.post("/v1/locate", content=large, headers={"content-type": "image/png"}).status_code
+                == 413
+            )
+            buffer = io.BytesIO()
+            Image.new("L", (2000, 2000)).save(buffer, "PNG", optimize=True)
+            small = buffer.getvalue()[:2000]
+            many = client.post("/v1/locate", content=small, headers={"content-type": "image/png"})
+            assert many.status_code == 413
+            assert "4,000,000 pixels" in many.json()["error"]["message"]
+            assert client.post("/v1/locate?k=4", json={"descriptors": []}).status_code == 422
+        with TestClient(app_of(vectors_map, limits=limits)) as client:
+            assert client.post("/v1/locate", **raw(route.queries[:3])).status_code == 413
+
+    def test_a_map_of_bare_vectors_describes_no_image(self, asked, pictures):
+        body = (pictures / "query" / "00.png").read_bytes()
+        refused = asked.post("/v1/locate", content=body, headers={"content-type": "image/png"})
+        assert refused.status_code == 422
+        assert "send descriptors" in refused.json()["error"]["message"]
+
+    def test_too_many_requests_of_one_client(self, vectors_map):
+        with TestClient(app_of(vectors_map, limits=Limits(requests_per_second=0.2))) as client:
+            assert [client.get("/health").status_code for _ in range(3)] == [200, 200, 429]
+
+    def test_too_many_queries_waiting(self, vectors_map, route):
+        with TestClient(app_of(vectors_map, limits=Limits(waiting=1))) as client:
+            refused = client.post("/v1/locate", **raw(route.queries[:2]))
+            assert refused.status_code == 503
+
+    def test_no_upload_is_kept(self, shown, pictures, tmp_path, monkeypatch):
+        monkeypatch.setenv("TMPDIR", str(tmp_path))
+        form = [("image", ("../../x.png", (pictures / "query" / "00.png").read_bytes(), "image/png"))]
+        assert shown.post("/v1/locate", files=form).status_code == 200
+        assert list(tmp_path.rglob("*")) == []
+
+
+class TestTokens:
+    def test_who_may_do_what(self, vectors_map, route):
+        tokens = Tokens("full token of a robot", "token for reading")
+        with TestClient(app_of(vectors_map, tokens=tokens)) as client:
+            for token, reads, asks in (
+                (None, 401, 401),
+                ("wrong", 401, 401),
+                (tokens.reading, 200, 401),
+                (tokens.full, 200, 200),
+            ):
+                client.headers = {"authorization": f"Bearer {token}"} if token else {}
+                assert client.get("/v1/map").status_code == reads
+                assert (
+                    client.post("/v1/locate", json={"descriptors": route.queries[:1].tolist()}).status_code
+                    == asks
+                )
+                assert client.get("/health").status_code == client.get("/").status_code == 200
+
+    def test_are_never_shown(self):
+        assert "secret" not in repr(Tokens("secret", "secret"))
+
+    def test_other_machines_need_one(self, vectors_map, monkeypatch):
+        monkeypatch.delenv("DISPLACE_TOKEN", raising=False)
+        with pytest.raises(InputError, match="needs a token"):
+            serve(vectors_map, host="0.0.0.0")
+
+    def test_come_from_a_file_or_the_environment(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("DISPLACE_TOKEN", "of the environment")
+        assert read_tokens(None).full == "of the environment"
+        (tmp_path / "token").write_text("0123456789abcdef\nreading-token\n")
+        assert read_tokens(tmp_path / "token") == Tokens("0123456789abcdef", "reading-token")
+        (tmp_path / "token").write_text("short")
+        with pytest.raises(InputError, match="at least 16 characters"):
+            read_tokens(tmp_path / "token")
+
+
+class TestMap:
+    def test_facts_places_and_pictures(self, shown, pictures):
+        facts = shown.get("/v1/map").json()
+        assert (facts["places"], facts["traversals"], facts["takes_images"]) == (
+            PLACES,
+            {"sun": 12, "rain": 12},
+            True,
+        )
+        listed = shown.get("/v1/places?start=2&count=3").json()
+        assert [place["place"] for place in listed["places"]] == ["02", "03", "04"]
+        assert listed["places"][0]["images"] == ["sun", "rain"]
+        picture = shown.get("/v1/places/02/images/rain")
+        assert picture.headers["content-type"] == "image/jpeg"
+        assert Image.open(io.BytesIO(picture.content)).size == (160, 120)
+
+    @pytest.mark.parametrize("address", ["02/images/fog", "99/images/sun", "..%2F..%2Fetc/images/passwd"])
+    def test_what_is_not_there(self, shown, address):
+        assert shown.get(f"/v1/places/{address}").status_code == 404
+
+    def test_pictures_outside_of_the_folders_are_not_read(self, pictures, tmp_path):
+        (tmp_path / "inside").mkdir()
+        (tmp_path / "inside" / "link.png").symlink_to(pictures / "sun" / "00.png")
+        rows = [str(pictures / "sun" / "01.png"), "inside/link.png"]
+        Manifest(rows, ["00", "01"], ["a", "a"], tmp_path).write(tmp_path / "route.csv")
+        app = app_of(
+            pictures / "town.displace", manifest=tmp_path / "route.csv", images=[tmp_path / "inside"]
+        )
+        with TestClient(app) as client:
+            for place in ("00", "01"):
+                assert client.get(f"/v1/places/{place}/images/a").status_code == 404
+            assert [place["images"] for place in client.get("/v1/places").json()["places"][:2]] == [[], []]
+
+    def test_metrics_count(self, asked, route):
+        asked.post("/v1/locate", **raw(route.queries[:1]))
+        text = asked.get("/metrics").text
+        assert 'displace_requests_total{route="/v1/locate",status="200"} 1' in text
+        assert 'displace_request_seconds_bucket{route="/v1/locate",le="+Inf"} 1' in text
+        assert f'displace_map_info{{version="{asked.get("/ready").json()["map"]}"}} 1' in text
+
+    def test_a_replaced_map_is_served_from_the_next_request_on(self, route, tmp_path):
+        refs, path = route.references, tmp_path / "town.displace"
+        build(refs, "hops").save(path)
+        with TestClient(app_of(path)) as client:
+            old = client.post("/v1/locate", **raw(route.queries[:1])).json()["map"]
+            build(refs.without("t0"), "hops").save(path)
+            new = client.post("/v1/locate", **raw(route.queries[:1])).json()["map"]
+            assert old != new
+            path.write_bytes(b"half a map")
+            assert client.post("/v1/locate", **raw(route.queries[:1])).json()["map"] == new
+            path.unlink()
+            assert client.post("/v1/locate", **raw(route.queries[:1])).json()["map"] == new
+
+    def test_pages_allow_no_foreign_script(self, asked):
+        page = asked.get("/")
+        assert "default-src 'none'" in page.headers["content-security-policy"]
+        assert "<script>" not in page.text
+        assert "style=" not in page.text
+        for name in ("/app.js", "/app.css"):
+            assert asked.get(name).status_code == 200
+            assert "://" not in asked.get(name).text.replace("http://www.w3.org/2000/svg", "")
+        assert (
+            "access-control-allow-origin"
+            not in asked.get("/v1/map", headers={"origin": "http://other"}).headers
+        )
+
+
+class TestDrives:
+    def test_a_drive_is_followed(self, asked, route):
+        drive = asked.post("/v1/drives").json()["drive"]
+        for row in range(10, 16):
+            fix = asked.post(f"/v1/drives/{drive}/frames", **raw(route.queries[row : row + 1])).json()
+        assert fix["frame"] == 6
+        assert abs(fix["place"] - 15) <= 1
+        assert 0 <= fix["off_map"] <= 1
+        assert len(fix["belief"]) == 40
+        assert asked.delete(f"/v1/drives/{drive}").status_code == 204
+        assert asked.post(f"/v1/drives/{drive}/frames", **raw(route.queries[:1])).status_code == 404
+
+    def test_a_map_without_an_order_follows_none(self, shown):
+        assert shown.post("/v1/drives").status_code == 422
+
+    def test_their_number_is_bounded_and_idle_ones_are_forgotten(self, vectors_map):
+        now = [0.0]
+        drives = Drives(2, idle_seconds=60, clock=lambda: now[0])
+        hosted = Hosted(PlaceMap.load(vectors_map), "v")
+        first, second = drives.begin(hosted), drives.begin(hosted)
+        assert drives.begin(hosted) is None
+        now[0] = 50
+        assert drives.get(second) is not None
+        now[0] = 100
+        assert drives.get(first) is None
+        assert drives.begin(hosted) is not None
+        assert len(drives) == 2
+
+    def test_too_many_are_refused(self, vectors_map):
+        with TestClient(app_of(vectors_map, limits=Limits(drives=1))) as client:
+            assert [client.post("/v1/drives").status_code for _ in range(2)] == [201, 429]
+
+
+class TestTheClient:
+    """The client against the server in the same process."""
+
+    @pytest.fixture
+    def client(self, vectors_map):
+        with TestClient(app_of(vectors_map)) as server:
+            made = Client("http://testserver", wait=lambda seconds: None)
+            made.http = server
+            yield made
+
+    def test_locates_and_follows(self, client, route):
+        assert client.map()["places"] == 40
+        assert client.locate(route.queries[:2], k=2)["results"][0]["places"]
+        with client.drive() as drive:
+            assert "off_map" in drive.step(route.queries[0])
+        with pytest.raises(ServerError, match="no such drive"):
+            drive.step(route.queries[0])
+
+    def test_sends_again_while_the_server_is_busy(self):
+        import httpx
+
+        answers = [httpx.Response(503), httpx.ConnectError("no"), httpx.Response(200, json={"places": 1})]
+        waited = []
+
+        def respond(request):
+            answer = answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        client = Client("http://map", wait=waited.append, transport=httpx.MockTransport(respond))
+        assert client.map() == {"places": 1}
+        assert waited == [0.4, 0.8]
+
+    def test_says_what_the_server_said(self):
+        import httpx
+
+        refusal = httpx.Response(413, json={"error": {"message": "send less"}})
+        client = Client("http://map", transport=httpx.MockTransport(lambda request: refusal))
+        with pytest.raises(ServerError, match=r"refused \(413\): send less"):
+            client.map()
+
+
+def test_rates_recover_with_time():
+    now = [0.0]
+    limit = RateLimit(1.0, clock=lambda: now[0])
+    assert [limit.admits("a") for _ in range(11)] == [True] * 10 + [False]
+    now[0] = 2.0
+    assert [limit.admits("a") for _ in range(3)] == [True, True, False]
+
+
+def test_a_histogram_is_cumulative():
+    metrics = Metrics()
+    for seconds in (0.0005, 0.003, 20.0):
+        metrics.count("/x", 200, seconds)
+    lines = [line for line in metrics.text("v", {}).splitlines() if "bucket" in line]
+    counts = [int(line.rsplit(" ", 1)[1]) for line in lines]
+    assert (counts[0], counts[2], counts[-2], counts[-1]) == (1, 2, 2, 3)
+    assert json.dumps(counts) == json.dumps(sorted(counts))
