@@ -165,7 +165,7 @@ def make_app(settings: ServerSettings) -> FastAPI:
 
 def _add_guards(app: FastAPI, server: Server) -> None:
     """Tokens, rates, time, counting and headers around every request; errors as JSON."""
-    open_to_all = {"/", "/app.js", "/app.css", "/health", "/ready"}
+    open_to_all = {"/", "/app.js", "/app.css", "/icon.svg", "/health", "/ready"}
 
     @app.middleware("http")
     async def guarded(
@@ -394,6 +394,7 @@ def _add_site(app: FastAPI, server: Server) -> None:
         ("/", "index.html", "text/html"),
         ("/app.js", "app.js", "text/javascript"),
         ("/app.css", "app.css", "text/css"),
+        ("/icon.svg", "icon.svg", "image/svg+xml"),
     ):
 
         def page(name: str = name, kind: str = kind) -> FileResponse:

@@ -1,0 +1,181 @@
+"""The page of a served map in a real browser: a picture, a video, the keyboard, a phone; nothing leaves the host."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import threading
+from urllib.parse import urlsplit
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image
+
+from displace import ReferenceSet, build
+from displace.images import read_image
+from displace.manifest.table import Manifest
+from displace.models import get_model
+from displace.places import Places
+
+pytest.importorskip("fastapi", reason="needs the extra web")
+playwright = pytest.importorskip("playwright.sync_api", reason="needs the extra dev")
+CHROMIUM = shutil.which("chromium")
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed"),
+    pytest.mark.xdist_group("browser"),
+]
+
+PLACES = 10
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Pictures of a short route, a map of three traversals, a video of a fourth, and a picture from elsewhere."""
+    folder = tmp_path_factory.mktemp("route")
+    rng, images, places, traversals = np.random.default_rng(1), [], [], []
+    video = cv2.VideoWriter(str(folder / "drive.webm"), cv2.VideoWriter_fourcc(*"VP80"), 2.0, (320, 240))
+    for place in range(PLACES):
+        base = rng.integers(0, 256, (6, 8, 3), np.uint8)
+        base = np.asarray(Image.fromarray(base).resize((320, 240), Image.Resampling.BICUBIC), np.float64)
+        for name in ("sun", "rain", "dusk", "query"):
+            (folder / name).mkdir(exist_ok=True)
+            noisy = np.clip(base + rng.normal(0, 12, base.shape), 0, 255).astype(np.uint8)
+            Image.fromarray(noisy).save(folder / name / f"{place:02d}.png")
+            if name == "query":
+                video.write(noisy[..., ::-1])
+            else:
+                images.append(f"{name}/{place:02d}.png")
+                places.append(f"{place:02d}")
+                traversals.append(name)
+    video.release()
+    Image.fromarray(np.zeros((240, 320, 3), np.uint8)).save(folder / "black.png")
+    Manifest(images, places, traversals, folder).write(folder / "route.csv")
+    model = get_model("hog")
+    vectors = model.describe(np.stack([model.prepare(read_image(folder / image)) for image in images]))
+    ids = np.unique(places)
+    refs = ReferenceSet(vectors, places, traversals, info=Places(ids, frames=np.arange(PLACES)))
+    build(refs, model=model.fingerprint()).save(folder / "town.displace")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def address(folder):
+    """A server on a free port of this machine."""
+    import uvicorn
+
+    from displace.web.api import ServerSettings, make_app
+
+    app = make_app(
+        ServerSettings(folder / "town.displace", manifest=folder / "route.csv", min_confidence=0.3)
+    )
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="on"))
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as p:
+        flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+        browser = p.chromium.launch(executable_path=CHROMIUM, args=flags)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def opened(browser, address):
+    """Opens the page; at the end nothing may have been said on the console or asked of another host."""
+    said, hosts, contexts = [], set(), []
+
+    def open_page(**options):
+        context = browser.new_context(**options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("request", lambda request: hosts.add(urlsplit(request.url).netloc))
+        page.goto(address)
+        page.wait_for_selector("#about:has-text('places from')")
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert said == []
+    assert hosts - {""} == {urlsplit(address).netloc}
+
+
+def test_a_picture_is_located_and_shown_beside_its_place(opened, folder):
+    page = opened()
+    page.set_input_files("#pick", folder / "query" / "04.png")
+    page.wait_for_selector("#matches li")
+    assert page.inner_text("#verdict strong") == "At 04"
+    page.wait_for_selector("#match img[src]")
+    assert page.locator("#traversal option").all_inner_texts() == ["sun", "rain", "dusk"]
+    assert page.locator("#route circle.best").count() == 1
+    page.fill("#compare", "50")
+    assert page.locator("#query img.over").count() == 1
+    assert page.locator("#history li").count() == 1
+    page.set_input_files("#pick", folder / "black.png")
+    page.wait_for_selector("#history li:nth-child(2)")
+    assert page.inner_text("#verdict strong") == "Not in this map"
+
+
+def test_what_is_no_picture_is_said(browser, address, folder, tmp_path):
+    (tmp_path / "no.jpg").write_bytes(b"no picture")
+    page = browser.new_page()
+    page.goto(address)
+    page.wait_for_selector("#about:has-text('places from')")
+    page.set_input_files("#pick", tmp_path / "no.jpg")
+    page.wait_for_selector("#error:not([hidden])")
+    assert "no image" in page.inner_text("#error")
+    page.close()
+
+
+def test_a_video_is_followed(opened, folder):
+    page = opened()
+    page.set_input_files("#pick", folder / "drive.webm")
+    page.wait_for_selector("#scrub-row:not([hidden])", timeout=120_000)
+    assert int(page.get_attribute("#scrub", "max")) >= PLACES - 2
+    assert page.locator("#belief .cell").count() >= PLACES - 2
+    page.fill("#scrub", "5")
+    assert page.inner_text("#verdict strong") in ("At 04", "At 05", "At 06")
+
+
+def test_with_the_keyboard_alone(opened):
+    page = opened()
+    page.focus("#tab-locate")
+    page.keyboard.press("ArrowRight")
+    assert page.is_visible("#facts")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector("#places li img")
+    assert page.locator("#places li").count() == PLACES
+    page.keyboard.press("ArrowRight")
+    assert page.is_visible("#drop")
+
+
+def test_on_a_phone_in_the_dark(opened, folder):
+    page = opened(viewport={"width": 375, "height": 700}, color_scheme="dark")
+    page.set_input_files("#pick", folder / "query" / "02.png")
+    page.wait_for_selector("#matches li")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 375
+    red, green, blue = page.evaluate(
+        "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3).map(Number)"
+    )
+    assert max(red, green, blue) < 60
+
+
+def test_a_link_leads_to_a_place(opened, address):
+    page = opened()
+    page.goto(f"{address}/#place=03")
+    page.reload()
+    page.wait_for_selector("#matches li")
+    assert page.inner_text("#matches li button") == "03"
