@@ -71,3 +71,33 @@ def test_the_walk_names_what_is_missing(walk, tmp_path):
 
     with pytest.raises(InputError, match="has 0 folders with images"):
         walk.main(["--images", str(tmp_path), "--work", str(tmp_path / "w")])
+
+
+def test_the_core_of_the_ros_node_needs_no_ros(tmp_path):
+    """Frames as a camera's topic has them, compressed, become records."""
+    import importlib.util
+    import io
+
+    import numpy as np
+    from PIL import Image
+
+    from displace import ReferenceSet, build
+    from displace.models import get_model
+    from displace.places import Places
+
+    spec = importlib.util.spec_from_file_location("ros2_node", ROOT / "examples" / "ros2_node.py")
+    node = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(node)
+    rng, model, frames, vectors = np.random.default_rng(0), get_model("hog"), [], []
+    for _ in range(8):
+        base = Image.fromarray(rng.integers(0, 256, (6, 8, 3), np.uint8)).resize((80, 60))
+        buffer = io.BytesIO()
+        base.save(buffer, "PNG")
+        frames.append(buffer.getvalue())
+        vectors += [model.prepare(np.asarray(base))]
+    refs = ReferenceSet(model.describe(np.stack(vectors)), np.arange(8), ["sun"] * 8)
+    for places in (Places(np.arange(8)), Places(np.arange(8), frames=np.arange(8))):
+        known = ReferenceSet(refs.vectors, refs.places, refs.traversals, info=places)
+        locate = node.Locator(build(known, "hops", model=model.fingerprint()))
+        found = [json.loads(locate(frame))["place"] for frame in frames]
+        assert found[2:] == list(range(2, 8))
