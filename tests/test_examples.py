@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -75,7 +76,6 @@ def test_the_walk_names_what_is_missing(walk, tmp_path):
 
 def test_the_core_of_the_ros_node_needs_no_ros(tmp_path):
     """Frames as a camera's topic has them, compressed, become records."""
-    import importlib.util
     import io
 
     import numpy as np
