@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import threading
+<<<<<<< HEAD
 from dataclasses import dataclass, field, replace
+=======
+from dataclasses import dataclass, field, fields, replace
+>>>>>>> 3160535 (A served map lies in memory: its file may be written over in place)
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -103,6 +107,10 @@ class MapState:
     no_statistics: str = ""
     estimator: Fusion | None = None
     area: Area | None = None
+
+    def in_memory(self) -> MapState:
+        """Return the same map with no array mapped from its file, which may then be written over in place."""
+        return _unmapped(self)
 
     @cached_property
     def truth(self) -> Truth:
@@ -259,3 +267,15 @@ def _best_of_each(places: Indices, scores: Vectors, k: int) -> tuple[Indices, Ve
         first = np.sort(first)[:k]
         best[row], values[row] = ids[first], score[first]
     return best, values
+
+
+def _unmapped(value: Any) -> Any:
+    """Return a frozen record in which mapped arrays are copies, also those of records in it."""
+    changed = {}
+    for each in fields(value):
+        held = getattr(value, each.name)
+        if isinstance(held, np.memmap) or (isinstance(held, np.ndarray) and isinstance(held.base, np.memmap)):
+            changed[each.name] = np.array(held)
+        elif isinstance(held, Anchors):
+            changed[each.name] = _unmapped(held)
+    return replace(value, **changed) if changed else value
