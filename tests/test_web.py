@@ -18,6 +18,7 @@ from PIL import Image
 from displace import PlaceMap, ReferenceSet, build
 from displace.client import Client, ServerError
 from displace.errors import InputError
+from displace.geo import Positions
 from displace.images import read_image
 from displace.manifest.table import Manifest
 from displace.models import get_model
@@ -405,3 +406,15 @@ def test_a_histogram_is_cumulative():
     counts = [int(line.rsplit(" ", 1)[1]) for line in lines]
     assert (counts[0], counts[2], counts[-2], counts[-1]) == (1, 2, 2, 3)
     assert json.dumps(counts) == json.dumps(sorted(counts))
+
+
+def test_an_area_bounds_the_places(route, tmp_path):
+    refs, points = route.references, Positions(np.column_stack([np.arange(40) * 10.0, np.zeros(40)]))
+    build(refs, "hops", positions=points).save(tmp_path / "town.displace")
+    with TestClient(app_of(tmp_path / "town.displace")) as client:
+        (found,) = client.post("/v1/locate?k=9&near=100,0&radius=15", **raw(route.queries[30:31])).json()[
+            "results"
+        ]
+        assert sorted(found["places"]) == [9, 10, 11]
+        for wrong in ("near=100,0", "near=here&radius=5", "near=nan,0&radius=5", "near=1,2&radius=-1"):
+            assert client.post(f"/v1/locate?{wrong}", **raw(route.queries[:1])).status_code == 422, wrong

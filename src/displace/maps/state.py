@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import threading
-<<<<<<< HEAD
-from dataclasses import dataclass, field, replace
-=======
 from dataclasses import dataclass, field, fields, replace
->>>>>>> 3160535 (A served map lies in memory: its file may be written over in place)
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -108,9 +104,10 @@ class MapState:
     estimator: Fusion | None = None
     area: Area | None = None
 
-    def in_memory(self) -> MapState:
+    def unmapped(self) -> MapState:
         """Return the same map with no array mapped from its file, which may then be written over in place."""
-        return _unmapped(self)
+        copied: MapState = _unmapped(self)
+        return copied
 
     @cached_property
     def truth(self) -> Truth:

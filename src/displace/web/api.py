@@ -235,11 +235,16 @@ def _add_queries(app: FastAPI, server: Server) -> None:
         min_confidence: float = Query(
             server.settings.min_confidence, ge=0, le=1, description="Below it a query is not in the map."
         ),
+        near: str | None = Query(
+            None, description="Where the queries are known to be: LAT,LON or EASTING,NORTHING."
+        ),
+        radius: float | None = Query(None, gt=0, description="Metres around it."),
     ) -> JSONResponse:
         """Locate one image (`image/*`), several (a form with files named `image`), or descriptors."""
         hosted = await server.in_pool(server.host.refresh)
         vectors = await server.vectors(request, hosted)
-        matches = await server.batcher.locate(hosted, vectors, k)
+        area = {} if near is None and radius is None else {"near": _point(near), "radius": radius}
+        matches = await server.batcher.locate(hosted, vectors, k, **area)
         return JSONResponse(
             {
                 "map": hosted.version,
@@ -248,6 +253,17 @@ def _add_queries(app: FastAPI, server: Server) -> None:
                 ],
             }
         )
+
+
+def _point(text: str | None) -> tuple[float, float] | None:
+    """The point of a text such as 51.752,-1.258."""
+    if text is None:
+        return None
+    try:
+        first, second = (float(part) for part in text.split(","))
+    except ValueError:
+        raise RefusedError(422, f"near={text!r} must be two numbers, such as 51.752,-1.258") from None
+    return first, second
 
 
 def _in_map(record: dict[str, Any], min_confidence: float) -> bool | None:

@@ -63,7 +63,7 @@ class Host:
     def _load(self) -> Hosted:
         version = checksum_of(self.path)[:12]
         # In memory: a file that is written over in place, as `cp` does, must not pull the rows from under a request.
-        return Hosted(PlaceMap(PlaceMap.load(self.path).state.in_memory()), version)
+        return Hosted(PlaceMap(PlaceMap.load(self.path).state.unmapped()), version)
 
     def _mark(self) -> tuple[int, int, int] | None:
         """What tells one file from another of the same name; None while there is none."""
