@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from postgres import address_of
@@ -68,6 +70,14 @@ def test_a_map_in_a_database_can_be_saved_as_a_file(place_map, address, route, t
     again = PlaceMap.load(tmp_path / "copy.displace")
     np.testing.assert_array_equal(again.vectors, place_map.vectors)
     np.testing.assert_array_equal(again.locate(route[1]).places, place_map.locate(route[1]).places)
+
+
+def test_inspect_shows_a_map_in_a_database(address):
+    shown = CliRunner().invoke(app, ["inspect", address])
+    assert shown.exit_code == 0, shown.output
+    assert f"{N}, with positions" in shown.stdout
+    record = json.loads(CliRunner().invoke(app, ["inspect", address, "--json"]).stdout)
+    assert (record["places"], record["file_bytes"]) == (N, None)
 
 
 def test_a_map_in_a_database_says_how_to_update_it(address, route):

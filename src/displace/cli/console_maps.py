@@ -25,7 +25,7 @@ SHOWN = 40
 STALE = "the confidence was learned before an update, from other traversals; build the map again to redo it"
 
 
-def show_map(shown: Console, place_map: PlaceMap, path: Path) -> None:
+def show_map(shown: Console, place_map: PlaceMap, path: str | Path) -> None:
     """Show what a map holds."""
     grid = Table.grid(padding=(0, 2))
     for name, value in _facts(place_map, path):
@@ -40,10 +40,11 @@ def show_map(shown: Console, place_map: PlaceMap, path: Path) -> None:
         shown.print(reliability_table(place_map.calibration))
 
 
-def _facts(place_map: PlaceMap, path: Path) -> Iterable[tuple[str, str]]:
+def _facts(place_map: PlaceMap, path: str | Path) -> Iterable[tuple[str, str]]:
     n_references = sum(place_map.traversals.values())
     listed = ", ".join(f"{name} ({count})" for name, count in place_map.traversals.items())
-    yield "map", f"{path}, {decimal(path.stat().st_size)}"
+    size = f", {decimal(Path(path).stat().st_size)}" if Path(path).is_file() else ""
+    yield "map", f"{path}{size}"
     yield (
         "places",
         f"{len(place_map.place_ids)}" + (", with positions" if place_map.positions is not None else ""),

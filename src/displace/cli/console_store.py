@@ -51,7 +51,7 @@ def show_import(summary: StoreSummary, _: Mapping[str, Any]) -> None:
 def show_inspect(held: PlaceMap | StoreSummary, given: Mapping[str, Any]) -> None:
     """Say what a map or a store holds."""
     if isinstance(held, PlaceMap):
-        console_maps.show_map(console.out, held, Path(given["source"]))
+        console_maps.show_map(console.out, held, given["source"])
     else:
         show_store(console.out, held)
 
@@ -59,7 +59,8 @@ def show_inspect(held: PlaceMap | StoreSummary, given: Mapping[str, Any]) -> Non
 def record_inspect(held: PlaceMap | StoreSummary, given: Mapping[str, Any]) -> Any:
     """What a map or a store holds, JSON-able."""
     if isinstance(held, PlaceMap):
-        return {"file_bytes": Path(given["source"]).stat().st_size, **held.to_json()}
+        file = Path(given["source"])
+        return {"file_bytes": file.stat().st_size if file.is_file() else None, **held.to_json()}
     return console.record(held, given)
 
 

@@ -21,7 +21,7 @@ def inspect(source: Annotated[PathLike, Argument("STORE|MAP")]) -> PlaceMap | St
     Parameters
     ----------
     source : path-like
-        A descriptor store, or a map.
+        A descriptor store, or a map: a file, or the address of one in a database (postgresql://host/database#name).
 
     Examples
     --------
@@ -31,7 +31,7 @@ def inspect(source: Annotated[PathLike, Argument("STORE|MAP")]) -> PlaceMap | St
         displace inspect town.displace
         displace inspect town.displace --json
     """
-    if Path(source).is_file():
+    if "://" in str(source) or Path(source).is_file():
         from displace.maps import PlaceMap
 
         return PlaceMap.load(source)
