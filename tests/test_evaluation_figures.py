@@ -138,3 +138,10 @@ def test_files_are_what_their_endings_say(task, tmp_path):
     assert [path.read_bytes() for path in again] == [written[0].read_bytes(), written[2].read_bytes()]
     with pytest.raises(InputError, match=r"must end in one of \.pdf"):
         save_figure(draw(study), tmp_path / "figure.gif")
+
+
+def test_dollars_in_names_are_no_formulas(task, tmp_path):
+    study = studies.study_tau([task], (0.5, 1.0))
+    named = dataclasses.replace(study, setting=dataclasses.replace(study.setting, query=r"$\nosuch$"))
+    save_figure(draw(named), tmp_path / "figure.svg")
+    assert r"$\nosuch$" in (tmp_path / "figure.svg").read_text()

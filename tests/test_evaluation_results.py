@@ -237,3 +237,14 @@ def test_arrays_that_declare_more_than_they_hold_are_refused(tmp_path):
             members.writestr(name, header.getvalue() if name == "places.npy" else content)
     with pytest.raises(FormatError, match="places is cut short"):
         Ranking.load(tmp_path / "r.npz")
+
+
+@pytest.mark.parametrize("letter", ["n", "ü", "日"])
+def test_long_names_of_traversals_have_files(tmp_path, letter):
+    results = Results(tmp_path / "results")
+    query = letter * 220
+    name = results.add_questions(f"robotcar-{query}", make_questions())
+    for number in range(2):
+        results.add(make_result(query=query, questions=name, cell=f"cell{number}abc"), make_ranking())
+    assert [result.query for result in results] == [query, query]
+    assert len(results.complete(results)) == 2

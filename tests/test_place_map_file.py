@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 
@@ -403,3 +404,77 @@ class TestSealedStatistics:
         build(refs, calibration=False).save(path)
         with pytest.raises(FormatError, match="belongs to another map by now"):
             town.remove(refs.only("t1"))
+
+
+def test_what_a_killed_save_left_behind_is_removed_by_the_next(path, refs):
+    town = build(refs, calibration=False)
+    left = [".town.displace.abcd1234.tmp", ".town.displace-stats.next.abcd1234.tmp"]
+    others = [".town.displace-2.abcd1234.tmp", ".town.displace.mine.tmp", ".other.abcd1234.tmp"]
+    for name in (*left, *others):
+        path.with_name(name).write_bytes(b"half")
+    town.save(path)
+    assert sorted(p.name for p in path.parent.iterdir()) == sorted([*others, "town.displace", STATS])
+
+
+@needs_fork
+def test_a_save_waits_for_no_other_process_and_says_so(path, refs):
+    town = build(refs, calibration=False)
+
+    def refused():
+        with pytest.raises(DisplaceError, match="is being written by another process"):
+            town.save(path)
+
+    with exclusive(path):
+        assert in_child(lambda: (lock_forgotten(), refused())) == 0
+        town.save(path)  # of the same writer
+    assert check_whole(path, refs) == ["t0", "t1", "t2"]
+
+
+def lock_forgotten():
+    """A forked child believes that it holds what its parent holds."""
+    from displace.files import lock
+
+    lock._HELD.clear()
+
+
+def test_threads_that_save_to_one_file_take_turns(path, refs):
+    town = build(refs, calibration=False)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: town.save(path), range(8)))
+    assert check_whole(path, refs) == ["t0", "t1", "t2"]
+
+
+@pytest.mark.parametrize("fusion", ["displace", "hops", "pooling"])
+@pytest.mark.parametrize("search", ["exact", "faiss"])
+def test_queries_of_any_size_are_located(refs, fusion, search):
+    if search == "faiss":
+        pytest.importorskip("faiss")
+    town = build(refs, fusion, calibration=False)
+    queries = refs.vectors[:3].astype(np.float32)
+    expected = town.locate(queries, k=5, search=search)
+    largest = queries / np.abs(queries).max(axis=1, keepdims=True)
+    for scale in (3e38, 1e30, 1e-36):
+        found = town.locate(largest * np.float32(scale), k=5, search=search)
+        assert np.isfinite(found.scores).all()
+        assert (np.abs(found.scores) <= 1.01).all()
+        assert all(len(set(row)) == 5 for row in found.places.tolist())
+        if town.mean is None:
+            np.testing.assert_array_equal(found.places[:, 0], expected.places[:, 0])
+
+
+@pytest.mark.parametrize("fusion", ["displace", "hops", "pooling"])
+@pytest.mark.parametrize("scale", [1e-12, 1e12])
+def test_references_of_other_sizes_make_the_same_map(refs, fusion, scale):
+    vectors = (refs.vectors * scale).astype(np.float32)
+    town = build(ReferenceSet(vectors, refs.places, refs.traversals), fusion, calibration=False)
+    plain = build(refs, fusion, calibration=False)
+    np.testing.assert_array_equal(
+        town.locate(vectors[:9], k=1).places, plain.locate(refs.vectors[:9], k=1).places
+    )
+
+
+def test_equal_input_gives_equal_files(tmp_path, refs):
+    for name in ("a", "b"):
+        build(refs, calibration=False).save(tmp_path / name)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert (tmp_path / "a-stats").read_bytes() == (tmp_path / "b-stats").read_bytes()

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from displace import PlaceMap, ReferenceSet, build
+from displace import PlaceMap, ReferenceSet, build, get_fusion
 from displace.errors import InputError
 from displace.references import occurrence, slot_of_each
 
@@ -127,3 +127,13 @@ def test_whatever_ids_are_taken_a_map_of_them_loads(tmp_path, ids):
     refs = ReferenceSet(np.tile(np.eye(3), (2, 1)), [*ids, *ids], ["0" * 64] * 3 + ["\r"] * 3)
     build(refs, "hops", calibration=False).save(tmp_path / "town.displace")
     assert PlaceMap.load(tmp_path / "town.displace").place_ids.tolist() == sorted(ids)
+
+
+@pytest.mark.parametrize("scale", [1e-40, 1e-30, 1e30])
+def test_references_whose_squares_are_no_numbers_are_refused(scale):
+    vectors = (np.eye(3) * scale).astype(np.float32)
+    with pytest.raises(InputError, match=r"vectors have numbers up to .*: scale them"):
+        ReferenceSet(vectors, [0, 1, 2])
+    with pytest.raises(InputError, match=r"X have numbers up to .*: scale them"):
+        get_fusion("displace")().fit(np.concatenate([vectors, vectors]), [0, 1, 2, 0, 1, 2])
+    assert len(ReferenceSet(np.zeros((2, 2)), [0, 1])) == 2

@@ -16,6 +16,9 @@ Indices = NDArray[np.intp]
 BLOCK_BYTES = 64 * 2**20
 """Scores held at one time while ranking (float32 bytes)."""
 
+SMALLEST, LARGEST = 1e-15, 1e15
+"""Range in which the largest number of references must lie."""
+
 FEW = 10
 """Up to this k, finding the best score k times is faster than one partition (2.5 times at k = 5)."""
 
@@ -48,6 +51,16 @@ def check_finite(array: Vectors, name: str = "vectors") -> None:
             raise InputError(
                 f"{name} contain NaN or infinity, first in row {listed}; drop or repair those rows"
             )
+
+
+def check_size(array: Vectors, name: str = "vectors") -> None:
+    """Raise an error where squares of the numbers, which fusions sum, would be beyond the range of float32."""
+    largest = max(float(array.max(initial=0)), -float(array.min(initial=0)))
+    if largest and not SMALLEST <= largest <= LARGEST:
+        raise InputError(
+            f"{name} have numbers up to {largest:.1e}, and {SMALLEST:g} to {LARGEST:g} is possible: scale them, "
+            "such as to unit length"
+        )
 
 
 def check_count(value: Any, name: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from displace.arrays import Indices, Vectors, as_labels, as_vectors
+from displace.arrays import Indices, Vectors, as_labels, as_vectors, check_size
 from displace.errors import InputError
 from displace.files.tensors import MAX_LABEL
 from displace.places import Places
@@ -62,6 +62,7 @@ class ReferenceSet:
         info: Places | None = None,
     ) -> None:
         vectors = as_vectors(vectors)
+        check_size(vectors)
         places = as_ids(places, len(vectors), "places")
         if traversals is None:
             traversals = occurrence(np.unique(places, return_inverse=True)[1])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
+import re
+import sys
 import time
 import warnings
 from collections.abc import Iterator, Mapping
@@ -12,7 +15,7 @@ from dataclasses import asdict
 from typing import Any, ClassVar
 
 import typer
-from rich.console import Console
+from rich.console import Console, RenderHook
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -24,6 +27,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.segment import Segment
 from rich.text import Text
 from typer.core import TyperGroup
 
@@ -35,8 +39,45 @@ SHOWN = 10
 RESUME = "interrupted: nothing lost, run the same command again to resume"
 AGAIN = "interrupted: no file is left half-written; run the same command to start again"
 
+NO_MEMORY = (
+    "there is not enough memory for this; close other programs, use fewer --workers, or work on fewer images, "
+    "places or dimensions at a time"
+)
+
+
+class Visible(RenderHook):
+    """Shows control characters of names as text: they would move the cursor, or worse."""
+
+    def process_renderables(self, renderables: list[Any]) -> list[Any]:
+        """Wrap what is about to be printed."""
+        return [_Visible(renderable) for renderable in renderables]
+
+
+class _Visible:
+    def __init__(self, renderable: Any) -> None:
+        self.renderable = renderable
+
+    def __rich_console__(self, console: Console, options: Any) -> Iterator[Segment]:
+        for segment in console.render(self.renderable, options):
+            if segment.control or segment.text.isprintable():
+                yield segment
+            else:
+                yield Segment(_CONTROL.sub(lambda found: repr(found[0])[1:-1], segment.text), segment.style)
+
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
 out = Console()
 err = Console(stderr=True)
+for _console in (out, err):
+    _console.push_render_hook(Visible())
+
+
+def take_any_text() -> None:
+    """Let terminals and files of another encoding show what they cannot as an escape, instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 class Messages(logging.Handler):
@@ -65,6 +106,7 @@ class Verbs(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run the verb."""
         messages, formatted = Messages(), warnings.formatwarning
+        take_any_text()
         try:
             logging.getLogger("displace").addHandler(messages)
             warnings.formatwarning = format_warning
@@ -74,6 +116,9 @@ class Verbs(TyperGroup):
             raise typer.Exit(1) from error
         except DisplaceError as error:
             show_error(err, str(error))
+            raise typer.Exit(2) from error
+        except MemoryError as error:
+            show_error(err, NO_MEMORY)
             raise typer.Exit(2) from error
         except KeyboardInterrupt as error:
             err.print(RESUME if ctx.invoked_subcommand in self.resuming else AGAIN, style="yellow")

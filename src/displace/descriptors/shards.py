@@ -21,7 +21,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from displace.arrays import Vectors
 from displace.errors import StoreError
-from displace.files.atomic import atomic_write, write_json
+from displace.files.atomic import atomic_write, make_folder, write_json
 from displace.files.lock import LOCK_BYTES, locked, open_lock
 from displace.files.reading import open_regular, read_json
 
@@ -92,7 +92,7 @@ class Shards:
         """Write one shard; when this returns, the vectors survive any crash."""
         record = {"format": FORMAT, "model": self.owner, "dim": self.dim, "keys": list(keys)}
         with writing_to(self.folder):
-            self.folder.mkdir(exist_ok=True)
+            make_folder(self.folder)
             number = 1 + max((int(p.stem) for p in self._named(_NAME)), default=-1)
             path = self.folder / f"{number:06d}.npy"
             with atomic_write(path) as file:

@@ -13,6 +13,7 @@ from displace.descriptors.shards import exclusive, writing_to
 from displace.descriptors.store import DescriptorStore, is_store
 from displace.descriptors.store_index import INDEX, StoreIndex
 from displace.errors import StoreError
+from displace.files.atomic import make_folder
 from displace.manifest.table import Manifest
 from displace.models import comparable
 
@@ -49,7 +50,7 @@ def opened_for_writing(
     _check_replaceable(folder, overwrite)
     _check_no_links(folder)
     with writing_to(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
     with exclusive(folder):
         for leftover in folder.glob(f".{INDEX}.*.tmp"):
             leftover.unlink(missing_ok=True)

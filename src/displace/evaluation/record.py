@@ -11,6 +11,8 @@ from displace.errors import FormatError
 from displace.files import schema
 
 FORMAT = 1
+LONGEST_NAME = 200
+"""Bytes of a file's name without its hash, above which its parts are cut; file systems take 255."""
 TEXTS = {
     *("cell", "dataset", "protocol", "tolerance", "model", "fusion", "label", "group", "query"),
     *("questions", "explanation", "error", "created"),
@@ -131,7 +133,10 @@ class Result:
         parts = [self.dataset, self.query, self.model, self.label]
         if self.projection is not None:
             parts += [f"{self.projection}d", f"s{self.seed}"]
-        return "-".join([*(slug(part) for part in parts), self.cell[:8]])
+        name = "-".join(slug(part) for part in parts)
+        if len(name.encode()) > LONGEST_NAME:
+            name = "-".join(cut(slug(part), 40) for part in parts)
+        return f"{name}-{self.cell[:8]}"
 
     def to_json(self) -> dict[str, Any]:
         """Return a record of plain types; `from_json` is its opposite."""
@@ -199,3 +204,8 @@ def slug(text: str) -> str:
     ('displace_paper', 'std_dmat_min')
     """
     return re.sub(r"\W+", "_", text.lower()).strip("_") or "_"
+
+
+def cut(text: str, n_bytes: int = LONGEST_NAME) -> str:
+    """Return the beginning of a name of a file, of at most so many bytes."""
+    return text.encode()[:n_bytes].decode(errors="ignore")

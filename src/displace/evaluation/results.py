@@ -23,7 +23,7 @@ from typing import Any
 from displace.descriptors.store import is_store
 from displace.errors import FormatError, InputError, UnknownNameError
 from displace.evaluation.rankings import Questions, Ranking
-from displace.evaluation.record import FORMAT, Result, slug
+from displace.evaluation.record import FORMAT, Result, cut, slug
 from displace.files import schema
 from displace.files.atomic import make_folder, write_json
 from displace.files.reading import read_json
@@ -148,7 +148,7 @@ class Results:
 
     def add_questions(self, name: str, questions: Questions) -> str:
         """Write what is asked, unless it is there whole; return the file's name for `Result.questions`."""
-        path = make_folder(self.folder / QUESTIONS) / f"{slug(name)}-{questions.digest()}.npz"
+        path = make_folder(self.folder / QUESTIONS) / f"{cut(slug(name))}-{questions.digest()}.npz"
         if not _loads(lambda: Questions.load(path)):
             questions.save(path)
         return path.name

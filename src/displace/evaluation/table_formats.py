@@ -12,6 +12,7 @@ from displace.evaluation.published import Compared, compare
 from displace.evaluation.results import Result
 from displace.evaluation.tables import BOLD, UNDERLINE, Column, Row, Table
 from displace.evaluation.wins import Wins
+from displace.files.outputs import cell_text
 
 NOT_RUN = "–"
 CSV_COLUMNS = (
@@ -150,8 +151,9 @@ def _row_of(cells: Iterable[str]) -> str:
 
 
 def _csv_line(r: Result) -> list[object]:
-    return [
+    line = [
         r.dataset, r.protocol, r.tolerance, r.projection or "", r.group, r.label, r.fusion, r.model, r.query,
         r.seed, *(r.recalls.get(k, "") for k in (1, 5, 10)), r.n_queries, r.n_unanswerable, r.dim, r.n,
         r.n_bytes, r.seconds.get("fit", ""), r.seconds.get("rank", ""), r.error,
     ]  # fmt: skip
+    return [cell_text(value) if isinstance(value, str) else value for value in line]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from displace.errors import DisplaceError, WriteError
+
+_RANDOM = re.compile(r"\w{8}\.tmp")
+"""How names of temporary files go on after the file's own name."""
 
 
 @contextmanager
@@ -80,14 +84,26 @@ def check_file(path: str | os.PathLike[str]) -> None:
 
 
 def make_folder(path: str | os.PathLike[str]) -> Path:
-    """Make a folder with all above it, unless it is there; what the system refuses is a `WriteError`."""
+    """Make a folder with all above it, durably, unless it is there; what the system refuses is a `WriteError`."""
     try:
+        absent = [folder for folder in (Path(path), *Path(path).parents) if not folder.exists()]
         Path(path).mkdir(parents=True, exist_ok=True)
+        for folder in absent:
+            sync_folder(folder.parent)
     except FileExistsError:
         raise WriteError(path, "it is a file, and a folder is needed") from None
     except OSError as error:
         raise WriteError(path, error) from error
     return Path(path)
+
+
+def remove_leftovers(path: str | os.PathLike[str]) -> None:
+    """Remove temporary files that killed writers of `path` left beside it; call it as its one writer only."""
+    path = Path(path)
+    start = f".{path.name}."
+    for entry in os.scandir(path.parent):
+        if entry.name.startswith(start) and _RANDOM.fullmatch(entry.name[len(start) :]):
+            Path(entry.path).unlink(missing_ok=True)
 
 
 def write_json(path: str | os.PathLike[str], record: Any, indent: int | None = 1) -> None:

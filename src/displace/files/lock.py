@@ -6,6 +6,7 @@ import errno
 import os
 import stat
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,6 +14,10 @@ from typing import IO
 
 from displace.errors import DisplaceError
 
+_GUARD = threading.Lock()
+_TURNS: dict[str, threading.RLock] = {}
+_HELD: set[str] = set()
+"""Maps that this process writes at the moment."""
 LOCK_BYTES = 32
 """A lock holds a process id, or nothing."""
 
@@ -24,14 +29,23 @@ def exclusive(path: Path) -> Iterator[None]:
     The lock is a file beside it, ``town.displace-lock``, that is gone afterwards. The system lifts the lock when the
     process ends, however it ends; a file that a killed process left behind is in nobody's way.
     """
-    lock = path.with_name(f"{path.name}-lock")
-    file = _open_locked(lock, path)
-    try:
-        yield
-    finally:
-        with suppress(OSError):  # Windows keeps files that are open
-            lock.unlink()
-        file.close()
+    key = os.path.realpath(path)
+    with _GUARD:
+        turn = _TURNS.setdefault(key, threading.RLock())
+    with turn:  # threads wait for each other; within one, a save inside an update is the same writer
+        if key in _HELD:
+            yield
+            return
+        lock = path.with_name(f"{path.name}-lock")
+        file = _open_locked(lock, path)
+        _HELD.add(key)
+        try:
+            yield
+        finally:
+            _HELD.discard(key)
+            with suppress(OSError):  # Windows keeps files that are open
+                lock.unlink()
+            file.close()
 
 
 def _open_locked(lock: Path, path: Path) -> IO[str]:

@@ -46,3 +46,18 @@ def read_text(path: PathLike, what: str) -> str:
         raise FormatError(f"cannot read {what} {path}: {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise FormatError(f"{path} is not {what}: it is not UTF-8 text") from None
+
+
+def cell_text(text: str) -> str:
+    """Text as a cell of a table that people open: a spreadsheet would compute one that begins like a formula.
+
+    >>> cell_text("=1+1"), cell_text("-1.5"), cell_text("sun")
+    ("'=1+1", '-1.5', 'sun')
+    """
+    if not text.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return text

@@ -17,7 +17,16 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from displace.arrays import Indices, Vectors, blocks, check_count, check_finite, l2_normalize, ranked
+from displace.arrays import (
+    Indices,
+    Vectors,
+    blocks,
+    check_count,
+    check_finite,
+    check_size,
+    l2_normalize,
+    ranked,
+)
 from displace.errors import InputError
 from displace.fusion.solver.scatter import Scatter
 from displace.matches import Matches
@@ -230,6 +239,7 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """Check references and learn `place_ids_`; returns vectors, the index of each one's place, and traversals."""
         vectors, places = validate_data(self, X, y, dtype=list(FLOATS), ensure_all_finite=False)
         check_finite(vectors, "X")
+        check_size(vectors, "X")
         places = as_ids(places, len(vectors), "y")
         labels = None if traversals is None else as_ids(traversals, len(vectors), "traversals")
         self.place_ids_, index = np.unique(places, return_inverse=True)

@@ -7,7 +7,7 @@ import io
 from pathlib import Path
 from typing import Any
 
-from displace.files.outputs import PathLike, write_text
+from displace.files.outputs import PathLike, cell_text, write_text
 from displace.interop._points import PointExporter, PointTable, numbers
 from displace.interop._utm import as_degrees
 from displace.manifest.csv_file import number_text
@@ -38,4 +38,4 @@ class CsvTable(PointExporter):
 def _cell(value: Any) -> str:
     if value is None:
         return ""
-    return number_text(value) if isinstance(value, float) else str(value)
+    return number_text(value) if isinstance(value, float) else cell_text(str(value))

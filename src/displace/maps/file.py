@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from displace._version import __version__
 from displace.errors import DisplaceError, FormatError, InputError
 from displace.files import schema, tensors
-from displace.files.atomic import sync_folder
+from displace.files.atomic import check_file, remove_leftovers, sync_folder
+from displace.files.lock import exclusive
 from displace.geo import Positions
 from displace.maps.checking import KINDS, check_fields, check_row_places, check_rows, checked_calibration
 from displace.maps.samples import Samples
@@ -44,11 +45,15 @@ def save(state: MapState, path: str | os.PathLike[str]) -> None:
     it belongs to the map that is replaced, and left alone otherwise.
     """
     path = Path(path)
+    with _writing(path):
+        check_file(path)
     header, arrays = packed(state)
     statistics = state.statistics and state.statistics.loaded()
     sidecar, upcoming = _sidecar(path), _upcoming(path)
-    with _writing(path):
+    with _writing(path), exclusive(path):
         _finish_killed_save(path)
+        for file in (path, upcoming):
+            remove_leftovers(file)
         replaced = _checksum(path)
         try:
             if statistics is not None:

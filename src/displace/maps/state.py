@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from displace.maps.statistics import MapStatistics
 
 
+LARGE = 1e15
+"""Descriptors with larger numbers are projected in float64."""
+
+
 @dataclass(frozen=True, eq=False)
 class MapState:
     """Places, each with one or more rows, and everything that turns a query into matches.
@@ -116,6 +120,8 @@ class MapState:
 
     def project(self, queries: Vectors) -> Vectors:
         """Bring descriptors into the space of the rows: normalise((q − mean)·projection)."""
+        if np.abs(queries).max(initial=0) > LARGE:
+            queries = queries.astype(np.float64)  # or products would be beyond the range of numbers
         centred = queries if self.mean is None else queries - self.mean
         return l2_normalize(centred if self.projection is None else centred @ self.projection)
 

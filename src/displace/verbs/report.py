@@ -85,8 +85,8 @@ def report(
     from displace.report.figures import save_figures
     from displace.report.html import write_report
 
-    if not megabytes >= 0:
-        raise InputError(f"megabytes={megabytes} must be at least 0")
+    if not 0 <= megabytes <= 1e6:
+        raise InputError(f"megabytes={megabytes} must be at least 0 and at most 1,000,000")
     check_file(Path(output).resolve())
     if figures is not None:
         make_folder(figures)

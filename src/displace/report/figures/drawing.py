@@ -29,7 +29,17 @@ def draw(study: Study) -> Any:
     with print_style():
         figure = _DRAWN[kind_of(study)](study)
         figure.suptitle(str(study.setting), fontsize=5.5, color=SOFT, wrap=True)
+        _show_dollars(figure)
     return figure
+
+
+def _show_dollars(figure: Any) -> None:
+    """Show names as they are: between dollars matplotlib would read formulas. Its own, of axes, stay."""
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):
+        if "$" in text.get_text() and "\\mathdefault" not in text.get_text():
+            text.set_text(text.get_text().replace("$", r"\$"))
 
 
 def save_figure(figure: Any, path: str | os.PathLike[str]) -> None:

@@ -1,0 +1,62 @@
+"""What the command line does with names, encodings and memory that are out of the ordinary."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from displace import cli
+from displace.cli import console
+
+
+def test_control_characters_of_names_are_shown_not_sent():
+    stream = io.StringIO()
+    shown = Console(file=stream, force_terminal=True, width=200)
+    shown.push_render_hook(console.Visible())
+    shown.print("bad\x1b]0;owned\x07name\x9b31m\u202egpj.exe", style="red", markup=False, highlight=False)
+    console.show_error(shown, "cannot read a\x1b[2Jb.jpg")
+    text = stream.getvalue()
+    assert "bad\\x1b]0;owned" in text
+    assert "\x1b]0" not in text
+    assert "\x1b[2J" not in text
+    assert "\x9b" not in text
+    assert "\u202e" not in text
+    assert "\x1b[31m" in text  # the console's own colour
+
+
+def test_no_memory_is_one_message(monkeypatch, tmp_path):
+    def full(*_args, **_options):
+        raise MemoryError
+
+    monkeypatch.setattr("displace.manifest.table.Manifest.read", full)
+    (tmp_path / "m.csv").write_text("image,place,traversal\n")
+    result = CliRunner().invoke(cli.app, ["extract", str(tmp_path / "m.csv"), "-o", str(tmp_path / "s")])
+    assert result.exit_code == 2
+    assert "not enough memory" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "utf-8"])
+def test_output_of_any_encoding_shows_what_it_can(tmp_path, encoding):
+    (tmp_path / "m.csv").write_text("image,place,traversal\n日本.jpg,0,sun\n", encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "displace", "inspect", str(tmp_path / "m.csv")],
+        env={**os.environ, "PYTHONIOENCODING": encoding, "NO_COLOR": "1"},
+        capture_output=True,
+        check=False,
+    )
+    assert b"Traceback" not in done.stderr
+    assert b"Error" not in done.stderr
+
+
+@pytest.mark.parametrize("megabytes", ["inf", "nan", "-1", "1e300"])
+def test_a_size_of_a_report_that_is_none(tmp_path, megabytes):
+    result = CliRunner().invoke(cli.app, ["report", str(tmp_path), "--megabytes", megabytes])
+    assert result.exit_code == 2
+    assert "megabytes" in result.stderr
