@@ -241,6 +241,18 @@ def test_ctrl_c_promises_to_resume_only_where_it_does(run, monkeypatch, verb):
     )
 
 
+def test_ctrl_c_while_building_from_a_store_promises_nothing(run, route, monkeypatch):
+    run("extract", route.root / "route.csv", "-o", "d")
+
+    def stopped(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("displace.maps.build", stopped)
+    done = run("build", "d")
+    assert done.exit_code == 130
+    assert "run the same command to start again" in done.stderr
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_examples_of_a_verb_are_commands_that_there_are(verb):
     commands = typer.main.get_command(cli.app).commands

@@ -82,7 +82,10 @@ def command(verb: Verb) -> Callable[..., None]:
         given = {p.name: p.value(given[p.name]) for p in verb.parameters}
         with console.bars(console.err) as bars:
             shown = {"progress": bars.stage, "download": bars.download}
-            result = verb.function(**given, **{name: shown[name] for name in verb.callbacks})
+            try:
+                result = verb.function(**given, **{name: shown[name] for name in verb.callbacks})
+            except KeyboardInterrupt:
+                raise KeyboardInterrupt(console.RESUME if verb.resumes(given) else console.AGAIN) from None
         code = _show(verb, result, given, as_json)
         if code:
             raise typer.Exit(code)
@@ -112,6 +115,5 @@ def _show(verb: Verb, result: Any, given: dict[str, Any], as_json: bool) -> int 
     return exit_code
 
 
-console.Verbs.resuming = {verb.name for verb in all_verbs() if verb.resumes}
 for _verb in all_verbs():
     app.command(_verb.name, help=_verb.help())(command(_verb))

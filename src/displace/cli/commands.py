@@ -135,7 +135,7 @@ class Verb:
     ----------
     module : module
         It has a function of its own name, and may say how the command is called (``COMMAND``) and that an interrupted
-        run goes on when it is started again (``RESUMES``).
+        run goes on when it is started again (``RESUMES``, or a function ``resumes`` of the arguments).
     """
 
     module: types.ModuleType
@@ -151,9 +151,10 @@ class Verb:
         """The command."""
         return str(getattr(self.module, "COMMAND", self.function.__name__))
 
-    @property
-    def resumes(self) -> bool:
-        """Whether an interrupted run goes on when it is started again."""
+    def resumes(self, given: Mapping[str, Any]) -> bool:
+        """Whether an interrupted run with these arguments goes on when it is started again."""
+        if hasattr(self.module, "resumes"):
+            return bool(self.module.resumes(given))
         return bool(getattr(self.module, "RESUMES", False))
 
     @cached_property

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Any, ClassVar
+from typing import Any
 
 import typer
 from rich.console import Console, RenderHook
@@ -100,9 +100,6 @@ def format_warning(
 class Verbs(TyperGroup):
     """Turns the package's exceptions into messages and exit codes, for every verb."""
 
-    resuming: ClassVar[set[str]] = set()
-    """Verbs that go on where they were interrupted."""
-
     def invoke(self, ctx: Any) -> Any:
         """Run the verb."""
         messages, formatted = Messages(), warnings.formatwarning
@@ -121,7 +118,7 @@ class Verbs(TyperGroup):
             show_error(err, NO_MEMORY)
             raise typer.Exit(2) from error
         except KeyboardInterrupt as error:
-            err.print(RESUME if ctx.invoked_subcommand in self.resuming else AGAIN, style="yellow")
+            err.print(str(error) or AGAIN, style="yellow")
             raise typer.Exit(130) from error
         finally:
             logging.getLogger("displace").removeHandler(messages)

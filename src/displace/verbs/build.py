@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from displace.fusion.base import Fusion
     from displace.maps import PlaceMap
 
-RESUMES = True
 SIGHT_TOLERANCE = "2 frames"
 """What counts as right where places were found by sight: as exact as alignment is."""
 
@@ -208,6 +207,13 @@ class _Steps:
         if (store.places == "").all():
             made = self.output.with_suffix(".csv")
             align(store.folder, made if made.exists() else None, overwrite=True, progress=self.progress)
+
+
+def resumes(given: Mapping[str, Any]) -> bool:
+    """Frames and descriptors of recordings are kept; of a store there is nothing to keep."""
+    from displace.descriptors.store import is_store
+
+    return not is_store(given["store"])
 
 
 def by_sight(store: DescriptorStore) -> bool:
