@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from displace import PlaceMap, cli, verbs
+from displace import PlaceMap, ReferenceSet, cli, verbs
+from displace import build as maps_build
 from displace.cli import console
 from displace.datasets.town import write
 from displace.descriptors.store import DescriptorStore
-from displace.errors import ConditioningWarning
+from displace.errors import ConditioningWarning, InputError
 from displace.files.lock import exclusive
 from displace.places import Places
 
@@ -234,8 +235,8 @@ def test_unreadable_images_are_named_and_the_others_located(run, folder):
             ["update", "town.displace", "--add", "route.desc"],
             "already has references of dusk, overcast, snow, sun",
         ),
-        (["update", "town.displace"], "give either add= or remove="),
-        (["update", "town.displace", "--remove", "sun"], "built without keep_references"),
+        (["update", "town.displace"], "give either --add or --remove"),
+        (["update", "town.displace", "--remove", "sun"], "built without --keep-references"),
         (["export", "town.displace", "--to", "onx", "-o", "x"], "did you mean 'onnx'"),
     ],
 )
@@ -481,3 +482,28 @@ def test_a_store_that_is_not_finished_is_refused_unless_asked_for(run, monkeypat
     assert "--partial" in done.stderr
     if verb == "build":
         assert run("build", "route.desc", "-o", "unfinished.displace", "--partial").exit_code == 0
+
+
+def test_exports_of_a_store_say_which_option_they_want(run):
+    for options in (["--queries", "night.desc"], []):
+        done = run("export", "route.desc", "--to", "vme", "-o", "logs", *options)
+        assert done.exit_code == 2
+        assert "--traversal (dusk" in done.stderr
+
+
+def test_build_takes_a_store_or_its_folder_from_python(folder):
+    built = [
+        maps_build(given, calibration=False) for given in (folder / "route.desc", str(folder / "route.desc"))
+    ]
+    built.append(maps_build(DescriptorStore(folder / "route.desc"), calibration=False))
+    for place_map in built:
+        assert len(place_map.places) == PLACES
+        assert place_map.model["model"] == "hog"
+
+
+def test_places_and_traversals_swapped_are_told():
+    vectors = np.random.default_rng(0).standard_normal((300, 8))
+    with pytest.raises(InputError, match="seem to be swapped"):
+        maps_build(ReferenceSet(vectors, np.repeat(["a", "b", "c"], 100), np.tile(np.arange(100), 3)))
+    with pytest.raises(InputError, match="a map is built from"):
+        maps_build(vectors)

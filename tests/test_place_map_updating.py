@@ -239,7 +239,7 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            (lambda town, refs: town.remove("t1"), "built without keep_references"),
+            (lambda town, refs: town.remove("t1"), "built without --keep-references"),
             (lambda town, refs: town.remove("fog"), "no traversal 'fog'; it has t0, t1, t2, t3"),
             (
                 lambda town, refs: town.remove(ReferenceSet(refs.vectors[:1], [0], ["fog"])),

@@ -162,8 +162,9 @@ def _check_names(names: Sequence[str]) -> None:
     for name in names:
         if name.startswith(("/", "../")):
             raise InputError(
-                f"image {name} is not below hloc's image folder: give that folder as root, or a manifest with "
-                "paths relative to it"
+                f"image {name} is not below the folder of the manifest, and hloc names images by their path below one "
+                "folder: write the manifest into the folder that holds all images (displace manifest … -o "
+                "FOLDER/route.csv), and extract again, which describes nothing twice"
             )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from displace.arrays import Indices
+from displace.descriptors.store import DescriptorStore
 from displace.errors import InputError
 from displace.fusion import FUSIONS, get_fusion
 from displace.fusion.base import Fusion, Statistics
@@ -34,8 +36,13 @@ MAX_CALIBRATION = 2**28
 STRETCHES = 10
 
 
+MANY = 30
+TOO_MANY = 10
+"""So many traversals, and so many times as many as places, are places by mistake."""
+
+
 def build(
-    refs: ReferenceSet,
+    refs: ReferenceSet | DescriptorStore | str | os.PathLike[str],
     fusion: str | Fusion = "displace",
     model: Mapping[str, Any] | None = None,
     *,
@@ -51,8 +58,9 @@ def build(
 
     Parameters
     ----------
-    refs : ReferenceSet
-        References of all traversals, with what is known of their places.
+    refs : ReferenceSet, DescriptorStore or path-like
+        References of all traversals, with what is known of their places; or a store of `displace extract`, whose model
+        is then the map's.
     fusion : str or Fusion
         Name of a fusion whose `rows` a map can hold, or such an estimator, of this package or of your own.
     model : mapping, optional
@@ -86,6 +94,7 @@ def build(
     """
     if dtype not in DTYPES:
         raise InputError(f"dtype={dtype!r} must be one of {', '.join(DTYPES)}")
+    refs, model = _references(refs, model)
     refs = with_places(refs, positions, images)
     truth = Truth.of(refs.info, tolerance)
     estimator = clone(get_fusion(fusion)() if isinstance(fusion, str) else fusion)
@@ -120,6 +129,29 @@ def build(
         notes = loss.notes() or agreement(rows.vectors, rows.place_index, dtype)
         state = replace(state, notes=notes)
     return PlaceMap(state)
+
+
+def _references(
+    given: ReferenceSet | DescriptorStore | str | os.PathLike[str], model: Mapping[str, Any] | None
+) -> tuple[ReferenceSet, Mapping[str, Any] | None]:
+    """References of whatever was given, and the model that described them; refuses places and traversals swapped."""
+    if isinstance(given, str | os.PathLike):
+        given = DescriptorStore(given)
+    if isinstance(given, DescriptorStore):
+        model = given.model if model is None else model
+        given = given.references()
+    if not isinstance(given, ReferenceSet):
+        raise InputError(
+            f"a map is built from a ReferenceSet, a DescriptorStore or the folder of one; got {type(given).__name__}. "
+            "For arrays: build(ReferenceSet(vectors, places, traversals))"
+        )
+    n_places, n_traversals = len(given.place_ids), len(given.traversal_ids)
+    if n_traversals >= MANY and n_traversals > TOO_MANY * n_places:
+        raise InputError(
+            f"there are {n_traversals} traversals of {n_places} places: places and traversals seem to be swapped; it "
+            "is ReferenceSet(vectors, places, traversals)"
+        )
+    return given, model
 
 
 def _kept(statistics: Statistics | None, refs: ReferenceSet, references: bool) -> MapStatistics | None:

@@ -135,7 +135,7 @@ class MapState:
         """
         rows: Vectors = self.vectors if self.scales is None else self.vectors * self.scales[:, None]
         if not within_unit(rows):
-            raise FormatError("the rows of the map are damaged: load it with verify=True, or build it anew")
+            raise FormatError("the rows of the map are damaged: build it anew, or take a copy that is whole")
         return rows
 
     def index(self, search: str) -> Index:

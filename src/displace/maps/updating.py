@@ -263,7 +263,8 @@ def _kept_traversal(state: MapState, kept: MapStatistics, name: str) -> Referenc
     check_name(state, name)
     if kept.references is None:
         raise InputError(
-            f"cannot remove traversal {name!r} by name: the map was built without keep_references; give its references"
+            f"cannot remove traversal {name!r} by name: the map was built without --keep-references; "
+            "give its references (--references STORE)"
         )
     return kept.references.select(kept.references.traversals.astype(str) == name)
 

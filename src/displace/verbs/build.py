@@ -253,7 +253,7 @@ def _check_streamable(fusion: str, keep_references: bool) -> None:
             "fusion='auto' compares fusions with all references in memory: name one, such as displace"
         )
     if keep_references:
-        raise InputError("keep_references needs all references in memory: leave it out")
+        raise InputError("--keep-references needs all references in memory: leave it out")
 
 
 def physical_memory() -> int:

@@ -9,6 +9,7 @@ from displace.errors import InputError
 from displace.verbs.base import Argument, Option, PathLike, Progress, check_output, part
 
 if TYPE_CHECKING:
+    from displace.descriptors.store import DescriptorStore
     from displace.maps import PlaceMap
 
 
@@ -85,14 +86,32 @@ def export(
     check_output(output, overwrite)
     options: dict[str, Any] = {} if crs is None else {"crs": crs}
     if is_store(source):
-        if traversal is not None:
-            options["queries"] = traversal
-        return interop.export(to, DescriptorStore(source), output, **options)
+        store = DescriptorStore(source)
+        return interop.export(to, store, output, **options, **_asked(to, store, queries, traversal))
     place_map = PlaceMap.load(source)
     if queries is None:
         return interop.export(to, place_map, output, **options)
     located = Located.of_store(place_map, DescriptorStore(queries), traversal, k)
     return interop.export(to, located, output, **options)
+
+
+def _asked(
+    to: str, store: DescriptorStore, queries: PathLike | None, traversal: str | None
+) -> dict[str, str]:
+    """Which traversal of a store are the queries, for forms that tell them apart."""
+    from displace.interop import EXPORTERS
+
+    names = ", ".join(store.manifest.traversal_names())
+    if queries is not None:
+        raise InputError(
+            f"--queries names a store to be located in a map, and {store.folder} is a store itself: say which of its "
+            f"traversals are the queries with --traversal ({names})"
+        )
+    if traversal is not None:
+        return {"queries": traversal}
+    if EXPORTERS.get(to).options(store).get("queries"):
+        raise InputError(f"{to} tells queries from references: say which with --traversal ({names})")
+    return {}
 
 
 def _load(place_map: PlaceMap, server: str, name: str | None, kind: str, progress: Progress | None) -> None:

@@ -57,7 +57,7 @@ def update(
     from displace.maps import PlaceMap
 
     if (add is None) == (remove is None):
-        raise InputError("give either add= or remove=, one at a time")
+        raise InputError("give either --add or --remove, one at a time (add, remove)")
     target = Path(map_file if output is None else output)
     check_map_output(target, overwrite or output is None)
     with exclusive(target):
