@@ -12,6 +12,7 @@ from drives import drive_along
 from displace import verbs
 from displace.descriptors.store import DescriptorStore
 from displace.errors import InputError
+from displace.manifest.table import Manifest
 
 WIDTH, HEIGHT = 72, 54
 
@@ -119,3 +120,29 @@ def test_different_routes_are_refused_and_nothing_is_written(tmp_path: Path) -> 
         verbs.build(tmp_path / "drives", tmp_path / "x.displace")
     assert not (tmp_path / "x.displace").exists()
     assert DescriptorStore(tmp_path / "x.desc").manifest.place_ids() == []
+
+
+def test_a_video_is_followed(
+    built: Path, recorded: tuple[Path, dict[str, np.ndarray]], tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(9)
+    at = drive_along(60, rng, stops=1)
+    record(tmp_path / "tonight", wall(0, 60), at, rng, 1.5)
+    video = cv2.VideoWriter(
+        str(tmp_path / "tonight.avi"), cv2.VideoWriter_fourcc(*"MJPG"), 10, (WIDTH, HEIGHT)
+    )
+    for file in sorted((tmp_path / "tonight").glob("*.png")):
+        video.write(cv2.imread(str(file)))
+    video.release()
+    located = verbs.locate(built, [tmp_path / "tonight.avi"], k=2)
+    store = DescriptorStore(built.with_suffix(".desc")).manifest
+    true = {p: int(q) for p, q in zip(store.places.tolist(), _places(store, recorded[1]), strict=True) if p}
+    found = np.array([true[place] for place in located.matches.places[:, 0]])
+    assert located.matches.scores.shape == (len(at), 2)
+    assert (np.abs(found - at) <= 3).mean() > 0.9
+    single = verbs.locate(built, [tmp_path / "tonight.avi"], follow=False)
+    assert (single.matches.scores[:, 0] > 0).all()
+
+
+def _places(manifest: Manifest, at: dict[str, np.ndarray]) -> np.ndarray:
+    return np.concatenate([at[name] for name in manifest.traversal_names()])

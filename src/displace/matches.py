@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +36,15 @@ class Matches:
 
     def __len__(self) -> int:
         return len(self.places)
+
+    def take(self, rows: NDArray[np.intp]) -> Matches:
+        """Return some of the queries, in the order asked for."""
+        return Matches(
+            self.places[rows],
+            self.scores[rows],
+            None if self.confidence is None else self.confidence[rows],
+            None if self.positions is None else self.positions.take(rows),
+        )
 
     def spread(self, rows: NDArray[np.bool_]) -> Matches:
         """Give matches the rows of a mask; the rows between have blank places, and NaN for every number."""
@@ -72,3 +82,22 @@ class Matches:
             for name, value in zip(names, self.positions.points[row].tolist(), strict=True):
                 record[name] = None if np.isnan(value) else value
         return record
+
+
+def joined(parts: Sequence[Matches]) -> Matches:
+    """Matches of several groups of queries in one map, one after the other; NaN where a group has no confidence."""
+    if len(parts) == 1:
+        return parts[0]
+    sure = [np.full(len(p), np.nan) if p.confidence is None else p.confidence for p in parts]
+    positions = [p.positions for p in parts if p.positions is not None]
+    known = None
+    if len(positions) == len(parts):
+        headings = [p.heading for p in positions if p.heading is not None]
+        heading = np.concatenate(headings) if len(headings) == len(parts) else None
+        known = Positions(np.concatenate([p.points for p in positions]), positions[0].degrees, heading)
+    return Matches(
+        np.concatenate([p.places for p in parts]),
+        np.concatenate([p.scores for p in parts]),
+        None if all(p.confidence is None for p in parts) else np.concatenate(sure),
+        known,
+    )

@@ -238,7 +238,7 @@ class PlaceMap:
             easting and northing) are searched, exactly.
         adapt : {"none", "batch", "auto"}
             Whether the queries, taken as a batch of one condition, adapt the matching to it; "auto" does so for 100
-            and more. For photos of several conditions leave it at "none".
+            and more, if the map can say how sure such matches are. For photos of several conditions leave it at "none".
         model : DescriptorModel, optional
             Describes the images; by default the map's own, with its crop and image size.
 
@@ -308,6 +308,23 @@ class PlaceMap:
         course = course_of(state)
         return smooth_fixes(course, similarity_of(course.rows, projected, mode))
 
+    def smoothed(
+        self, queries: ArrayLike | Picture | Sequence[Picture], k: int = 5, *, adapt: str = "auto"
+    ) -> Matches:
+        """Like `smooth`, as matches: the k likeliest places of each frame, their scores being probabilities."""
+        check_count(k, "k")
+        places, fixes = self.state.places, self.smooth(queries, adapt=adapt)
+        ids = places.ids if places.order is None else places.ids[places.order]
+        beliefs = [fix.belief for fix in fixes]
+        best = np.stack([top_k(belief[None], k)[0] for belief in beliefs])
+        found = ids[best]
+        return Matches(
+            found,
+            np.stack([belief[row] for belief, row in zip(beliefs, best, strict=True)]),
+            np.array([fix.probability for fix in fixes]),
+            None if places.positions is None else places.positions.take(places.rows_of(found[:, 0])),
+        )
+
     def _adapted(self, projected: Vectors, k: int) -> Matches:
         """Matches of a batch that adapts the matching to itself."""
         course = course_of(self.state)
@@ -334,7 +351,9 @@ class PlaceMap:
         """What `adapt` means for so many queries; an error where it is none of the known ways."""
         if adapt not in known:
             raise InputError(f"adapt={adapt!r} must be one of {', '.join(known)}")
-        return chosen_mode(adapt, n_queries)
+        state = self.state
+        sure = state.calibration is None or (state.driving is not None and state.driving.batch is not None)
+        return chosen_mode(adapt, n_queries) if sure or adapt != "auto" else "none"
 
     def scores(self, queries: ArrayLike | Picture | Sequence[Picture]) -> Iterator[Vectors]:
         """Score every place for every query, in blocks of queries of bounded memory.

@@ -55,6 +55,14 @@ class QueryImages:
             self.frames.append(int(Path(name).stem))
             self.times.append(time)
 
+    def videos(self) -> dict[str, list[int]]:
+        """Rows of each video's frames, in time."""
+        found: dict[str, list[int]] = {}
+        for row, time in enumerate(self.times):
+            if not math.isnan(time):
+                found.setdefault(self.names[row], []).append(row)
+        return found
+
     def label(self, row: int) -> str:
         """Name one image for a message."""
         frame = self.frames[row]

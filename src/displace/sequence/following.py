@@ -16,9 +16,32 @@ from displace.sequence.weighing import Scale, Scores, Weighed, smooth_drive, sta
 
 _CLOSEST = 0.01
 """Beliefs are kept this far from 0 and 1 before they are calibrated: they know nothing of what no drive showed."""
+_NEXT_TO_NOTHING = 1e-5
 _ALIKE = 10.0
 """Frames that follow each other and count as one."""
 _TOP = 20
+
+
+@dataclass(frozen=True, eq=False)
+class Sparse:
+    """A belief without its unlikely places: a drive's fixes stay small, however large the map is."""
+
+    n_places: int
+    places: NDArray[np.int32]
+    values: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, belief: Floats) -> Sparse:
+        """Keep what is not next to nothing, and at least the ten best."""
+        limit = min(_NEXT_TO_NOTHING, float(belief[top_k(belief[None], 10)[0, -1]]))
+        places = np.flatnonzero(belief >= limit)
+        return cls(len(belief), places.astype(np.int32), belief[places].astype(np.float32))
+
+    def dense(self) -> Floats:
+        """Return all places."""
+        belief = np.zeros(self.n_places)
+        belief[self.places] = self.values
+        return belief
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,14 +56,19 @@ class Fix:
         That it is right: calibrated where the map learned to follow drives, else the belief itself.
     off_map : float
         Probability that the frame shows none of the map's places.
-    belief : array of shape (N,)
-        Probability of each place, in route order.
+    kept : array of shape (N,), or its likely entries
+        The belief, as `belief` returns it.
     """
 
     place: Any
     probability: float
     off_map: float
-    belief: Floats
+    kept: Floats | Sparse
+
+    @property
+    def belief(self) -> Floats:
+        """Probability of each place, in route order, shape (N,)."""
+        return self.kept.dense() if isinstance(self.kept, Sparse) else self.kept
 
 
 @dataclass(frozen=True)
@@ -213,7 +241,7 @@ def smooth_fixes(course: Course, similarity: Blocks) -> list[Fix]:
 
     def see(frame: int, belief: Belief, evidence: Vectors) -> None:  # noqa: ARG001
         fix = course.fix(belief, smoothed=True)
-        found[frame] = Fix(fix.place, fix.probability, fix.off_map, belief.places.astype(np.float32))
+        found[frame] = Fix(fix.place, fix.probability, fix.off_map, Sparse.of(belief.places))
 
     smooth_drive(Scores(similarity), course.scale, see, ordered=course.ordered)
     return [found[frame] for frame in range(similarity.shape[0])]

@@ -11,8 +11,13 @@ from displace.errors import InputError
 from displace.verbs.base import Argument, MapPath, Option, Output, PathLike, Progress, check_output, part
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from displace.arrays import Vectors
     from displace.maps import PlaceMap
     from displace.maps.located import Located
+    from displace.matches import Matches
     from displace.models.base import DescriptorModel
     from displace.recordings.query_images import QueryImages
 
@@ -34,6 +39,8 @@ def locate(
     search: str = "auto",
     near: Annotated[str | None, Option(metavar="LAT,LON")] = None,
     radius: float | None = None,
+    follow: bool = True,
+    adapt: str = "auto",
     every: str = "1",
     weights: PathLike | None = None,
     device: str = "auto",
@@ -70,6 +77,10 @@ def locate(
         Where the images are known to be, latitude,longitude or easting,northing: only places within `radius` are found.
     radius : float, optional
         Metres around `near`.
+    follow : bool
+        A video is followed along the route, its frames supporting each other; without, each is located for itself.
+    adapt : str
+        Whether many images of one condition adapt the matching to it: none, batch, or auto: from 100 images on.
     every : str
         Video: take every n-th frame (5), or one each so many seconds (0.5s).
     weights : path-like, optional
@@ -125,7 +136,8 @@ def locate(
             weights=weights, device=device, image_size=image_size, crop=crop, mask=mask
         )
         with images_of(sources, every, part(progress, "frames")) as images:
-            located = _locate_images(place_map, model, images, shown, search, progress)
+            followed = follow and centre is None
+            located = _locate_images(place_map, model, images, shown, search, followed, adapt, progress)
             located = replace(located, min_confidence=min_confidence)
     if output is not None and form is not None:
         export(form, located, output, min_confidence=min_confidence or 0.0, places=k or 1)
@@ -179,6 +191,8 @@ def _locate_images(
     images: QueryImages,
     k: int,
     search: str,
+    follow: bool,
+    adapt: str,
     progress: Progress | None,
 ) -> Located:
     import numpy as np
@@ -198,5 +212,33 @@ def _locate_images(
         raise InputError(
             f"none of the {len(good)} images could be read. First problem: {next(iter(skipped.values()))}"
         )
-    matches = place_map.locate(vectors[good], k, search=search).spread(good)
+    videos = images.videos() if follow and place_map.places.order is not None else {}
+    matches = _matches(place_map, vectors, good, videos, k, search, adapt)
     return Located(place_map, images.manifest(), matches, vectors, skipped)
+
+
+def _matches(
+    place_map: PlaceMap,
+    vectors: Vectors,
+    good: NDArray[np.bool_],
+    videos: dict[str, list[int]],
+    k: int,
+    search: str,
+    adapt: str,
+) -> Matches:
+    """Matches of all images: frames of a video support each other, the others are located for themselves."""
+    import numpy as np
+
+    from displace.matches import joined
+
+    followed = {name: [row for row in rows if good[row]] for name, rows in videos.items()}
+    alone = np.setdiff1d(np.flatnonzero(good), [row for rows in followed.values() for row in rows])
+    parts = [
+        (np.array(rows), place_map.smoothed(vectors[rows], k, adapt=adapt))
+        for rows in followed.values()
+        if rows
+    ]
+    if len(alone):
+        parts.append((alone, place_map.locate(vectors[alone], k, search=search, adapt=adapt)))
+    order = np.argsort(np.concatenate([rows for rows, _ in parts]))
+    return joined([matches for _, matches in parts]).take(order).spread(good)
