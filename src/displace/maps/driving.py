@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -71,16 +72,28 @@ def course_of(state: MapState) -> Course:
     order = state.places.order
     ids = state.places.ids if order is None else state.places.ids[order]
     rows = rows_in_order(state.working_rows, state.starts, order)
-    truth = state.truth
+    return Course(ids, rows, order is not None, same_places(state.truth, ids), state.driving)
+
+
+def same_places(truth: Truth, ids: NDArray[Any]) -> Callable[[int], Any]:
+    """Which of some places count as the same as the i-th: a mask or a slice."""
+    places, kind = truth.places, truth.tolerance.kind
+    points = None
+    if kind == "metres" and places.positions is not None:
+        points = places.positions.metres()[places.rows_of(ids)]
+    if kind == "frames" and places.frames is not None:
+        points = places.frames[places.rows_of(ids)][:, None]
+    if points is None:
+        return lambda index: slice(index, index + 1)
+    columns, limit = np.ascontiguousarray(points.T), truth.tolerance.value
 
     def same(index: int) -> NDArray[np.bool_]:
-        if truth.tolerance.kind == "exact":
-            mask = np.zeros(len(ids), bool)
-            mask[index] = True
-            return mask
-        return truth.correct(ids, np.full(len(ids), ids[index]))
+        away = sum((column - column[index]) ** 2 for column in columns)
+        mask: NDArray[np.bool_] = away <= limit**2
+        mask[index] = True
+        return mask
 
-    return Course(ids, rows, order is not None, same, state.driving)
+    return same
 
 
 def rows_in_order(vectors: Vectors, starts: NDArray[np.intp], order: NDArray[np.intp] | None) -> MapRows:
@@ -153,7 +166,7 @@ class DriveWatch:
         asked_places = queries.places[asked]
         answerable = self.truth.answerable(asked_places, ids)
         plain = Plain(in_order, unit).block(slice(0, len(unit)))
-        course = Course(ids[order], in_order, True, _same(self.truth, ids[order]))
+        course = Course(ids[order], in_order, True, same_places(self.truth, ids[order]))
         adapted = adapt(in_order, unit).scores(unit)
         level = _level(plain, answerable)
         self._seen.append(_HeldOut(course, plain, adapted, asked_places, answerable, level))
@@ -220,8 +233,3 @@ def _around_the_gap(asked: NDArray[np.intp], answerable: NDArray[np.bool_]) -> N
     middle = int(gone[0]) if len(gone) else len(asked) // 2
     first = int(np.clip(middle - MOST_FRAMES // 2, 0, len(asked) - MOST_FRAMES))
     return asked[first : first + MOST_FRAMES]
-
-
-def _same(truth: Truth, ids: NDArray[Any]) -> Any:
-    """Which places of a fold count as the same as the i-th."""
-    return lambda index: truth.correct(ids, np.full(len(ids), ids[index]))

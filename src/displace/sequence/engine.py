@@ -25,8 +25,11 @@ STEPS = (0.25, 0.4, 0.25, 0.1)
 """Probabilities of moving on by 0, 1, 2 and 3 places, before anything was learned."""
 KEPT_BYTES = 256 * 2**20
 """Evidence up to this size is computed once and kept as float16; more is computed again when needed."""
+UNKNOWN = 0.2
+"""Probability of being off the map before anything was seen."""
 _PRIOR = 20.0
 """Weight of `STEPS` and of the rates, in frames, while learning from a drive."""
+_CERTAIN = 0.999
 _MOST = 60.0
 """Greatest exponent of a likelihood."""
 
@@ -93,7 +96,7 @@ class Belief:
     off_map: float
 
     @classmethod
-    def unknown(cls, n_places: int, off_map: float = 0.2) -> Belief:
+    def unknown(cls, n_places: int, off_map: float = UNKNOWN) -> Belief:
         """Nothing seen yet."""
         return cls(np.full(n_places, (1 - off_map) / n_places), off_map)
 
@@ -252,7 +255,7 @@ class Tracker:
         top = max(float(scores.max()), level)
         places = np.exp(np.maximum(scores - top, -_MOST), dtype=np.float64)
         off = float(np.exp(max(level - top, -_MOST)))
-        alone, _ = update(Belief.unknown(len(places)), places, off)
+        alone = _alone(places, off)
         if self.belief is None or not self.ordered:
             self.belief = self._forwards = alone
             self._backwards = Belief(alone.places[::-1].copy(), alone.off_map)
@@ -266,11 +269,21 @@ class Tracker:
         self._path += on_map * np.array([on_path + top, 1.0]) - self._path / self._SLOW
         self._chance += np.array([by_chance + top, 1.0]) - self._chance / self._SLOW
         trust = self.order
+        if trust > _CERTAIN:
+            self.belief = self._forwards
+            return self.belief
         self.belief = Belief(
             trust * self._forwards.places + (1 - trust) * alone.places,
             trust * self._forwards.off_map + (1 - trust) * alone.off_map,
         )
         return self.belief
+
+
+def _alone(places: Floats, off: float) -> Belief:
+    """Belief of a frame for itself."""
+    each = (1 - UNKNOWN) / len(places)
+    total = each * float(places.sum()) + UNKNOWN * off
+    return Belief(places * (each / total), UNKNOWN * off / total)
 
 
 def _followed(belief: Belief, motion: Motion, places: Floats, off: float) -> tuple[Belief, float, float]:

@@ -167,14 +167,14 @@ class Course:
     ordered : bool
         Whether there is such an order; without, each frame is believed for itself.
     same : callable
-        Mask (N,) of the places that count as the same as the i-th.
+        The places that count as the same as the i-th: a mask (N,) or a slice.
     calibration : DriveCalibration, optional
     """
 
     ids: NDArray[Any]
     rows: MapRows
     ordered: bool
-    same: Callable[[int], NDArray[np.bool_]]
+    same: Callable[[int], Any]
     calibration: DriveCalibration | None = None
 
     @property
