@@ -193,6 +193,12 @@ def test_addresses_are_given_to_verbs_as_they_are_and_paths_as_paths(run, monkey
     )
 
 
+def test_a_result_without_a_view_is_printed_as_text_and_none_not_at_all(capsys, run):
+    console.show_text(None, {})
+    console.show_text("a [b] c", {})
+    assert capsys.readouterr().out == "a [b] c\n"
+
+
 def test_version(run):
     assert run("--version").stdout.strip() == __version__
 

@@ -198,8 +198,9 @@ def show_skipped(console: Console, skipped: Mapping[str, str]) -> None:
 
 
 def show_text(result: Any, _: Mapping[str, Any]) -> None:
-    """Print a result that has no view of its own."""
-    out.print(str(result), highlight=False, markup=False, soft_wrap=True)
+    """Print a result that has no view of its own, if there is one."""
+    if result is not None:
+        out.print(str(result), highlight=False, markup=False, soft_wrap=True)
 
 
 def record(result: Any, given: Mapping[str, Any]) -> Any:

@@ -92,7 +92,7 @@ def align(
         Recording whose frames become the places; by default the one that the others fit best, among those with
         positions where some have them.
     traversals : sequence of str, optional
-        Use this recording (repeat); by default all. The others keep what they have.
+        Recordings to use; by default all. The others keep what they have.
     check : bool
         Write a page beside the store: the matrix with the path, pairs of frames, the weakest stretches first.
     undo : bool

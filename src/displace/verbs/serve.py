@@ -46,7 +46,7 @@ def serve(
     port : int
         Port to listen on; 0 for any that is free.
     images : sequence of path-like, optional
-        A folder that the pictures of places may come from (repeat); by default the manifest's.
+        Folders that the pictures of places may come from; by default the manifest's.
     manifest : path-like, optional
         Which images show which place; by default the one image of each place that the map names.
     min_confidence : float
@@ -54,7 +54,7 @@ def serve(
     token_file : path-like, optional
         File with the token in its first line, and a token for reading only in its second.
     origin : sequence of str, optional
-        A web site whose pages may ask too (repeat); by default none.
+        Web sites whose pages may ask too; by default none.
 
     Examples
     --------
