@@ -256,7 +256,7 @@ def standing(deviations: Vectors, n_places: int) -> Vectors:
     """How far a best score stands above the highest of `n_places` chance scores: Gumbel's reduced variate.
 
     >>> standing(np.array([2.0, 2.0, 5.0]), 30).round(1).tolist(), standing(np.array([5.0]), 3000).round(1).tolist()
-    ([-0.1, -0.1, 7.8], [6.7])
+    ([0.3, 0.3, 8.1], [6.3])
     """
     n = max(n_places, 3)
     slope = np.sqrt(2 * np.log(n))
