@@ -507,3 +507,10 @@ def test_places_and_traversals_swapped_are_told():
         maps_build(ReferenceSet(vectors, np.repeat(["a", "b", "c"], 100), np.tile(np.arange(100), 3)))
     with pytest.raises(InputError, match="a map is built from"):
         maps_build(vectors)
+
+
+@pytest.mark.parametrize("verb", ["build", "advise"])
+def test_threads_are_checked(run, verb):
+    done = run(verb, "route.desc", "--threads", 0)
+    assert done.exit_code == 2
+    assert "threads=0 must be at least 1" in done.stderr

@@ -175,7 +175,8 @@ class _Advising:
         if len(self.trials.names) < 3:
             self.notes.append(
                 "With 2 traversals one is the reference of the other, so that all fusions are plain retrieval: the "
-                "recalls are of that, and nothing tells fusions, settings or traversals apart. A third would."
+                "recalls are of that, and nothing tells fusions, settings or traversals apart. "
+                "A third traversal would."
             )
             return []
         refs, subsets = self.trials.refs, worth.subsets(self.trials)

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from displace.verbs.base import Progress, StorePath, Traversals, look_at_neighbours, part, whole_store
+from displace.verbs.base import (
+    Progress,
+    StorePath,
+    Traversals,
+    check_threads,
+    look_at_neighbours,
+    part,
+    whole_store,
+)
 
 if TYPE_CHECKING:
     from displace.advise import Advice
@@ -17,6 +25,7 @@ def advise(
     traversals: Traversals = None,
     exclude: Sequence[str] | None = None,
     tolerance: str | None = None,
+    threads: int | None = None,
     partial: bool = False,
     progress: Progress | None = None,
 ) -> Advice:
@@ -33,6 +42,8 @@ def advise(
     tolerance : str, optional
         What counts as right: 25m where places have positions, "2 frames" where they have an order along the route, or
         exact; by default 25 m, without positions the exact place.
+    threads : int, optional
+        Cores to use; by default all. On a busy machine 1 is often faster.
     partial : bool
         Take a store whose extraction was not finished as it is.
     progress : callable, optional
@@ -46,7 +57,10 @@ def advise(
         displace advise route.desc --exclude fog --json
     """
     from displace import advise as advising
+    from displace.threads import limit_threads
 
+    check_threads(threads)
     refs = whole_store(store, partial).references(traversals, exclude or ())
     look_at_neighbours(refs, tolerance)
-    return advising.advise(refs, tolerance=tolerance, progress=part(progress, "comparing"))
+    with limit_threads(threads):
+        return advising.advise(refs, tolerance=tolerance, progress=part(progress, "comparing"))

@@ -20,6 +20,7 @@ from displace.verbs.base import (
     Progress,
     Traversals,
     check_map_output,
+    check_threads,
     look_at_neighbours,
     part,
     whole_store,
@@ -55,6 +56,7 @@ def build(
     device: str = "auto",
     every: str = "1",
     cluster: Annotated[str | None, Option(metavar="ADDRESS")] = None,
+    threads: int | None = None,
     partial: bool = False,
     overwrite: bool = False,
     progress: Progress | None = None,
@@ -98,6 +100,8 @@ def build(
         Video: take every n-th frame (5), or one each so many seconds (0.5s).
     cluster : str, optional
         Build with the workers of a Dask cluster: local, local:4, or a scheduler's address.
+    threads : int, optional
+        Cores to use for building; by default all. On a busy machine 1 is often faster.
     partial : bool
         Take a store whose extraction was not finished as it is.
     overwrite : bool
@@ -121,10 +125,12 @@ def build(
     from displace.descriptors.store import DescriptorStore
     from displace.files.lock import exclusive
     from displace.maps.streaming import build_streamed
+    from displace.threads import limit_threads
 
     output = map_output(store, output)
     check_map_output(output, overwrite)
-    with exclusive(output):
+    check_threads(threads)
+    with exclusive(output), limit_threads(threads):
         made = _Steps(output, overwrite, progress)
         described = DescriptorStore(made.store_of(store, model, weights, device, every))
         made.place(described)
