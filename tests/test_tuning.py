@@ -162,15 +162,15 @@ class TestSaferChoice:
     def test_pooling_is_taken_where_it_is_ahead(self):
         """Every place looks quite different in each of its two modes, and traversals show either."""
         rng = np.random.default_rng(0)
-        modes = rng.normal(size=(2, 60, 24)).astype(np.float32)
+        modes = rng.normal(size=(60, 24)) + 1.5 * rng.normal(size=(2, 60, 24))
         vectors, places, names = [], np.arange(60), []
         for number in range(6):
-            vectors.append(modes[number % 2] + 0.3 * rng.normal(size=(60, 24)))
+            vectors.append(modes[number % 2] + 0.6 * rng.normal(size=(60, 24)))
             names += [f"t{number}"] * 60
         refs = ReferenceSet(np.concatenate(vectors), np.tile(places, 6), names)
         fusion = fit(DisPlace(), refs)
         assert fusion.explain().startswith("P = I, up to 6 rows a place: pooling, because it is ahead")
-        queries = modes[0] + 0.3 * rng.normal(size=(60, 24))
+        queries = modes[0] + 0.6 * rng.normal(size=(60, 24))
         pooling = fit(get_fusion("pooling")(), refs)
         np.testing.assert_array_equal(fusion.rank(queries).places, pooling.rank(queries).places)
         assert fusion.nbytes_ == pooling.nbytes_

@@ -351,7 +351,7 @@ class DisPlace(VectorFusion):
         if len(X) == 0 or not self._tells_views_apart(labelled):
             return Views.one_each(index, len(self.place_ids_))
         slots = slot_of_each(index, None) if traversals is None else traversals
-        return group_views(_squarable(X), index, slots, groups)
+        return group_views(X, index, slots, groups)
 
     def _row_limit(self, auto: int | None) -> int | None:
         """Most rows a place as given; `auto` where that is to be decided, None for every view or reference."""

@@ -21,8 +21,8 @@ from displace.fusion.solver.views import merged
 from displace.holdout import Fold, spread
 from displace.references import sum_by
 
-MAX_PLACES = 1000
-"""Places that queries are compared with; of more, these many spread evenly, and only their queries are asked."""
+MAX_PLACES = 500
+"""Places that queries are compared with, beside their own; of more, these many spread evenly."""
 
 Hits = NDArray[np.bool_]
 Projected = tuple[Vectors, Vectors, Vectors]
@@ -70,11 +70,12 @@ class Round:
         out = ~fold.references
         self.scatter = problem.scatter.copy().remove(problem.vectors[out], problem.index[out])
         self.places = problem.places[self.scatter.place_ids]
+        self.truth, self.queries = (
+            problem.places[problem.index[fold.queries]],
+            problem.vectors[fold.queries],
+        )
         there = np.unique(self.places)
-        self.kept = there[spread(len(there), MAX_PLACES)]
-        truth = problem.places[problem.index[fold.queries]]
-        asked = np.isin(truth, self.kept)
-        self.truth, self.queries = truth[asked], problem.vectors[fold.queries[asked]]
+        self.kept = np.union1d(there[spread(len(there), MAX_PLACES)], self.truth)
 
     def hits(self, contestants: Sequence[Contestant]) -> Iterator[tuple[Contestant, Hits]]:
         """Each contestant that can be solved, and for which queries its best place is right.

@@ -44,7 +44,7 @@ WHOLE = 1e11
 """Largest cross-validation over all candidates, in floating-point operations: seconds on one core."""
 MAX_OPERATIONS = 5e11
 """Largest one of any kind."""
-FEW_FOLDS, FEW_QUERIES = 2, 250
+FEW_FOLDS, FEW_QUERIES = 2, 200
 """Folds and queries of each, where not all candidates are tried."""
 COMMON_MEAN_LIMIT = 0.45
 LEAD = 1.0

@@ -192,9 +192,9 @@ def pairs_at_home(vectors: Vectors, index: Indices, labels: Indices) -> float:
     row[labels, index] = np.arange(len(index))
     row = row[spread(n_traversals, MANY)][:, spread(n_places, SOME)]
     there = row >= 0
-    centred = _Centred(vectors, labels)
+    some = vectors[row[there]]
     units = np.zeros((*row.shape, vectors.shape[1]), vectors.dtype)
-    units[there] = centred[row[there]]
+    units[there] = _Centred(some, np.nonzero(there)[0])[np.arange(len(some))]
     away = np.roll(np.arange(row.shape[1]), row.shape[1] // 2)
     shares = []
     for a in range(len(row)):
