@@ -146,3 +146,19 @@ def test_a_video_is_followed(
 
 def _places(manifest: Manifest, at: dict[str, np.ndarray]) -> np.ndarray:
     return np.concatenate([at[name] for name in manifest.traversal_names()])
+
+
+def test_a_new_drive_is_assigned_to_a_map_by_sight(
+    built: Path, recorded: tuple[Path, dict[str, np.ndarray]], tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(12)
+    at = drive_along(60, rng, stops=1)[:47]
+    record(tmp_path / "snow", wall(0, 60), at, rng, 1.2)
+    verbs.manifest([tmp_path / "snow"], tmp_path / "snow.csv", against=built)
+    store = DescriptorStore(built.with_suffix(".desc")).manifest
+    true = {p: int(q) for p, q in zip(store.places.tolist(), _places(store, recorded[1]), strict=True) if p}
+    placed = verbs.read_manifest(tmp_path / "snow.csv")
+    on = placed.places != ""
+    assert on.mean() > 0.4  # one frame for each place: not all of a stop
+    assert np.mean([abs(true[p] - a) <= 3 for p, a in zip(placed.places[on], at[on], strict=True)]) > 0.9
+    assert len(set(placed.places[on].tolist())) == on.sum()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from displace.errors import InputError, ManifestError
 from displace.verbs.base import MAP_ENDING, Argument, Output, PathLike, Progress, part, read_manifest
@@ -14,8 +14,11 @@ if TYPE_CHECKING:
     from displace.manifest.place_assignment import KnownPlaces
     from displace.manifest.summary import Summary
     from displace.manifest.table import Manifest
+    from displace.maps import PlaceMap
 
 RESUMES = True
+LEAST_SHARE = 0.05
+"""Of a recording's frames that must find a place of a map, each its own, for the recording to be along it."""
 
 
 def manifest(
@@ -61,7 +64,8 @@ def manifest(
     dataset : str, optional
         The source is this data set (see: displace list datasets), whose counts are compared with the published ones.
     against : path-like, optional
-        Manifest or map with known places, to which the sources are assigned.
+        Manifest or map with known places, to which the sources are assigned: by position, names or order, and along
+        a map by sight where nothing else tells.
     anchor : str, optional
         Traversal along which places are made; by default the one that fits best.
     spacing : float
@@ -128,17 +132,23 @@ def manifest(
         allow_truncated=allow_truncated,
         progress=progress,
     )
-    built = build_manifest(
-        folders,
-        layout,
-        against=known,
-        anchor=anchor,
-        spacing=spacing,
-        radius=radius,
-        max_heading=max_heading,
-        max_gap=max_gap,
-        keep_off_route=not drop_off_route,
-    )
+    options: dict[str, Any] = {
+        "anchor": anchor,
+        "spacing": spacing,
+        "radius": radius,
+        "max_heading": max_heading,
+        "max_gap": max_gap,
+        "keep_off_route": not drop_off_route,
+    }
+    try:
+        if against is not None and layout == "sight":
+            raise ManifestError("places are to be found by sight")
+        built = build_manifest(folders, layout, against=known, **options)
+    except ManifestError:
+        place_map = None if against is None or layout not in ("auto", "sight") else _followable(against)
+        if place_map is None:
+            raise
+        built = by_sight(place_map, build_manifest(folders, "sight", **options), progress)
     built.write(output)
     return built.summary()
 
@@ -177,3 +187,44 @@ def known_places(path: PathLike) -> Manifest | KnownPlaces:
     order = sorted(range(len(ids)), key=lambda row: natural_key(ids[row]))
     positions = None if place_map.positions is None else place_map.positions.take(np.array(order, np.intp))
     return KnownPlaces([ids[row] for row in order], positions, names)
+
+
+def _followable(path: PathLike) -> PlaceMap | None:
+    """Read a map along which recordings can be placed by sight; None where it is no such map."""
+    from displace.maps import PlaceMap
+
+    if Path(path).suffix != MAP_ENDING:
+        return None
+    place_map = PlaceMap.load(path)
+    return None if place_map.model is None or place_map.places.order is None else place_map
+
+
+def by_sight(place_map: PlaceMap, blank: Manifest, progress: Progress | None = None) -> Manifest:
+    """Give the frames of recordings a map's places, by following them along its route; one frame for each place."""
+    import numpy as np
+
+    from displace.descriptors.extraction import describe
+    from displace.manifest.table import Manifest
+
+    model, paths = place_map.open_model(), blank.paths()
+    places, sure = np.full(len(blank), "", dtype=object), np.full(len(blank), np.nan)
+    for name in blank.traversal_names():
+        rows = np.flatnonzero(blank.traversals == name)
+        failures: dict[int, str] = {}
+        vectors = describe(model, [paths[row] for row in rows], failures=failures, progress=progress)
+        good = np.array([i for i in range(len(rows)) if i not in failures])
+        best: dict[str, int] = {}
+        for row, fix in zip(rows[good], place_map.smooth(vectors[good]), strict=True):
+            sure[row] = round(fix.probability, 4)
+            place = str(fix.place)
+            if fix.off_map < 0.5 and (place not in best or sure[row] > sure[best[place]]):
+                best[place] = int(row)
+        if len(best) < LEAST_SHARE * len(rows):
+            raise ManifestError(
+                f"recording {name!r} does not seem to follow the map's route: {len(best)} of its {len(rows)} frames "
+                "have a place of their own"
+            )
+        for place, row in best.items():
+            places[row] = place
+    numbers = {**blank.numbers, "alignment": sure}
+    return Manifest(blank.images, places.tolist(), blank.traversals, blank.root, **numbers)
