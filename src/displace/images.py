@@ -12,6 +12,7 @@ animation            its first frame
 floating point       refused: the values have no agreed white
 over 178 megapixels  refused (Pillow's limit against decompression bombs)
 hundreds of scans    of a large progressive JPEG: refused, each costs as much as the picture
+HEIC                 read by pillow-heif (extra ``heic``); without it refused, by that name
 other formats        refused (PostScript, for one, would be handed to another program)
 ==================== =============================================================================
 """
@@ -39,11 +40,13 @@ from displace.files.reading import open_regular
 Pixels = NDArray[np.uint8]
 PathLike = str | os.PathLike[str]
 
-EXTENSIONS = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".ppm", ".pgm", ".gif"})
+EXTENSIONS = frozenset(
+    {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".ppm", ".pgm", ".gif"}
+) | {".heic", ".heif"}
 """File name endings that count as images, in lower case."""
 
-FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "PPM", "GIF")
-"""What is decoded, whatever a file is called; JPEG with several pictures is its first."""
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "PPM", "GIF", "HEIF")
+"""What is decoded, whatever a file is called; JPEG with several pictures is its first. Pillow may not know the last."""
 MAX_SCANS = 24
 """Scans of a JPEG of any size; cameras and programs write up to ten."""
 MAX_SCANNED = 10**9
@@ -192,14 +195,32 @@ def open_image(source: PathLike | bytes) -> Iterator[Image.Image]:
         When it is no regular file, or none of these formats (`UnidentifiedImageError`).
     """
     with io.BytesIO(source) if isinstance(source, bytes) else open_regular(source) as file:
+        if heif := _is_heif(file):
+            _know_heif()
         # Without the warning that Pillow gives above 89 megapixels: cameras are there now.
         with _FILTERS, warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-            image = Image.open(file, formats=FORMATS)
+            image = Image.open(file, formats=FORMATS if heif else FORMATS[:-1])
         with image:
             if image.format in ("JPEG", "MPO"):
                 _check_scans(image, file)
             yield image
+
+
+def _is_heif(file: IO[bytes]) -> bool:
+    """Whether a file begins as phones write HEIC; its position stays."""
+    head = file.read(12)
+    file.seek(0)
+    return head[4:8] == b"ftyp" and head[8:12] in (b"heic", b"heix", b"hevc", b"heim", b"mif1", b"msf1")
+
+
+def _know_heif() -> None:
+    """Teach Pillow the format, or say what is missing."""
+    try:
+        import pillow_heif
+    except ImportError:
+        raise ImageError("is HEIC, which needs 'pillow-heif': pip install 'displace[heic]'") from None
+    pillow_heif.register_heif_opener()
 
 
 def _check_scans(image: Image.Image, file: IO[bytes]) -> None:
