@@ -345,3 +345,13 @@ def test_heavy_models_run_in_processes(tmp_path):
     route = make_route(tmp_path / "r", n_places=preparation.WORTH_PROCESSES // 2)
     store = extract(route, HeavyTinyModel(), tmp_path / "d", workers=2).store
     np.testing.assert_allclose(store.vectors(), expected(route), atol=1e-7)
+
+
+def test_equal_files_are_each_named_in_their_message(tmp_path):
+    for name in ("a", "b", "c"):
+        (tmp_path / f"{name}.jpg").write_bytes(b"")
+    Image.fromarray(np.zeros((20, 30, 3), np.uint8)).save(tmp_path / "good.png")
+    names = ["a.jpg", "b.jpg", "c.jpg", "good.png"]
+    manifest = Manifest(names, ["0", "1", "2", "3"], ["t"] * 4, tmp_path)
+    done = extract(manifest, get_model("hog"), tmp_path / "x.desc", workers=1)
+    assert all(name in why for name, why in done.skipped.items())

@@ -134,9 +134,13 @@ def extract(
             failures = _describe_new(index, model, before.shards, workers, batch_size, report)
         else:
             failures = _describe_elsewhere(index, before.shards, describer, report)
-        for name, content in zip(manifest.images, hashes, strict=True):
+        paths = [str(path) for path in manifest.paths()]
+        read = dict(
+            zip(hashes, paths, strict=True)
+        )  # of equal files one was read, and is named in the message
+        for name, path, content in zip(manifest.images, paths, hashes, strict=True):
             if content in failures:
-                skipped[name] = failures[content]
+                skipped[name] = failures[content].replace(read[content], path)
         index = replace(index, skipped=skipped)
         index.write(folder)
     store = before.with_index(index)
