@@ -18,7 +18,6 @@ from displace.cli import console
 from displace.datasets.town import write
 from displace.descriptors.store import DescriptorStore
 from displace.errors import ConditioningWarning, InputError
-from displace.files.lock import exclusive
 from displace.places import Places
 
 PLACES = 24
@@ -343,12 +342,22 @@ def test_outputs_that_cannot_be_written_are_refused_before_anything_is_computed(
 
 
 def test_two_writers_of_one_map(run, folder):
-    with exclusive(folder / "town.displace"):
+    code = """
+import pathlib, sys
+from displace.files.lock import exclusive
+with exclusive(pathlib.Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+    command = [sys.executable, "-c", code, str(folder / "town.displace")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout.readline() == "held\n"
         done = run("update", "town.displace", "--add", "night.desc")
         assert done.exit_code == 2
         assert "town.displace is being written by another process" in done.stderr
         assert run("build", "route.desc", "-o", "town.displace", "--overwrite").exit_code == 2
         assert run("locate", "town.displace", "town/sun/0005.jpg").exit_code == 0
+        other.stdin.close()
 
 
 def test_names_are_shown_as_they_are(run, folder):
@@ -383,7 +392,9 @@ def test_folders_are_shown_as_they_are(capsys):
     from displace.cli import console_evaluation, console_store
 
     shown = console.Console(width=200)
-    store = type("Store", (list,), {"folder": "[/a]", "dim": 3, "dtype": "float32"})([1])
+    store = type(
+        "Store", (list,), {"folder": "[/a]", "dim": 3, "dtype": "float32", "model": {"model": "[/m]"}}
+    )([1])
     console_store.show_extraction(
         shown, Record(store=store, n_described=1, n_reused=0, n_unlisted=0, skipped={}, seconds=1.0)
     )
@@ -392,7 +403,7 @@ def test_folders_are_shown_as_they_are(capsys):
         shown, Record(results=results, n_computed=1, cells=[1], seconds=1.0, absent={}, impossible={})
     )
     printed = capsys.readouterr().out
-    assert "[/a]: 1 × 3 float32" in printed
+    assert "[/a]: 1 × 3 float32, by [/m]" in printed
     assert printed.endswith("in 1.0 s: [/b]\n")
 
 

@@ -63,7 +63,7 @@ def write_descriptors(
     if dtype not in (None, *DTYPES):
         raise InputError(f"dtype={dtype!r} must be one of {', '.join(DTYPES)}")
     names = names_from(store.manifest, root)
-    _check_names(names)
+    _check_names(names, root)
     stored = np.dtype(dtype or store.dtype)
     with output_file(path) as temporary, h5py.File(temporary, "w", libver="latest") as file:
         for rows in blocks(len(store), row_bytes=4 * store.dim):
@@ -157,14 +157,15 @@ def _vector(file: Any, name: str, path: PathLike) -> Vectors:
     return vector
 
 
-def _check_names(names: Sequence[str]) -> None:
+def _check_names(names: Sequence[str], root: PathLike | None) -> None:
     """Refuse names that HDF5 would change."""
+    folder = "the folder of the manifest" if root is None else f"hloc's image folder, root={str(root)!r}"
     for name in names:
         if name.startswith(("/", "../")):
             raise InputError(
-                f"image {name} is not below the folder of the manifest, and hloc names images by their path below one "
-                "folder: write the manifest into the folder that holds all images (displace manifest … -o "
-                "FOLDER/route.csv), and extract again, which describes nothing twice"
+                f"image {name} is not below {folder}, and hloc names images by their path below one folder: write "
+                "the manifest into the folder that holds all images (displace manifest … -o FOLDER/route.csv), "
+                "and extract again, which describes nothing twice"
             )
 
 
