@@ -249,6 +249,17 @@ class TestMaps:
         np.testing.assert_array_equal(place_map.locate(queries).places, fusion.rank(queries).places)
         assert place_map.calibration is not None
 
+    def test_a_map_keeps_references_also_when_an_update_leaves_one_view_a_place(self):
+        refs, views, *_ = make_views(n_traversals=3)
+        place_map = displace.build(refs.only("t0"), calibration=False)
+        place_map.add(refs.only("t1"))
+        place_map.add(refs.select((refs.traversals == "t2") & (views == 0)))
+        place_map.remove(refs.only("t0"))
+        assert place_map.settings["views"] is True
+        place_map.remove(refs.only("t1"))
+        assert place_map.settings["views"] is True
+        place_map.add(refs.only("t0"))
+
     def test_groups_travel_with_references(self):
         refs, views, *_ = make_views()
         grouped = ReferenceSet(refs.vectors, refs.places, refs.traversals, groups=views)

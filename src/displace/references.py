@@ -401,5 +401,6 @@ def _usual_angle(degrees: NDArray[np.float64], cell: Indices) -> float | None:
     order = np.lexsort((degrees, cell))
     same = cell[order][1:] == cell[order][:-1]
     angles = np.diff(degrees[order])[same]
+    angles = np.minimum(angles, 360 - angles)
     usual = float(np.median(angles)) if len(angles) else 0.0
     return usual if usual >= 10 else None

@@ -228,7 +228,8 @@ class DisPlace(VectorFusion):
 
     def settings(self) -> dict[str, Any]:
         """Parameters as decided; what was left open because nothing is known about conditions stays open."""
-        views = {"views": self.views_.kind != "one"}
+        # What is given stays: the statistics of a map are of the kind that it says.
+        views = {"views": self.views_.kind != "one" if self.views == "auto" else bool(self.views)}
         if self._undecided:
             return {**self.get_params(), **views}
         decided = self.settings_
