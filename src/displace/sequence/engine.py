@@ -199,7 +199,7 @@ class Learner:
         self.motion = replace(motion, steps=tuple((shares[:-1] / (1 - jump)).tolist()), jump=jump)
 
 
-ABOVE = 0.35
+ABOVE = 0.27
 """The off-map state's level: this share of the way from what chance earns to what the path earns."""
 
 

@@ -31,6 +31,8 @@ _GAIN_NOISE = 3.0
 their number, which is what drives without order reach by chance."""
 _TWICE = 2e7
 """Frames times places up to which the motion is learned by smoothing, too."""
+_ABOVE_SMOOTHED = 0.35
+"""In place of `ABOVE` where all frames are known: what is off the map then shows more clearly."""
 _FEW = 50
 """Frames whose own level counts as much as the map's."""
 
@@ -166,9 +168,9 @@ def earned_by_chance(scores: Blocks, slope: float, motion: Motion) -> float:
     return earned(_Middle(scores, backwards=True), slope, motion)
 
 
-def level_between(chance: float, path: float) -> float:
+def level_between(chance: float, path: float, above: float = ABOVE) -> float:
     """Level of the off-map state between what chance and what the path earn."""
-    return chance + ABOVE * max(0.0, path - chance)
+    return chance + above * max(0.0, path - chance)
 
 
 def smooth_drive(scores: Blocks, scale: Scale, see: Row, ordered: bool = True) -> bool:
@@ -207,7 +209,7 @@ def smooth_drive(scores: Blocks, scale: Scale, see: Row, ordered: bool = True) -
 
 def own_scale(scale: Scale, chance: float, path: float, overlap: float, n_frames: int) -> Scale:
     """Scale whose level is what a drive itself tells, the more so the longer it is."""
-    own = level_between(chance, chance + (path - chance) / max(overlap, 0.2))
+    own = level_between(chance, chance + (path - chance) / max(overlap, 0.2), _ABOVE_SMOOTHED)
     share = n_frames / (n_frames + _FEW)
     return Scale(scale.slope, share * own + (1 - share) * scale.level)
 
