@@ -93,6 +93,18 @@ def test_places_near_a_point_are_found_exactly_in_the_database(place_map, addres
     assert mine.places.shape == its.places.shape == (N, 5)
 
 
+def test_the_command_line_takes_addresses_and_never_shows_a_password(address):
+    shown = CliRunner().invoke(app, ["inspect", address])
+    assert shown.exit_code == 0, shown.output
+    assert "80, with positions" in shown.output
+    secret = address.replace("postgres@", "postgres:open-sesame@")
+    for command in (["inspect", secret], ["locate", secret, "photo.jpg"]):
+        refused = CliRunner().invoke(app, command)
+        assert refused.exit_code != 0
+        assert "open-sesame" not in refused.output
+        assert "PGPASSFILE" in refused.output
+
+
 @pytest.mark.parametrize("search", SEARCHES)
 @pytest.mark.parametrize(("radius", "n_inside"), [(5, 1), (45, 5), (5000, N)])
 def test_only_places_inside_are_found_and_all_of_them(place_map, route, search, radius, n_inside):

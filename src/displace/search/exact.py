@@ -18,6 +18,8 @@ from displace.search.base import Index, Progress, as_rows
 FORMAT, VERSION = "displace rows", 1
 MAPPED_ABOVE = 2 * 2**30
 """Bytes of float32 rows above which memory-mapped rows stay where they are."""
+MANY = 0.05
+"""Share of the rows above which all of them are compared: to gather transposed ones takes longer."""
 AGAIN = 50
 """Rows that int8 search compares again in float32, beside four times those asked for."""
 
@@ -91,6 +93,10 @@ class Exact(Index):
         queries, rows = checked_queries(queries, self.dim), as_rows(among, self.n_rows)
         if self.transposed is not None and rows is None:
             return self._search_transposed(queries, min(k, self.n_rows), self.transposed)
+        if self.transposed is not None and rows is not None and len(rows) > MANY * self.n_rows:
+            columns, all_rows = self.transposed, rows
+            some = ranked(len(queries), len(rows), k, lambda part: (queries[part] @ columns)[:, all_rows], 2)
+            return rows[some[0]], some[1]
         again = self.rows if self.kind == "int8" else None
         wanted = k if again is None else 4 * k + AGAIN
         best, scores = best_rows(queries, self.codes, wanted, rows, self.scales)

@@ -119,9 +119,7 @@ class Faiss(Index):
         """Search some of the rows, as exactly as they are kept."""
         if self.rows is not None:
             return best_rows(queries, self.rows, k, rows)
-        kept = np.empty((len(rows), self.dim), np.float32)
-        for at, row in enumerate(rows.tolist()):
-            self.index.reconstruct(row, kept[at])
+        kept = self.index.reconstruct_batch(rows) if len(rows) else np.empty((0, self.dim), np.float32)
         best, scores = best_rows(queries, kept, k)
         return rows[best], scores * np.float32(self.scale)
 
