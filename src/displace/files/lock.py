@@ -16,8 +16,8 @@ from displace.errors import DisplaceError
 
 _GUARD = threading.Lock()
 _TURNS: dict[str, threading.RLock] = {}
-_HELD: set[str] = set()
-"""Maps that this process writes at the moment."""
+_HELD: set[tuple[int, str]] = set()
+"""Maps that are written at the moment, each with the process that does: a forked one does not write them too."""
 LOCK_BYTES = 32
 """A lock holds a process id, or nothing."""
 
@@ -33,16 +33,17 @@ def exclusive(path: Path) -> Iterator[None]:
     with _GUARD:
         turn = _TURNS.setdefault(key, threading.RLock())
     with turn:  # threads wait for each other; within one, a save inside an update is the same writer
-        if key in _HELD:
+        held = os.getpid(), key
+        if held in _HELD:
             yield
             return
         lock = path.with_name(f"{path.name}-lock")
         file = _open_locked(lock, path)
-        _HELD.add(key)
+        _HELD.add(held)
         try:
             yield
         finally:
-            _HELD.discard(key)
+            _HELD.discard(held)
             with suppress(OSError):  # Windows keeps files that are open
                 lock.unlink()
             file.close()
