@@ -103,8 +103,8 @@ def test_the_tolerance_of_the_confidence_is_the_protocol(demo):
     points = demo.place_map.positions.metres()
     away = np.linalg.norm(points[:, None] - points[None], axis=2)
     apart = abs(np.subtract.outer(np.arange(200), np.arange(200)))
-    assert (away[apart == 1] <= demo.place_map.tolerance).all()
-    assert np.mean(away[apart == 2] <= demo.place_map.tolerance) < 0.02
+    assert (away[apart == 1] <= demo.place_map.tolerance.value).all()
+    assert np.mean(away[apart == 2] <= demo.place_map.tolerance.value) < 0.02
 
 
 def test_all_fusions_are_compared_best_first(demo):
@@ -301,7 +301,7 @@ def test_a_page_of_a_map_without_confidence(demo, tmp_path):
         demo,
         folder=tmp_path,
         matches=matches,
-        place_map=dataclasses.replace(demo.place_map, calibration=None),
+        place_map=demo.place_map.changed(calibration=None),
     )
     write_demo_page(bare)
     text = bare.page.read_text(encoding="utf-8")

@@ -93,6 +93,7 @@ class WriteError(DisplaceError, OSError):
     def __init__(self, path: object, why: "str | OSError") -> None:
         text = why if isinstance(why, str) else why.strerror or str(why)
         Exception.__init__(self, str(path), text)
+        self.strerror = text  # for whoever names another file instead
 
     def __reduce__(self) -> "tuple[type[WriteError], tuple[object, ...]]":
         return type(self), self.args  # worker processes raise it too

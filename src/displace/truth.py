@@ -126,7 +126,8 @@ class Truth:
         """Whether each place found is right for a query at the place beside it; both in any one shape."""
         right: Flags = found == truth
         if self._points is not None:
-            away = np.linalg.norm(self._at(found) - self._at(truth), axis=-1)
+            with np.errstate(over="ignore"):  # positions beyond the universe are far away
+                away = np.linalg.norm(self._at(found) - self._at(truth), axis=-1)
             right |= away <= self.tolerance.value
         return right
 
