@@ -171,6 +171,10 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """What `from_statistics` needs of references; None where a map of this fusion cannot be updated."""
         return None
 
+    def further_statistics(self, refs: ReferenceSet, before: Any) -> Statistics | None:  # noqa: ARG002
+        """Statistics of references that are added to, or taken out of, those that `before` is of."""
+        return self.statistics(refs)
+
     def from_statistics(self, statistics: Any, refs: ReferenceSet | None = None) -> Self:
         """Fit on statistics alone, such as those of a map that is updated.
 

@@ -159,6 +159,12 @@ class DisPlace(VectorFusion):
             return KeptViews.of(refs)
         return Scatter.of(_squarable(refs.vectors), refs.places)
 
+    def further_statistics(self, refs: ReferenceSet, before: Any) -> Scatter | KeptViews:
+        """Statistics of the kind that the map has, whatever the new references would be by themselves."""
+        if isinstance(before, KeptViews):
+            return KeptViews.of(refs)
+        return Scatter.of(_squarable(refs.vectors), refs.places)
+
     def kept_statistics(self, statistics: Any, refs: ReferenceSet) -> Scatter | KeptViews:
         """Return the statistics it was fitted on, or the references where each of them became a row."""
         if isinstance(statistics, Scatter) and self.settings()["n_rows"] == "all":

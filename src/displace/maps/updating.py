@@ -75,7 +75,7 @@ def added(
     # In float64: an update and its undoing then differ by less than what rounding to float16 can see.
     before = _restored(state, fusion, kept)
     with _of_sound_statistics():
-        after = before.astype(np.float64).merge(fusion.statistics(refs.astype(np.float64)))
+        after = before.astype(np.float64).merge(fusion.further_statistics(refs.astype(np.float64), before))
     return _next(state, kept, before, after.astype(np.float32), refs, +1)
 
 
@@ -90,7 +90,7 @@ def removed(state: MapState, refs: ReferenceSet | str) -> tuple[MapState, Update
     fusion = _fusion(state)
     before = _restored(state, fusion, kept)
     with _of_sound_statistics():
-        after = before.astype(np.float64).subtract(fusion.statistics(refs.astype(np.float64)))
+        after = before.astype(np.float64).subtract(fusion.further_statistics(refs.astype(np.float64), before))
     return _next(state, kept, before, after.astype(np.float32), refs, -1)
 
 

@@ -164,8 +164,10 @@ class Witness:
         """
         found = np.empty((len(queries), len(NAMES)))
         for part in blocks(len(queries), row_bytes=8 * (4 * queries.shape[1] + 8 * COHORT)):
-            found[part] = self._evidence(queries[part], best[part, :TOP], scores[part, :TOP])
-        return found
+            # A query, or a map, of absurd numbers gives absurd evidence, which is clipped or counts as none.
+            with np.errstate(over="ignore", invalid="ignore"):
+                found[part] = self._evidence(queries[part], best[part, :TOP], scores[part, :TOP])
+        return np.nan_to_num(found, nan=0.0, posinf=np.finfo(np.float32).max, neginf=np.finfo(np.float32).min)
 
     def _evidence(self, queries: Vectors, best: Indices, scores: Vectors) -> Vectors:
         scores = scores.astype(np.float64)
