@@ -167,7 +167,8 @@ class Witness:
             # A query, or a map, of absurd numbers gives absurd evidence, which is clipped or counts as none.
             with np.errstate(over="ignore", invalid="ignore"):
                 found[part] = self._evidence(queries[part], best[part, :TOP], scores[part, :TOP])
-        return np.nan_to_num(found, nan=0.0, posinf=np.finfo(np.float32).max, neginf=np.finfo(np.float32).min)
+        largest = float(np.finfo(np.float32).max)
+        return np.clip(np.where(np.isnan(found), 0.0, found), -largest, largest)
 
     def _evidence(self, queries: Vectors, best: Indices, scores: Vectors) -> Vectors:
         scores = scores.astype(np.float64)
