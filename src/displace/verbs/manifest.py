@@ -140,15 +140,17 @@ def manifest(
         "max_gap": max_gap,
         "keep_off_route": not drop_off_route,
     }
+    along = None if against is None or layout not in ("auto", "sight") else _followable(against)
+    if along is not None and layout == "auto" and not _names_are_places(along):
+        layout = "positions"  # equal names of frames would be no more than equal numbers
     try:
-        if against is not None and layout == "sight":
+        if along is not None and layout == "sight":
             raise ManifestError("places are to be found by sight")
         built = build_manifest(folders, layout, against=known, **options)
     except ManifestError:
-        place_map = None if against is None or layout not in ("auto", "sight") else _followable(against)
-        if place_map is None:
+        if along is None:
             raise
-        built = by_sight(place_map, build_manifest(folders, "sight", **options), progress)
+        built = by_sight(along, build_manifest(folders, "sight", **options), progress)
     built.write(output)
     return built.summary()
 
@@ -197,6 +199,15 @@ def _followable(path: PathLike) -> PlaceMap | None:
         return None
     place_map = PlaceMap.load(path)
     return None if place_map.model is None or place_map.places.order is None else place_map
+
+
+def _names_are_places(place_map: PlaceMap) -> bool:
+    """Whether images of a map are called as their places are, as in recordings that were synchronised by name."""
+    images = place_map.images or []
+    named = [
+        Path(image).stem == str(place) for image, place in zip(images, place_map.place_ids, strict=False)
+    ]
+    return bool(named) and 2 * sum(named) >= len(named)
 
 
 def by_sight(place_map: PlaceMap, blank: Manifest, progress: Progress | None = None) -> Manifest:
