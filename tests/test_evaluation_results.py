@@ -187,6 +187,7 @@ def test_a_damaged_record_is_named_and_left_out_of_what_need_not_be_computed(tmp
     [
         {"questions": "../../secret.npz"},
         {"cell": "../x"},
+        {"group": "0"},
         {"recalls": {"1": float("nan")}},
         {"recalls": {"1": 101}},
         {"references": "sun"},

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from displace.errors import FormatError
+from displace.evaluation.methods import GROUPS
 from displace.files import schema
 
 FORMAT = 1
@@ -162,10 +163,9 @@ def _checked(name: str, value: Any) -> Any:
     """Value of a field, which must be of its kind."""
     if name in TEXTS:
         text = schema.text(value, name)
-        # They name files beside the record.
-        schema.require(
-            name not in ("cell", "questions") or "/" not in text, f"{name} is {schema.shown(text)}"
-        )
+        # These two name files beside the record.
+        named = name not in ("cell", "questions") or "/" not in text
+        schema.require(named and (name != "group" or text in GROUPS), f"{name} is {schema.shown(text)}")
         return text
     if name in COUNTS:
         return schema.whole(value, name)
