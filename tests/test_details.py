@@ -1,0 +1,206 @@
+"""Details of the core that whole runs would hardly notice, each against the formula or by hand."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pytest
+from scipy.linalg import LinAlgError
+
+from displace import PlaceMap, ReferenceSet, build, get_fusion
+from displace.arrays import l2_normalize
+from displace.datasets import robotcar
+from displace.errors import InputError
+from displace.files import tensors
+from displace.fusion.solver import eigen, scatter
+from displace.fusion.solver.scatter import Scatter
+from displace.geo import Positions
+from displace.manifest.place_assignment import Rule
+from displace.maps.rounding import quantize, rounded
+from displace.places import Places
+from displace.synthetic import make_route
+from displace.truth import Truth, WithinFrames
+
+
+@pytest.fixture(scope="module")
+def refs():
+    return make_route(n_places=30, n_traversals=3, dim=8).references
+
+
+class TestScatter:
+    def test_the_sum_between_places_takes_every_block(self, refs, monkeypatch):
+        whole = Scatter.of(refs.vectors.astype(np.float64), refs.places)
+        B = whole.between_rows()
+        real = scatter.blocks
+        monkeypatch.setattr(
+            scatter, "blocks", lambda n, row_bytes: real(n, row_bytes=1, budget=7) if row_bytes else None
+        )
+        np.testing.assert_allclose(np.tril(whole.between()), np.tril(B.T @ B), atol=1e-12)
+
+    def test_merging_and_subtracting_take_every_block(self, refs, monkeypatch):
+        vectors = refs.vectors.astype(np.float64)
+        real = scatter.blocks
+        monkeypatch.setattr(scatter, "blocks", lambda n, row_bytes: real(n, 1, 7) if row_bytes else None)
+        last = refs.traversals == "t2"
+        joined = Scatter.of(vectors[~last], refs.places[~last])
+        joined.merge(Scatter.of(vectors[last], refs.places[last]))
+        monkeypatch.undo()
+        expected = Scatter.of(vectors, refs.places)
+        np.testing.assert_allclose(np.tril(joined.within), np.tril(expected.within), atol=1e-10)
+        np.testing.assert_allclose(joined.means, expected.means, atol=1e-12)
+
+    def test_a_pivot_of_the_size_of_rounding_is_no_pivot(self):
+        def with_last(value):
+            within = np.asfortranarray(np.diag([1.0, 1.0, value]).astype(np.float32))
+            return Scatter(np.array([0]), np.array([1]), np.zeros((1, 3), np.float32), within)
+
+        with pytest.raises(LinAlgError, match="not positive definite"):
+            eigen._cholesky(with_last(1e-9), 0.0)
+        assert eigen._cholesky(with_last(1e-2), 0.0).shape == (3, 3)
+
+
+class TestBsf:
+    """Two traversals of two places, the query at known distances from each."""
+
+    distances = np.array([[0.2, 0.6], [0.21, 0.4]])
+
+    def scores(self, **options):
+        angles = np.arccos(1 - self.distances)
+        vectors = np.stack([np.cos(angles), np.sin(angles)], axis=-1).reshape(4, 2)
+        fusion = get_fusion("bsf")(**options).fit(vectors, [0, 1, 0, 1], [0, 0, 1, 1])
+        matches = fusion.rank(np.array([[1.0, 0.0]]), k=2)
+        return dict(zip(matches.places[0].tolist(), matches.scores[0].tolist(), strict=True))
+
+    @pytest.mark.parametrize("likelihood", ["exponential", "gaussian"])
+    def test_the_posterior_is_that_of_the_formula(self, likelihood):
+        scores = self.scores(likelihood=likelihood, scale=0.3)
+        scaled = self.distances / 0.3
+        energy = (scaled if likelihood == "exponential" else scaled**2 / 2).mean(axis=0)
+        expected = -energy - np.log(np.exp(-energy).sum())
+        np.testing.assert_allclose([scores[0], scores[1]], expected, atol=1e-6)
+
+    def test_a_traversal_farther_than_the_selection_is_left_out(self):
+        scores = self.scores(selection=0.01, scale=0.3)
+        energy = self.distances[0] / 0.3
+        expected = -energy - np.log(np.exp(-energy).sum())
+        np.testing.assert_allclose([scores[0], scores[1]], expected, atol=1e-6)
+
+    def test_copies_of_the_query_are_at_no_negative_distance(self):
+        vector = l2_normalize(np.random.default_rng(0).standard_normal((1, 64)).astype(np.float32))
+        fusion = get_fusion("bsf")(likelihood="gaussian", scale=1e-4)
+        fusion.fit(np.concatenate([vector, -vector, vector * 3, -vector]), [0, 1, 0, 1], [0, 0, 1, 1])
+        similar = np.array([[[1 + 1e-3, 0.0], [1.0, 0.0]]], np.float32)
+        np.testing.assert_allclose(fusion._fuse(similar)[0, 0], 0, atol=1e-6)
+
+
+class TestSingle:
+    def test_places_that_the_traversal_lacks_are_misses_when_it_is_chosen(self):
+        """ "short" finds all that it has; "long", with twice the places, finds more in all."""
+        E = np.eye(4)
+        vectors = np.concatenate([E[:2], E, E])
+        places = [0, 1, 0, 1, 2, 3, 0, 1, 2, 3]
+        traversals = ["short"] * 2 + ["long"] * 4 + ["query"] * 4
+        fusion = get_fusion("single")().fit(vectors, places, traversals)
+        assert fusion.traversal_recalls_["short"] == 50
+        assert fusion.traversal_recalls_["long"] == 100
+        assert fusion.traversal_ in ("long", "query")
+
+    def test_only_places_of_the_traversal_are_found(self):
+        E = np.eye(3)
+        fusion = get_fusion("single")(traversal="b").fit(
+            np.concatenate([E, E[1:]]), ["x", "y", "z", "y", "z"], ["a"] * 3 + ["b"] * 2
+        )
+        assert fusion.place_ids_.tolist() == ["y", "z"]
+        np.testing.assert_array_equal(fusion.predict(E[1:]), ["y", "z"])
+
+
+class TestTruth:
+    @pytest.mark.parametrize("dtype", [np.uint8, np.uint64, np.int16])
+    def test_frames_of_unsigned_numbers_have_neighbours_on_both_sides(self, dtype):
+        frames = np.array([0, 1, 5], dtype)
+        rule = WithinFrames(frames, 2)
+        ranked = np.array([[2, 3], [0, 4], [7, 2]], dtype)
+        assert rule.correct(ranked).tolist() == [[True, False], [True, False], [True, False]]
+        assert rule.answerable(np.array([3], dtype)).tolist() == [False, True, True]
+        assert rule.answerable(np.array([8, 3], dtype)).tolist() == [False, True, True]
+
+    def test_what_can_be_answered_by_frames(self):
+        places = Places(np.array(["a", "b", "c", "d"]), frames=[0, 1, 5, np.nan])
+        truth = Truth.of(places, "1 frames")
+        asked = places.ids
+        assert truth.answerable(asked, np.array(["a"])).tolist() == [True, True, False, False]
+        assert truth.answerable(asked, np.array(["d"])).tolist() == [False, False, False, True]
+        assert truth.answerable(asked, np.array(["b", "d"])).tolist() == [True, True, False, True]
+
+    def test_what_can_be_answered_by_metres(self):
+        points = np.array([[0.0, 0.0], [24.9, 0.0], [50.1, 0.0], [np.nan, np.nan]])
+        places = Places(np.array([1, 2, 3, 4]), Positions(points))
+        truth = Truth.of(places, "25m")
+        assert truth.answerable(places.ids, np.array([1])).tolist() == [True, True, False, False]
+        assert truth.answerable(places.ids, np.array([4])).tolist() == [False, False, False, True]
+        assert truth.correct(np.array([2, 3, 4, 4]), np.array([1, 1, 4, 1])).tolist() == [
+            True,
+            False,
+            True,
+            False,
+        ]
+
+
+class TestRounding:
+    def test_int8_takes_the_nearest_code(self):
+        rows = l2_normalize(np.random.default_rng(0).standard_normal((20, 33)).astype(np.float32))
+        stored, scales = quantize(rows, "int8")
+        assert np.abs(stored).max(axis=1).tolist() == [127] * 20
+        error = np.abs(rounded(rows, "int8") - rows) / scales[:, None]
+        assert error.max() <= 0.5 + 1e-4
+        assert (
+            abs(float((rounded(rows, "int8") - rows).mean() / scales.mean())) < 0.03
+        )  # no side is preferred
+
+    def test_rows_of_zeros_stay(self):
+        np.testing.assert_array_equal(rounded(np.zeros((2, 3), np.float32), "int8"), 0)
+
+
+class TestDigest:
+    @pytest.mark.parametrize("n", [0, 1, 7, 8, 9, 16, 17])
+    def test_every_byte_counts(self, monkeypatch, n):
+        monkeypatch.setattr(tensors, "CHUNK", 8)
+        content = np.arange(n, dtype=np.uint8)
+        assert tensors.payload_digest({"x": content}) == hashlib.sha256(content.tobytes()).hexdigest()
+
+    def test_of_a_mapped_file_too(self, monkeypatch, tmp_path):
+        monkeypatch.setattr(tensors, "CHUNK", 8)
+        (tmp_path / "x").write_bytes(bytes(range(21)))
+        mapped = np.memmap(tmp_path / "x", np.uint8, mode="r", offset=2)
+        assert tensors.payload_digest({"x": mapped}) == hashlib.sha256(bytes(range(2, 21))).hexdigest()
+
+
+class TestUpdates:
+    def test_adding_and_removing_again_is_the_map_before(self, refs, tmp_path):
+        """In float64: in float32 the rows would differ by more than their own rounding."""
+        small = ReferenceSet(refs.vectors + 100, refs.places, refs.traversals)  # a mean far from zero
+        town = build(small.without("t2"), "displace", calibration=False, dtype="float32")
+        town.save(tmp_path / "town")
+        before = PlaceMap.load(tmp_path / "town")
+        town.add(small.only("t2"))
+        town.remove(small.only("t2"))
+        old, new = (np.array(a.statistics.loaded().arrays["within"]) for a in (before, town))
+        assert np.abs(old - new).max() <= 2e-6 * np.abs(old).max()
+
+    @pytest.mark.parametrize(("n_far", "refused"), [(14, False), (16, True)])
+    def test_the_median_decides_whether_a_recording_is_of_somewhere_else(self, refs, n_far, refused):
+        here = np.stack([np.arange(30.0) * 5, np.zeros(30)], axis=1)
+        there = here.copy()
+        there[:n_far] += 1000
+        town = build(refs.without("t2"), "hops", calibration=False, positions=Positions(here))
+        if refused:
+            with pytest.raises(InputError, match="they are other places"):
+                town.add(refs.only("t2"), Positions(there))
+        else:
+            assert town.add(refs.only("t2"), Positions(there)).n_references == 30
+
+
+def test_rules_of_places():
+    assert Rule() == Rule(spacing=5.0, radius=10.0, max_heading=45.0)
+    assert Rule(spacing=1.0, radius=2.5, max_heading=45.0) == robotcar._SPACING
