@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -21,17 +22,34 @@ settings.load_profile("displace")
 FIRST = ("vit", "vgg", "resnet", "processes")
 """Groups that take long: started first, so that no process is left with one at the end."""
 
+PROCESSES = ("test_extraction_killed", "test_extraction_memory", "test_place_map_file")
+"""Files whose tests kill processes or measure their memory: one at a time."""
+
+
+def group_of(nodeid: str) -> str:
+    """Tests of a group run in one process. It is the file, whose tests share fixtures, but for what takes long."""
+    path = Path(nodeid.split("::")[0])
+    if path.stem == "test_models_parity":  # families of networks, each of which shares weights and passes
+        name = nodeid.lower()
+        return "vgg" if "vgg16" in name else "vit" if "salad" in name or "megaloc" in name else "resnet"
+    return "processes" if path.stem in PROCESSES else path.as_posix()
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of a file in one process, where they share fixtures, unless they name a group of their own."""
-    groups = {}
-    for item in items:
-        mark = item.get_closest_marker("xdist_group")
-        if mark is None:
-            mark = pytest.mark.xdist_group(item.path.relative_to(ROOT / "tests").as_posix())
-            item.add_marker(mark)
-        groups[item] = str(mark.args[0])
-    items.sort(key=lambda item: FIRST.index(groups[item]) if groups[item] in FIRST else len(FIRST))
+    """Put the long groups first."""
+    items.sort(key=lambda item: (*FIRST, group_of(item.nodeid)).index(group_of(item.nodeid)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Share the groups out among the processes of ``-n 2 --dist loadfile``."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByGroup(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid)
+
+    return ByGroup(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -54,12 +54,6 @@ _passed: dict[tuple[object, ...], Any] = {}
 """Outputs of backbones, by backbone, weights and input."""
 
 
-def family(configuration: str) -> str:
-    """Configurations of one family run in one process: only they have tensors and passes to share."""
-    kinds = {"VGG16": "vgg", "vgg16": "vgg", "salad": "vit", "megaloc": "vit"}
-    return next((kind for part, kind in kinds.items() if part in configuration), "resnet")
-
-
 def made_tensor(name: str, shape: tuple[int, ...], dtype: str) -> np.ndarray:
     """The rule of golden/models/README.md: a tensor from its name."""
     if not dtype.startswith("float"):
@@ -232,10 +226,7 @@ def summaries(array: np.ndarray) -> dict[str, np.ndarray]:
     return {"mean": exact.mean(), "std": exact.std(), "first8": flat[:8], "sample64": flat[sample]}
 
 
-@pytest.fixture(
-    scope="module",
-    params=[pytest.param(name, marks=pytest.mark.xdist_group(family(name))) for name in CONFIGURATIONS],
-)
+@pytest.fixture(scope="module", params=CONFIGURATIONS)
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Load the made weights through the public interface and describe every image in every variant."""
     name, variants = CONFIGURATIONS[request.param]

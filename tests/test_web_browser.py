@@ -23,7 +23,6 @@ playwright = pytest.importorskip("playwright.sync_api", reason="needs the extra 
 CHROMIUM = shutil.which("chromium")
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed"),
-    pytest.mark.xdist_group("browser"),
 ]
 
 PLACES = 10
