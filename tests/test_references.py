@@ -129,7 +129,7 @@ def test_whatever_ids_are_taken_a_map_of_them_loads(tmp_path, ids):
     assert PlaceMap.load(tmp_path / "town.displace").place_ids.tolist() == sorted(ids)
 
 
-@pytest.mark.parametrize("scale", [1e-40, 1e-30, 1e30])
+@pytest.mark.parametrize("scale", [1e-40, 1e-35, 1e35])
 def test_references_whose_squares_are_no_numbers_are_refused(scale):
     vectors = (np.eye(3) * scale).astype(np.float32)
     with pytest.raises(InputError, match=r"vectors have numbers up to .*: scale them"):

@@ -16,7 +16,7 @@ Indices = NDArray[np.intp]
 BLOCK_BYTES = 64 * 2**20
 """Scores held at one time while ranking (float32 bytes)."""
 
-SMALLEST, LARGEST = 1e-15, 1e15
+SMALLEST, LARGEST = 1e-30, 1e30
 """Range in which the largest number of references must lie."""
 
 FEW = 10
@@ -54,7 +54,7 @@ def check_finite(array: Vectors, name: str = "vectors") -> None:
 
 
 def check_size(array: Vectors, name: str = "vectors") -> None:
-    """Raise an error where squares of the numbers, which fusions sum, would be beyond the range of float32."""
+    """Raise an error where the numbers are so near the ends of float32's range that sums of them are lost."""
     largest = max(float(array.max(initial=0)), -float(array.min(initial=0)))
     if largest and not SMALLEST <= largest <= LARGEST:
         raise InputError(
