@@ -83,9 +83,23 @@ class TestGroups:
         views = around + np.roll(around, 1, axis=1)
         places, names = np.repeat(np.arange(60), 6), np.tile([f"yaw{v}" for v in range(6)], 60)
         fusion = DisPlace().fit(views.reshape(360, 32), places, names)
-        assert fusion.views_.kind == "apart"
-        assert "traversals do not show places from the same side" in fusion.explain()
+        assert "pooling, because it is ahead with leave-one-traversal-out" in fusion.explain()
         assert np.bincount(fusion.row_places_).tolist() == [6] * 60
+
+    @pytest.mark.parametrize("n_traversals", [2, 3, 5])
+    def test_conditions_that_drown_the_places_are_what_displace_is_for(self, n_traversals):
+        """Images of a place are hardly more alike than those of two places, until the projection has seen why."""
+        rng = np.random.default_rng(0)
+        own, directions = rng.normal(size=(400, 64)), 2 * rng.normal(size=(16, 64))
+        seen = [
+            own + 0.3 * rng.normal(size=own.shape) + rng.normal(size=(400, 16)) @ directions
+            for _ in range(n_traversals + 1)
+        ]
+        places, names = np.tile(np.arange(400), n_traversals), np.repeat(np.arange(n_traversals), 400)
+        fusion = DisPlace().fit(np.concatenate(seen[:-1]), places, names)
+        pooling = get_fusion("pooling")().fit(np.concatenate(seen[:-1]), places, names)
+        assert np.mean(pooling.predict(seen[-1]) == np.arange(400)) < 0.3
+        assert np.mean(fusion.predict(seen[-1]) == np.arange(400)) > 0.9
 
     def test_headings_are_binned_around_what_a_place_has(self):
         rng = np.random.default_rng(0)

@@ -29,14 +29,10 @@ from displace.references import occurrence
 
 REPEATED = 0.65
 """Share of views that must be nearer to their own place than to another for views to count as repeated."""
-SAME_SIDE = 0.7
-"""The same share between traversals with one image a place; real ones by day and night are above 0.85."""
 ONE_DRIVE = 0.8
 """Share of places that must look like consecutive frames for the traversals to count as frames of one drive."""
 SOME = 200
 """Places that are looked at for that, spread evenly."""
-MANY = 12
-"""Traversals that are compared two by two, spread evenly."""
 FEW = 8
 """Traversals of fewer references are centred by the mean of all, and not compared."""
 
@@ -118,13 +114,7 @@ def group_views(
                 "the traversals look like consecutive frames of one drive: the last of a place is nearer to the first "
                 "of the next place than to its own",
             )
-        share = pairs_at_home(vectors, index, labels)
-        if share < SAME_SIDE:
-            return _apart(
-                index,
-                f"traversals do not show places from the same side (usually {100 * share:.0f} % of two traversals' "
-                f"images are nearer at the same place than at another, and {100 * SAME_SIDE:.0f} % would show it)",
-            )
+        # However unlike a place's images are: that may be what weather and light do, and held-out traversals tell.
         return Views.one_each(index, n_places)
     if n_traversals == 1:
         return _apart(index, "one traversal, so nothing is known about how conditions change")
@@ -173,37 +163,6 @@ def frames_of_one_drive(vectors: Vectors, index: Indices, labels: Indices) -> bo
     own = np.einsum("pd,pd->p", here[last], here[first])
     others = (own, across[first, last], across[last, last])
     return all(float(np.mean(across[last, first] > other)) >= ONE_DRIVE for other in others)
-
-
-def pairs_at_home(vectors: Vectors, index: Indices, labels: Indices) -> float:
-    """Share of places at which two traversals are more alike than at two different places; median over pairs of them.
-
-    About one half where each traversal looks another way, such as the views of panoramas that are called traversals:
-    only neighbours of them overlap. 1 where there is too little to tell.
-
-    Parameters
-    ----------
-    vectors : array of shape (m, D)
-    index, labels : arrays of shape (m,)
-        Place and traversal of each reference; each place once at most in a traversal.
-    """
-    n_places, n_traversals = int(index.max()) + 1, int(labels.max()) + 1
-    row = np.full((n_traversals, n_places), -1)
-    row[labels, index] = np.arange(len(index))
-    row = row[spread(n_traversals, MANY)][:, spread(n_places, SOME)]
-    there = row >= 0
-    some = vectors[row[there]]
-    units = np.zeros((*row.shape, vectors.shape[1]), vectors.dtype)
-    units[there] = _Centred(some, np.nonzero(there)[0])[np.arange(len(some))]
-    away = np.roll(np.arange(row.shape[1]), row.shape[1] // 2)
-    shares = []
-    for a in range(len(row)):
-        for b in range(len(row)):
-            whole = there[a] & there[b] & there[b][away]
-            if a != b and whole.sum() >= FEW:
-                own, other = (np.einsum("pd,pd->p", units[a], units[b][at]) for at in (slice(None), away))
-                shares.append(float(np.mean((own > other)[whole])))
-    return float(np.median(shares)) if shares else 1.0
 
 
 def merged(rows: Vectors, places: Indices, most: int) -> tuple[Vectors, Indices]:
