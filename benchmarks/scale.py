@@ -282,9 +282,8 @@ def fits(options: argparse.Namespace) -> None:
                     "--store",
                     str(store),
                 ]
-                answer = json.loads(
-                    subprocess.run(command, check=True, capture_output=True, text=True).stdout
-                )
+                printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+                answer = json.loads(printed.splitlines()[-1])
                 gigabytes = n_places * K * 512 * 4 / 1e9
                 row(
                     f"{n_places:,}", f"{gigabytes:.2f}", route, f"{answer['elapsed']:.1f}", f"{answer['cpu']:.1f}",
