@@ -7,9 +7,12 @@ import pytest
 
 import displace
 from displace import DisPlace, ReferenceSet, get_fusion
-from displace.errors import ConditioningWarning, InputError
+from displace.descriptors.imported import references_of, write_store
+from displace.descriptors.store import Queries
+from displace.errors import ConditioningWarning, InputError, ManifestError
 from displace.evaluation.studies.task import budgets
 from displace.fusion.solver.views import frames_of_one_drive, group_views, merged
+from displace.manifest.table import Manifest
 from displace.references import heading_groups
 
 N, VIEWS, D = 24, 3, 48
@@ -119,6 +122,34 @@ class TestGroups:
     )
     def test_headings_that_tell_nothing_give_no_groups(self, degrees):
         assert heading_groups(degrees, [0, 0, 0, 0], ["a", "a", "b", "b"]) is None
+
+
+def test_cameras_of_a_manifest_are_views_of_the_map(tmp_path):
+    """A car with three cameras: a map from the store groups by camera, not by what images look like."""
+    n, cameras = 12, 3
+    rows = [(place, camera, name) for name in ("a", "b") for place in range(n) for camera in range(cameras)]
+    vectors = np.random.default_rng(0).standard_normal((len(rows), 16)).astype(np.float32)
+    images = [f"{name}/{place}_{camera}.jpg" for place, camera, name in rows]
+    (tmp_path / "route.csv").write_text(
+        "image,place,traversal,camera\n"
+        + "".join(
+            f"{image},{row[0]:02d},{row[2]},{row[1]}\n" for image, row in zip(images, rows, strict=True)
+        )
+    )
+    manifest = Manifest.read(tmp_path / "route.csv")
+    manifest.write(tmp_path / "again.csv")
+    assert Manifest.read(tmp_path / "again.csv").camera.tolist() == [row[1] for row in rows]
+    read = Queries(vectors, manifest.places, manifest)
+    store = write_store(read, tmp_path / "route.desc", "mine")
+    for refs in (store.references(), references_of(read)):
+        assert refs.groups.tolist() == [row[1] for row in rows]
+    assert len(displace.build(store, DisPlace(views=True)).vectors) == n * cameras
+
+
+def test_a_camera_that_is_no_number_says_what_to_write(tmp_path):
+    (tmp_path / "route.csv").write_text("image,place,traversal,camera\n0.jpg,0,a,front\n")
+    with pytest.raises(ManifestError, match=r"camera 'front' is not a number: number a car's cameras"):
+        Manifest.read(tmp_path / "route.csv")
 
 
 class TestOneDrive:

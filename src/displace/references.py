@@ -352,6 +352,23 @@ def sum_by(vectors: Vectors, index: Indices, n: int) -> Vectors:
     return sums
 
 
+def view_groups(
+    places: ArrayLike,
+    traversals: ArrayLike,
+    camera: ArrayLike | None = None,
+    heading: ArrayLike | None = None,
+) -> Indices | None:
+    """Group references of a place that show the same view: by the camera, else by the heading, else not at all.
+
+    >>> view_groups([7, 7, 7, 7], ["a", "a", "b", "b"], camera=[0, 3, 0, 3])
+    array([0, 1, 0, 1])
+    """
+    if camera is not None:
+        groups: Indices = np.unique(np.asarray(camera), return_inverse=True)[1]
+        return groups
+    return None if heading is None else heading_groups(heading, places, traversals)
+
+
 def heading_groups(
     headings: ArrayLike, places: ArrayLike, traversals: ArrayLike, width: float | None = None
 ) -> Indices | None:

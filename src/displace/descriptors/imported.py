@@ -15,7 +15,7 @@ from displace.descriptors.store import DescriptorStore, Queries
 from displace.descriptors.store_writing import opened_for_writing
 from displace.errors import FormatError, InputError
 from displace.manifest.table import Manifest
-from displace.references import ReferenceSet
+from displace.references import ReferenceSet, view_groups
 
 PathLike = str | os.PathLike[str]
 
@@ -71,7 +71,9 @@ def references_of(images: Queries) -> ReferenceSet:
     keep = images.places != ""
     if not keep.any():
         raise InputError("no image of the manifest has a place: fill its column 'place'")
-    return ReferenceSet(images.vectors[keep], images.places[keep], images.manifest.traversals[keep])
+    known = images.manifest.select(keep)
+    groups = view_groups(known.places, known.traversals, known.camera, known.heading)
+    return ReferenceSet(images.vectors[keep], known.places, known.traversals, groups=groups)
 
 
 def write_store(

@@ -27,7 +27,7 @@ from displace.descriptors.store_index import INDEX, StoreIndex
 from displace.errors import InputError, UnknownNameError
 from displace.manifest.place_assignment import places_of
 from displace.manifest.table import Manifest
-from displace.references import ReferenceSet, ReferenceStream, heading_groups
+from displace.references import ReferenceSet, ReferenceStream, view_groups
 from displace.registry import unknown
 
 
@@ -163,11 +163,7 @@ class DescriptorStore:
                 f"it has the traversals {', '.join(self.manifest.traversal_names()) or '(none)'}"
             )
         rows, chosen = np.flatnonzero(keep), self.manifest.select(keep)
-        groups = (
-            None
-            if chosen.heading is None
-            else heading_groups(chosen.heading, chosen.places, chosen.traversals)
-        )
+        groups = view_groups(chosen.places, chosen.traversals, chosen.camera, chosen.heading)
         return ReferenceStream(
             chosen.places,
             chosen.traversals,

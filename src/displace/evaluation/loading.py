@@ -20,7 +20,7 @@ from displace.errors import InputError
 from displace.evaluation.correct_places import correct_places
 from displace.evaluation.random_projection import random_projection
 from displace.evaluation.rankings import Questions
-from displace.references import heading_groups
+from displace.references import view_groups
 
 IN_MEMORY = 2**30
 """Bytes of descriptors up to which they are held in memory; more are mapped from a file without a name."""
@@ -40,7 +40,7 @@ class Split:
         Traversal of each reference.
     questions : Questions
     groups : array of shape (m,) or None
-        View of each reference, where headings tell.
+        View of each reference, where cameras or headings tell.
     """
 
     store: DescriptorStore
@@ -77,13 +77,9 @@ class Split:
             truth,
             np.array(_relative(manifest.root, folder)),
         )
-        traversals = manifest.traversals[references]
-        groups = (
-            None
-            if manifest.heading is None
-            else heading_groups(manifest.heading[references], index, traversals)
-        )
-        return cls(store, references, queries, index, traversals, questions, groups)
+        chosen = manifest.select(references)
+        groups = view_groups(index, chosen.traversals, chosen.camera, chosen.heading)
+        return cls(store, references, queries, index, chosen.traversals, questions, groups)
 
     def vectors(self, rows: NDArray[np.bool_], projection: int | None, seed: int) -> Vectors:
         """Descriptors of the rows of a mask, projected at random where a dimension is given."""

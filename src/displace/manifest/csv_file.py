@@ -16,13 +16,15 @@ from displace.files.reading import open_text
 
 REQUIRED = ("image", "place", "traversal")
 NUMBERS = (
-    *("easting", "northing", "latitude", "longitude", "heading", "frame", "timestamp"),
+    *("easting", "northing", "latitude", "longitude", "heading", "camera", "frame", "timestamp"),
     *("alignment", "lo", "hi"),
 )
 
 _PAIRS = (("easting", "northing"), ("latitude", "longitude"))
 LIMITS = {"latitude": 90.0, "longitude": 180.0, "heading": 360.0}
 """Largest degrees of a column, either side of zero."""
+
+_HINTS = {"camera": ": number a car's cameras, such as 0 for the front one"}
 
 LONGEST = {"image": 4096, "place": 1000, "traversal": 1000}
 """Characters of each text."""
@@ -134,7 +136,7 @@ def _numbers(name: str, cells: list[str], lines: list[int]) -> tuple[NDArray[np.
         try:
             value = float(cell)
         except ValueError:
-            problems.append((lines[row], f"{name} {cell!r} is not a number"))
+            problems.append((lines[row], f"{name} {cell!r} is not a number{_HINTS.get(name, '')}"))
             continue
         if abs(value) > limit:
             problems.append((lines[row], f"{name} {cell} is outside ±{limit:g} degrees"))

@@ -8,10 +8,10 @@ On disk it is a CSV file; image paths are relative to its folder (absolute ones 
     night/917.jpg,,night,620400.0,5734100.0
 
 A blank place is a query without a known place or a frame off the route. Optional columns: `easting` and
-`northing` (metres), `latitude` and `longitude` (degrees), `heading` (degrees clockwise from north), `frame`
-(number along the route, for tolerances in frames), `timestamp` (seconds); of recordings lined up by sight `alignment`
-(the probability that the place is right), `lo` and `hi` (the first and the last frame it may be). Other columns are
-ignored.
+`northing` (metres), `latitude` and `longitude` (degrees), `heading` (degrees clockwise from north), `camera` (its
+number, where a car has several), `frame` (number along the route, for tolerances in frames), `timestamp` (seconds); of
+recordings lined up by sight `alignment` (the probability that the place is right), `lo` and `hi` (the first and the
+last frame it may be). Other columns are ignored.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class Manifest:
         Folder that relative paths start from.
     **numbers : array-like or None
         Optional columns, one value for each image, NaN where unknown: `easting`, `northing`, `latitude`,
-        `longitude`, `heading`, `frame`, `timestamp`: each is an attribute of the same name, None where it was not
-        given; and `alignment`, `lo`, `hi`. Those given are in the dict `numbers`.
+        `longitude`, `heading`, `camera`, `frame`, `timestamp`: each is an attribute of the same name, None where it
+        was not given; and `alignment`, `lo`, `hi`. Those given are in the dict `numbers`.
 
     Examples
     --------
@@ -91,6 +91,7 @@ class Manifest:
         self.latitude = self.numbers.get("latitude")
         self.longitude = self.numbers.get("longitude")
         self.heading = self.numbers.get("heading")
+        self.camera = self.numbers.get("camera")
         self.frame = self.numbers.get("frame")
         self.timestamp = self.numbers.get("timestamp")
         columns = {"places": self.places, "traversals": self.traversals, **self.numbers}
