@@ -24,9 +24,11 @@ def unit_rows(n, dim=12, seed=0):
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-@pytest.fixture
-def impatient(monkeypatch):
-    monkeypatch.setattr(_database, "PATIENCE", 0.5)
+@pytest.fixture(autouse=True)
+def patience(monkeypatch):
+    """No wait for a server that runs is too long; return what sets it for one that does not."""
+    monkeypatch.setattr(_database, "PATIENCE", 600.0)
+    return lambda seconds: monkeypatch.setattr(_database, "PATIENCE", seconds)
 
 
 def test_a_new_version_takes_the_old_ones_place_while_it_is_searched(postgres):
@@ -70,41 +72,57 @@ def test_a_load_that_fails_leaves_nothing_behind(postgres):
     assert (PgVector.open(uri).n_rows, PgVector.open(uri).version) == (30, 1)
 
 
-def test_a_server_that_stops_in_the_middle_of_a_load_keeps_the_old_map(postgres, impatient):
+def restart(postgres):
+    postgres.stop()
+    postgres.start()
+
+
+def test_a_server_that_restarts_in_the_middle_of_a_load_keeps_the_old_map(postgres):
     uri = f"{postgres.address}#stopped"
     PgVector.load(unit_rows(30), uri)
-
-    def stop(done, total):
-        postgres.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE application_name = 'displace' AND state <> 'idle'"
-        )
-
-    try:
-        with pytest.raises(DatabaseError, match=r"Nothing was changed.*run the same command again"):
-            PgVector.load(unit_rows(50, seed=1), uri, progress=stop)
-    finally:
-        postgres.start()
+    tables = "SELECT count(*) FROM pg_tables WHERE schemaname = 'displace'"
+    before = postgres.execute(tables)
+    with pytest.raises(DatabaseError, match=r"Nothing was changed.*run the same command again"):
+        PgVector.load(unit_rows(50, seed=1), uri, progress=lambda done, total: restart(postgres))
+    assert postgres.execute(tables) == before
     assert PgVector.open(uri).n_rows == 30
     PgVector.load(unit_rows(50, seed=1), uri)
     assert PgVector.open(uri).n_rows == 50
 
 
-def test_queries_go_on_after_the_server_was_restarted_and_say_so_while_it_is_down(postgres, monkeypatch):
+def test_a_query_that_a_restart_cuts_off_is_asked_again(postgres):
     uri = f"{postgres.address}#restarted"
     rows = unit_rows(30)
-    PgVector.load(rows, uri).database.close()
-    monkeypatch.setattr(_database, "PATIENCE", 0.5)
-    reader = PgVector.open(uri)
+    reader = PgVector.load(rows, uri)
+    expected = reader.search(rows[:2], 3)[0]
+    restart(postgres)  # between two queries: the pool holds a dead connection
+    np.testing.assert_array_equal(reader.search(rows[:2], 3)[0], expected)
+    asked = []
+
+    def restart_and_ask(connection):
+        asked.append(connection)
+        if len(asked) == 1:
+            restart(postgres)
+        return connection.execute("SELECT 7").fetchone()
+
+    assert reader.database.read(restart_and_ask) == (7,)
+    assert len(asked) == 2
+
+
+def test_a_server_that_is_down_is_named_and_queries_go_on_when_it_is_back(postgres, patience):
+    rows = unit_rows(30)
+    reader = PgVector.load(rows, f"{postgres.address}#down")
     expected = reader.search(rows[:2], 3)[0]
     postgres.stop()
     try:
+        patience(0.1)
         with pytest.raises(
             DatabaseError, match=r"cannot reach postgresql://postgres@.*Check that the server runs"
         ):
             reader.search(rows[:2], 3)
     finally:
         postgres.start()
+    patience(600.0)
     np.testing.assert_array_equal(reader.search(rows[:2], 3)[0], expected)
 
 
@@ -221,10 +239,22 @@ def test_what_belongs_to_a_map_is_kept_with_it(postgres):
     assert PgVector.open(uri).head() == b"\x00\xffsettings"
 
 
+def test_queries_have_a_limit_that_the_address_can_change(postgres):
+    def limit(uri):
+        database = _database.Database(Address.parse(uri))
+        return database.read(lambda connection: connection.execute("SHOW statement_timeout").fetchone()[0])
+
+    assert limit(f"{postgres.address}#slow") == "30s"
+    assert limit(f"{postgres.address}&options=-c%20statement_timeout%3D120s#slow") == "2min"
+
+
 def test_a_query_that_takes_too_long_is_ended(postgres):
-    address = Address.parse(f"{postgres.address}&options=-c%20statement_timeout%3D200ms#slow")
+    def sleep(connection):
+        connection.execute("SET LOCAL statement_timeout = '100ms'")
+        connection.execute("SELECT pg_sleep(600)")
+
     with pytest.raises(DatabaseError, match=r"statement timeout.*statement_timeout%3D120s"):
-        _database.Database(address).read(lambda connection: connection.execute("SELECT pg_sleep(600)"))
+        _database.Database(Address.parse(f"{postgres.address}#slow")).read(sleep)
 
 
 def test_an_absent_map_is_named_with_those_there_are(postgres):
@@ -266,14 +296,15 @@ def test_a_password_in_an_address_is_refused_without_being_shown(uri):
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
 
-def test_a_password_from_the_environment_is_never_shown(postgres, monkeypatch, caplog, impatient):
+def test_a_password_from_the_environment_is_never_shown(postgres, monkeypatch, caplog, patience):
     caplog.set_level(logging.DEBUG)
     monkeypatch.setenv("PGPASSWORD", SECRET)
     index = PgVector.load(unit_rows(5), f"{postgres.address}#quiet")
     texts = [str(index.database.address), repr(index.database.address)]
-    for uri in ("postgresql://me@127.0.0.1:1/maps#city", f"{postgres.address}#absent"):
+    for uri in (f"{postgres.address}#absent", "postgresql://me@127.0.0.1:1/maps#city"):
         with pytest.raises(DatabaseError) as caught:
             PgVector.open(uri)
+        patience(0.1)  # for the second, where nobody answers
         texts.append(str(caught.value))
     assert SECRET not in "".join(texts) + caplog.text
 

@@ -97,7 +97,6 @@ class Database:
             kwargs=settings,
             min_size=0,
             max_size=CONNECTIONS,
-            timeout=PATIENCE,
             reconnect_timeout=PATIENCE,
             check=pool.ConnectionPool.check_connection,
             open=True,
@@ -112,7 +111,7 @@ class Database:
         with self.explained("read"):
             for attempt in range(ATTEMPTS):
                 try:
-                    with self._pool.connection() as connection:
+                    with self._pool.connection(PATIENCE) as connection:
                         result = work(connection)
                     return result
                 except psycopg.OperationalError as error:
@@ -124,7 +123,11 @@ class Database:
     @contextmanager
     def writing(self) -> Iterator[Any]:
         """One transaction: all of it happens, or nothing. It may take as long as it needs."""
-        with self.explained("load"), self._pool.connection() as connection, connection.transaction():
+        with (
+            self.explained("load"),
+            self._pool.connection(PATIENCE) as connection,
+            connection.transaction(),
+        ):
             connection.execute("SET LOCAL statement_timeout = 0")
             yield connection
 
