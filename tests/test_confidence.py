@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
@@ -18,7 +20,8 @@ from displace.maps.calibration import (
     ranking_features,
     reliability,
 )
-from displace.maps.learning import logistic
+from displace.maps.learning import ENOUGH, _cross_judged, calibration_of, logistic
+from displace.maps.samples import Samples
 from displace.maps.witness import LEAD, STANDING, Anchors, Witness, standing
 from displace.places import Places
 from displace.synthetic import make_route
@@ -56,10 +59,28 @@ def test_places_outside_of_the_map_get_a_low_probability(route, with_a_gap):
     assert abs(matches.confidence.mean() - right.mean()) < 0.1
 
 
-def test_it_is_better_than_the_raw_score(route, with_a_gap):
+@pytest.mark.parametrize("fusion", ["displace", "hops"])
+def test_it_is_better_than_the_raw_score_where_places_look_alike(fusion):
+    """Pairs of places that cannot be told apart score highest, and are right half of the time."""
+    rng = np.random.default_rng(0)
+    looks = rng.standard_normal((120, 32))
+    looks[80:] = looks[40:80]
+    noise = np.where(np.arange(120) < 40, 0.9, 0.3)[:, None]
+    *recordings, queries = looks + noise * rng.standard_normal((5, *looks.shape))
+    refs = ReferenceSet.from_traversals({f"t{at}": vectors for at, vectors in enumerate(recordings)})
+    matches = build(refs, fusion).locate(queries)
+    right = matches.places[:, 0] == np.arange(120)
+    by_confidence, by_score = (roc_auc_score(right, x) for x in (matches.confidence, matches.scores[:, 0]))
+    assert by_score < 0.5
+    assert by_confidence > by_score + 0.2
+
+
+def test_it_is_a_probability_and_the_raw_score_is_not(route, with_a_gap):
+    """Places all unlike each other are ranked as well by the score, which says nothing of how many are right."""
     matches = with_a_gap.locate(route.queries)
-    right = matches.places[:, 0] == route.truth
-    assert roc_auc_score(right, matches.confidence) > roc_auc_score(right, matches.scores[:, 0]) - 0.005
+    right, scores = matches.places[:, 0] == route.truth, matches.scores[:, 0]
+    assert roc_auc_score(right, matches.confidence) > roc_auc_score(right, scores) - 0.02
+    assert 2 * calibration_error(matches.confidence, right) < calibration_error(scores.clip(0, 1), right)
 
 
 @pytest.mark.filterwarnings("ignore:DisPlace falls back")
@@ -154,12 +175,46 @@ def test_two_traversals_reject_places_that_were_left_out(route):
     assert roc_auc_score(right, matches.confidence) > 0.8
 
 
-def test_all_wrong_is_no_calibration():
-    own = make_route(n_places=30, n_traversals=3, dim=8, noise=0.0, nuisance=0.0, similarity=0.0)
-    noise = np.random.default_rng(0).standard_normal(own.references.vectors.shape)
-    refs = ReferenceSet(noise, own.references.places, own.references.traversals)
-    place_map = build(refs, DisPlace(ridge=1.0, center=False))
-    assert place_map.calibration is None or place_map.locate(noise[:20], k=1).confidence.max() < 0.9
+def made_up(n_folds=4, n=60, seed=0):
+    """Samples whose matches are right where similarity and standing are high, more or less; fold 3 is of t0 again."""
+    rng = np.random.default_rng(seed)
+    evidence = rng.standard_normal((n_folds * n, 4))
+    labels = (evidence[:, 0] + evidence[:, 1] + 0.5 * rng.standard_normal(len(evidence)) > 0).astype(np.int8)
+    labels[::7] = -1
+    names = [f"t{fold % 3}" for fold in range(n_folds)]
+    return Samples(evidence, labels, np.repeat(np.arange(n_folds, dtype=np.int8), n), names)
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_all_right_or_all_wrong_is_no_calibration(right):
+    samples = made_up()
+    for labels, missing in ((np.full_like(samples.labels, right), True), (samples.labels, False)):
+        changed = replace(samples, labels=labels)
+        assert all((calibration_of(changed, basis) is None) == missing for basis in BASES[:2])
+        assert calibration_of(changed, BASES[2]) is not None  # of one traversal all are wrong
+
+
+def test_no_fold_is_judged_by_a_fit_on_its_own_traversal():
+    """Whatever is said of a traversal's matches, all of its folds keep their probabilities, and others do not."""
+    samples = made_up()
+    own = np.isin(samples.folds, [0, 3])
+    changed = replace(
+        samples, labels=np.where(own, 1 - np.abs(samples.labels), samples.labels).astype(np.int8)
+    )
+    before, after = _cross_judged(samples, BASES[0]), _cross_judged(changed, BASES[0])
+    np.testing.assert_array_equal(before[own], after[own])
+    assert np.abs(before - after)[~own].mean() > 0.1
+
+
+def test_a_fold_is_judged_by_the_share_of_the_others_where_they_cannot_be_fitted():
+    samples = made_up(n_folds=2)
+    rest = samples.folds == 1
+    for labels, share in ((np.ones(60, np.int8), 1.0), (np.arange(60) < ENOUGH - 1, (ENOUGH - 1) / 60)):
+        changed = replace(samples, labels=samples.labels.copy())
+        changed.labels[rest] = labels
+        np.testing.assert_allclose(_cross_judged(changed, BASES[0])[~rest], share)
+    alone = samples.of(0)
+    np.testing.assert_array_equal(_cross_judged(alone, BASES[0]), 0.5)
 
 
 def test_held_out_figures_are_those_of_the_definition():

@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.linalg import LinAlgError
 from sklearn.exceptions import NotFittedError
 
 import displace
 from displace import DisPlace, get_fusion
 from displace.arrays import l2_normalize
 from displace.errors import ConditioningWarning, InputError, SingularScatterError
-from displace.fusion.solver.eigen import Solution
+from displace.fusion.solver.eigen import Solution, solve
+from displace.fusion.solver.scatter import Scatter
 from displace.synthetic import make_route
 
 PAPER = {"ridge": 0.0, "center": False}
@@ -70,6 +72,20 @@ def test_ill_conditioned_float32_references_are_solved_in_float64():
     assert fusion.n_components_ == n
     assert fusion.projection_.dtype == np.float32
     assert np.abs(all_scores(fusion, Q) - expected).max() <= 1e-3
+
+
+def test_ill_conditioned_statistics_are_solved_in_float64_without_the_references():
+    route = make_route(n_places=300, n_traversals=4, dim=12, seed=3)
+    scales = np.geomspace(1, 1e4, 12).astype(np.float32)
+    refs, Q = route.references, route.queries * scales
+    statistics = Scatter.of(refs.vectors * scales, refs.places)
+    with pytest.raises(LinAlgError):
+        solve(statistics, 0.0)
+    fusion = DisPlace(**PAPER).from_statistics(statistics)
+    expected, n, _ = naive.displace(refs.vectors * scales, refs.places, Q, **PAPER)
+    assert fusion.n_components_ == n
+    assert fusion.projection_.dtype == np.float32
+    assert np.abs(all_scores(fusion, Q) - expected).max() <= 1e-2
 
 
 def test_the_scaling_of_the_eigenvectors_is_part_of_the_method():

@@ -391,6 +391,11 @@ def test_space_marks_truth_and_confounder(task, route):
     assert found.row == max(mended, key=margins.get)
 
 
+def test_the_layout_starts_from_the_principal_components_whatever_the_seed(task):
+    one, other = (studies.study_space(task, n_places=8, seed=seed).views[0].points for seed in (0, 1))
+    np.testing.assert_allclose(one, other, atol=0.05 * np.ptp(one))
+
+
 def test_space_refuses(task):
     with pytest.raises(InputError, match="row=60 must be at least 0 and below 60"):
         studies.study_space(task, row=60)

@@ -157,6 +157,19 @@ def test_wins_have_paired_intervals(results):
     ]
 
 
+def test_methods_that_were_not_asked_the_same_have_no_interval(results):
+    """Another seed, or other questions: the hits of one query cannot be set against those of another."""
+    cells = list(results.select(model="narrow", query="night", projection=None))
+    for change in ({"seed": 7}, {"questions": "others"}):
+        other = [dataclasses.replace(cell, **change) if cell.fusion == "displace" else cell for cell in cells]
+        (table,) = build_tables(other)
+        wins = count_wins(table, "DisPlace", results)
+        assert [duel.difference for duel in wins.duels] == [None]
+        assert "interval" not in str(wins)
+        (table,) = build_tables(cells)
+        assert count_wins(table, "DisPlace", results).duels[0].difference is not None
+
+
 def test_numbers_that_are_printed_alike_are_equal():
     """As in the paper, whose numbers have one decimal; the interval still says which way the queries lean."""
     column = Column("cosplace", "night")

@@ -218,14 +218,15 @@ def test_positions_that_do_not_line_up(tmp_path):
     assert grid(without) == cells
 
 
-def test_anchor_is_the_traversal_with_the_best_coverage(tmp_path):
+@pytest.mark.parametrize("elsewhere", ["elsewhere", "yonder"])  # first or last of the three
+def test_anchor_is_the_traversal_with_the_best_coverage(tmp_path, elsewhere):
     drive(tmp_path, "short", np.linspace(40, 60, 50))
     drive(tmp_path, "whole", np.linspace(0, 100, 200))
-    drive(tmp_path, "elsewhere", np.linspace(5000, 5050, 100))
+    drive(tmp_path, elsewhere, np.linspace(5000, 5050, 100))
     manifest = build_manifest(tmp_path, radius=5)
     cover = {t.name: t.coverage for t in manifest.summary().traversals}
     assert cover["whole"] == 1
-    assert cover["elsewhere"] == 0
+    assert cover[elsewhere] == 0
     # Places are made along all of its hundred metres; along the short one there would be five, all shown by both.
     assert len(manifest.place_ids()) in (20, 21)
     assert 0.1 < cover["short"] < 0.4

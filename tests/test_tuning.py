@@ -102,6 +102,57 @@ def test_ridges_far_below_the_rules_are_no_candidates():
     assert {ridge for ridge, _ in fusion.settings_.recalls} == {0.3, 1.0, 3.0, 10.0}  # the rule's is 3
 
 
+@pytest.mark.parametrize(("dim", "lowest"), [(39, 0.01), (42, 0.1)])  # a tenth of the rule's: 0.0094, 0.0113
+def test_candidates_start_at_a_tenth_of_the_rules_ridge(dim, lowest):
+    refs = make_route(n_places=40, n_traversals=3, dim=dim).references
+    tried = {ridge for ridge, _ in fit(DisPlace(), refs).settings_.recalls}
+    rule = tuning.rule_ridge(dim / 80)
+    assert tried == {rule, *(e for e in tuning.RIDGES if e >= lowest)}
+    assert tuning.RIDGES == (0.01, 0.1, 0.3, 1.0, 3.0, 10.0)
+
+
+def test_among_equals_the_nearest_to_the_rule_that_is_not_centred_is_taken(monkeypatch):
+    refs = make_route(n_places=40, n_traversals=3, dim=44).references
+    monkeypatch.setattr(tuning.Contest, "recall", lambda self, one: 50.0)
+    settings = tuning.decide(problem(refs), "auto", "auto", safer=False)
+    assert (settings.ridge, settings.center) == (tuning.rule_ridge(44 / 80), False)
+    monkeypatch.setattr(tuning.Contest, "recall", lambda self, one: 50.0 + (one.ridge in (0.3, 1.0)))
+    assert tuning.decide(problem(refs), "auto", True, safer=False).ridge == 0.3  # the rule's is 0.23
+    monkeypatch.setattr(tuning.Contest, "recall", lambda self, one: 50.0 + one.center)
+    assert tuning.decide(problem(refs), "auto", "auto", safer=False).center
+
+
+@pytest.mark.parametrize(("share", "centred"), [(0.44, False), (0.46, True)])
+def test_the_common_mean_that_is_centred_by_rule(share, centred):
+    E = np.eye(4)
+    within = np.sqrt(1 - share) * np.array([[E[1], -E[1]], [E[2], -E[2]]])
+    vectors = (np.sqrt(share) * E[0] + within).reshape(4, 4)  # unit length, of which the mean has √share
+    index = np.array([0, 0, 1, 1])
+    of = Problem(
+        vectors, index, np.array([0, 1, 0, 1]), Scatter.of(vectors, index), np.arange(2), 4, 0.95, None
+    )
+    assert tuning.common_mean_share(of.scatter) == pytest.approx(share)
+    assert tuning.decide(of, 1.0, "auto").center == centred
+
+
+def test_a_fold_that_leaves_no_variation_is_none():
+    """Every place is in "all" and in one of the other two: without "all" there is one reference of each."""
+    refs = make_route(n_places=20, n_traversals=3, dim=6).references
+    first, second = refs.places < 10, refs.places >= 10
+    half = (
+        (refs.traversals == "t0") | ((refs.traversals == "t1") & first) | ((refs.traversals == "t2") & second)
+    )
+    found = tuning.usable_folds(problem(refs.select(half)), 500)
+    assert [fold.traversal for fold in found] == ["t1", "t2"]
+    assert "only 2 of 3 traversals can be left out" in fit(DisPlace(), refs.select(half)).explain()
+
+
+def test_a_fold_that_leaves_one_place_is_none():
+    refs = make_route(n_places=2, n_traversals=3, dim=6).references
+    some = refs.select((refs.places == 0) | (refs.traversals == "t0"))
+    assert [fold.traversal for fold in tuning.usable_folds(problem(some), 500)] == ["t1", "t2"]
+
+
 def test_what_is_given_is_not_decided():
     refs = make_route(n_places=80, n_traversals=3, dim=24).references
     assert fit(DisPlace(ridge=0.7), refs).ridge_ == 0.7
