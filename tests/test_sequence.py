@@ -10,7 +10,9 @@ from drives import drive_along, make_route
 
 from displace.sequence import SEQUENCES, get_sequence
 from displace.sequence.adaptation import MapRows, OnlineAdaptation, adapt
-from displace.sequence.engine import Belief, Given, Motion, Tracker, forward, smooth
+from displace.sequence.engine import Belief, Given, Motion, forward, smooth
+from displace.sequence.tracking import Tracker
+from displace.sequence.weighing import standardised, standardised_row
 
 
 def brute_force(ratios: np.ndarray, motion: Motion) -> np.ndarray:
@@ -117,6 +119,23 @@ def test_a_kidnapped_drive_is_found_again() -> None:
     found = [int(tracker.step(row + 3).places.argmax()) for row in ratios]
     assert found[29] == 39
     assert found[35:] == at[35:].tolist()
+
+
+def test_the_fast_chain_is_the_chain() -> None:
+    places, frames = make_route(120, 0.5, seed=1)
+    scores = 1.5 * standardised(frames[drive_along(120, np.random.default_rng(3))] @ places.T)
+    tracker = Tracker(scores.shape[1], level=2.0)
+    beliefs, levels = [], []
+    for row in scores:
+        levels.append(tracker.level)
+        beliefs.append(tracker.step(standardised_row(row, 1.5)))
+    expected: list[Belief] = []
+    ratios = scores - np.array(levels)[:, None]
+    forward(Given(ratios), Motion(), lambda f, b, e: expected.append(b))
+    assert tracker.order > 0.999
+    for found, slow in zip(beliefs[60:], expected[60:], strict=True):
+        np.testing.assert_allclose(found.places, slow.places, atol=2e-3)
+        assert found.off_map == pytest.approx(slow.off_map, abs=2e-3)
 
 
 def test_a_drive_that_leaves_the_map_is_off_it() -> None:

@@ -76,29 +76,35 @@ def course_of(state: MapState) -> Course:
 
 
 def same_places(truth: Truth, ids: NDArray[Any]) -> Callable[[int], Any]:
-    """Which of some places count as the same as the i-th: a mask or a slice."""
-    places, kind = truth.places, truth.tolerance.kind
-    points = None
+    """Which places, of `ids` in route order, count as the same as the i-th: see `Course.same`."""
+    places, kind, limit = truth.places, truth.tolerance.kind, truth.tolerance.value
+    at, points = places.rows_of(ids), None
     if kind == "metres" and places.positions is not None:
-        points = places.positions.metres()[places.rows_of(ids)]
+        points = places.positions.metres()[at]
     if kind == "frames" and places.frames is not None:
-        points = places.frames[places.rows_of(ids)][:, None]
+        frames = places.frames[at]
+        if (np.diff(frames) >= 0).all():
+            first = np.searchsorted(frames, frames - limit, "left")
+            last = np.searchsorted(frames, frames + limit, "right")
+            return lambda index: slice(int(first[index]), int(last[index]))
+        points = frames[:, None]
     if points is None:
         return lambda index: slice(index, index + 1)
-    columns, limit = np.ascontiguousarray(points.T), truth.tolerance.value
 
-    def same(index: int) -> NDArray[np.bool_]:
-        away = sum((column - column[index]) ** 2 for column in columns)
-        mask: NDArray[np.bool_] = away <= limit**2
-        mask[index] = True
-        return mask
+    def same(index: int) -> Callable[[NDArray[np.intp]], NDArray[np.intp]]:
+        def among(some: NDArray[np.intp]) -> NDArray[np.intp]:
+            away: NDArray[np.float64] = ((points[some] - points[index]) ** 2).sum(axis=1)
+            chosen: NDArray[np.intp] = some[(away <= limit**2) | (some == index)]
+            return chosen
+
+        return among
 
     return same
 
 
 def rows_in_order(vectors: Vectors, starts: NDArray[np.intp], order: NDArray[np.intp] | None) -> MapRows:
     """Rows of places in another order."""
-    if order is None:
+    if order is None or (np.diff(order) == 1).all():
         return MapRows(vectors, starts)
     counts = np.diff(np.append(starts, len(vectors)))[order]
     first = np.cumsum(counts) - counts

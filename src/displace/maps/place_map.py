@@ -22,7 +22,7 @@ from displace.maps.state import MapState
 from displace.matches import Matches
 from displace.places import Places
 from displace.search._database import is_address
-from displace.sequence.following import Fix, Follower, smooth_fixes, standing_out
+from displace.sequence.following import Course, Fix, Follower, smooth_fixes, standing_out
 from displace.truth import Tolerance
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ class PlaceMap:
         self.state = state
         self._changing, self._opening = threading.Lock(), threading.Lock()
         self._model: DescriptorModel | None = None
+        self._known_course: tuple[MapState, Course] | None = None
 
     def __repr__(self) -> str:
         state = self.state
@@ -290,7 +291,7 @@ class PlaceMap:
             projected: Vectors = state.project(self.describe(vector))[0]
             return projected
 
-        return Follower(course_of(state), project, adapt == "online")
+        return Follower(self._course(state), project, adapt == "online")
 
     def smooth(self, queries: ArrayLike | Picture | Sequence[Picture], *, adapt: str = "auto") -> list[Fix]:
         """Say where each frame of a drive was taken, given all frames.
@@ -305,7 +306,7 @@ class PlaceMap:
         state = self.state
         projected = state.project(self.describe(queries))
         mode = self._mode(adapt, ("auto", "batch", "none"), len(projected))
-        course = course_of(state)
+        course = self._course(state)
         return smooth_fixes(course, similarity_of(course.rows, projected, mode))
 
     def smoothed(
@@ -325,9 +326,16 @@ class PlaceMap:
             None if places.positions is None else places.positions.take(places.rows_of(found[:, 0])),
         )
 
+    def _course(self, state: MapState) -> Course:
+        """The route as drives see it, made once: followers share its rows."""
+        known = self._known_course
+        if known is None or known[0] is not state:
+            known = self._known_course = (state, course_of(state))
+        return known[1]
+
     def _adapted(self, projected: Vectors, k: int) -> Matches:
         """Matches of a batch that adapts the matching to itself."""
-        course = course_of(self.state)
+        course = self._course(self.state)
         similarity = similarity_of(course.rows, projected, "batch")
         judge = None if course.calibration is None else course.calibration.batch
         best, scores, confidence = [], [], []

@@ -13,7 +13,7 @@ SEQUENCES: Registry[SequenceMethod] = Registry(
     "sequence method",
     "displace.sequence",
     "SequenceMethod",
-    besides=("engine", "weighing", "pairing", "laps", "alignment", "adaptation", "following"),
+    besides=("engine", "tracking", "weighing", "pairing", "laps", "alignment", "adaptation", "following"),
 )
 
 

@@ -23,6 +23,8 @@ LEAST_QUERIES = 100
 """Fewer queries do not tell their condition from their places."""
 STILL = 0.25
 """A frame that differs from the last one kept by less than this share of what is usual belongs to a stop."""
+_EVERY = 3
+"""Of the frames of a drive under way, that places are looked at for the queries they resemble: neighbours are alike."""
 PARTS = 20
 """Pieces of the route that coverage is counted in."""
 
@@ -130,43 +132,60 @@ class OnlineAdaptation:
         n_places = len(rows.starts)
         self._total = np.zeros(rows.vectors.shape[1])
         self._n = 0
-        self._best = np.full((NEIGHBOURS, n_places), np.inf)
-        self._least = np.full(n_places, -np.inf)
-        self._parts = np.zeros(PARTS)
-        self._part_of = _part_of(rows)
+        self._lengths: tuple[float, Vectors | None] = (0.0, None)
+        self._best = np.zeros((NEIGHBOURS, n_places), np.float32)
+        self._sum, self._least = np.zeros(n_places, np.float32), np.zeros(n_places, np.float32)
+        self._parts = [0] * PARTS
 
     def scores(self, query: Vectors) -> Vectors:
         """Scores (N,) of one projected query (n,), given the queries before it."""
         self._total += query
         self._n += 1
-        coverage = _coverage(self._parts / self._parts.sum()) if self._n > 1 else 0.0
-        share = coverage * self._n / (self._n + LEAST_QUERIES / 2)
-        centred = query - share * self._total / self._n
-        centred = centred / max(float(np.linalg.norm(centred)), 1e-12)
-        raw = centred.astype(np.float32, copy=False) @ self.rows.columns - share * float(
-            self._row_mean @ centred
-        )
+        share = self._coverage() * self._n / (self._n + LEAST_QUERIES / 2)
+        centred = query - share / self._n * self._total
+        centred = (centred / max(float(np.sqrt(centred @ centred)), 1e-12)).astype(np.float32, copy=False)
+        raw = centred @ self.rows.columns
         if share:
-            raw = raw / np.sqrt(np.maximum(1 - 2 * share * self._along + share**2 * self._mean_square, 1e-12))
+            raw -= np.float32(share * float(self._row_mean @ centred))
+            raw *= self._over_lengths(share)
         found: Vectors = self.rows.best(raw[None])[0]
-        self._parts[self._part_of[int(found.argmax())]] += 1
+        self._parts[int(found.argmax()) * PARTS // len(found)] += 1
         self._keep(found)
-        if self._n < NEIGHBOURS:
+        if self._n < NEIGHBOURS or not share:
             return found
-        weight = share / 2
-        result: Vectors = ((1 + 2 * weight) * found - 2 * weight * self._best.mean(axis=0)) / (1 + weight)
+        # As `Adaptation.scores`, with w = share / 2.
+        result: Vectors = found * np.float32((1 + share) / (1 + share / 2))
+        result -= self._sum * np.float32(share / (1 + share / 2) / NEIGHBOURS)
         return result
+
+    def _coverage(self) -> float:
+        """Share of the route that the queries before covered."""
+        seen = self._n - 1
+        return min(1.0, seen**2 / sum(count**2 for count in self._parts) / PARTS) if seen else 0.0
+
+    def _over_lengths(self, share: float) -> Vectors:
+        """One over the lengths of the rows less this share of their mean; computed anew where it changed by 0.5 %."""
+        known, lengths = self._lengths
+        if lengths is None or abs(share - known) > 0.005:
+            square = 1 - 2 * share * self._along + share**2 * self._mean_square
+            lengths = (1 / np.sqrt(np.maximum(square, 1e-12))).astype(np.float32)
+            self._lengths = share, lengths
+        return lengths
 
     def _keep(self, found: Vectors) -> None:
         """Put the scores among the best of their places."""
         if self._n <= NEIGHBOURS:
             self._best[self._n - 1] = found
+            self._sum += found
             if self._n == NEIGHBOURS:
                 self._least = self._best.min(axis=0)
+            return
+        if self._n > LEAST_QUERIES / 2 and self._n % _EVERY:
             return
         higher = np.flatnonzero(found > self._least)
         if len(higher):
             self._best[self._best[:, higher].argmin(axis=0), higher] = found[higher]
+            self._sum[higher] += found[higher] - self._least[higher]
             self._least[higher] = self._best[:, higher].min(axis=0)
 
 

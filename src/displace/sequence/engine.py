@@ -11,7 +11,7 @@ than if it was not: the evidence. Off the map nothing is taken anywhere: its evi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -29,8 +29,7 @@ UNKNOWN = 0.2
 """Probability of being off the map before anything was seen."""
 _PRIOR = 20.0
 """Weight of `STEPS` and of the rates, in frames, while learning from a drive."""
-_CERTAIN = 0.999
-_MOST = 60.0
+MOST = 60.0
 """Greatest exponent of a likelihood."""
 
 
@@ -92,7 +91,7 @@ class Motion:
 class Belief:
     """Probability of each place in route order, and of none of them; sums to 1."""
 
-    places: Floats
+    places: Vectors
     off_map: float
 
     @classmethod
@@ -101,7 +100,7 @@ class Belief:
         return cls(np.full(n_places, (1 - off_map) / n_places), off_map)
 
 
-def moved(places: Floats, steps: Sequence[float]) -> Floats:
+def moved(places: Vectors, steps: Sequence[float]) -> Vectors:
     """Move probabilities on along the route; what passes its end is lost.
 
     >>> moved(np.array([1.0, 0.0, 0.0]), (0.5, 0.25, 0.25)).tolist()
@@ -145,8 +144,8 @@ def likelihood(ratios: Vectors) -> tuple[Floats, Floats]:
     places, off_map : arrays of shape (b, N) and (b,)
     """
     top = np.maximum(ratios.max(axis=1), 0.0).astype(np.float64)
-    places = np.exp(np.maximum(ratios - top[:, None], -_MOST))
-    return places, np.exp(-np.minimum(top, _MOST))
+    places = np.exp(np.maximum(ratios - top[:, None], -MOST))
+    return places, np.exp(-np.minimum(top, MOST))
 
 
 def update(predicted: Belief, places: Floats, off_map: float) -> tuple[Belief, float]:
@@ -174,125 +173,46 @@ class Learner:
     memory: float = 200.0
 
     def __post_init__(self) -> None:
-        steps, rest = np.array(self.motion.steps), (1 - self.motion.jump)
-        self._prior = _PRIOR * np.append(rest * steps, self.motion.jump)
-        self._counts = np.zeros_like(self._prior)
+        rest = 1 - self.motion.jump
+        self._prior = [_PRIOR * rest * weight for weight in self.motion.steps] + [_PRIOR * self.motion.jump]
+        self._counts = [0.0] * len(self._prior)
 
-    def see(self, before: Belief, places: Floats) -> None:
-        """Count how the drive got from `before` to a frame with these likelihoods."""
+    def see(self, before: Vectors, on_map: float, places: Vectors, scale: float = 1.0) -> None:
+        """Count how the drive got to a frame with these likelihoods.
+
+        Parameters
+        ----------
+        before : array of shape (N,)
+            The belief before it, once multiplied by `scale`.
+        on_map : float
+            What it then sums to.
+        places : array of shape (N,)
+        scale : float
+        """
         n, motion = len(places), self.motion
-        on_map = 1 - before.off_map
         if on_map < 1e-6:
             return
-        ways = np.empty_like(self._counts)
-        for k, weight in enumerate(motion.steps):
-            reached = before.places[: n - k] @ places[k:] if k < n else 0.0
-            ways[k] = (1 - motion.jump) * weight * reached
-        ways[-1] = motion.jump * on_map * places.mean()
-        total = ways.sum()
+        # Plain numbers: a drive of few frames a second is followed among other things, and arrays of five are slow.
+        reach = len(motion.steps) - 1
+        if n <= reach:
+            return
+        # All steps at once; the last places, from where not all of them stay on the route, do not count.
+        reached = np.correlate(places, before[: n - reach]).tolist()
+        ways = [(1 - motion.jump) * weight * far for weight, far in zip(motion.steps, reached, strict=True)]
+        ways.append(motion.jump * on_map / scale * float(np.add.reduce(places)) / n)
+        total = sum(ways)
         if total <= 0:
             return
-        self._counts *= 1 - 1 / self.memory
-        self._counts += on_map * ways / total
-        shares = (self._prior + self._counts) / (self._prior.sum() + self._counts.sum())
-        jump = float(shares[-1])
-        self.motion = replace(motion, steps=tuple((shares[:-1] / (1 - jump)).tolist()), jump=jump)
-
-
-ABOVE = 0.27
-"""The off-map state's level: this share of the way from what chance earns to what the path earns."""
-
-
-class Tracker:
-    """Follows a drive frame by frame: the belief, the motion learned so far, and whether order helps at all.
-
-    A second chain runs along the route backwards. Where the frames fit it as well as they fit the route, they do not
-    follow the route's order (places without one, a camera that jumps); then a frame is believed for itself. What the
-    two earn also tells, on this very drive, how much evidence a frame must bring to be on the map.
-
-    Parameters
-    ----------
-    n_places : int
-    level : float
-        Of the off-map state, before anything was learned.
-    motion : Motion, optional
-        Before anything was learned.
-    ordered : bool
-        Whether the places have an order at all.
-    """
-
-    _MEMORY = 30.0
-    _ENOUGH = 12.0
-    _SLOW, _SURE, _APART = 150.0, 20.0, 1.0
-
-    def __init__(
-        self, n_places: int, level: float, motion: Motion | None = None, ordered: bool = True
-    ) -> None:
-        self.ordered = ordered
-        self.learner = Learner(motion or Motion())
-        self.belief: Belief | None = None
-        self._forwards = Belief.unknown(n_places)
-        self._backwards = Belief.unknown(n_places)
-        self._gain = 0.0
-        # Sums and weights of what a frame earns on the path and by chance, as if `_SURE` frames had been seen.
-        self._path = self._SURE * np.array([level + (1 - ABOVE) * self._APART, 1.0])
-        self._chance = self._SURE * np.array([level - ABOVE * self._APART, 1.0])
-
-    @property
-    def order(self) -> float:
-        """Trust that the frames follow the route's order, 0 to 1."""
-        return float(1 / (1 + np.exp(-np.clip((self._gain - self._ENOUGH) / 2, -50, 50))))
-
-    @property
-    def level(self) -> float:
-        """Evidence that a frame must bring to be on the map."""
-        path, chance = self._path[0] / self._path[1], self._chance[0] / self._chance[1]
-        return float(chance + ABOVE * max(0.0, path - chance))
-
-    def step(self, scores: Vectors) -> Belief:
-        """Take the scaled scores (N,) of the next frame; returns the belief given all frames so far."""
-        level = self.level
-        top = max(float(scores.max()), level)
-        places = np.exp(np.maximum(scores - top, -_MOST), dtype=np.float64)
-        off = float(np.exp(max(level - top, -_MOST)))
-        alone = _alone(places, off)
-        if self.belief is None or not self.ordered:
-            self.belief = self._forwards = alone
-            self._backwards = Belief(alone.places[::-1].copy(), alone.off_map)
-            return alone
-        self.learner.see(self._forwards, places)
-        motion = self.learner.motion
-        self._forwards, seen, on_path = _followed(self._forwards, motion, places, off)
-        self._backwards, seen_backwards, by_chance = _followed(self._backwards, motion, places[::-1], off)
-        self._gain += float(np.log(seen) - np.log(seen_backwards)) - self._gain / self._MEMORY
-        on_map = 1 - self._forwards.off_map
-        self._path += on_map * np.array([on_path + top, 1.0]) - self._path / self._SLOW
-        self._chance += np.array([by_chance + top, 1.0]) - self._chance / self._SLOW
-        trust = self.order
-        if trust > _CERTAIN:
-            self.belief = self._forwards
-            return self.belief
-        self.belief = Belief(
-            trust * self._forwards.places + (1 - trust) * alone.places,
-            trust * self._forwards.off_map + (1 - trust) * alone.off_map,
+        fades, weight = 1 - 1 / self.memory, on_map / total
+        self._counts = [fades * count + weight * way for count, way in zip(self._counts, ways, strict=True)]
+        shares = [prior + count for prior, count in zip(self._prior, self._counts, strict=True)]
+        steps = sum(shares[:-1])
+        self.motion = Motion(
+            tuple(share / steps for share in shares[:-1]),
+            shares[-1] / (steps + shares[-1]),
+            motion.leave,
+            motion.back,
         )
-        return self.belief
-
-
-def _alone(places: Floats, off: float) -> Belief:
-    """Belief of a frame for itself."""
-    each = (1 - UNKNOWN) / len(places)
-    total = each * float(places.sum()) + UNKNOWN * off
-    return Belief(places * (each / total), UNKNOWN * off / total)
-
-
-def _followed(belief: Belief, motion: Motion, places: Floats, off: float) -> tuple[Belief, float, float]:
-    """Belief after the next frame, the probability of having seen it, and its logarithm had it been on the map."""
-    predicted = predict(belief, motion)
-    after, seen = update(predicted, places, off)
-    on_map = max(1 - predicted.off_map, 1e-9)
-    earned = float(np.log(max(seen * (1 - after.off_map), 1e-300) / on_map))
-    return after, seen, earned
 
 
 Row = Callable[[int, Belief, Vectors], None]
@@ -311,7 +231,7 @@ def forward(evidence: Blocks, motion: Motion, see: Row, learn: bool = True) -> t
         for row in range(len(places)):
             frame = rows.start + row
             if frame and learn:
-                learner.see(belief, places[row])
+                learner.see(belief.places, 1 - belief.off_map, places[row])
             predicted = predict(belief, learner.motion) if frame else belief
             belief, seen = update(predicted, places[row], float(off[row]))
             total += float(np.log(seen) + tops[row])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from math import exp, log
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,9 @@ from numpy.typing import NDArray
 
 from displace.arrays import Vectors, top_k
 from displace.sequence.adaptation import MapRows, OnlineAdaptation
-from displace.sequence.engine import Belief, Blocks, Floats, Tracker
-from displace.sequence.weighing import Scale, Scores, Weighed, smooth_drive, standardised
+from displace.sequence.engine import Belief, Blocks, Floats
+from displace.sequence.tracking import Tracker
+from displace.sequence.weighing import Scale, Scores, Weighed, smooth_drive, standardised_row
 
 _CLOSEST = 0.01
 """Beliefs are kept this far from 0 and 1 before they are calibrated: they know nothing of what no drive showed."""
@@ -31,7 +33,7 @@ class Sparse:
     values: NDArray[np.float32]
 
     @classmethod
-    def of(cls, belief: Floats) -> Sparse:
+    def of(cls, belief: Vectors) -> Sparse:
         """Keep what is not next to nothing, and at least the ten best."""
         limit = min(_NEXT_TO_NOTHING, float(belief[top_k(belief[None], 10)[0, -1]]))
         places = np.flatnonzero(belief >= limit)
@@ -63,10 +65,10 @@ class Fix:
     place: Any
     probability: float
     off_map: float
-    kept: Floats | Sparse
+    kept: Vectors | Sparse
 
     @property
-    def belief(self) -> Floats:
+    def belief(self) -> Vectors:
         """Probability of each place, in route order, shape (N,)."""
         return self.kept.dense() if isinstance(self.kept, Sparse) else self.kept
 
@@ -85,6 +87,12 @@ class Logistic:
         x = (np.asarray(features, np.float64) - self.offsets) / self.scales
         result: Floats = 1 / (1 + np.exp(-np.clip(x @ np.asarray(self.weights) + self.bias, -50, 50)))
         return result
+
+    def corrected(self, belief: float) -> float:
+        """Probability that a belief is right, where the doubt of it is the one feature."""
+        p = min(max(belief, _CLOSEST), 1 - _CLOSEST)
+        z = self.bias + self.weights[0] * (log(p / (1 - p)) - self.offsets[0]) / self.scales[0]
+        return 1 / (1 + exp(-min(max(z, -50.0), 50.0)))
 
     @classmethod
     def fit(cls, features: Vectors, right: NDArray[np.bool_]) -> Logistic | None:
@@ -167,7 +175,7 @@ class Course:
     ordered : bool
         Whether there is such an order; without, each frame is believed for itself.
     same : callable
-        The places that count as the same as the i-th: a mask (N,) or a slice.
+        The places that count as the same as the i-th: a slice, or a function that chooses those of some places.
     calibration : DriveCalibration, optional
     """
 
@@ -182,15 +190,22 @@ class Course:
         """How similarity becomes evidence on this map."""
         return Scale() if self.calibration is None else Scale(level=self.calibration.level)
 
+    def mass(self, best: int, belief: Vectors) -> float:
+        """Belief of all places that count as the same as the best one."""
+        same = self.same(best)
+        if isinstance(same, slice):
+            return float(belief[same].sum())
+        return float(belief[same(np.flatnonzero(belief > _NEXT_TO_NOTHING))].sum())
+
     def fix(self, belief: Belief, smoothed: bool) -> Fix:
         """Answer of a belief."""
         best = int(belief.places.argmax())
-        mass = float(belief.places[self.same(best)].sum())
+        mass = self.mass(best, belief.places)
         judge = None
         if self.calibration is not None:
             judge = self.calibration.smoothed if smoothed else self.calibration.followed
         if judge is not None:
-            mass = float(judge.probability(doubt(np.array([mass]))[:, None])[0])
+            mass = judge.corrected(mass)
         return Fix(self.ids[best], mass, belief.off_map, belief.places)
 
 
@@ -224,7 +239,7 @@ class Follower:
             similarity = self.course.rows.similarity(projected)
         else:
             similarity = self._adaptation.scores(projected)
-        scaled = self._scale.slope * standardised(similarity[None])[0]
+        scaled = standardised_row(similarity, self._scale.slope)
         return self.course.fix(self._tracker.step(scaled), smoothed=False)
 
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from displace.arrays import Vectors
 from displace.sequence.engine import (
-    ABOVE,
     Belief,
     Blocks,
     Floats,
@@ -21,6 +20,7 @@ from displace.sequence.engine import (
     unseen,
     update,
 )
+from displace.sequence.tracking import ABOVE
 
 _LEAST_SPREAD = 1e-6
 _SAMPLE = 600
@@ -150,6 +150,17 @@ def standardised(similarity: Vectors) -> Vectors:
     flat = spread <= _LEAST_SPREAD * np.maximum(level, _LEAST_SPREAD)
     result: Vectors = centred / np.where(flat, np.inf, spread)[:, None]
     return result
+
+
+def standardised_row(similarity: Vectors, slope: float) -> Vectors:
+    """As `standardised`, for one frame (N,) and times a slope: no more passes over the places than it takes."""
+    n = len(similarity)
+    mean = float(np.add.reduce(similarity)) / n
+    centred = similarity - similarity.dtype.type(mean)
+    spread = float(np.sqrt(float(centred @ centred) / n))
+    flat = spread <= _LEAST_SPREAD * max(abs(mean), _LEAST_SPREAD)
+    centred *= centred.dtype.type(0.0 if flat else slope / spread)
+    return centred
 
 
 def earned(scores: Blocks, slope: float, motion: Motion) -> float:
