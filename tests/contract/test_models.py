@@ -114,7 +114,7 @@ def test_bad_options_are_refused(row: ModelRow) -> None:
 
 def test_listing_imports_no_torch() -> None:
     code = "import sys; from displace.models import list_models; list_models(); assert 'torch' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_every_model_is_in_the_docs() -> None:
