@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from PIL import Image
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -53,6 +54,33 @@ def test_output_of_any_encoding_shows_what_it_can(tmp_path, encoding):
     )
     assert b"Traceback" not in done.stderr
     assert b"Error" not in done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of files are Unicode whatever the locale says")
+def test_names_that_the_locale_cannot_encode_are_named_with_the_way_out(tmp_path):
+    """Where names of files are ASCII: no manifest is written that would not be read, and one of elsewhere is."""
+    folder = tmp_path / "drive" / "régen"
+    folder.mkdir(parents=True)
+    Image.new("RGB", (64, 64)).save(folder / "straße.png")
+    (tmp_path / "m.csv").write_text(
+        "image,place,traversal\ndrive/régen/straße.png,0,régen\n", encoding="utf-8"
+    )
+    for verb, message in (
+        (["manifest", "drive", "-o", "new.csv"], "rename it, or set PYTHONUTF8=1"),
+        (["extract", "m.csv", "-o", "new.desc", "--model", "hog"], "which has no '\\xe9'; set PYTHONUTF8=1"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "displace", *verb],
+            env={**os.environ, "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "NO_COLOR": "1"},
+            cwd=tmp_path,
+            capture_output=True,
+            check=False,
+        )
+        shown = " ".join((done.stdout + done.stderr).decode("ascii").split())
+        assert done.returncode == 2
+        assert message in shown
+        assert "Traceback" not in shown
+    assert not (tmp_path / "new.csv").exists()
 
 
 @pytest.mark.parametrize("megabytes", ["inf", "nan", "-1", "1e300"])

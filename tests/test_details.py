@@ -204,3 +204,28 @@ class TestUpdates:
 def test_rules_of_places():
     assert Rule() == Rule(spacing=5.0, radius=10.0, max_heading=45.0)
     assert Rule(spacing=1.0, radius=2.5, max_heading=45.0) == robotcar._SPACING
+
+
+@pytest.mark.parametrize("k", [1.5, True, 0, -1, "3", None])
+def test_a_number_of_places_is_whole_and_positive(refs, k):
+    town = build(refs, "hops", calibration=False)
+    for asked in (town.locate, get_fusion("hops")().fit_references(refs).rank):
+        with pytest.raises(InputError, match=rf"k={k!r} must be a whole number of at least 1"):
+            asked(refs.vectors[:2], k=k)
+
+
+@pytest.mark.parametrize("ids", [["9" * 5000, "1"], [10**5000, 1]])
+def test_ids_of_thousands_of_digits_are_refused_in_a_line(ids):
+    with pytest.raises(InputError, match=r"at most 1000 are possible|use strings") as refused:
+        ReferenceSet(np.eye(2), ids, ["a", "a"])
+    assert len(str(refused.value)) < 200
+
+
+def test_equal_references_give_equal_bytes(refs, tmp_path):
+    for name in ("one", "two"):
+        folder = tmp_path / name
+        folder.mkdir()
+        build(refs, dtype="int8").save(folder / "town.displace")
+    for suffix in ("", "-stats"):
+        one, two = ((tmp_path / name / f"town.displace{suffix}").read_bytes() for name in ("one", "two"))
+        assert one == two

@@ -5,21 +5,26 @@ from __future__ import annotations
 import hashlib
 import http.server
 import os
+import re
 import socket
 import subprocess
 import sys
 import threading
 import time
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+import rich
 
+from displace.cli.console_store import models_table
 from displace.errors import WeightsError
-from displace.models import _weights, get_model
+from displace.models import _weights, get_model, list_models
 from displace.models._weights import Weights, cache_folder, cached_path, checked_sha256, fetch
 
+ROOT = Path(__file__).resolve().parent.parent
 CONTENT = bytes(range(256)) * 9000
 
 
@@ -187,6 +192,37 @@ def test_published_digest_is_checked(tmp_path: Path) -> None:
     path.write_bytes(b"other")
     with pytest.raises(WeightsError, match="published is 57934424"):
         checked_sha256(path, "57934424")
+    digest = hashlib.sha256(b"other").hexdigest()
+    with pytest.raises(WeightsError, match="damaged or another one"):
+        checked_sha256(path, digest[:63])  # its beginning is not enough
+    assert checked_sha256(path, digest) == digest
+
+
+def test_published_digests_are_whole_and_addresses_are_of_fixed_revisions() -> None:
+    published = {row.name: row.weights_sha256 for row in list_models() if row.weights_sha256}
+    assert set(published) == {"efficientnet_lite:1792", "megaloc:8448"}
+    assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in published.values())
+    for row in list_models():
+        assert not re.search("/(main|master|latest|HEAD)/", row.weights_address or "")
+
+
+def test_the_list_of_models_says_whose_weights_are_trusted_on_first_use(capsys) -> None:
+    rich.print(models_table(list_models()))
+    shown = capsys.readouterr().out
+    lines = {line.split()[0]: line for line in shown.splitlines() if "-D" in line}
+    assert "trusted on first use" in lines["salad:8448"]
+    assert "SHA-256 d4f9f2bcb600" in lines["megaloc:8448"]
+    assert "trusted" not in lines["megaloc:8448"] + lines["hog"]
+
+
+def test_torch_is_one_whose_weights_only_is_safe() -> None:
+    """Before 2.6 `weights_only=True` could be made to run code (CVE-2025-32434)."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    needed = [name for names in extras.values() for name in names if re.match(r"torch\b", name)]
+    assert needed
+    assert all(
+        tuple(map(int, re.fullmatch(r"torch>=(\d+)\.(\d+)", name).groups())) >= (2, 6) for name in needed
+    )
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -11,11 +12,13 @@ from functools import partial
 import numpy as np
 import pytest
 from killing import die_at, in_child
+from PIL import Image
 
-from displace import PlaceMap, ReferenceSet, build
+from displace import PlaceMap, ReferenceSet, build, images, threads
 from displace.errors import DisplaceError, FormatError, InputError
 from displace.files.lock import exclusive
 from displace.geo import Positions
+from displace.guard import Guard
 from displace.maps.statistics import MapStatistics
 from displace.synthetic import make_route
 
@@ -428,6 +431,50 @@ def test_a_save_waits_for_no_other_process_and_says_so(path, refs):
         assert in_child(lambda: (lock_forgotten(), refused())) == 0
         town.save(path)  # of the same writer
     assert check_whole(path, refs) == ["t0", "t1", "t2"]
+
+
+@needs_fork
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork")
+def test_a_forked_process_does_not_wait_for_threads_of_its_parent(path, refs, tmp_path):
+    """They hold their locks at the moment of the fork, and are not there to let go of them."""
+    town = build(refs, calibration=False)
+    Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
+    held = threading.Barrier(2)
+
+    def hold():
+        with exclusive(path), threads._lock, images._FILTERS, town._changing, town.state._making:
+            held.wait()
+            held.wait()
+
+    def child():
+        signal.alarm(600)  # instead of waiting for ever
+        with pytest.raises(DisplaceError, match="is being written by another process"):
+            town.save(path)
+        threads.controller()
+        images.read_image(tmp_path / "a.png")
+        town.locate(refs.vectors[:1])
+        town.remove(refs.only("t2"))
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    try:
+        assert in_child(child) == 0
+    finally:
+        held.wait()
+        thread.join()
+
+
+@needs_fork
+def test_a_process_that_is_forked_inside_of_a_lock_leaves_it(path):
+    def child():
+        with guard:
+            pass
+
+    guard = Guard()
+    with guard:
+        assert in_child(lambda: guard.__exit__()) == 0
+        assert in_child(child) == 0
 
 
 def lock_forgotten():

@@ -23,7 +23,6 @@ import hashlib
 import io
 import os
 import re
-import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,6 +35,7 @@ from PIL import Image, TiffImagePlugin, UnidentifiedImageError, WebPImagePlugin
 
 from displace.errors import ImageError
 from displace.files.reading import open_regular
+from displace.guard import Guard
 
 Pixels = NDArray[np.uint8]
 PathLike = str | os.PathLike[str]
@@ -66,7 +66,7 @@ _UPRIGHT = {
 }
 _PLUGINS = (TiffImagePlugin, WebPImagePlugin)  # importing them makes Pillow know the formats
 # Changing the warning filters is not thread-safe before Python 3.14, and images are read in threads.
-_FILTERS = threading.Lock()
+_FILTERS = Guard()
 
 
 def natural_key(name: str) -> tuple[list[tuple[int, int, str]], str]:

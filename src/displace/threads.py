@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import sys
 from contextlib import AbstractContextManager, nullcontext
-from threading import Lock
 
 from threadpoolctl import ThreadpoolController
 
-_lock = Lock()
+from displace.guard import Guard
+
+_lock = Guard()
 _known: tuple[int, ThreadpoolController] | None = None
 """Number of modules at the last walk, and what it found."""
 

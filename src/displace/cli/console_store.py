@@ -151,9 +151,9 @@ def _weights_state(row: ModelRow) -> Text:
         return Text(f"needs pip install 'displace[{row.extra}]'", style="yellow")
     if row.weights_address is None:
         return Text("no weights needed", style="green")
-    return (
-        Text("weights here", style="green") if row.weights_here else Text("weights not here yet", style="dim")
-    )
+    state = ("weights here", "green") if row.weights_here else ("weights not here yet", "dim")
+    trust = "trusted on first use" if row.weights_sha256 is None else f"SHA-256 {row.weights_sha256[:12]}…"
+    return Text.assemble(state, (f", {trust}", "dim"))
 
 
 def entries_table(rows: Sequence[Listed]) -> Table:

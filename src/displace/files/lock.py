@@ -6,16 +6,15 @@ import errno
 import os
 import stat
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 from displace.errors import DisplaceError
+from displace.guard import Guard
 
-_GUARD = threading.Lock()
-_TURNS: dict[str, threading.RLock] = {}
+_TURNS: dict[str, Guard] = {}
 _HELD: set[tuple[int, str]] = set()
 """Maps that are written at the moment, each with the process that does: a forked one does not write them too."""
 LOCK_BYTES = 32
@@ -30,9 +29,9 @@ def exclusive(path: Path) -> Iterator[None]:
     process ends, however it ends; a file that a killed process left behind is in nobody's way.
     """
     key = os.path.realpath(path)
-    with _GUARD:
-        turn = _TURNS.setdefault(key, threading.RLock())
-    with turn:  # threads wait for each other; within one, a save inside an update is the same writer
+    with _TURNS.setdefault(
+        key, Guard()
+    ):  # threads wait for each other; within one, a save inside an update is the same writer
         held = os.getpid(), key
         if held in _HELD:
             yield

@@ -25,9 +25,15 @@ def open_regular(path: PathLike, buffering: int = -1) -> IO[bytes]:
     Raises
     ------
     OSError
-        What the system says; or that it is no regular file.
+        What the system says; that it is no regular file; or that the locale has no such name.
     """
-    _check_regular(os.stat(path), path)  # noqa: PTH116  a device is not even opened
+    try:
+        _check_regular(os.stat(path), path)  # noqa: PTH116  a device is not even opened
+    except UnicodeEncodeError as error:
+        reason = (
+            f"names of files are {error.encoding} by the locale, which has no {error.object[error.start]!r}"
+        )
+        raise OSError(errno.EILSEQ, f"{reason}; set PYTHONUTF8=1", os.fspath(path)) from None
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     descriptor = os.open(path, flags)
     try:

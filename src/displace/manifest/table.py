@@ -121,7 +121,10 @@ class Manifest:
                 writer.writerow(names)
                 writer.writerows(zip(*columns, strict=True))
         except UnicodeEncodeError as error:
-            raise ManifestError(f"an image's name is not valid text: {error.object!r}; rename it") from None
+            raise ManifestError(
+                f"an image's name is not valid text: {error.object!r}; rename it, or set PYTHONUTF8=1 where names "
+                "of files are UTF-8 and the locale says otherwise"
+            ) from None
         except OSError as error:
             raise ManifestError(f"cannot write manifest {path}: {error.strerror}") from None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from displace.arrays import Indices, Vectors, as_vectors, blocks, check_count, top_k
 from displace.errors import InputError, ModelMismatchError
 from displace.geo import Area, Positions
+from displace.guard import Guard
 from displace.maps import file
 from displace.maps.calibration import Calibration
 from displace.maps.driving import chosen_mode, course_of, similarity_of
@@ -49,7 +49,7 @@ class PlaceMap:
 
     def __init__(self, state: MapState) -> None:
         self.state = state
-        self._changing, self._opening = threading.Lock(), threading.Lock()
+        self._changing, self._opening = Guard(), Guard()
         self._model: DescriptorModel | None = None
         self._known_course: tuple[MapState, Course] | None = None
 

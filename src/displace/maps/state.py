@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from displace.arrays import Indices, Vectors, l2_normalize
 from displace.errors import FormatError, InputError
 from displace.geo import Area
+from displace.guard import Guard
 from displace.maps.calibration import Calibration
 from displace.maps.rounding import within_unit
 from displace.maps.samples import Samples
@@ -240,8 +240,8 @@ class MapState:
         return {}
 
     @cached_property
-    def _making(self) -> threading.Lock:
-        return threading.Lock()
+    def _making(self) -> Guard:
+        return Guard()
 
     def __post_init__(self) -> None:
         # Made now: two threads that first meet in a cached property could each have one of their own.

@@ -163,6 +163,8 @@ class ModelRow:
     weights_address: str | None
     weights_path: Path | None
     """Where the weights are, or would be kept."""
+    weights_sha256: str | None
+    """Digest that is published of them; where there is none they are trusted on first use."""
 
 
 def list_models() -> list[ModelRow]:
@@ -191,4 +193,5 @@ def _row(model: type[DescriptorModel], variant: str, spec: Variant | None) -> Mo
         weights_here=weights is None or (path is not None and path.is_file()),
         weights_address=weights.address if weights else None,
         weights_path=path,
+        weights_sha256=weights.sha256 if weights else None,
     )

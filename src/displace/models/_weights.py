@@ -43,7 +43,7 @@ class Weights:
     direct : bool
         Whether `address` is the file itself, not a page from which a person gets it.
     sha256 : str, optional
-        Where published: the digest, or its beginning.
+        Where published: the digest, in full. A file without is trusted on first use (`checked_sha256`).
     """
 
     file: str
@@ -98,7 +98,7 @@ def checked_sha256(path: Path, published: str | None = None) -> str:
     The digest of the first use stands beside the file, in the format of ``sha256sum``.
     """
     digest = sha256_of(path)
-    if published and not digest.startswith(published):
+    if published and digest != published:
         raise WeightsError(
             f"{path} has SHA-256 {digest}, published is {published}: the file is damaged or another one; "
             "delete it and get it again"

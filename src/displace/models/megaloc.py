@@ -12,6 +12,9 @@ from displace.models.base import Variant
 if TYPE_CHECKING:
     from torch import nn
 
+REVISION = "7cb9f7970d366fdf059963d04d372e503e8e9df9"
+"""Commit of the repository of weights: what is published later under the same name is another file."""
+
 
 class MegaLoc(PatchModel):
     """SALAD's network with larger clusters and a linear layer, trained on many data sets at once."""
@@ -25,7 +28,9 @@ class MegaLoc(PatchModel):
         "8448": Variant(
             8448,
             Weights(
-                "model.safetensors", "https://huggingface.co/gberton/MegaLoc/resolve/main/model.safetensors"
+                "model.safetensors",
+                f"https://huggingface.co/gberton/MegaLoc/resolve/{REVISION}/model.safetensors",
+                sha256="d4f9f2bcb60018f91eb6a8e061ed054fd55654e10c2569cf13841ea986ffb4f8",
             ),
             "dinov2-vitb14",
         )

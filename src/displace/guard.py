@@ -1,0 +1,25 @@
+"""A lock between threads that survives a fork."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+
+class Guard:
+    """A reentrant lock that is another one in each process.
+
+    A forked process has a copy of every lock, and of none of the threads that held them: it would wait for ever.
+    """
+
+    def __init__(self) -> None:
+        self._locks: dict[int, threading.RLock] = {}
+
+    def __enter__(self) -> None:
+        self._locks.setdefault(os.getpid(), threading.RLock()).acquire()
+
+    def __exit__(self, *_: object) -> None:
+        if lock := self._locks.get(
+            os.getpid()
+        ):  # there is none where the process was forked inside of the block
+            lock.release()
