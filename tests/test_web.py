@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("fastapi", reason="needs the extra web")
 pytest.importorskip("httpx", reason="needs the extra web")
 
+import httpx
 from fastapi.testclient import TestClient
 from PIL import Image
 
@@ -21,9 +22,11 @@ from displace.errors import InputError
 from displace.geo import Positions
 from displace.images import read_image
 from displace.manifest.table import Manifest
+from displace.maps.remote import RemoteMap
 from displace.models import get_model
 from displace.places import Places
 from displace.synthetic import make_route
+from displace.verbs import extract, locate
 from displace.verbs.serve import read_tokens, serve
 from displace.web.api import ServerSettings, make_app
 from displace.web.drives import Drives
@@ -314,6 +317,63 @@ class TestMap:
         )
 
 
+class TestAdapting:
+    def test_queries_of_one_request_adapt_the_matching(self, asked, vectors_map, route):
+        own = PlaceMap.load(vectors_map)
+        for adapt in ("none", "batch", "auto"):
+            answer = asked.post(f"/v1/locate?k=3&adapt={adapt}", **raw(route.queries)).json()["results"]
+            expected = own.locate(route.queries, k=3, adapt=adapt)
+            assert [record["places"] for record in answer] == expected.places.tolist()
+            scores = [record["scores"] for record in answer]
+            np.testing.assert_allclose(scores, expected.scores, atol=1e-5)
+
+    def test_what_it_may_be_is_said(self, asked, route):
+        refused = asked.post("/v1/locate?adapt=often", **raw(route.queries[:1]))
+        assert refused.status_code == 422
+        assert "adapt: Input should be 'none', 'batch' or 'auto'" in refused.json()["error"]["message"]
+
+
+class TestDescribing:
+    def test_images_are_described_by_the_maps_model(self, shown, pictures):
+        files = [pictures / "query" / f"{place:02d}.png" for place in (3, 7)]
+        own = PlaceMap.load(pictures / "town.displace").describe(files)
+        one = shown.post("/v1/describe", content=files[0].read_bytes(), headers={"content-type": "image/png"})
+        np.testing.assert_array_equal(np.frombuffer(one.content, "<f4"), own[0])
+        assert one.headers["displace-map"] == shown.get("/v1/map").json()["map"]
+        form = [("image", (path.name, path.read_bytes(), "image/png")) for path in files]
+        both = shown.post("/v1/describe", files=form)
+        np.testing.assert_array_equal(np.frombuffer(both.content, "<f4").reshape(2, -1), own)
+
+    def test_processes_describe_as_threads_do(self, pictures):
+        files = [pictures / "query" / f"{place:02d}.png" for place in (3, 7)]
+        form = [("image", (path.name, path.read_bytes(), "image/png")) for path in files]
+        with TestClient(app_of(pictures / "town.displace", workers=1)) as client:
+            found = client.post("/v1/describe", files=form)
+            damaged = [("image", ("x.png", files[0].read_bytes()[:2000], "image/png"))]
+            assert client.post("/v1/describe", files=damaged).status_code == 422
+        own = PlaceMap.load(pictures / "town.displace").describe(files)
+        np.testing.assert_array_equal(np.frombuffer(found.content, "<f4").reshape(2, -1), own)
+
+
+class TestOtherSites:
+    def test_those_named_may_ask_from_a_browser(self, vectors_map):
+        with TestClient(
+            app_of(vectors_map, origins=("https://fleet.example",), tokens=Tokens("x" * 20))
+        ) as client:
+            asked = {
+                "origin": "https://fleet.example",
+                "access-control-request-method": "POST",
+                "access-control-request-headers": "content-type",
+            }
+            allowed = client.options("/v1/locate", headers=asked)
+            assert allowed.status_code == 204
+            assert allowed.headers["access-control-allow-origin"] == "https://fleet.example"
+            assert "content-type" in allowed.headers["access-control-allow-headers"]
+            refused = client.options("/v1/locate", headers={**asked, "origin": "https://other.example"})
+            assert refused.status_code == 401
+            assert "access-control-allow-origin" not in refused.headers
+
+
 class TestDrives:
     def test_a_drive_is_followed(self, asked, route):
         drive = asked.post("/v1/drives").json()["drive"]
@@ -366,8 +426,6 @@ class TestTheClient:
             drive.step(route.queries[0])
 
     def test_sends_again_while_the_server_is_busy(self):
-        import httpx
-
         answers = [httpx.Response(503), httpx.ConnectError("no"), httpx.Response(200, json={"places": 1})]
         waited = []
 
@@ -382,12 +440,96 @@ class TestTheClient:
         assert waited == [0.4, 0.8]
 
     def test_says_what_the_server_said(self):
-        import httpx
-
         refusal = httpx.Response(413, json={"error": {"message": "send less"}})
         client = Client("http://map", transport=httpx.MockTransport(lambda request: refusal))
         with pytest.raises(ServerError, match=r"refused \(413\): send less"):
             client.map()
+
+
+class TestLocatingByAServer:
+    """`displace locate http://…`: what the verb says of a server's map is what it says of the map's file."""
+
+    @pytest.fixture
+    def by_server(self, monkeypatch):
+        """Run the verb with a client of an app in this process in place of a connection."""
+
+        def run(app, *args, **options):
+            with TestClient(app) as server:
+                monkeypatch.setattr("httpx.Client", lambda **_: server)
+                return locate("http://testserver", *args, **options)
+
+        return run
+
+    def same(self, one, other):
+        first, second = one.to_json(), other.to_json()
+        assert [record.keys() for record in first] == [record.keys() for record in second]
+        for a, b in zip(first, second, strict=True):
+            assert (a["image"], a["places"], a["in_map"]) == (b["image"], b["places"], b["in_map"])
+            np.testing.assert_allclose(a["scores"], b["scores"], atol=1e-5)
+            if a.get("confidence") is not None:
+                np.testing.assert_allclose(a["confidence"], b["confidence"], atol=1e-5)
+
+    def test_images(self, by_server, pictures, tmp_path):
+        (tmp_path / "no.png").write_bytes(b"no image")
+        files = [pictures / "query" / "03.png", tmp_path / "no.png", pictures / "query" / "07.png"]
+        app, path = app_of(pictures / "town.displace"), pictures / "town.displace"
+        found, own = by_server(app, files, k=3), locate(path, files, k=3)
+        self.same(found, own)
+        assert list(found.skipped) == list(own.skipped) == [str(files[1])]
+        steps = []
+        by_server(
+            app_of(path),
+            files[:1],
+            tmp_path / "places.csv",
+            progress=lambda *step: steps.append(step),
+        )
+        assert "03" in (tmp_path / "places.csv").read_text()
+        assert steps == [("describing", 1, 1)]
+
+    def test_a_store_in_parts_of_what_one_request_takes(self, by_server, pictures, tmp_path):
+        extract(pictures / "route.csv", tmp_path / "route.desc")
+        app = app_of(pictures / "town.displace", limits=Limits(queries=5))
+        found = by_server(app, [tmp_path / "route.desc"], traversal="sun", adapt="none")
+        self.same(found, locate(pictures / "town.displace", [tmp_path / "route.desc"], traversal="sun"))
+
+    def test_what_is_the_servers_to_choose_is_refused(self, by_server, pictures):
+        photo = [pictures / "query" / "03.png"]
+        for options in ({"device": "cpu"}, {"crop": "1,1,1,1"}, {"search": "exact"}):
+            with pytest.raises(InputError, match="leave it out"):
+                by_server(app_of(pictures / "town.displace"), photo, **options)
+
+    def test_a_map_of_bare_vectors(self, by_server, vectors_map, pictures):
+        with pytest.raises(InputError, match="no model to describe images"):
+            by_server(app_of(vectors_map), [pictures / "query" / "03.png"])
+
+    def test_a_drive_and_an_area(self, vectors_map, route, tmp_path):
+        points = Positions(np.column_stack([np.arange(40) * 10.0, np.zeros(40)]))
+        path = tmp_path / "town.displace"
+        refs = route.references
+        info = Places(np.arange(40), points, frames=np.arange(40))
+        build(ReferenceSet(refs.vectors, refs.places, refs.traversals, info=info)).save(path)
+        with TestClient(app_of(path)) as server:
+            client = Client("http://testserver")
+            client.http = server
+            town, own = RemoteMap(client), PlaceMap.load(path)
+            found = town.smoothed(route.queries[10:16], 3)
+            assert found.places.shape == (6, 3)
+            assert abs(found.places[-1, 0] - 15) <= 1
+            np.testing.assert_allclose(found.positions.points[:, 0], 10.0 * found.places[:, 0])
+            near = town.within((100, 0), 15).locate(route.queries[30:31], 9)
+            expected = own.within((100, 0), 15).locate(route.queries[30:31], 9)
+            assert near.places.tolist() == expected.places.tolist()
+
+    def test_no_server(self):
+        def respond(request):
+            raise httpx.ConnectError("refused")
+
+        client = Client("http://map", wait=lambda _: None, transport=httpx.MockTransport(respond))
+        with pytest.raises(ServerError, match="cannot be reached"):
+            RemoteMap(client)
+        page = httpx.MockTransport(lambda request: httpx.Response(200, text="<html>"))
+        with pytest.raises(ServerError, match="no map server"):
+            RemoteMap(Client("http://map", transport=page))
 
 
 def test_rates_recover_with_time():

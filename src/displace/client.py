@@ -13,7 +13,7 @@ from __future__ import annotations
 import mimetypes
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -33,7 +33,18 @@ TRY_AGAIN = (429, 502, 503, 504)
 
 
 class ServerError(DisplaceError):
-    """The server refused, or could not be reached."""
+    """The server refused, or could not be reached.
+
+    Parameters
+    ----------
+    message : str
+    status : int, optional
+        HTTP status, where it answered.
+    """
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class Client:
@@ -72,7 +83,10 @@ class Client:
         token = token or os.environ.get("DISPLACE_TOKEN")
         headers = {"authorization": f"Bearer {token}"} if token else {}
         self.tries, self.wait = tries, wait
-        self.http = httpx.Client(base_url=address, headers=headers, timeout=timeout, transport=transport)
+        try:
+            self.http = httpx.Client(base_url=address, headers=headers, timeout=timeout, transport=transport)
+        except httpx.InvalidURL as error:
+            raise ServerError(f"{address} is no address of a server: {error}") from None
 
     def __enter__(self) -> Self:
         return self
@@ -111,16 +125,21 @@ class Client:
             "POST", "/v1/locate", params={"k": k, **options}, content=body, headers={"content-type": kind}
         )
 
-    def locate_images(self, paths: Sequence[str | os.PathLike[str]], k: int = 5) -> list[dict[str, Any]]:
-        """Locate image files, one request each; the records of all of them."""
-        return [self.locate(path, k)["results"][0] for path in paths]
+    def describe(self, image: str | os.PathLike[str] | bytes) -> NDArray[np.float32]:
+        """Describe an image by the map's model, shape (D,)."""
+        body, kind = _body(image)
+        answer = self.send("POST", "/v1/describe", content=body, headers={"content-type": kind})
+        return np.frombuffer(answer.content, "<f4").astype(np.float32)
 
-    def drive(self) -> RemoteDrive:
-        """Begin a drive, which is followed frame by frame."""
-        return RemoteDrive(self, self._json("POST", "/v1/drives")["drive"])
+    def drive(self, adapt: str = "online") -> RemoteDrive:
+        """Begin a drive, which is followed frame by frame; `adapt` as for `PlaceMap.follow`."""
+        return RemoteDrive(self, self._json("POST", "/v1/drives", params={"adapt": adapt})["drive"])
 
     def _json(self, method: str, path: str, **options: Any) -> dict[str, Any]:
-        answer = self.send(method, path, **options).json()
+        try:
+            answer = self.send(method, path, **options).json()
+        except ValueError:
+            answer = None
         if not isinstance(answer, dict):
             raise ServerError(f"{self.http.base_url} answered what no map server answers")
         return answer
@@ -139,7 +158,7 @@ class Client:
                 if response.status_code < 400:
                     return response
                 if response.status_code not in TRY_AGAIN or attempt == self.tries:
-                    raise ServerError(_explained(response))
+                    raise ServerError(_explained(response), response.status_code)
             self.wait(0.2 * 2**attempt)
         raise AssertionError("unreachable")
 

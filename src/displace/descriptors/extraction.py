@@ -197,7 +197,7 @@ def _describe_new(
     with ShardBuffer(shards) as buffer, preparing(model, files, len(names), workers, ahead) as answers:
         report("describing", 0, len(names))
         for contents, batch in in_batches(readable(answers), batch_size):
-            vectors = _described(model, batch)
+            vectors = described_batch(model, batch)
             good = np.asarray(np.isfinite(vectors).all(axis=1))
             failures |= {c: NOT_FINITE for c, fine in zip(contents, good, strict=True) if not fine}
             buffer.add([c for c, fine in zip(contents, good, strict=True) if fine], vectors[good])
@@ -307,7 +307,7 @@ def describe(
     done = 0
     with preparing(model, files, len(images), workers, batch_size + 2 * workers) as answers:
         for rows, batch in in_batches(readable(answers), batch_size):
-            vectors[rows] = _described(model, batch)
+            vectors[rows] = described_batch(model, batch)
             done += len(rows)
             if progress:
                 progress("describing", done + len(failed), len(images))
@@ -324,7 +324,8 @@ def _name(image: object) -> str:
     return str(image) if isinstance(image, str | os.PathLike) else "an image given as bytes or pixels"
 
 
-def _described(model: DescriptorModel, batch: Prepared) -> Vectors:
+def described_batch(model: DescriptorModel, batch: Prepared) -> Vectors:
+    """Descriptors of prepared images; an error where a model breaks its promise."""
     vectors = np.asarray(model.describe(batch))
     if vectors.shape != (len(batch), model.dim):
         raise InputError(

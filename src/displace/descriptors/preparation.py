@@ -135,24 +135,18 @@ def preparing(
     ahead : int
         Prepared images that may wait for the consumer.
     """
-    pool: Executor
+    pool: Executor | None = None
     answers: Iterator[tuple[Key, Prepared | Failure]]
-    if model.prepare_is_heavy and workers > 1 and n_files >= WORTH_PROCESSES:
-        # "spawn": a fork would copy locks that threads hold, and keep the store's lock beyond our death.
-        context = multiprocessing.get_context("spawn")
-        pool = ProcessPoolExecutor(workers, context, initializer=_start_process, initargs=(model,))
-        chunks = in_order(
-            pool, _prepare_in_process, in_chunks(files, CHUNK), ahead=max(2 * workers, ahead // CHUNK)
-        )
-        answers = (pair for keys, chunk in chunks for pair in zip(keys, chunk, strict=True))
-    else:
-        pool = ThreadPoolExecutor(workers, thread_name_prefix="displace-prepare")
-        answers = in_order(pool, partial(_prepare, model), files, ahead)
     try:
-        if isinstance(pool, ProcessPoolExecutor):
-            with _ctrl_c_later(), _one_thread_each():
-                for _ in range(workers):
-                    pool.submit(os.getpid)  # each starts a process
+        if model.prepare_is_heavy and workers > 1 and n_files >= WORTH_PROCESSES:
+            pool = processes(model, workers)
+            chunks = in_order(
+                pool, prepare_in_process, in_chunks(files, CHUNK), ahead=max(2 * workers, ahead // CHUNK)
+            )
+            answers = (pair for keys, chunk in chunks for pair in zip(keys, chunk, strict=True))
+        else:
+            pool = ThreadPoolExecutor(workers, thread_name_prefix="displace-prepare")
+            answers = in_order(pool, partial(prepare, model), files, ahead)
         yield answers
     except BrokenProcessPool as error:
         raise DisplaceError(
@@ -160,15 +154,29 @@ def preparing(
             "that call under if __name__ == '__main__': – otherwise memory may have run out: use --threads 1"
         ) from error
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        if pool is not None:
+            pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _prepare(model: DescriptorModel, source: Source) -> Prepared | Failure:
+def processes(model: DescriptorModel, workers: int) -> ProcessPoolExecutor:
+    """Start processes that hold a model, for `prepare_in_process`."""
+    # "spawn": a fork would copy locks that threads hold, and keep the store's lock beyond our death.
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(workers, context, initializer=_start_process, initargs=(model,))
+    with _ctrl_c_later(), _one_thread_each():
+        for _ in range(workers):
+            pool.submit(os.getpid)  # each starts a process
+    return pool
+
+
+def prepare(model: DescriptorModel, source: Source) -> Prepared | Failure:
+    """Read an image and prepare it for a model; what is wrong with the image is an answer."""
     return attempt(lambda s: model.prepare(read_image(s)), source)
 
 
-def _prepare_in_process(paths: list[Source]) -> list[Prepared | Failure]:
-    return [_prepare(_of_process[0], path) for path in paths]
+def prepare_in_process(sources: list[Source]) -> list[Prepared | Failure]:
+    """`prepare` for the model of a worker process."""
+    return [prepare(_of_process[0], source) for source in sources]
 
 
 def _start_process(model: DescriptorModel) -> None:

@@ -253,19 +253,19 @@ def read_pairs(path: PathLike) -> dict[str, list[str]]:
 
 def _images_of_places(located: Located, references: Manifest | None) -> dict[Any, list[str]]:
     """Reference images of each place of the map."""
-    ids = located.place_map.place_ids.tolist()
+    ids = located.whole_map.place_ids.tolist()
     if references is not None:
         # Manifests call places by text; maps of bare vectors may count them.
         named: dict[str, list[str]] = {}
         for place, image in zip(references.places.tolist(), references.images, strict=True):
             named.setdefault(place, []).append(image)
         return {place: named.get(str(place), []) for place in ids}
-    if located.place_map.images is None:
+    if located.whole_map.images is None:
         raise InputError(
             "the map has no reference images to pair with: build it with images, or give the manifest of its references"
         )
     return {
-        place: [image] if image else [] for place, image in zip(ids, located.place_map.images, strict=True)
+        place: [image] if image else [] for place, image in zip(ids, located.whole_map.images, strict=True)
     }
 
 

@@ -78,7 +78,7 @@ def write_locations(located: Located, folder: PathLike) -> list[Path]:
     list of Path
         Two arrays and lists of image names; that of the database only where the map has images.
     """
-    place_map = located.place_map
+    place_map = located.whole_map
     if located.vectors is None:
         raise InputError("the located images have no vectors: make them with Located.of(place_map, queries)")
     rows = place_map.rows().astype(np.float32)

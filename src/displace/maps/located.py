@@ -14,6 +14,7 @@ from displace.descriptors.store import DescriptorStore, Queries
 from displace.errors import InputError
 from displace.manifest.table import Manifest
 from displace.maps.place_map import PlaceMap
+from displace.maps.remote import RemoteMap
 from displace.matches import Matches
 
 FRAME = ("frame", "timestamp")
@@ -27,7 +28,7 @@ class Located:
 
     Parameters
     ----------
-    place_map : PlaceMap
+    place_map : PlaceMap or RemoteMap
         The map.
     manifest : Manifest
         The images, with time stamps and frame numbers where they are known.
@@ -41,7 +42,7 @@ class Located:
         Below this probability an image counts as not in the map; 0.5 where none is given.
     """
 
-    place_map: PlaceMap
+    place_map: PlaceMap | RemoteMap
     manifest: Manifest
     matches: Matches
     vectors: Vectors | None = None
@@ -57,7 +58,13 @@ class Located:
 
     @classmethod
     def of(
-        cls, place_map: PlaceMap, queries: Queries, k: int = 5, *, search: str = "auto", **others: Any
+        cls,
+        place_map: PlaceMap | RemoteMap,
+        queries: Queries,
+        k: int = 5,
+        *,
+        search: str = "auto",
+        **others: Any,
     ) -> Self:
         """Locate described images, such as ``store.queries("night")``, with their `k` best places."""
         matches = place_map.locate(queries.vectors, k, search=search)
@@ -66,7 +73,7 @@ class Located:
     @classmethod
     def of_store(
         cls,
-        place_map: PlaceMap,
+        place_map: PlaceMap | RemoteMap,
         store: DescriptorStore,
         traversal: str | None = None,
         k: int = 5,
@@ -87,6 +94,13 @@ class Located:
 
     def __len__(self) -> int:
         return len(self.manifest)
+
+    @property
+    def whole_map(self) -> PlaceMap:
+        """The map itself; an error where a server holds it."""
+        if isinstance(self.place_map, PlaceMap):
+            return self.place_map
+        raise InputError("the images were located by a server; this form needs the map's own file")
 
     @property
     def reached(self) -> NDArray[np.bool_]:

@@ -110,6 +110,16 @@ class PlaceMap:
         return self.state.places.positions
 
     @property
+    def has_positions(self) -> bool:
+        """Whether it is known where places are."""
+        return self.positions is not None
+
+    @property
+    def has_order(self) -> bool:
+        """Whether the places have an order along a route, so that drives can be followed."""
+        return self.places.order is not None
+
+    @property
     def images(self) -> list[str] | None:
         """One reference image of each place."""
         return self.state.places.images
@@ -439,23 +449,15 @@ class PlaceMap:
         self.check_model(model.fingerprint())
         return model
 
+    def own_model(self) -> DescriptorModel:
+        """The model that describes images given to `locate`, opened once."""
+        with self._opening:  # weights are read once
+            self._model = self._model or self.open_model()
+            return self._model
+
     def check_model(self, fingerprint: Mapping[str, Any] | None) -> None:
         """Raise an error that names both where `fingerprint` is not the map's model."""
-        if self.model is None or fingerprint is None:
-            return
-        from displace.models import comparable
-
-        given, own = comparable(fingerprint), comparable(self.model)
-        parts = [
-            f"{key}: {given.get(key)!r}, the map has {own.get(key)!r}"
-            for key in sorted({*given, *own})
-            if given.get(key) != own.get(key)
-        ]
-        if parts:
-            raise ModelMismatchError(
-                f"the queries were described by {_model_name(fingerprint)}, the map's references by "
-                f"{self.model_name}; they differ in\n  " + "\n  ".join(parts)
-            )
+        check_same_model(self.model, fingerprint)
 
     def add(
         self, refs: ReferenceSet, positions: Positions | None = None, images: Sequence[str] | None = None
@@ -495,8 +497,7 @@ class PlaceMap:
         from displace.descriptors.extraction import describe
 
         if model is None:
-            with self._opening:  # weights are read once
-                model = self._model = self._model or self.open_model()
+            model = self.own_model()
         else:
             self.check_model(model.fingerprint())
         return describe(model, images)
@@ -518,6 +519,25 @@ def _as_images(queries: Any) -> list[Any] | None:
 def _is_image(query: Any) -> bool:
     pixels = isinstance(query, np.ndarray) and query.dtype == np.uint8 and query.ndim == 3
     return pixels or isinstance(query, str | os.PathLike | bytes)
+
+
+def check_same_model(model: Mapping[str, Any] | None, fingerprint: Mapping[str, Any] | None) -> None:
+    """Raise an error that names both where `fingerprint` is not a map's `model`; where one is not known, none."""
+    if model is None or fingerprint is None:
+        return
+    from displace.models import comparable
+
+    given, own = comparable(fingerprint), comparable(model)
+    parts = [
+        f"{key}: {given.get(key)!r}, the map has {own.get(key)!r}"
+        for key in sorted({*given, *own})
+        if given.get(key) != own.get(key)
+    ]
+    if parts:
+        raise ModelMismatchError(
+            f"the queries were described by {_model_name(fingerprint)}, the map's references by "
+            f"{_model_name(model)}; they differ in\n  " + "\n  ".join(parts)
+        )
 
 
 def _model_name(fingerprint: Mapping[str, Any]) -> str:

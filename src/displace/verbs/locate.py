@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from displace.arrays import Vectors
     from displace.maps import PlaceMap
     from displace.maps.located import Located
+    from displace.maps.remote import RemoteMap
     from displace.matches import Matches
     from displace.models.base import DescriptorModel
     from displace.recordings.query_images import QueryImages
@@ -60,7 +61,8 @@ def locate(
     Parameters
     ----------
     map_file : path-like
-        A map made by `build`, or one in a database: postgresql://host/database#name.
+        A map made by `build`; or one in a database, postgresql://host/database#name; or one that a server holds,
+        http://host:8008, which describes the images too (with its token in the environment, DISPLACE_TOKEN).
     sources : sequence of path-like
         Images, folders of them, videos; or one descriptor store.
     output : path-like, optional
@@ -108,12 +110,14 @@ def locate(
         displace locate town.displace route.desc --traversal night
         displace locate town.displace photo.jpg --near 51.752,-1.258 --radius 300
         displace locate 'postgresql://reader@db/maps#city' photo.jpg
+        displace locate http://robot:8008 photo.jpg
     """
     from displace.arrays import check_count
     from displace.descriptors.store import DescriptorStore, is_store
     from displace.interop import export
     from displace.maps import PlaceMap
     from displace.maps.located import Located
+    from displace.maps.remote import is_served
     from displace.recordings.query_images import images_of
 
     form = None if output is None else _form(Path(output))
@@ -122,7 +126,12 @@ def locate(
     shown = SHOWN if k is None else k
     check_count(shown, "k")
     centre = parsed_area(near, radius)
-    place_map = PlaceMap.load(map_file)
+    place_map: PlaceMap | RemoteMap
+    if is_served(map_file):
+        given = {"weights": weights, "image_size": image_size, "crop": crop, "mask": mask}
+        place_map = _served(str(map_file), {**given, "device": None if device == "auto" else device})
+    else:
+        place_map = PlaceMap.load(map_file)
     _check_options(place_map, search, min_confidence, form)
     if centre is not None and radius is not None:
         place_map = place_map.within(centre, radius)
@@ -132,9 +141,11 @@ def locate(
             place_map, store, traversal, shown, search=search, min_confidence=min_confidence
         )
     else:
-        model = place_map.open_model(
-            weights=weights, device=device, image_size=image_size, crop=crop, mask=mask
-        )
+        model = None
+        if isinstance(place_map, PlaceMap):
+            model = place_map.open_model(
+                weights=weights, device=device, image_size=image_size, crop=crop, mask=mask
+            )
         with images_of(sources, every, part(progress, "frames")) as images:
             followed = follow and centre is None
             located = _locate_images(place_map, model, images, shown, search, followed, adapt, progress)
@@ -142,6 +153,17 @@ def locate(
     if output is not None and form is not None:
         export(form, located, output, min_confidence=min_confidence or 0.0, places=k or 1)
     return located
+
+
+def _served(address: str, options: dict[str, PathLike | None]) -> RemoteMap:
+    """Open the map of a server, which describes images as the map says."""
+    from displace.client import Client
+    from displace.maps.remote import RemoteMap
+
+    for name, value in options.items():
+        if value is not None:
+            raise InputError(f"{name}={str(value)!r}: a server describes images by itself; leave it out")
+    return RemoteMap(Client(address))
 
 
 def _form(output: Path) -> str:
@@ -155,7 +177,9 @@ def _form(output: Path) -> str:
     return FORMS[ending]
 
 
-def _check_options(place_map: PlaceMap, search: str, min_confidence: float | None, form: str | None) -> None:
+def _check_options(
+    place_map: PlaceMap | RemoteMap, search: str, min_confidence: float | None, form: str | None
+) -> None:
     """Refuse what the map cannot do before anything is described."""
     from displace.maps.located import check_limit
     from displace.search import INDEXES
@@ -164,7 +188,7 @@ def _check_options(place_map: PlaceMap, search: str, min_confidence: float | Non
         INDEXES.get(search.partition(":")[0])
     if min_confidence is not None:
         check_limit(min_confidence, known=place_map.calibration is not None)
-    if form == "geojson" and place_map.positions is None:
+    if form == "geojson" and not place_map.has_positions:
         raise InputError(
             "the map has no positions, so that there are no points to write; let the output end in .csv"
         )
@@ -186,8 +210,8 @@ def parsed_area(near: str | None, radius: float | None) -> tuple[float, float] |
 
 
 def _locate_images(
-    place_map: PlaceMap,
-    model: DescriptorModel,
+    place_map: PlaceMap | RemoteMap,
+    model: DescriptorModel | None,
     images: QueryImages,
     k: int,
     search: str,
@@ -199,9 +223,14 @@ def _locate_images(
 
     from displace.descriptors.extraction import describe
     from displace.maps.located import Located
+    from displace.maps.remote import RemoteMap
 
     failures: dict[int, str] = {}
-    vectors = describe(model, images.paths, failures=failures, progress=progress)
+    if isinstance(place_map, RemoteMap):
+        vectors = place_map.described(images.paths, failures, progress)
+    else:
+        assert model is not None
+        vectors = describe(model, images.paths, failures=failures, progress=progress)
     # Frames of videos lie in a folder that nobody will find again: messages name the video instead.
     skipped = {
         images.label(row): why.replace(str(images.paths[row]), images.label(row))
@@ -212,13 +241,13 @@ def _locate_images(
         raise InputError(
             f"none of the {len(good)} images could be read. First problem: {next(iter(skipped.values()))}"
         )
-    videos = images.videos() if follow and place_map.places.order is not None else {}
+    videos = images.videos() if follow and place_map.has_order else {}
     matches = _matches(place_map, vectors, good, videos, k, search, adapt)
     return Located(place_map, images.manifest(), matches, vectors, skipped)
 
 
 def _matches(
-    place_map: PlaceMap,
+    place_map: PlaceMap | RemoteMap,
     vectors: Vectors,
     good: NDArray[np.bool_],
     videos: dict[str, list[int]],

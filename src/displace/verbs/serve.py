@@ -28,6 +28,8 @@ def serve(
     min_confidence: float = 0.5,
     token_file: PathLike | None = None,
     origin: Annotated[Sequence[str] | None, Option(metavar="URL")] = None,
+    workers: int = 0,
+    rate: float = 200.0,
 ) -> None:
     """Serve a map: a page for people, and a JSON interface for robots.
 
@@ -55,6 +57,11 @@ def serve(
         File with the token in its first line, and a token for reading only in its second.
     origin : sequence of str, optional
         Web sites whose pages may ask too; by default none.
+    workers : int
+        Processes that describe images, for models that threads do one image after the other with, such as hog; 0 for
+        threads alone. The map, drives and counters stay in one process.
+    rate : float
+        Requests a second that one client may send, on average.
 
     Examples
     --------
@@ -70,12 +77,17 @@ def serve(
         import uvicorn
 
         from displace.web.api import ServerSettings, make_app
+        from displace.web.limits import Limits
     except ImportError:
         raise missing_extra("fastapi", "web") from None
     if not 0 <= min_confidence <= 1:
         raise InputError(f"min_confidence={min_confidence} must be a probability, 0 to 1")
     if not 0 <= port <= 65535:
         raise InputError(f"port={port} must be 0 to 65535")
+    if workers < 0:
+        raise InputError(f"workers={workers} must be 0 or more")
+    if not rate > 0:
+        raise InputError(f"rate={rate} must be more than 0 requests a second")
     tokens = read_tokens(token_file)
     if tokens.full is None and not is_loopback(host):
         raise InputError(
@@ -92,8 +104,10 @@ def serve(
             roots,
             None if manifest is None else Path(manifest),
             min_confidence,
+            limits=Limits(requests_per_second=rate),
             tokens=tokens,
             origins=tuple(origin or ()),
+            workers=workers,
         )
     )
     uvicorn.run(app, host=host, port=port, log_level="info", access_log=False, timeout_graceful_shutdown=30)

@@ -3,45 +3,50 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import logging
 import os
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from fastapi import FastAPI, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse
+from starlette.exceptions import HTTPException
 
 from displace import __version__
-from displace.arrays import Vectors
+from displace.arrays import Vectors, top_k
 from displace.errors import DisplaceError
+from displace.maps.place_map import PlaceMap
+from displace.matches import Matches
 from displace.web.batching import Batcher, BusyError
+from displace.web.describer import Describer
 from displace.web.drives import Drive, Drives
 from displace.web.gallery import Gallery
+from displace.web.guard import Guard, error_response
 from displace.web.hosting import Host, Hosted
-from displace.web.limits import Limits, RateLimit, Tokens
+from displace.web.limits import Limits, Tokens
 from displace.web.metrics import Metrics
-from displace.web.uploads import RefusedError, read_asked
+from displace.web.uploads import VECTORS, RefusedError, read_asked
 
-log = logging.getLogger("displace.serve")
+LIKELIEST = 10
+"""Places of a drive's frame, with their probabilities."""
 SITE = Path(__file__).parent / "site"
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; media-src blob:; "
-    "connect-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
-)
+FILE = {"type": "string", "format": "binary"}
 BODIES = {
     "requestBody": {
         "required": True,
         "content": {
-            "image/jpeg": {"schema": {"type": "string", "format": "binary"}},
-            "image/png": {"schema": {"type": "string", "format": "binary"}},
-            "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
+            "image/jpeg": {"schema": FILE},
+            "image/png": {"schema": FILE},
+            "multipart/form-data": {
+                "schema": {"type": "object", "properties": {"image": {"type": "array", "items": FILE}}}
+            },
+            VECTORS: {"schema": FILE},
             "application/json": {
                 "schema": {
                     "type": "object",
@@ -55,6 +60,15 @@ BODIES = {
                 },
                 "example": {"descriptors": [[0.1, 0.2, 0.3]]},
             },
+        },
+    }
+}
+IMAGES = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            kind: BODIES["requestBody"]["content"][kind]  # type: ignore[index]
+            for kind in ("image/jpeg", "image/png", "multipart/form-data")
         },
     }
 }
@@ -90,6 +104,8 @@ class ServerSettings:
     tokens : Tokens
     origins : tuple of str
         Web sites whose pages may ask; none by default.
+    workers : int
+        Processes that describe images; 0 for threads alone.
     """
 
     map_file: Path
@@ -99,6 +115,7 @@ class ServerSettings:
     limits: Limits = field(default_factory=Limits)
     tokens: Tokens = field(default_factory=Tokens)
     origins: tuple[str, ...] = ()
+    workers: int = 0
 
 
 class Server:
@@ -108,10 +125,10 @@ class Server:
         self.settings, self.limits = settings, settings.limits
         self.host = Host(settings.map_file)
         self.metrics = Metrics()
-        self.rates = RateLimit(self.limits.requests_per_second)
         self.drives = Drives(self.limits.drives, self.limits.idle_seconds)
         self.pool = ThreadPoolExecutor(max(2, os.cpu_count() or 1), thread_name_prefix="displace-serve")
         self.batcher = Batcher(self.pool, self.limits.waiting)
+        self.describer = Describer(self.pool, settings.workers)
         manifest = None
         roots = list(settings.images)
         if settings.manifest is not None:
@@ -125,15 +142,27 @@ class Server:
         """Run what takes long in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self.pool, function, *args)
 
+    async def hosted(self) -> Hosted:
+        """The map of a request; one that has replaced it is read in a thread."""
+        if not self.host.is_replaced():
+            return self.host.current
+        hosted: Hosted = await self.in_pool(self.host.refresh)
+        return hosted
+
     async def vectors(self, request: Request, hosted: Hosted) -> Vectors:
         """Descriptors that a request asks about, its images described."""
         asked = await read_asked(request, hosted.place_map.dim, self.limits)
         if asked.vectors is not None:
             return asked.vectors
-        if hosted.place_map.model is None or hosted.place_map.model.get("imported"):
+        if not takes_images(hosted):
             raise RefusedError(422, "this map cannot describe images: send descriptors")
-        described: Vectors = await self.in_pool(hosted.place_map.describe, asked.images)
-        return described
+        return await self.describer.describe(hosted.place_map, asked.images)
+
+
+def takes_images(hosted: Hosted) -> bool:
+    """Whether the map has a model that describes images."""
+    model = hosted.place_map.model
+    return bool(model and not model.get("imported"))
 
 
 def make_app(settings: ServerSettings) -> FastAPI:
@@ -143,6 +172,7 @@ def make_app(settings: ServerSettings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
+        server.describer.close()
         server.pool.shutdown(wait=True)
 
     app = FastAPI(
@@ -155,76 +185,44 @@ def make_app(settings: ServerSettings) -> FastAPI:
         responses=REFUSALS,
     )
     app.state.server = server
-    _add_guards(app, server)
+    _add_errors(app)
     _add_queries(app, server)
     _add_drives(app, server)
     _add_map(app, server)
     _add_site(app, server)
+    app.add_middleware(
+        Guard,
+        limits=settings.limits,
+        tokens=settings.tokens,
+        metrics=server.metrics,
+        origins=settings.origins,
+    )
     return app
 
 
-def _add_guards(app: FastAPI, server: Server) -> None:
-    """Tokens, rates, time, counting and headers around every request; errors as JSON."""
-    open_to_all = {"/", "/app.js", "/app.css", "/icon.svg", "/health", "/ready"}
-
-    @app.middleware("http")
-    async def guarded(
-        request: Request, go_on: Callable[[Request], Coroutine[Any, Any, Response]]
-    ) -> Response:
-        start = time.perf_counter()
-        response: Response
-        client = request.client.host if request.client else "?"
-        reads = request.method in ("GET", "HEAD")
-        header = request.headers.get("authorization")
-        if request.url.path not in open_to_all and not server.settings.tokens.admit(header, reads=reads):
-            response = _error(401, "send a token: Authorization: Bearer TOKEN")
-        elif not server.rates.admits(client):
-            response = _error(429, f"more than {server.limits.requests_per_second:g} requests a second")
-        else:
-            try:
-                response = await asyncio.wait_for(go_on(request), server.limits.seconds)
-            except TimeoutError:
-                response = _error(503, f"no answer within {server.limits.seconds:g} s")
-        route = getattr(request.scope.get("route"), "path", "other")
-        seconds = time.perf_counter() - start
-        server.metrics.count(route, response.status_code, seconds)
-        log.info(
-            json.dumps(
-                {
-                    "method": request.method,
-                    "route": route,
-                    "status": response.status_code,
-                    "ms": round(1000 * seconds, 2),
-                }
-            )
-        )
-        response.headers.update(
-            {
-                "content-security-policy": POLICY,
-                "x-content-type-options": "nosniff",
-                "referrer-policy": "no-referrer",
-            }
-        )
-        origin = request.headers.get("origin")
-        if origin in server.settings.origins:
-            response.headers.update({"access-control-allow-origin": str(origin), "vary": "origin"})
-        return response
+def _add_errors(app: FastAPI) -> None:
+    """Errors as JSON, each with a message."""
 
     @app.exception_handler(RefusedError)
     async def refused(_: Request, error: RefusedError) -> Response:
-        return _error(error.status, error.message)
+        return error_response(error.status, error.message)
 
     @app.exception_handler(BusyError)
     async def busy(_: Request, error: BusyError) -> Response:
-        return _error(503, str(error))
+        return error_response(503, str(error))
 
     @app.exception_handler(DisplaceError)
     async def wrong(_: Request, error: DisplaceError) -> Response:
-        return _error(422, str(error))
+        return error_response(422, str(error))
 
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_: Request, error: RequestValidationError) -> Response:
+        texts = [f"{'.'.join(map(str, each['loc'][1:]))}: {each['msg']}" for each in error.errors()]
+        return error_response(422, "; ".join(texts))
 
-def _error(status: int, message: str) -> JSONResponse:
-    return JSONResponse({"error": {"status": status, "message": message}}, status)
+    @app.exception_handler(HTTPException)
+    async def elsewhere(_: Request, error: HTTPException) -> Response:
+        return error_response(error.status_code, str(error.detail))
 
 
 def _add_queries(app: FastAPI, server: Server) -> None:
@@ -239,12 +237,22 @@ def _add_queries(app: FastAPI, server: Server) -> None:
             None, description="Where the queries are known to be: LAT,LON or EASTING,NORTHING."
         ),
         radius: float | None = Query(None, gt=0, description="Metres around it."),
+        adapt: Literal["none", "batch", "auto"] = Query(
+            "none",
+            description="Whether the queries of this request, of one condition, adapt the matching to it.",
+        ),
     ) -> JSONResponse:
         """Locate one image (`image/*`), several (a form with files named `image`), or descriptors."""
-        hosted = await server.in_pool(server.host.refresh)
+        hosted = await server.hosted()
         vectors = await server.vectors(request, hosted)
-        area = {} if near is None and radius is None else {"near": _point(near), "radius": radius}
-        matches = await server.batcher.locate(hosted, vectors, k, **area)
+        area: dict[str, Any] = (
+            {} if near is None and radius is None else {"near": _point(near), "radius": radius}
+        )
+        if adapt == "none":
+            matches = await server.batcher.locate(hosted, vectors, k, **area)
+        else:  # queries of other requests are of other conditions
+            search = partial(hosted.place_map.locate, vectors, k, adapt=adapt, **area)
+            matches = await server.in_pool(search)
         return JSONResponse(
             {
                 "map": hosted.version,
@@ -253,6 +261,14 @@ def _add_queries(app: FastAPI, server: Server) -> None:
                 ],
             }
         )
+
+    @app.post("/v1/describe", openapi_extra=IMAGES, summary="Descriptors of images.")
+    async def describe(request: Request) -> Response:
+        """Describe one image or several by the map's model: raw little-endian float32, row by row."""
+        hosted = await server.hosted()
+        vectors = await server.vectors(request, hosted)
+        content = np.ascontiguousarray(vectors, "<f4").tobytes()
+        return Response(content, media_type=VECTORS, headers={"displace-map": hosted.version})
 
 
 def _point(text: str | None) -> tuple[float, float] | None:
@@ -274,10 +290,14 @@ def _in_map(record: dict[str, Any], min_confidence: float) -> bool | None:
 
 def _add_drives(app: FastAPI, server: Server) -> None:
     @app.post("/v1/drives", status_code=201, summary="Begin a drive.")
-    async def begin() -> JSONResponse:
+    async def begin(
+        adapt: Literal["online", "none"] = Query(
+            "online", description="Whether the matching adapts to the drive's condition on the way."
+        ),
+    ) -> JSONResponse:
         """Begin to follow a drive; idle ones are forgotten."""
-        hosted = await server.in_pool(server.host.refresh)
-        name = await server.in_pool(server.drives.begin, hosted)
+        hosted = await server.hosted()
+        name = await server.in_pool(server.drives.begin, hosted, adapt)
         if name is None:
             raise RefusedError(429, f"{server.limits.drives} drives are followed already; end one, or wait")
         return JSONResponse({"drive": name, "map": hosted.version}, 201)
@@ -290,7 +310,8 @@ def _add_drives(app: FastAPI, server: Server) -> None:
         if len(vectors) != 1:
             raise RefusedError(422, f"{len(vectors)} frames at once; send one at a time, in order")
         fix = await server.in_pool(followed.step, vectors[0])
-        return JSONResponse({"map": followed.hosted.version, "frame": followed.n_frames, **_fix_record(fix)})
+        record = _fix_record(fix, followed.hosted.place_map)
+        return JSONResponse({"map": followed.hosted.version, "frame": followed.n_frames, **record})
 
     @app.delete("/v1/drives/{drive}", status_code=204, summary="End a drive.")
     async def end(drive: str) -> Response:
@@ -309,11 +330,18 @@ def _drive(server: Server, name: str) -> Drive:
     return drive
 
 
-def _fix_record(fix: Any) -> dict[str, Any]:
-    """A fix of a follower, with the belief at its ten best places."""
+def _fix_record(fix: Any, place_map: PlaceMap) -> dict[str, Any]:
+    """A fix of a follower: its likeliest places, and where the map is small the whole belief, in route order."""
     belief = np.asarray(fix.belief, np.float64)
     place = fix.place.item() if hasattr(fix.place, "item") else fix.place
+    best = top_k(belief[None], LIKELIEST)
+    rows = best if place_map.places.order is None else place_map.places.order[best]
+    positions = None if place_map.positions is None else place_map.positions.take(rows[:, 0])
+    (likeliest,) = Matches(
+        place_map.place_ids[rows], belief[best], np.array([fix.probability]), positions
+    ).to_json()
     return {
+        **likeliest,
         "place": place,
         "probability": round(float(fix.probability), 6),
         "off_map": round(float(fix.off_map), 6),
@@ -325,13 +353,13 @@ def _add_map(app: FastAPI, server: Server) -> None:
     @app.get("/v1/map", summary="What the map holds.")
     async def about() -> JSONResponse:
         """Places, traversals, fusion, confidence, storage and model of the map."""
-        hosted = await server.in_pool(server.host.refresh)
+        hosted = await server.hosted()
         return JSONResponse({"map": hosted.version, **_map_record(server, hosted)})
 
     @app.get("/v1/places", summary="The places, along the route where they have an order.")
     async def places(start: int = Query(0, ge=0), count: int = Query(200, ge=1, le=5000)) -> JSONResponse:
         """List places with their positions, and of which traversals there are pictures."""
-        hosted = await server.in_pool(server.host.refresh)
+        hosted = await server.hosted()
         listed = await server.in_pool(_listed, server, hosted, start, count)
         return JSONResponse(
             {"map": hosted.version, "total": len(hosted.place_map.place_ids), "places": listed}
@@ -374,16 +402,19 @@ def _map_record(server: Server, hosted: Hosted) -> dict[str, Any]:
         "traversals": place_map.traversals,
         "fusion": place_map.fusion,
         "reason": place_map.reason,
+        "dim": place_map.dim,
         "dimensions": [place_map.vectors.shape[1], place_map.dim],
         "rows": len(place_map.vectors),
         "dtype": str(place_map.vectors.dtype),
         "bytes": place_map.nbytes,
         "model": place_map.model_name if place_map.model else None,
-        "takes_images": bool(place_map.model and not place_map.model.get("imported")),
-        "has_order": place_map.places.order is not None,
+        "fingerprint": place_map.model,
+        "takes_images": takes_images(hosted),
+        "has_order": place_map.has_order,
         "degrees": None if place_map.positions is None else place_map.positions.degrees,
         "tolerance": str(place_map.tolerance),
         "min_confidence": server.settings.min_confidence,
+        "limits": {"queries": server.limits.queries, "upload_bytes": server.limits.upload_bytes},
         "calibration": None if calibration is None else calibration.to_json(),
         "calibration_is_stale": place_map.calibration_is_stale,
     }
@@ -403,8 +434,10 @@ def _add_site(app: FastAPI, server: Server) -> None:
     @app.get("/metrics", summary="Counters for Prometheus.")
     async def metrics() -> PlainTextResponse:
         """Requests, latencies, the map's version, the queue and the drives."""
-        gauges = {"queries_waiting": float(server.batcher.n_waiting), "drives": float(len(server.drives))}
-        return PlainTextResponse(server.metrics.text(server.host.current.version, gauges))
+        batcher = server.batcher
+        gauges = {"queries_waiting": float(batcher.n_waiting), "drives": float(len(server.drives))}
+        counters = {"batches_total": batcher.n_batches, "queries_total": batcher.n_located}
+        return PlainTextResponse(server.metrics.text(server.host.current.version, gauges, counters))
 
     for path, name, kind in (
         ("/", "index.html", "text/html"),

@@ -61,7 +61,7 @@ class Batcher:
     def __init__(self, pool: Executor, waiting: int, largest: int = 512) -> None:
         self.pool, self.limit, self.largest = pool, waiting, largest
         self.queue: list[Waiting] = []
-        self.n_waiting = 0
+        self.n_waiting = self.n_batches = self.n_located = 0
         self._running: asyncio.Task[None] | None = None
 
     async def locate(self, hosted: Hosted, vectors: Vectors, k: int, **options: Any) -> Matches:
@@ -90,7 +90,10 @@ class Batcher:
                     if not waiting.answer.done():
                         waiting.answer.set_exception(error)
             finally:
-                self.n_waiting -= sum(len(waiting.vectors) for waiting in batch)
+                size = sum(len(waiting.vectors) for waiting in batch)
+                self.n_waiting -= size
+                self.n_located += size
+                self.n_batches += 1
 
     def _next(self) -> list[Waiting]:
         """Take the first request out of the queue, and those that can be located with it."""

@@ -62,7 +62,7 @@ class Drives:
     def __len__(self) -> int:
         return len(self._drives)
 
-    def begin(self, hosted: Hosted) -> str | None:
+    def begin(self, hosted: Hosted, adapt: str = "online") -> str | None:
         """Begin a drive and return its name; None where there are too many."""
         if hosted.place_map.places.order is None:
             raise InputError(
@@ -74,7 +74,7 @@ class Drives:
             if len(self._drives) >= self.most:
                 return None
             name = secrets.token_urlsafe(12)
-            self._drives[name] = Drive(hosted, hosted.place_map.follow(), self.clock())
+            self._drives[name] = Drive(hosted, hosted.place_map.follow(adapt=adapt), self.clock())
             return name
 
     def get(self, name: str) -> Drive | None:

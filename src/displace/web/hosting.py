@@ -46,6 +46,11 @@ class Host:
         self._seen = self._mark()
         self.current = self._load()
 
+    def is_replaced(self) -> bool:
+        """Whether the file is another one than that which was read."""
+        mark = self._mark()
+        return mark is not None and mark != self._seen
+
     def refresh(self) -> Hosted:
         """Return the map, read again where its file is another one than before."""
         mark = self._mark()

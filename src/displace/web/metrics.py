@@ -28,8 +28,8 @@ class Metrics:
                 counts[number] += seconds <= end
             counts[-1] += 1
 
-    def text(self, version: str, gauges: dict[str, float]) -> str:
-        """All of it, with the map's version and the present values of `gauges`."""
+    def text(self, version: str, gauges: dict[str, float], counters: dict[str, int] | None = None) -> str:
+        """All of it, with the map's version and the present values of `gauges` and of further counters."""
         lines = ["# TYPE displace_requests_total counter"]
         with self._lock:
             lines += [
@@ -46,6 +46,7 @@ class Metrics:
                 lines.append(f'displace_request_seconds_sum{{route="{route}"}} {self._seconds[route]:.6f}')
                 lines.append(f'displace_request_seconds_count{{route="{route}"}} {counts[-1]}')
         lines += ["# TYPE displace_map_info gauge", f'displace_map_info{{version="{version}"}} 1']
-        for name, value in gauges.items():
-            lines += [f"# TYPE displace_{name} gauge", f"displace_{name} {value:g}"]
+        for kind, values in (("gauge", gauges), ("counter", counters or {})):
+            for name, value in values.items():
+                lines += [f"# TYPE displace_{name} {kind}", f"displace_{name} {value}"]
         return "\n".join(lines) + "\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from dataclasses import dataclass
 
@@ -12,10 +11,10 @@ from starlette.datastructures import UploadFile
 from starlette.requests import Request
 
 from displace.arrays import Vectors
+from displace.errors import ImageError
+from displace.images import FORMATS, open_image
 from displace.web.limits import Limits
 
-FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "PPM", "GIF")
-"""What images may be; nothing else is ever opened."""
 VECTORS = "application/octet-stream"
 
 
@@ -71,10 +70,12 @@ async def read_asked(request: Request, dim: int, limits: Limits) -> Asked:
 def checked_image(content: bytes, limits: Limits) -> bytes:
     """Refuse what is no image, or too large a one, from its head alone."""
     try:
-        with Image.open(io.BytesIO(content), formats=FORMATS) as image:
+        with open_image(content) as image:
             width, height = image.size
     except Image.DecompressionBombError:
         raise RefusedError(413, f"the image has more than {limits.pixels:,} pixels: scale it down") from None
+    except ImageError as error:
+        raise RefusedError(415, f"the image {error}") from None
     except Exception:  # Pillow's readers raise nearly every type on damaged files
         raise RefusedError(415, f"this is no image that is read here ({', '.join(FORMATS)})") from None
     if width * height > limits.pixels:

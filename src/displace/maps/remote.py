@@ -1,0 +1,149 @@
+"""A map that a server holds (`displace serve`), for locating from elsewhere."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from displace.arrays import Vectors
+from displace.client import Client, ServerError
+from displace.errors import InputError
+from displace.geo import Positions
+from displace.maps.place_map import check_same_model
+from displace.matches import Matches, joined
+
+AT_ONCE = 4
+"""Images that are sent at one time."""
+OF_THE_IMAGE = (413, 415, 422)
+"""Refusals that are about the image, not about the request."""
+POSITION = {True: ("latitude", "longitude"), False: ("easting", "northing")}
+
+
+def is_served(address: object) -> bool:
+    """Whether a map is named by the address of a server.
+
+    >>> is_served("http://robot:8008"), is_served("town.displace")
+    (True, False)
+    """
+    return str(address).startswith(("http://", "https://"))
+
+
+class RemoteMap:
+    """Locates as a `PlaceMap` does, by asking a server; nothing of the map itself is here.
+
+    Parameters
+    ----------
+    client : Client
+    area : dict
+        ``near`` and ``radius`` of every query, where the server is asked within an area.
+    """
+
+    def __init__(self, client: Client, area: dict[str, Any] | None = None) -> None:
+        self.client, self.area = client, area or {}
+        self.facts = client.map()
+
+    @property
+    def calibration(self) -> dict[str, Any] | None:
+        """How rankings become probabilities; None where the map has no confidence."""
+        found: dict[str, Any] | None = self.facts["calibration"]
+        return found
+
+    @property
+    def calibration_is_stale(self) -> bool:
+        """Whether an update has changed the references since the confidence was learned."""
+        return bool(self.facts["calibration_is_stale"])
+
+    @property
+    def has_positions(self) -> bool:
+        """Whether the places have positions."""
+        return self.facts["degrees"] is not None
+
+    @property
+    def has_order(self) -> bool:
+        """Whether the places have an order along a route."""
+        return bool(self.facts["has_order"])
+
+    def check_model(self, fingerprint: Mapping[str, Any] | None) -> None:
+        """Raise an error that names both where `fingerprint` is not the map's model."""
+        check_same_model(self.facts["fingerprint"], fingerprint)
+
+    def within(self, near: tuple[float, float], radius: float) -> RemoteMap:
+        """Return the same map for queries that are known to be in an area."""
+        return RemoteMap(self.client, {"near": f"{near[0]},{near[1]}", "radius": radius})
+
+    def described(
+        self,
+        paths: Sequence[str | os.PathLike[str]],
+        failures: dict[int, str],
+        progress: Callable[[str, int, int], None] | None = None,
+    ) -> Vectors:
+        """Descriptors of image files by the map's model, (q, D); `failures` takes why an image has none (NaN)."""
+        if not self.facts["takes_images"]:
+            raise InputError(
+                "the server's map has no model to describe images with: locate a descriptor store"
+            )
+        vectors = np.full((len(paths), self.facts["dim"]), np.nan, np.float32)
+
+        def one(row: int) -> None:
+            try:
+                vectors[row] = self.client.describe(paths[row])
+            except OSError as error:
+                failures[row] = f"cannot read image {paths[row]}: {error.strerror}"
+            except ServerError as error:
+                if error.status not in OF_THE_IMAGE:
+                    raise
+                failures[row] = f"{paths[row]}: {error}"
+
+        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="displace-client") as pool:
+            for done, _ in enumerate(pool.map(one, range(len(paths))), start=1):
+                if progress:
+                    progress("describing", done, len(paths))
+        return vectors
+
+    def locate(self, vectors: Vectors, k: int = 5, *, search: str = "auto", adapt: str = "none") -> Matches:
+        """Find the places of descriptors; they adapt the matching as far as they go into one request."""
+        if search != "auto":
+            raise InputError(f"search={search!r} is the server's to choose: leave it out")
+        if vectors.shape[1] != self.facts["dim"]:
+            raise InputError(f"queries have {vectors.shape[1]} dimensions; the map has {self.facts['dim']}")
+        limits = self.facts["limits"]
+        size = max(1, min(limits["queries"], limits["upload_bytes"] // (4 * vectors.shape[1])))
+        # Parts of equal size, so that none is too small to adapt where others do.
+        parts = np.array_split(vectors, max(1, -(-len(vectors) // size)))
+        options = {**self.area, "adapt": adapt}
+        return joined([self._matches(self.client.locate(part, k, **options)["results"]) for part in parts])
+
+    def smoothed(self, vectors: Vectors, k: int = 5, *, adapt: str = "auto") -> Matches:
+        """Follow a drive; each frame knows those before it. The server tells ten places of a frame."""
+        with self.client.drive("none" if adapt == "none" else "online") as drive:
+            fixes = [drive.step(vector) for vector in vectors]
+        records = [
+            {
+                **fix,
+                "places": fix["places"][:k],
+                "scores": fix["scores"][:k],
+                "confidence": fix["probability"],
+            }
+            for fix in fixes
+        ]
+        return self._matches(records)
+
+    def _matches(self, records: list[dict[str, Any]]) -> Matches:
+        positions = None
+        if self.has_positions:
+            degrees = bool(self.facts["degrees"])
+            points = [[record[name] for name in POSITION[degrees]] for record in records]
+            positions = Positions(np.array(points, np.float64), degrees)
+        sure = None
+        if self.calibration is not None or "probability" in records[0]:
+            sure = np.array([record["confidence"] for record in records], np.float64)
+        return Matches(
+            np.array([record["places"] for record in records]),
+            np.array([record["scores"] for record in records], np.float64),
+            sure,
+            positions,
+        )
