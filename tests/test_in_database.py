@@ -50,6 +50,7 @@ def address(request, file):
     command = ["export", str(file), "--to", server, "--name", name, "--kind", request.param]
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
+    assert uri in result.stdout.splitlines()
     return uri
 
 

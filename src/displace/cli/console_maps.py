@@ -127,8 +127,8 @@ def show_build(place_map: PlaceMap, given: Mapping[str, Any]) -> None:
     show_map(console.out, place_map, map_output(given["store"], given["output"]))
 
 
-def show_export(written: list[Path], _: Mapping[str, Any]) -> None:
-    """Name the files."""
+def show_export(written: list[Path] | list[str], _: Mapping[str, Any]) -> None:
+    """Name the files, or the map in a database."""
     for path in written:
         console.out.print(str(path), highlight=False, markup=False, soft_wrap=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import weakref
 from collections.abc import Callable, Iterator
@@ -92,6 +93,8 @@ class Database:
         settings: dict[str, Any] = {"application_name": "displace", "connect_timeout": int(max(2, PATIENCE))}
         if "options" not in psycopg.conninfo.conninfo_to_dict(address.server):
             settings["options"] = f"-c statement_timeout={STATEMENT_TIMEOUT}s"
+        with self.explained("open"):  # at once, and with the reason: the pool would try for as long as it may
+            psycopg.connect(address.server, **settings).close()
         self._pool = pool.ConnectionPool(
             address.server,
             kwargs=settings,
@@ -231,4 +234,8 @@ def _pool() -> Any:
         import psycopg_pool
     except ImportError:
         raise missing_extra("psycopg_pool", "pgvector") from None
+    # Its warnings are shown by programs that show logs; without this, Python would print them between our own lines.
+    logger = logging.getLogger("psycopg.pool")
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())
     return psycopg_pool

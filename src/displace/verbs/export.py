@@ -26,7 +26,7 @@ def export(
     crs: str | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
-) -> list[Path]:
+) -> list[Path] | list[str]:
     """Write a map, located queries or descriptors for another program.
 
     Parameters
@@ -57,8 +57,8 @@ def export(
 
     Returns
     -------
-    list of Path
-        The files written.
+    list of Path, or of str
+        The files written, or the map's address in the database.
 
     Examples
     --------
@@ -79,8 +79,7 @@ def export(
     from displace.search._database import is_address
 
     if is_address(to):
-        _load(PlaceMap.load(source), to, name, kind, progress)
-        return []
+        return [_load(PlaceMap.load(source), to, name, kind, progress)]
     if output is None:
         raise InputError(f"to={to!r} needs a file or folder to write: give one with -o")
     check_output(output, overwrite)
@@ -114,12 +113,13 @@ def _asked(
     return {}
 
 
-def _load(place_map: PlaceMap, server: str, name: str | None, kind: str, progress: Progress | None) -> None:
-    """Load a map into a database."""
+def _load(place_map: PlaceMap, server: str, name: str | None, kind: str, progress: Progress | None) -> str:
+    """Load a map into a database; return its address."""
     from displace.maps.in_database import load_into
 
-    if name is None:
+    server, _, name_in_address = server.partition("#")
+    if not (name or name_in_address):
         raise InputError("a map in a database has a name: give one with --name")
-    load_into(
-        place_map.state.in_memory(), f"{server}#{name}", kind, part(progress, "loading")
-    ).database.close()
+    address = f"{server}#{name or name_in_address}"
+    load_into(place_map.state.in_memory(), address, kind, part(progress, "loading")).database.close()
+    return address

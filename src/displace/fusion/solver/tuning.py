@@ -130,7 +130,7 @@ def decide(
     planned = (
         plan(problem)
         if len(problem.vectors)
-        else "too large to hold traversals out, or references not at hand"
+        else "references too many to hold some out, or of too few traversals"
     )
     if isinstance(planned, str):
         return replace(_by_rule(problem, ridge, center, planned), rows=most)
