@@ -88,6 +88,15 @@ def test_a_singular_setting_is_told_in_the_figure():
     assert "query, paper's setting" not in lines(left)
 
 
+def test_dimensions_at_which_a_method_is_not_possible_are_named():
+    route = make_route(n_places=20, n_traversals=2, dim=48)
+    task = studies.Task.of(route.references, route.queries, SamePlace(route.truth))
+    (axes,) = draw(
+        studies.study_compression(task, dims=(8, 32), seeds=(0,), methods=[studies.task.PAPER])
+    ).axes
+    assert "DisPlace (paper): not possible at 32" in axes.get_title()
+
+
 def test_cost_shows_time_and_storage(task):
     study = studies.study_cost(task, methods=studies.METHODS, repeats=2, n_timed=2)
     left, right = draw(study).axes

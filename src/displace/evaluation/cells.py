@@ -24,7 +24,7 @@ from displace.evaluation.loading import Split
 from displace.evaluation.methods import Method
 from displace.evaluation.rankings import Ranking
 from displace.evaluation.results import Result
-from displace.fusion.base import Fusion
+from displace.fusion.base import AS_GIVEN, Fusion
 from displace.references import ReferenceSet
 from displace.threads import n_threads
 
@@ -179,5 +179,6 @@ def versions() -> dict[str, str]:
 
 
 def _explained(fusion: Fusion) -> list[str]:
-    explain = getattr(fusion, "explain", None)
-    return [explain()] if callable(explain) else []
+    """What the fusion decided; nothing where there was nothing to decide."""
+    said = fusion.explain()
+    return [] if said == AS_GIVEN else [said]

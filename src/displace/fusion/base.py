@@ -33,6 +33,9 @@ from displace.matches import Matches
 from displace.references import ReferenceSet, as_ids, slot_of_each
 
 FLOATS = (np.float32, np.float64)
+
+AS_GIVEN = "as given"
+"""What a fusion says that decided nothing."""
 """Working precision: float64 stays, everything else becomes float32."""
 
 
@@ -227,7 +230,7 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     def explain(self) -> str:
         """Say in one line which settings were used, and why."""
-        return "as given"
+        return AS_GIVEN
 
     def used(self, refs: ReferenceSet) -> ReferenceSet:
         """Those of the references it was fitted on that it uses; all, unless it chose among them."""

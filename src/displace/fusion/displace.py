@@ -14,7 +14,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from displace.arrays import Indices, Vectors, l2_normalize
 from displace.errors import ConditioningWarning, InputError, SingularScatterError
-from displace.fusion.base import Fusion, Rows, Statistics, VectorFusion, is_number, is_whole, unit_rows
+from displace.fusion.base import (
+    AS_GIVEN,
+    Fusion,
+    Rows,
+    Statistics,
+    VectorFusion,
+    is_number,
+    is_whole,
+    unit_rows,
+)
 from displace.fusion.pooling import Pooling
 from displace.fusion.solver import tuning
 from displace.fusion.solver.contest import place_means
@@ -316,7 +325,7 @@ class DisPlace(VectorFusion):
         self._undecided = False
         if self.project is False or views.kind == "apart":
             self._undecided = views.kind == "apart"
-            reason = views.reason if self._undecided else "as given"
+            reason = views.reason if self._undecided else AS_GIVEN
             self._retrieve(
                 X, index, statistics, Settings(0.0, False, reason, rows=self._row_limit(1), projects=False)
             )

@@ -50,10 +50,10 @@ class Setting:
         """One line.
 
         >>> print(Setting("town", "hog", "town-1", "night", ["sun", "rain"], 240, 240, 3168))
-        town, query night against sun, rain; hog, 3168-D; 240 places, 240 queries; protocol town-1
+        town, night against sun, rain; hog, 3168-D; 240 places, 240 queries; protocol town-1
         """
         return (
-            f"{self.dataset}, query {self.query} against {', '.join(self.references)}; {self.model}, {self.dim}-D; "
+            f"{self.dataset}, {self.query} against {', '.join(self.references)}; {self.model}, {self.dim}-D; "
             f"{self.n_places:,} places, {self.n_queries:,} queries; protocol {self.protocol}"
         )
 

@@ -48,13 +48,19 @@ def draw_compression(study: Compression) -> Any:
     axes.minorticks_off()
     axes.set_xlabel(f"dimension, randomly {study.where}   ← smaller")
     axes.set_ylabel(RECALL)
-    axes.set_title(
-        f"band: ± 1 sd of {len(study.seeds)} projections; thin lines: not projected, {study.setting.dim}-D",
-        color=SOFT,
-        fontsize=6.5,
-    )
+    how = f"band: ± 1 sd of {len(study.seeds)} projections; thin lines: not projected, {study.setting.dim}-D"
+    axes.set_title("\n".join([how, *_gaps(study)]), color=SOFT, fontsize=6.5)
     legend_below(figure, axes, 3)
     return figure
+
+
+def _gaps(study: Compression) -> list[str]:
+    """Say at which dimensions a method could not be fitted."""
+    return [
+        f"{curve.label}: not possible at {', '.join(str(dim) for dim in missing)}"
+        for curve in study.curves
+        if (missing := [dim for dim, mean in zip(study.dims, curve.means, strict=True) if mean is None])
+    ]
 
 
 def draw_tau(study: TauAblation) -> Any:
