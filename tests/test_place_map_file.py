@@ -17,8 +17,8 @@ from PIL import Image
 from displace import PlaceMap, ReferenceSet, build, images, threads
 from displace.errors import DisplaceError, FormatError, InputError
 from displace.files.lock import exclusive
+from displace.fork_lock import Guard
 from displace.geo import Positions
-from displace.guard import Guard
 from displace.maps.statistics import MapStatistics
 from displace.synthetic import make_route
 

@@ -35,7 +35,7 @@ from PIL import Image, TiffImagePlugin, UnidentifiedImageError, WebPImagePlugin
 
 from displace.errors import ImageError
 from displace.files.reading import open_regular
-from displace.guard import Guard
+from displace.fork_lock import Guard
 
 Pixels = NDArray[np.uint8]
 PathLike = str | os.PathLike[str]

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 from threadpoolctl import ThreadpoolController
 
-from displace.guard import Guard
+from displace.fork_lock import Guard
 
 _lock = Guard()
 _known: tuple[int, ThreadpoolController] | None = None

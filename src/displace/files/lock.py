@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from displace.errors import DisplaceError
-from displace.guard import Guard
+from displace.fork_lock import Guard
 
 _TURNS: dict[str, Guard] = {}
 _HELD: set[tuple[int, str]] = set()

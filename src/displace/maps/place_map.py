@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from displace.arrays import Indices, Vectors, as_vectors, blocks, check_count, top_k
 from displace.errors import InputError, ModelMismatchError
+from displace.fork_lock import Guard
 from displace.geo import Area, Positions
-from displace.guard import Guard
 from displace.maps import file
 from displace.maps.calibration import Calibration
 from displace.maps.driving import chosen_mode, course_of, similarity_of

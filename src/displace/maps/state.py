@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from displace.arrays import Indices, Vectors, l2_normalize
 from displace.errors import FormatError, InputError
+from displace.fork_lock import Guard
 from displace.geo import Area
-from displace.guard import Guard
 from displace.maps.calibration import Calibration
 from displace.maps.rounding import within_unit
 from displace.maps.samples import Samples
