@@ -17,7 +17,7 @@ from PIL import Image
 from displace import PlaceMap, ReferenceSet, build, images, threads
 from displace.errors import DisplaceError, FormatError, InputError
 from displace.files.lock import exclusive
-from displace.fork_lock import Guard
+from displace.fork_lock import ForkLock
 from displace.geo import Positions
 from displace.maps.statistics import MapStatistics
 from displace.synthetic import make_route
@@ -471,7 +471,7 @@ def test_a_process_that_is_forked_inside_of_a_lock_leaves_it(path):
         with guard:
             pass
 
-    guard = Guard()
+    guard = ForkLock()
     with guard:
         assert in_child(lambda: guard.__exit__()) == 0
         assert in_child(child) == 0

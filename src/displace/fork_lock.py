@@ -6,7 +6,7 @@ import os
 import threading
 
 
-class Guard:
+class ForkLock:
     """A reentrant lock that is another one in each process.
 
     A forked process has a copy of every lock, and of none of the threads that held them: it would wait for ever.

@@ -35,7 +35,7 @@ from PIL import Image, TiffImagePlugin, UnidentifiedImageError, WebPImagePlugin
 
 from displace.errors import ImageError
 from displace.files.reading import open_regular
-from displace.fork_lock import Guard
+from displace.fork_lock import ForkLock
 
 Pixels = NDArray[np.uint8]
 PathLike = str | os.PathLike[str]
@@ -66,7 +66,7 @@ _UPRIGHT = {
 }
 _PLUGINS = (TiffImagePlugin, WebPImagePlugin)  # importing them makes Pillow know the formats
 # Changing the warning filters is not thread-safe before Python 3.14, and images are read in threads.
-_FILTERS = Guard()
+_FILTERS = ForkLock()
 
 
 def natural_key(name: str) -> tuple[list[tuple[int, int, str]], str]:

@@ -11,9 +11,9 @@ from contextlib import AbstractContextManager, nullcontext
 
 from threadpoolctl import ThreadpoolController
 
-from displace.fork_lock import Guard
+from displace.fork_lock import ForkLock
 
-_lock = Guard()
+_lock = ForkLock()
 _known: tuple[int, ThreadpoolController] | None = None
 """Number of modules at the last walk, and what it found."""
 

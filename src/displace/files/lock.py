@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import IO
 
 from displace.errors import DisplaceError
-from displace.fork_lock import Guard
+from displace.fork_lock import ForkLock
 
-_TURNS: dict[str, Guard] = {}
+_TURNS: dict[str, ForkLock] = {}
 _HELD: set[tuple[int, str]] = set()
 """Maps that are written at the moment, each with the process that does: a forked one does not write them too."""
 LOCK_BYTES = 32
@@ -30,7 +30,7 @@ def exclusive(path: Path) -> Iterator[None]:
     """
     key = os.path.realpath(path)
     with _TURNS.setdefault(
-        key, Guard()
+        key, ForkLock()
     ):  # threads wait for each other; within one, a save inside an update is the same writer
         held = os.getpid(), key
         if held in _HELD:

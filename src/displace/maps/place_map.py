@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from displace.arrays import Indices, Vectors, as_vectors, blocks, check_count, top_k
 from displace.errors import InputError, ModelMismatchError
-from displace.fork_lock import Guard
+from displace.fork_lock import ForkLock
 from displace.geo import Area, Positions
 from displace.maps import file
 from displace.maps.calibration import Calibration
@@ -49,7 +49,7 @@ class PlaceMap:
 
     def __init__(self, state: MapState) -> None:
         self.state = state
-        self._changing, self._opening = Guard(), Guard()
+        self._changing, self._opening = ForkLock(), ForkLock()
         self._model: DescriptorModel | None = None
         self._known_course: tuple[MapState, Course] | None = None
 

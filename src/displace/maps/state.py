@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from displace.arrays import Indices, Vectors, l2_normalize
 from displace.errors import FormatError, InputError
-from displace.fork_lock import Guard
+from displace.fork_lock import ForkLock
 from displace.geo import Area
 from displace.maps.calibration import Calibration
 from displace.maps.rounding import within_unit
@@ -240,8 +240,8 @@ class MapState:
         return {}
 
     @cached_property
-    def _making(self) -> Guard:
-        return Guard()
+    def _making(self) -> ForkLock:
+        return ForkLock()
 
     def __post_init__(self) -> None:
         # Made now: two threads that first meet in a cached property could each have one of their own.
