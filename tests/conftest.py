@@ -18,6 +18,9 @@ ROOT = Path(__file__).resolve().parent.parent
 settings.register_profile("displace", deadline=None, derandomize=True)
 settings.load_profile("displace")
 
+# Nobody pulls a plug here, so that nothing has to wait for the disk. Tests that kill processes count these calls.
+os.fsync = lambda descriptor: None
+
 
 FIRST = ("vit", "vgg", "resnet", "processes")
 """Groups that take long: started first, so that no process is left with one at the end."""

@@ -71,6 +71,7 @@ def address(folder):
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="on"))
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
+        listening.listen()  # what is asked before the server is ready waits
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         try:
