@@ -62,12 +62,18 @@ def displace(
 ) -> None:
     """Visual place recognition from several recordings of one route.
 
-    [bold]From recordings to a map, and from a photo to a place[/]
+    [bold]From drives to a map, and from a photo or a drive to places[/]
+
+    displace build drives/ -o town.displace        videos or folders of frames
+    displace locate town.displace photo.jpg        where was this taken?
+    displace locate town.displace tonight.mp4      a drive is followed
+    displace serve town.displace                   in a browser, and for robots
+
+    [bold]Step by step, with GPS or names that tell the places[/]
 
     displace manifest ROUTE -o route.csv           who is which place
     displace extract route.csv -o route.desc       images to descriptors
     displace build route.desc -o town.displace     one file to deploy
-    displace locate town.displace photo.jpg        where was this taken?
 
     Exit codes: 0 done; 1 images skipped under --strict, or problems found by
     --check; 2 bad input; 130 interrupted.
