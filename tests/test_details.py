@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from functools import reduce
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -17,10 +19,11 @@ from displace.fusion.solver import eigen, scatter
 from displace.fusion.solver.scatter import Scatter
 from displace.geo import Positions
 from displace.manifest.place_assignment import Rule
+from displace.maps.digests import Digests, digests_of
 from displace.maps.rounding import quantize, rounded
 from displace.places import Places
 from displace.synthetic import make_route
-from displace.truth import Truth, WithinFrames
+from displace.truth import PlaceSets, SamePlace, Tolerance, Truth, WithinFrames, WithinMetres
 
 
 @pytest.fixture(scope="module")
@@ -146,6 +149,79 @@ class TestTruth:
             False,
         ]
 
+    @pytest.mark.parametrize(
+        ("text", "kind", "value"),
+        [
+            ("exact", "exact", 0),
+            (" 5 Frames ", "frames", 5),
+            ("1 frame", "frames", 1),
+            ("0frames", "frames", 0),
+            ("25m", "metres", 25),
+            ("2.5 metres", "metres", 2.5),
+            ("7 meters", "metres", 7),
+            ("12", "metres", 12),
+            (0, "metres", 0),
+            (3.5, "metres", 3.5),
+        ],
+    )
+    def test_tolerances_as_people_write_them(self, text, kind, value):
+        assert Tolerance.parse(text) == Tolerance(kind, value)
+        assert Tolerance.parse(Tolerance(kind, value)) == Tolerance(kind, value)
+
+    @pytest.mark.parametrize("text", [-1, np.inf, np.nan, "2.5 frames", "far", "m", "", "1.2.3m", "-5m"])
+    def test_what_is_no_tolerance(self, text):
+        with pytest.raises(InputError, match="tolerance"):
+            Tolerance.parse(text)
+
+    def test_which_tolerance_is_meant(self):
+        ids = np.array([1, 2])
+        bare, numbered = Places(ids), Places(ids, frames=[0, 1])
+        located = Places(ids, Positions(np.zeros((2, 2))))
+        nowhere = Places(ids, Positions(np.full((2, 2), np.nan)))
+        assert Truth.of(located).tolerance == Tolerance("metres", 25)
+        assert [Truth.of(places).name for places in (bare, numbered, nowhere)] == ["exact place"] * 3
+        assert Truth.of(nowhere, "5m").name == "exact place"
+        assert Truth.of(located, "exact").name == "exact place"
+        assert Truth.of(numbered, "1 frames").name == "±1 frames"
+        for places, tolerance, missing in ((bare, "5m", "positions"), (located, "1 frames", "order")):
+            with pytest.raises(InputError, match=f"needs .*{missing}"):
+                Truth.of(places, tolerance)
+
+    def test_just_near_enough_is_right(self):
+        truth = Truth.of(
+            Places(np.array([1, 2, 3]), Positions(np.array([[0, 0], [0, 25], [0, 25.1]]))), "25m"
+        )
+        assert truth.correct(np.array([1, 1]), np.array([2, 3])).tolist() == [True, False]
+        assert truth.answerable(np.array([2, 3]), np.array([1])).tolist() == [True, False]
+        within = WithinMetres(np.zeros((1, 2)), 25, np.array([2, 3]), np.array([[0.0, 25.0], [0.0, 25.1]]))
+        assert within.correct(np.array([[2, 3]])).tolist() == [[True, False]]
+        assert [within.answerable(np.array([place])).tolist() for place in (2, 3)] == [[True], [False]]
+        assert within.answerable(None).tolist() == [True]
+
+    def test_ids_of_another_kind_are_named(self):
+        rule = WithinFrames(np.array([1]), 1, np.array(["a", "b"]), np.array([0, 1]))
+        for asked in (lambda: rule.correct(np.array([[1, 2]])), lambda: rule.answerable(np.array([1]))):
+            with pytest.raises(InputError, match="use one kind of place id in both"):
+                asked()
+        with pytest.raises(InputError, match="'c' has no frame or position"):
+            rule.correct(np.array([["a", "c"]]))
+        assert rule.answerable(None).tolist() == [True]
+
+    def test_rules_have_lengths_and_shapes(self):
+        sets = PlaceSets([["a"], [], ["b", "c"]])
+        assert sets.correct(np.array([["a", "b"]] * 3)).tolist() == [
+            [True, False],
+            [False, False],
+            [False, True],
+        ]
+        assert sets.answerable(None).tolist() == [True, False, True]
+        assert sets.answerable(np.array(["c", "d"])).tolist() == [False, False, True]
+        same = SamePlace(np.array(["a", "b"]))
+        assert same.answerable(None).tolist() == [True, True]
+        assert same.answerable(np.array(["b"])).tolist() == [False, True]
+        assert [len(rule) for rule in (sets, same, WithinFrames(np.arange(4), 1))] == [3, 2, 4]
+        assert sets.correct(np.empty((3, 0), str)).shape == (3, 0)
+
 
 class TestRounding:
     def test_int8_takes_the_nearest_code(self):
@@ -174,6 +250,31 @@ class TestDigest:
         (tmp_path / "x").write_bytes(bytes(range(21)))
         mapped = np.memmap(tmp_path / "x", np.uint8, mode="r", offset=2)
         assert tensors.payload_digest({"x": mapped}) == hashlib.sha256(bytes(range(2, 21))).hexdigest()
+
+
+class TestMarks:
+    """Marks of traversals stand in the statistics of maps: other ones would make every map one of other references."""
+
+    refs = ReferenceSet(
+        np.arange(15, dtype=np.float32).reshape(5, 3) / 7,
+        ["gate", "tower", "gate", "x", "y"],
+        ["sun", "sun", "rain", "rain", "rain"],
+    )
+    marks: ClassVar = {
+        "rain": "sum:3:d225fd963c71f4308ee33c3863c35415",
+        "sun": "sum:2:3c66ef76be33efff4adeaf39e7a735f4",
+    }
+
+    def test_they_stay_what_they_are(self):
+        assert digests_of(self.refs) == self.marks
+        even = ReferenceSet(np.arange(8, dtype=np.float32).reshape(2, 4) / 7, [1, 2], ["a", "a"])
+        assert digests_of(even) == {"a": "sum:2:15a96892ecb592af60af661c5ccd5ef9"}
+        before = "321c9cc91a03ce9ac32a940786c00413550e1724e285c282ef41402cb1e959b8"
+        assert digests_of(even, {"a": "of an older map"}) == {"a": before}
+
+    def test_in_parts_too(self):
+        parts = [Digests().add(self.refs.select([row])) for row in (4, 2, 0, 3, 1)]
+        assert reduce(Digests.merge, parts).result() == self.marks
 
 
 class TestUpdates:

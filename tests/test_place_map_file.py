@@ -345,12 +345,84 @@ class TestContents:
             lambda h, a: h["calibration"].__setitem__("scales", [0.0, 0.0, "x"]),
             lambda h, a: h["calibration"].__setitem__("curve", [[1.0]]),
             lambda h, a: h.__setitem__("calibration", [1]),
+            lambda h, a: h["calibration"].__setitem__("auc", np.inf),
+            lambda h, a: h["calibration"].__setitem__("error", np.nan),
+            lambda h, a: h["calibration"].__setitem__("bias", np.nan),
+            lambda h, a: (a.pop("anchors"), a.pop("anchor_mean")),
+            lambda h, a: a.__setitem__("anchors", a["anchors"][:-1]),
+            lambda h, a: a["anchors"].__setitem__((3, 0), np.nan),
+            lambda h, a: a["anchors"].__setitem__((3, 1), np.inf),
+            lambda h, a: a["anchors"].__setitem__((3, 2), 0),
+            lambda h, a: a.__setitem__("anchor_mean", a["anchor_mean"][:-1]),
+            lambda h, a: a.__setitem__("samples", a["samples"][:, :3]),
+            lambda h, a: a.__setitem__("samples", a["samples"][:-1]),
+            lambda h, a: a["samples"].__setitem__((0, 0), np.nan),
+            lambda h, a: a["sample_labels"].__setitem__((0, 1), len(h["sampled"])),
+            lambda h, a: a["sample_labels"].__setitem__((0, 1), -1),
+            lambda h, a: a["scales"].__setitem__(0, 1),
+            lambda h, a: a["scales"].__setitem__(0, -0.01),
+            lambda h, a: a.__setitem__("scales", a["scales"].astype(int)),
+            lambda h, a: a.__setitem__("vectors", a["vectors"].ravel()),
+            lambda h, a: a.__setitem__("vectors", a["vectors"].astype(np.float32)),
+            lambda h, a: a.__setitem__("row_places", a["row_places"].astype(np.float32)),
+            lambda h, a: a["row_places"].__setitem__(0, 1),
+            lambda h, a: a["row_places"].__setitem__(-1, 38),
+            lambda h, a: [a.__setitem__(name, a[name][:0]) for name in ("row_places", "vectors", "scales")],
+            lambda h, a: a["mean"].__setitem__(0, np.nan),
+            lambda h, a: a["points"].__setitem__((0, 0), np.inf),
+            lambda h, a: (h.__setitem__("degrees", True), a["points"].__setitem__((0, 0), 90.5)),
+            lambda h, a: (h.__setitem__("degrees", True), a["points"].__setitem__((0, 1), -360.5)),
+            lambda h, a: a["heading"].__setitem__(0, -np.inf),
+            lambda h, a: h.__setitem__("dim", 0),
+            lambda h, a: h["traversals"].__setitem__("t0", -1),
+            lambda h, a: h["traversals"].__setitem__("t0", 1.5),
+            lambda h, a: h.__setitem__("calibrated_on", {"t0": "x"}),
+            lambda h, a: h["notes"].__setitem__("n_queries", -1),
+            lambda h, a: h["notes"].__setitem__("same_top_match", 100.5),
+            lambda h, a: h["notes"].__setitem__("same_top_match", -0.5),
+            lambda h, a: h["notes"].__setitem__("recall_at_1", {"int8": 100.5}),
+            lambda h, a: h["notes"].__setitem__("recall_at_1", {"int8": -0.5}),
         ],
     )
     def test_it_is_refused(self, path, change, verify):
         self.rewrite(path, change)
         with pytest.raises(FormatError, match="is damaged"):
             PlaceMap.load(path, verify)
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda h, a: a["points"].__setitem__(0, np.nan),
+            lambda h, a: a["heading"].__setitem__(0, np.nan),
+            lambda h, a: (
+                h.__setitem__("degrees", True),
+                a["points"].__setitem__(slice(None), 45),
+                a["points"].__setitem__(0, [-90, 360]),
+            ),
+            lambda h, a: a["sample_labels"].__setitem__((0, 1), len(h["sampled"]) - 1),
+            lambda h, a: a["anchors"].__setitem__((3, 2), 1),
+            lambda h, a: h["notes"].__setitem__("recall_at_1", {"int8": 0, "float32": 100}),
+            lambda h, a: h["notes"].__setitem__("same_top_match", 100),
+            lambda h, a: h.__setitem__("notes", {}),
+            lambda h, a: h["traversals"].__setitem__("t0", 0),
+            lambda h, a: h.__setitem__("model", {"name": "hog"}),
+        ],
+    )
+    def test_what_is_just_possible_is_loaded(self, path, change):
+        self.rewrite(path, change)
+        PlaceMap.load(path).locate(np.eye(16)[:2])
+
+    @pytest.mark.parametrize(("length", "damaged"), [(1.04, False), (1.06, True)])
+    @pytest.mark.parametrize("dtype", ["int8", "float32"])
+    def test_rows_may_be_a_twentieth_longer_than_unit_vectors(self, path, refs, dtype, length, damaged):
+        build(refs, "hops", dtype=dtype, calibration=False).save(path)
+        longer = "scales" if dtype == "int8" else "vectors"
+        self.rewrite(path, lambda h, a: a[longer].__setitem__(3, a[longer][3] * length))
+        if damaged:
+            with pytest.raises(FormatError, match="they are not unit vectors"):
+                PlaceMap.load(path)
+        else:
+            PlaceMap.load(path)
 
     def test_a_map_before_the_traversals_of_the_calibration_were_noted(self, path):
         self.rewrite(path, lambda h, a: h.pop("calibrated_on"))

@@ -363,6 +363,6 @@ def _look_up(ids: NDArray[Any], keys: NDArray[Any], values: NDArray[Any]) -> NDA
     at = np.searchsorted(keys, ids, sorter=order).clip(max=len(keys) - 1)
     found = order[at]
     if not np.all(keys[found] == ids):
-        raise InputError(f"place {ids[keys[found] != ids].ravel()[0]!r} has no frame or position")
+        raise InputError(f"place {ids[keys[found] != ids].tolist()[0]!r} has no frame or position")
     result: NDArray[Any] = values[found]
     return result

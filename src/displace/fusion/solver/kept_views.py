@@ -84,7 +84,7 @@ class KeptViews:
     def subtract(self, other: KeptViews) -> KeptViews:
         """Take references out that were merged before; returns self."""
         keep = np.ones(len(self.vectors), bool)
-        for vector, place in zip(other.vectors, other.places, strict=True):
+        for vector, place in zip(other.vectors, other.places.tolist(), strict=True):
             start, end = np.searchsorted(self.places, place), np.searchsorted(self.places, place, "right")
             candidates = start + np.flatnonzero(keep[start:end])
             away = np.abs(self.vectors[candidates] - vector).max(axis=1, initial=0)

@@ -330,6 +330,6 @@ class Scatter:
         if over.any():
             worst = np.flatnonzero(over)[0]
             raise InputError(
-                f"cannot remove {counts[worst]} references of place {ids[worst]!r}: "
+                f"cannot remove {counts[worst]} references of place {ids.tolist()[worst]!r}: "
                 f"it has {self.counts[at][worst]}"
             )
