@@ -126,7 +126,7 @@ def _write_manifest(root: Path, chunks: Sequence[Chunk]) -> Path:
     easting, northing, heading = poses.round(2).T
     manifest = Manifest(
         images=[
-            image_name(place, chunk.traversal, number if len(chunk.turns) > 1 else None)
+            image_name(int(place), chunk.traversal, number if len(chunk.turns) > 1 else None)
             for chunk, place, number in rows
         ],
         places=[f"{place:04d}" for _, place, _ in rows],

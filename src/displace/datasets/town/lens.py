@@ -14,7 +14,7 @@ from displace.datasets.town.randomness import noise_crop, stream
 Linear = NDArray[np.float32]
 
 
-def develop(light: Linear, look: Look, seed: int, place: int) -> NDArray[np.uint8]:
+def develop(light: Linear, look: Look, seed: int, place: float) -> NDArray[np.uint8]:
     """Take the picture: bytes (height, width, 3) from linear light (3, height, width)."""
     rng = stream(seed, "lens", place, look.name)
     light = _bloom(cv2.merge(tuple(light)), look)

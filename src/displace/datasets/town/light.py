@@ -21,7 +21,7 @@ _LAMP = (1.0, 0.72, 0.38)
 _HEADLIGHT = (1.0, 0.95, 0.85)
 
 
-def illuminate(scene: Scene, buffer: GBuffer, rays: Linear, look: Look, seed: int, place: int) -> Linear:
+def illuminate(scene: Scene, buffer: GBuffer, rays: Linear, look: Look, seed: int, place: float) -> Linear:
     """Linear colours, (3, height, width), of the scene in the light of a traversal."""
     depth = np.minimum(buffer.depth, 200)
     eye = np.array([scene.pose.easting, scene.pose.northing, scene.pose.height])

@@ -158,6 +158,13 @@ def chainages(seed: int) -> NDArray[np.float64]:
     return result
 
 
+def chainage_of(seed: int, place: float) -> float:
+    """Distance of a place, or of a point between two, from the start of the route."""
+    known, before = chainages(seed), int(place)
+    beyond = place - before
+    return float(known[before] + beyond * (known[before + 1] - known[before]) if beyond else known[before])
+
+
 def street_at(seed: int, chainage: float) -> Street:
     """Return the street on which a point of the route lies."""
     starts = [street.chainage for street in streets(seed)]

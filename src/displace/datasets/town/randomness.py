@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def stream(*key: int | str) -> np.random.Generator:
+def stream(*key: float | str) -> np.random.Generator:
     """Counter-based generator of the object named by `key`.
 
     >>> bool(stream(0, "tree", 7).random() == stream(0, "tree", 7).random())

@@ -22,7 +22,7 @@ _LEAST_SIZE, _GREATEST_SIZE = 32, 1600
 
 
 def render(
-    place: int,
+    place: float,
     traversal: str,
     seed: int = 0,
     size: tuple[int, int] = SIZE,
@@ -33,8 +33,8 @@ def render(
 
     Parameters
     ----------
-    place : int
-        Number of the place along the route, from 0.
+    place : float
+        Number of the place along the route, from 0; 12.5 lies half way between 12 and 13.
     traversal : str
         One of ``TRAVERSALS``.
     seed : int
@@ -57,7 +57,7 @@ def render(
     (48, 64, 3)
     """
     look = look_named(traversal)
-    check_place(place, seed)
+    place = check_place(place, seed)
     check_size(size)
     scene = compose(seed, place, look, turn, lane)
     at = scene.pose
@@ -68,10 +68,10 @@ def render(
 
 
 def position(
-    place: int, traversal: str, seed: int = 0, turn: float = 0.0, lane: float = 0.0
+    place: float, traversal: str, seed: int = 0, turn: float = 0.0, lane: float = 0.0
 ) -> tuple[float, float, float]:
     """Easting and northing (metres) and heading (degrees clockwise from north) of a picture's camera."""
-    check_place(place, seed)
+    place = check_place(place, seed)
     at = pose(seed, place, look_named(traversal), turn, lane)
     return at.easting, at.northing, math.degrees(at.heading) % 360
 
@@ -83,14 +83,15 @@ def look_named(traversal: str) -> Look:
     return LOOKS[traversal]
 
 
-def check_place(place: int, seed: int) -> None:
-    """Refuse a place off the route and a negative seed."""
-    if not 0 <= place < MAX_PLACES:
+def check_place(place: float, seed: int) -> float:
+    """Return the place, an int where it is whole; refuse one off the route, and a negative seed."""
+    if not 0 <= place <= MAX_PLACES - 1:
         raise InputError(
             f"place={place} must be from 0 to {MAX_PLACES - 1}: the route has {MAX_PLACES} places"
         )
     if seed < 0:
         raise InputError(f"seed={seed} must not be negative")
+    return int(place) if place == int(place) else float(place)
 
 
 def check_size(size: tuple[int, int]) -> None:

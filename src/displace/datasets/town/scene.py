@@ -15,7 +15,7 @@ from displace.datasets.town.camera import Vector
 from displace.datasets.town.ground import View, ground
 from displace.datasets.town.looks import Look
 from displace.datasets.town.lots import near, plan
-from displace.datasets.town.plan import Point, Street, StreetPlan, chainages, pose_at, street_at
+from displace.datasets.town.plan import Point, Street, StreetPlan, chainage_of, pose_at, street_at
 from displace.datasets.town.randomness import stream
 from displace.datasets.town.raster import LEAVES, VEHICLE, WALL, Quad
 
@@ -46,13 +46,13 @@ class Scene:
     vehicles: list[tuple[str, Point, float]]
 
 
-def pose(seed: int, place: int, look: Look, turn: float = 0.0, lane: float = 0.0) -> Pose:
+def pose(seed: int, place: float, look: Look, turn: float = 0.0, lane: float = 0.0) -> Pose:
     """Pose of the camera: no two traversals keep the same line, stop at the same metre or look quite the same way.
 
     `turn` is in degrees right of the way ahead, `lane` in metres right of the usual line.
     """
-    rng = stream(seed, "pose", place, look.name)
-    chainage = float(chainages(seed)[place] + np.clip(rng.normal(0, 0.7), -1.6, 1.6))
+    rng = stream(seed, "pose", int(place), look.name)
+    chainage = float(chainage_of(seed, place) + np.clip(rng.normal(0, 0.7), -1.6, 1.6))
     x, y, heading = pose_at(seed, chainage)
     street = street_at(seed, chainage)
     # Never nearer to the kerb than a parked car allows.
@@ -73,7 +73,7 @@ def pose(seed: int, place: int, look: Look, turn: float = 0.0, lane: float = 0.0
     )
 
 
-def compose(seed: int, place: int, look: Look, turn: float = 0.0, lane: float = 0.0) -> Scene:
+def compose(seed: int, place: float, look: Look, turn: float = 0.0, lane: float = 0.0) -> Scene:
     """Gather everything that stands or moves before the camera."""
     at = pose(seed, place, look, turn, lane)
     plans = near(seed, at.street)
@@ -178,7 +178,7 @@ def _parked(seed: int, index: int, look: Look) -> list[tuple[str, Point, float]]
     return found
 
 
-def _moving(seed: int, place: int, at: Pose, look: Look) -> list[tuple[str, Point, float]]:
+def _moving(seed: int, place: float, at: Pose, look: Look) -> list[tuple[str, Point, float]]:
     """Vehicle ahead in the same lane and one that comes towards the camera; far away when the lane is free."""
     rng = stream(seed, "traffic", place, look.name)
     found = []
@@ -193,7 +193,7 @@ def _moving(seed: int, place: int, at: Pose, look: Look) -> list[tuple[str, Poin
     return found
 
 
-def _people(seed: int, place: int, at: Pose, look: Look) -> Iterator[Quad]:
+def _people(seed: int, place: float, at: Pose, look: Look) -> Iterator[Quad]:
     """People on the pavements, now and then on the road."""
     rng = stream(seed, "people", place, look.name)
     for _ in range(int(rng.poisson(look.people))):

@@ -27,7 +27,7 @@ def dot(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float32]:
     return result
 
 
-def sky(rays: NDArray[np.float32], look: Look, seed: int, place: int) -> NDArray[np.float32]:
+def sky(rays: NDArray[np.float32], look: Look, seed: int, place: float) -> NDArray[np.float32]:
     """Linear colours of the sky along each ray, (3, height, width), with the skyline before it."""
     # The tangent of the elevation stands for the angle; on the horizon, where it matters, they are the same.
     rise = rays[2] / np.sqrt(rays[0] ** 2 + rays[1] ** 2)
@@ -68,7 +68,7 @@ def _clouds(
     rise: NDArray[np.float32],
     look: Look,
     seed: int,
-    place: int,
+    place: float,
 ) -> NDArray[np.float32]:
     """Clouds on a flat ceiling, drifting from place to place."""
     rng = stream(seed, "clouds", look.name)

@@ -42,12 +42,14 @@ class Chunk(NamedTuple):
 
     folder: str
     traversal: str
-    places: range
+    places: Sequence[float]
     seed: int
     size: tuple[int, int]
     turns: tuple[float, ...] = (0.0,)
     """Degrees; with more than one, each place is several pictures."""
     lane: float = 0.0
+    first: int | None = None
+    """Number of the first picture's file, where pictures are not called as their places."""
 
 
 def write(
@@ -182,9 +184,10 @@ def _start_worker() -> None:
 
 def draw(chunk: Chunk) -> int:
     """Draw the pictures of a chunk that are missing; returns how many it has."""
-    for place in chunk.places:
+    for at, place in enumerate(chunk.places):
+        called = int(place) if chunk.first is None else chunk.first + at
         for number, turn in enumerate(chunk.turns):
-            name = image_name(place, chunk.traversal, number if len(chunk.turns) > 1 else None)
+            name = image_name(called, chunk.traversal, number if len(chunk.turns) > 1 else None)
             path = Path(chunk.folder) / name
             if path.exists():
                 continue

@@ -1,0 +1,199 @@
+"""The rendered town as drives: each traversal at its own speed, with stops, detours and its own number of frames.
+
+It is for lining recordings up and for following a drive: which place each frame shows is known, and so is which
+frames show none of the others' places.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from displace.datasets.base import Dataset, Protocol
+from displace.datasets.town.looks import TRAVERSALS
+from displace.datasets.town.randomness import stream
+from displace.datasets.town.render import position
+from displace.datasets.town.writing import (
+    MANIFEST,
+    VERSION,
+    Chunk,
+    Progress,
+    check,
+    claim,
+    draw_all,
+    image_name,
+)
+from displace.errors import InputError
+from displace.manifest.table import Manifest
+from displace.truth import Tolerance
+
+__all__ = ["DRIVES", "ELSEWHERE", "PLACES", "SIZE", "Drive", "TownDrives", "driven", "write"]
+
+PLACES = 240
+SIZE = (160, 120)
+ELSEWHERE = 1000
+"""Places from here on are those of detours: the route ends before."""
+_LEAST_PLACES = 40
+_CHUNK = 20
+
+
+@dataclass(frozen=True)
+class Drive:
+    """How one traversal is driven; shares are of the route's length.
+
+    Parameters
+    ----------
+    rate : float
+        Places from one frame to the next, on average.
+    stops : int
+        Times that it stands for 5 to 20 frames.
+    start, end : float
+        Where it begins and ends.
+    detour : (float, int), optional
+        Where it leaves the route, and the first place of the detour. It comes back some places on.
+    gap : float, optional
+        Where the camera is off for a twelfth of the route.
+    """
+
+    rate: float = 0.8
+    stops: int = 1
+    start: float = 0.0
+    end: float = 1.0
+    detour: tuple[float, int] | None = None
+    gap: float | None = None
+
+
+DRIVES: Mapping[str, Drive] = {
+    "sun": Drive(stops=1),
+    "overcast": Drive(stops=2, gap=0.6),
+    "rain": Drive(stops=1, detour=(0.4, ELSEWHERE)),
+    "dusk": Drive(rate=0.65, stops=2, detour=(0.4, ELSEWHERE)),
+    "night": Drive(stops=2, start=0.06, detour=(0.7, ELSEWHERE + 100)),
+    "snow": Drive(rate=1.1, stops=1, end=0.92),
+}
+"""Rain and dusk make the same detour; what night sees on its own no other drive saw."""
+
+
+def driven(traversal: str, places: int = PLACES, seed: int = 0) -> NDArray[np.float64]:
+    """Place of each frame of a drive: 12.4 lies between the places 12 and 13, from `ELSEWHERE` on it is a detour.
+
+    >>> driven("night")[:3].round(2).tolist()
+    [14.4, 14.87, 15.31]
+    """
+    drive, rng = DRIVES[traversal], stream(seed, "drive", traversal)
+    stops = sorted(rng.uniform(0.15, 0.9, drive.stops) * places)
+    detour = None if drive.detour is None else drive.detour[0] * places
+    gap = None if drive.gap is None else drive.gap * places
+    at, pace, frames = drive.start * places, 0.0, []
+    while at <= drive.end * places - 1:
+        frames.append(at)
+        pace = float(np.clip(0.95 * pace + rng.normal(0, 0.2), -0.69, 0.69))
+        speed = drive.rate * float(np.exp(pace))
+        at += speed
+        if stops and at >= stops[0]:
+            stops.pop(0)
+            # A car that stands still creeps: two pictures of one moment would be the same file.
+            frames += [at + 0.001 * i for i in range(int(rng.integers(5, 20)))]
+            at = frames[-1] + 0.001
+        if detour is not None and at >= detour and drive.detour is not None:
+            length = places / 8
+            frames += np.arange(drive.detour[1], drive.detour[1] + length, speed).tolist()
+            at, detour = at + length / 2, None
+        if gap is not None and at >= gap:
+            at, gap = at + places / 12, None
+    return np.array(frames)
+
+
+def write(
+    folder: str | os.PathLike[str],
+    places: int = PLACES,
+    traversals: Sequence[str] = TRAVERSALS,
+    seed: int = 0,
+    size: tuple[int, int] = SIZE,
+    workers: int = 2,
+    progress: Progress | None = None,
+) -> Path:
+    """Draw drives into ``folder/<traversal>/<frame>.jpg`` and write ``folder/manifest.csv``.
+
+    As `displace.datasets.town.write`; frames are numbered from 0 in each drive, so nothing but the manifest tells
+    which show the same place.
+
+    Parameters
+    ----------
+    folder : path-like
+        Created where absent. Must be empty, or hold the same drives.
+    places : int
+        Length of the route, from 40.
+    traversals : sequence of str
+        Which of the town's.
+    seed, size, workers, progress
+        As for `displace.datasets.town.write`.
+
+    Returns
+    -------
+    Path
+        The manifest, with columns image, place, traversal, easting, northing, heading and frame (the place's number).
+        The place of a frame is the nearest one.
+    """
+    check(min(places, ELSEWHERE), traversals, seed, size, workers)
+    if not _LEAST_PLACES <= places <= ELSEWHERE - 100:
+        raise InputError(f"places={places} must be from {_LEAST_PLACES} to {ELSEWHERE - 100}")
+    root = Path(folder)
+    claim(root, {"town": VERSION, "seed": seed, "size": list(size), "drives": places})
+    chunks = []
+    for name in traversals:
+        (root / name).mkdir(exist_ok=True)
+        frames = driven(name, places, seed).tolist()
+        chunks += [
+            Chunk(str(root), name, frames[i : i + _CHUNK], seed, size, first=i)
+            for i in range(0, len(frames), _CHUNK)
+        ]
+    done, total = 0, sum(len(chunk.places) for chunk in chunks)
+    for count in draw_all(chunks, workers):
+        done += count
+        if progress is not None:
+            progress(done, total)
+    return _write_manifest(root, places, traversals, seed)
+
+
+def _write_manifest(root: Path, places: int, traversals: Sequence[str], seed: int) -> Path:
+    """Write the table of all pictures."""
+    rows = [(name, i, at) for name in traversals for i, at in enumerate(driven(name, places, seed))]
+    poses = np.array([position(float(at), name, seed) for name, _, at in rows])
+    easting, northing, heading = poses.round(2).T
+    manifest = Manifest(
+        images=[image_name(i, name) for name, i, _ in rows],
+        places=[f"{round(at):04d}" for _, _, at in rows],
+        traversals=[name for name, _, _ in rows],
+        root=root,
+        easting=easting,
+        northing=northing,
+        heading=heading,
+        frame=[round(at) for _, _, at in rows],
+    )
+    path = root / MANIFEST
+    manifest.write(path)
+    return path
+
+
+class TownDrives(Dataset):
+    """Six drives through the rendered town at speeds of their own, with stops, detours and gaps."""
+
+    name = "town_drives"
+    title = "drives through the rendered town"
+    paper = "none: drawn by this package"
+    obtain = "Draw it first: `from displace.datasets import town_drives; town_drives.write(FOLDER)`"
+    traversals = TRAVERSALS
+    protocols = (
+        Protocol("town-drives", Tolerance("frames", 2), note="each drive in turn against all others"),
+        Protocol("town-drives-25m", Tolerance("metres", 25), note="the usual tolerance of street images"),
+    )
+
+    def read(self, root: Path) -> Manifest:
+        """Refuse: finished drives have a manifest."""
+        raise self.wrong(root, "there is no manifest.csv, so they were never drawn or not finished")
