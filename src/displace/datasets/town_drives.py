@@ -32,7 +32,7 @@ from displace.errors import InputError
 from displace.manifest.table import Manifest
 from displace.truth import Tolerance
 
-__all__ = ["DRIVES", "ELSEWHERE", "PLACES", "SIZE", "Drive", "TownDrives", "driven", "write"]
+__all__ = ["DRIVES", "ELSEWHERE", "PLACES", "SIZE", "TownDrive", "TownDrives", "driven", "write"]
 
 PLACES = 240
 SIZE = (160, 120)
@@ -43,7 +43,7 @@ _CHUNK = 20
 
 
 @dataclass(frozen=True)
-class Drive:
+class TownDrive:
     """How one traversal is driven; shares are of the route's length.
 
     Parameters
@@ -68,13 +68,13 @@ class Drive:
     gap: float | None = None
 
 
-DRIVES: Mapping[str, Drive] = {
-    "sun": Drive(stops=1),
-    "overcast": Drive(stops=2, gap=0.6),
-    "rain": Drive(stops=1, detour=(0.4, ELSEWHERE)),
-    "dusk": Drive(rate=0.65, stops=2, detour=(0.4, ELSEWHERE)),
-    "night": Drive(stops=2, start=0.06, detour=(0.7, ELSEWHERE + 100)),
-    "snow": Drive(rate=1.1, stops=1, end=0.92),
+DRIVES: Mapping[str, TownDrive] = {
+    "sun": TownDrive(stops=1),
+    "overcast": TownDrive(stops=2, gap=0.6),
+    "rain": TownDrive(stops=1, detour=(0.4, ELSEWHERE)),
+    "dusk": TownDrive(rate=0.65, stops=2, detour=(0.4, ELSEWHERE)),
+    "night": TownDrive(stops=2, start=0.06, detour=(0.7, ELSEWHERE + 100)),
+    "snow": TownDrive(rate=1.1, stops=1, end=0.92),
 }
 """Rain and dusk make the same detour; what night sees on its own no other drive saw."""
 

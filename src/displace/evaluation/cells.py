@@ -17,13 +17,14 @@ import scipy
 import sklearn
 
 from displace._version import __version__
-from displace.arrays import Vectors
+from displace.arrays import Indices, Vectors
 from displace.datasets.base import Protocol
 from displace.errors import DisplaceError, DisplaceWarning
 from displace.evaluation.loading import Split
 from displace.evaluation.methods import Method
 from displace.evaluation.rankings import Ranking
 from displace.evaluation.results import Result
+from displace.evaluation.sequences import ranked_along
 from displace.fusion.base import AS_GIVEN, Fusion
 from displace.references import ReferenceSet
 from displace.threads import n_threads
@@ -83,6 +84,7 @@ class Cell:
             self.seed,
             self.k,
             self.store["content"],
+            *([self.method.sequence, self.method.length, self.method.adapt] if self.method.along else []),
         ]
         return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -97,6 +99,8 @@ class Cell:
             fusion=self.method.fusion,
             parameters=self.method.parameters,
             label=self.method.label,
+            sequence=self.method.sequence if self.method.along else "",
+            adapt=self.method.adapt if self.method.along else "",
             group=self.method.group,
             query=self.query,
             references=list(self.references),
@@ -145,14 +149,14 @@ def compute(
                 ReferenceSet(references, split.places, split.traversals, groups=split.groups)
             )
             fitted = time.perf_counter()
-            matches = fusion.rank(queries, cell.k)
+            found, scores = _ranked(cell, split, fusion, queries)
             ranked = time.perf_counter()
         except DisplaceError as error:
             return replace(result, error=str(error)), None
         except Exception as error:  # one method's fault must not end a long run
             return replace(result, error=f"{type(error).__name__}: {error}", retry=True), None
-    places = matches.places.astype(np.int32)
-    ranking = Ranking(places, matches.scores.astype(np.float32), split.questions.correct(places))
+    places = found.astype(np.int32)
+    ranking = Ranking(places, scores.astype(np.float32), split.questions.correct(places))
     n: Any = getattr(fusion, "n_components_", references.shape[1])
     notes = [str(w.message) for w in caught if issubclass(w.category, DisplaceWarning)]
     return replace(
@@ -163,6 +167,21 @@ def compute(
         n=int(n),
         explanation=". ".join([*_explained(fusion), *notes]),
     ), ranking
+
+
+def _ranked(cell: Cell, split: Split, fusion: Fusion, queries: Vectors) -> tuple[Indices, Vectors]:
+    """Places and scores of all queries, in the order of the questions."""
+    method = cell.method
+    if not method.along:
+        matches = fusion.rank(queries, cell.k)
+        return matches.places, matches.scores
+    order, taken = split.route(), split.in_time()
+    found, values = ranked_along(
+        fusion, queries[taken], order, method.sequence, method.length, method.adapt, cell.k
+    )
+    places, scores = np.empty_like(found), np.empty_like(values)
+    places[taken], scores[taken] = found, values
+    return places, scores
 
 
 def versions() -> dict[str, str]:

@@ -81,6 +81,27 @@ class Split:
         groups = view_groups(index, chosen.traversals, chosen.camera, chosen.heading)
         return cls(store, references, queries, index, chosen.traversals, questions, groups)
 
+    def route(self) -> Indices:
+        """The places in the order of the route, which the references' column `frame` tells."""
+        frames = self.store.manifest.numbers.get("frame")
+        known = None if frames is None else frames[self.references]
+        if known is None or not np.isfinite(known).all():
+            raise InputError(
+                "sequences and adaptation need the order of the places along the route: a column `frame` of the "
+                "manifest with a number for every reference"
+            )
+        first = np.full(len(self.questions.place_ids), np.inf)
+        np.minimum.at(first, self.places, known)
+        return np.argsort(first, kind="stable")
+
+    def in_time(self) -> Indices:
+        """The queries in the order in which they were taken: by time where all have one, else as listed."""
+        times = self.store.manifest.timestamp
+        taken = None if times is None else times[self.queries]
+        if taken is None or not np.isfinite(taken).all():
+            return np.arange(int(self.queries.sum()))
+        return np.argsort(taken, kind="stable")
+
     def vectors(self, rows: NDArray[np.bool_], projection: int | None, seed: int) -> Vectors:
         """Descriptors of the rows of a mask, projected at random where a dimension is given."""
         wanted = np.flatnonzero(rows)

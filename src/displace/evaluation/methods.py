@@ -12,9 +12,13 @@ from displace.fusion import FUSIONS, get_fusion
 from displace.fusion.base import Fusion
 from displace.fusion.single import Single
 from displace.registry import unknown
+from displace.sequence import get_sequence
 
 GROUPS = {"single": "single reference", "score": "score level", "descriptor": "descriptor level"}
 """Groups of methods in the order of the tables, with their names."""
+ALONE = "single_frame"
+"""The sequence method that is none."""
+ADAPTS = ("none", "batch")
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,12 @@ class Method:
         Name in tables; by default the fusion's title.
     each_reference : bool
         One row for each reference traversal, which becomes the parameter `traversal` and the row's label.
+    sequence : str
+        Sequence method that ranks the queries as frames of a drive; by default each is ranked for itself.
+    length : int, optional
+        Frames that it looks at.
+    adapt : {"none", "batch"}
+        Whether the queries, as a batch of one condition, adapt the scores.
 
     Examples
     --------
@@ -38,12 +48,17 @@ class Method:
     ['sun', 'rain']
     >>> Method("displace", {"tau": 1.0}).make()
     DisPlace(tau=1.0)
+    >>> Method("displace", sequence="seqslam", length=5, adapt="batch").label
+    'DisPlace, seqslam L=5, adapted'
     """
 
     fusion: str
     parameters: dict[str, Any] = field(default_factory=dict)
     label: str = ""
     each_reference: bool = False
+    sequence: str = ALONE
+    length: int | None = None
+    adapt: str = "none"
 
     def __post_init__(self) -> None:
         made = get_fusion(self.fusion)
@@ -57,6 +72,17 @@ class Method:
                 )
         if not self.label:
             object.__setattr__(self, "label", getattr(made, "title", self.fusion))
+        if self.adapt not in ADAPTS:
+            raise InputError(unknown("adapt", self.adapt, ADAPTS))
+        suffix = "" if self.sequence == ALONE else f", {get_sequence(self.sequence)(self.length).label}"
+        suffix += ", adapted" if self.adapt != "none" else ""
+        if not self.label.endswith(suffix):
+            object.__setattr__(self, "label", self.label + suffix)
+
+    @property
+    def along(self) -> bool:
+        """Whether the queries are more than one photo each: frames of a drive, or a batch."""
+        return self.sequence != ALONE or self.adapt != "none"
 
     @property
     def group(self) -> str:
@@ -78,20 +104,28 @@ class Method:
         ]
 
 
-def methods_named(names: str | Sequence[str] = "all") -> list[Method]:
+def methods_named(
+    names: str | Sequence[str] = "all", sequences: Sequence[str] = (ALONE,), adapts: Sequence[str] = ("none",)
+) -> list[Method]:
     """Return fusions with their default parameters: "all" that there are, plug-ins among them, or those named.
 
-    Sorted as in tables: single reference, score level, descriptor level, DisPlace last.
+    Sorted as in tables: single reference, score level, descriptor level, DisPlace last; each once for every sequence
+    method and way of adapting.
     """
     wanted = FUSIONS.names() if names == "all" else [names] if isinstance(names, str) else list(names)
-    methods = [Method(name) for name in wanted]
+    methods = [
+        Method(name, sequence=sequence, adapt=mode)
+        for name in wanted
+        for sequence in sequences
+        for mode in adapts
+    ]
     groups = list(GROUPS)
     return sorted(methods, key=lambda method: (groups.index(method.group), method.fusion == "displace"))
 
 
 def method_of(record: Mapping[str, Any]) -> Method:
     """Return the method of a table in a suite file."""
-    known = ["fusion", "label", "parameters", "each_reference"]
+    known = ["fusion", "label", "parameters", "each_reference", "sequence", "length", "adapt"]
     for name in record:
         if name not in known:
             raise InputError(unknown("key", name, known))

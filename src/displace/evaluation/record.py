@@ -16,7 +16,7 @@ LONGEST_NAME = 200
 """Bytes of a file's name without its hash, above which its parts are cut; file systems take 255."""
 TEXTS = {
     *("cell", "dataset", "protocol", "tolerance", "model", "fusion", "label", "group", "query"),
-    *("questions", "explanation", "error", "created"),
+    *("questions", "explanation", "error", "created", "sequence", "adapt"),
 }
 COUNTS = {
     *("dim", "seed", "n_places", "n_references", "n_queries", "n_unanswerable", "n_bytes", "n", "used"),
@@ -44,6 +44,8 @@ class Result:
         Name of the method in tables, such as "DisPlace (paper)".
     group : {"single", "score", "descriptor"}
         Where the method stands in tables.
+    sequence, adapt : str
+        How the queries were ranked as a drive or a batch; empty where each was ranked for itself.
     query : str
         Query traversal.
     references : list of str
@@ -98,6 +100,8 @@ class Result:
     query: str
     references: list[str]
     dim: int
+    sequence: str = ""
+    adapt: str = ""
     projection: int | None = None
     seed: int = 0
     order: list[int] = field(default_factory=lambda: [0, 0, 0])

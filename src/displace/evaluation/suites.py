@@ -6,6 +6,8 @@
     dataset = "robotcar"                  # a known data set, or any name together with a [protocol]
     protocol = "robotcar-5"               # by default the data set's first one
     queries = ["night", "rain"]           # by default every traversal in turn
+    sequence = ["single_frame", "smoother"]  # optional: each method once for each, along the drive of the queries
+    adapt = ["none", "batch"]             # optional: and once for each
 
     [stores]                              # model = descriptor store, relative to this file
     cosplace = "cosplace.desc"
@@ -34,7 +36,7 @@ from typing import Any
 from displace.datasets import DATASETS
 from displace.datasets.base import Protocol
 from displace.errors import DisplaceError, InputError, UnknownNameError
-from displace.evaluation.methods import Method, method_of
+from displace.evaluation.methods import ALONE, Method, method_of
 from displace.files.reading import read_text
 from displace.registry import unknown
 from displace.truth import Tolerance
@@ -179,7 +181,10 @@ def _parse(record: dict[str, Any], name: str, folder: Path) -> Suite:
     """Return the suite of a file's content."""
     _check_keys(
         record,
-        ["title", "dataset", "protocol", "queries", "k", "stores", "methods", "random_projection"],
+        [
+            *("title", "dataset", "protocol", "queries", "k", "stores", "methods", "random_projection"),
+            *("sequence", "adapt"),
+        ],
     )
     dataset = _typed(record, "dataset", str, None)
     projection = _typed(record, "random_projection", dict, {})
@@ -189,7 +194,12 @@ def _parse(record: dict[str, Any], name: str, folder: Path) -> Suite:
         _typed(record, "title", str, name),
         dataset,
         _protocol(record.get("protocol"), dataset),
-        tuple(method_of(row) for row in _typed(record, "methods", list, [])),
+        tuple(
+            method_of({"sequence": sequence, "adapt": mode, **row})
+            for row in _typed(record, "methods", list, [])
+            for sequence in _typed(record, "sequence", list, [ALONE])
+            for mode in _typed(record, "adapt", list, ["none"])
+        ),
         {model: folder / path for model, path in _typed(record, "stores", dict, {}).items()},
         tuple(_typed(record, "queries", list, [])),
         tuple(_typed(projection, "dims", list, [])),

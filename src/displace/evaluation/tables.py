@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from displace.errors import InputError
-from displace.evaluation.methods import GROUPS
+from displace.evaluation.methods import ALONE, GROUPS
 from displace.evaluation.paper import MARKED_SECOND, PROTOCOLS, SOURCE, published_values
 from displace.evaluation.record import rule_text
 from displace.evaluation.results import Result
@@ -87,6 +87,8 @@ class Table:
         What a reader must know: queries without an answer, cells that were impossible.
     marked_second : dict of Column to str
         Rows that are second on unrounded values that are not known here.
+    along : str
+        Ways in which rows rank queries as a drive or a batch.
     """
 
     dataset: str
@@ -98,6 +100,7 @@ class Table:
     projection: int | None = None
     notes: list[str] = field(default_factory=list)
     marked_second: dict[Column, str] = field(default_factory=dict)
+    along: str = ""
 
     @property
     def title(self) -> str:
@@ -107,7 +110,7 @@ class Table:
             if self.projection is None
             else f", randomly projected to {self.projection} dimensions before fusion"
         )
-        return f"Recall@{self.k} on {self.dataset} ({rule_text(self.protocol, self.tolerance)}){projected}"
+        return f"Recall@{self.k} on {self.dataset} ({rule_text(self.protocol, self.tolerance)}{self.along}){projected}"
 
     @property
     def models(self) -> list[str]:
@@ -230,7 +233,18 @@ def _table(cells: list[Result], k: int) -> Table:
         [_row(rows[key], k) for key in keys],
         first.projection,
         _notes(newest, len(cells) - len(newest)),
+        along=_along(newest),
     )
+
+
+def _along(cells: list[Result]) -> str:
+    """What a protocol's line adds where rows look at more than one frame."""
+    parts = []
+    for axis in ("sequence", "adapt"):
+        named = dict.fromkeys(value for cell in cells if (value := getattr(cell, axis)) not in ("", "none"))
+        if list(named) not in ([], [ALONE]):
+            parts.append(f"; {axis}: {', '.join(name for name in named if name != ALONE)}")
+    return "".join(parts)
 
 
 def _newest(cells: list[Result]) -> list[Result]:

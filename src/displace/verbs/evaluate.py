@@ -22,6 +22,8 @@ def evaluate(
     *,
     queries: Annotated[Sequence[str] | None, Option("--query")] = None,
     fusion: str = "all",
+    sequence: str = "single_frame",
+    adapt: str = "none",
     tolerance: str | None = None,
     protocol: str | None = None,
     output: Output = None,
@@ -41,6 +43,11 @@ def evaluate(
         Traversals to locate, each in all others; by default every one in turn.
     fusion : str
         Names with commas between, or all.
+    sequence : str
+        How frames of a drive are ranked: names with commas between (`displace list sequences`), or all. The places
+        need an order along the route.
+    adapt : str
+        Whether the queries adapt the scores to their condition: none, batch or both with a comma between.
     tolerance : str, optional
         What is correct: exact (the default), '5 frames' or 25m.
     protocol : str, optional
@@ -60,12 +67,14 @@ def evaluate(
 
         displace evaluate route.desc --query night
         displace evaluate route.desc --query night --fusion displace,hops --tolerance 25m
+        displace evaluate route.desc --query night --fusion displace --sequence all --adapt none,batch
         displace evaluate robotcar.desc --protocol robotcar-5 -o results
         displace evaluate route.desc --json
     """
     from displace.evaluation.benchmark import run_suite
     from displace.evaluation.methods import methods_named
     from displace.evaluation.suites import Suite
+    from displace.sequence import SEQUENCES
     from displace.threads import limit_threads
 
     check_threads(threads)
@@ -76,10 +85,16 @@ def evaluate(
         Path(store).name,
         dataset,
         rule,
-        tuple(methods_named("all" if fusion == "all" else [name.strip() for name in fusion.split(",")])),
+        tuple(
+            methods_named(
+                "all" if fusion == "all" else _named(fusion),
+                SEQUENCES.names() if sequence == "all" else _named(sequence),
+                _named(adapt),
+            )
+        ),
         {str(described.model.get("model", "descriptors")): Path(store)},
         tuple(queries or ()),
-        command=_command(store, queries, fusion, tolerance, protocol, output),
+        command=_command(store, queries, output, fusion, sequence, adapt, tolerance, protocol),
     )
     folder: AbstractContextManager[PathLike] = (
         tempfile.TemporaryDirectory(prefix="displace-") if output is None else nullcontext(output)
@@ -88,24 +103,31 @@ def evaluate(
         return run_suite(suite, results, progress).cells
 
 
+def _named(names: str) -> list[str]:
+    """Names with commas between."""
+    return [name.strip() for name in names.split(",")]
+
+
 def _command(
-    store: PathLike,
-    queries: Sequence[str] | None,
-    fusion: str,
-    tolerance: str | None,
-    protocol: str | None,
-    output: PathLike | None,
+    store: PathLike, queries: Sequence[str] | None, output: PathLike | None, *given: str | None
 ) -> str:
     """Return the command that does the same, for the report of the results."""
     options = {
-        "--fusion": None if fusion == "all" else fusion,
-        "--tolerance": tolerance,
-        "--protocol": protocol,
+        "--fusion": "all",
+        "--sequence": "single_frame",
+        "--adapt": "none",
+        "--tolerance": None,
+        "--protocol": None,
     }
     asked = [part for query in queries or () for part in ("--query", query)]
-    given = [part for name, value in options.items() if value is not None for part in (name, value)]
+    chosen = [
+        part
+        for (name, default), value in zip(options.items(), given, strict=True)
+        if value is not None and value != default
+        for part in (name, value)
+    ]
     kept = [] if output is None else ["-o", str(output)]
-    return shlex.join(["displace", "evaluate", str(store), *asked, *given, *kept])
+    return shlex.join(["displace", "evaluate", str(store), *asked, *chosen, *kept])
 
 
 def _rule(store: Path, tolerance: str | None, protocol: str | None) -> tuple[str, Protocol]:

@@ -1,0 +1,80 @@
+"""Rows of drives: a fusion's scores along the route, ranked by a sequence method, or adapted to the queries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from displace.arrays import Indices, Vectors
+from displace.errors import InputError
+from displace.fusion.base import Fusion
+from displace.maps.driving import Adapted, rows_in_order
+from displace.sequence import get_sequence
+from displace.sequence.adaptation import LEAST_QUERIES, adapt
+from displace.sequence.engine import Blocks
+
+
+@dataclass(frozen=True, eq=False)
+class FusedScores:
+    """Scores of a fitted fusion for queries in the order in which they were taken, places in route order."""
+
+    fusion: Fusion
+    queries: Vectors
+    order: Indices
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Frames and places."""
+        return len(self.queries), len(self.order)
+
+    def block(self, rows: slice) -> Vectors:
+        """Return the scores of some frames."""
+        matches = self.fusion.rank(self.queries[rows], len(self.order))
+        scores = np.empty(matches.scores.shape, np.float32)
+        columns = np.searchsorted(self.fusion.place_ids_, matches.places)
+        np.put_along_axis(scores, columns, matches.scores.astype(np.float32), axis=1)
+        return scores[:, self.order]
+
+
+def ranked_along(
+    fusion: Fusion,
+    queries: Vectors,
+    order: Indices,
+    sequence: str,
+    length: int | None,
+    mode: str,
+    k: int,
+) -> tuple[Indices, Vectors]:
+    """Best places of each frame and their scores, both (q, k), as indices of the fusion's places.
+
+    Parameters
+    ----------
+    fusion : Fusion
+        Fitted.
+    queries : array of shape (q, D)
+        In the order in which they were taken.
+    order : array of shape (N,)
+        The fusion's places along the route.
+    sequence : str
+        Name of a sequence method.
+    length : int, optional
+        Frames that it looks at.
+    mode : {"none", "batch"}
+        Whether the queries adapt the scores.
+    k : int
+    """
+    similarity: Blocks = FusedScores(fusion, queries, order)
+    if mode == "batch":
+        rows = fusion.rows()
+        if rows is None or len(queries) < LEAST_QUERIES:
+            raise InputError(
+                f"adapt='batch' needs rows in a space of its own and at least {LEAST_QUERIES} queries; "
+                f"{type(fusion).__name__} {'has none' if rows is None else f'got {len(queries)}'}"
+            )
+        starts = np.searchsorted(rows.place_index, np.arange(len(order)))
+        along = rows_in_order(np.asarray(rows.vectors, np.float32), starts, order)
+        projected = rows.project(queries)
+        similarity = Adapted(adapt(along, projected), projected)
+    best, scores = get_sequence(sequence)(length).rank(similarity, k)
+    return order[best], scores

@@ -1,0 +1,57 @@
+"""Rows of tables that look at more than one frame: drives and batches."""
+
+from __future__ import annotations
+
+import pytest
+from routes import make_store
+
+from displace.datasets.base import Protocol
+from displace.descriptors.store import DescriptorStore
+from displace.errors import InputError
+from displace.evaluation.benchmark import run_suite
+from displace.evaluation.methods import Method, methods_named
+from displace.evaluation.suites import Suite
+from displace.evaluation.tables import build_tables
+from displace.sequence import SEQUENCES
+from displace.truth import Tolerance
+
+
+def suite_of(store: DescriptorStore, methods: list[Method]) -> Suite:
+    rule = Protocol("made-exact", Tolerance("exact"))
+    return Suite("made", "made", "made", rule, tuple(methods), {"made": store.folder}, ("night",))
+
+
+def test_sequences_and_adaptation_are_rows(tmp_path):
+    store = make_store(tmp_path / "made.desc", n_places=120, dim=8)
+    methods = methods_named(["hops"], SEQUENCES.names(), ["none", "batch"])
+    outcome = run_suite(suite_of(store, methods), tmp_path / "results")
+    assert not outcome.impossible
+    (table,) = build_tables(outcome.cells)
+    labels = [row.label for row in table.rows]
+    assert {"HOPS", "HOPS, seqslam L=10", "HOPS, smoother", "HOPS, smoother, adapted"} <= set(labels)
+    assert len(labels) == 2 * len(SEQUENCES.names())
+    assert "sequence: filter, seqslam, smoother, viterbi; adapt: batch" in table.title
+    recall = {result.label: result.recalls[1] for result in outcome.cells}
+    assert recall["HOPS, smoother"] > recall["HOPS"]
+    again = run_suite(suite_of(store, methods), tmp_path / "results")
+    assert again.n_computed == 0
+
+
+def test_a_suite_file_names_them(tmp_path):
+    file = tmp_path / "own.toml"
+    text = 'dataset = "town_drives"\nsequence = ["single_frame", "seqslam"]\n[[methods]]\nfusion = "hops"\n'
+    file.write_text(text + "length = 5\n")
+    assert [method.label for method in Suite.read(file).methods] == ["HOPS", "HOPS, seqslam L=5"]
+    file.write_text(text + 'adapt = "sometimes"\n')
+    with pytest.raises(InputError, match="sometimes"):
+        Suite.read(file)
+    assert any(method.along for method in Suite.read("town_drives").methods)
+
+
+def test_what_a_row_needs_is_said(tmp_path):
+    store = make_store(tmp_path / "made.desc")
+    outcome = run_suite(
+        suite_of(store, [Method("hops", adapt="batch"), Method("dmat_avg", adapt="batch")]),
+        tmp_path / "results",
+    )
+    assert all("at least 100 queries" in result.error for result in outcome.cells)
