@@ -143,7 +143,7 @@ def test_a_drive_that_leaves_the_map_is_off_it() -> None:
     ratios[np.arange(30), np.arange(30)] = 4.0
     tracker = Tracker(100, level=3.0)
     off = [tracker.step(row + 3).off_map for row in ratios]
-    assert max(off[5:29]) < 0.1
+    assert max(off[8:29]) < 0.1
     assert min(off[35:]) > 0.9
 
 

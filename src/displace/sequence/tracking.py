@@ -32,8 +32,8 @@ class Tracker:
         Whether the places have an order at all.
     """
 
-    _MEMORY = 30.0
-    _ENOUGH = 12.0
+    _MEMORY = 50.0
+    _ENOUGH = 16.0
     _SLOW, _SURE, _APART = 150.0, 20.0, 1.0
 
     def __init__(
