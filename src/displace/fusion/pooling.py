@@ -51,7 +51,7 @@ class KeptReferences:
     def subtract(self, other: KeptReferences) -> KeptReferences:
         """Take references out: each takes its nearest row of the same place with it; returns self."""
         keep = np.ones(len(self.vectors), bool)
-        for vector, place in zip(other.vectors, other.places, strict=True):
+        for vector, place in zip(other.vectors, other.places.tolist(), strict=True):
             start, end = np.searchsorted(self.places, place), np.searchsorted(self.places, place, "right")
             candidates = start + np.flatnonzero(keep[start:end])
             away = np.abs(self.vectors[candidates].astype(np.float32) - vector).max(axis=1, initial=0)

@@ -1,0 +1,243 @@
+"""Parts of maps in detail: rounding, its price, the basis, samples, and what an update refuses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from displace import ReferenceSet, build, get_fusion
+from displace.arrays import l2_normalize
+from displace.errors import InputError
+from displace.fusion.base import Rows
+from displace.fusion.pooling import ROUNDING, KeptReferences
+from displace.geo import Positions
+from displace.maps import relearning, rounding
+from displace.maps.basis import turned, turning
+from displace.maps.rounding import RecallLoss, agreement, quantize, within_unit
+from displace.maps.samples import KEPT, Samples
+from displace.maps.streaming import place_blocks
+from displace.places import Places
+from displace.synthetic import make_route
+from displace.truth import Truth
+
+
+@pytest.fixture(scope="module")
+def refs():
+    return make_route(n_places=40, n_traversals=3, dim=16, noise=0.3, seed=4).references
+
+
+class TestRounding:
+    @pytest.mark.parametrize("dtype", [np.float16, np.float32])
+    @pytest.mark.parametrize(
+        ("value", "inside"), [(1.0, True), (1.009, True), (1.02, False), (np.nan, False), (np.inf, False)]
+    )
+    @pytest.mark.parametrize("sign", [1, -1])
+    def test_numbers_of_unit_vectors(self, dtype, value, inside, sign):
+        assert within_unit(np.array([[0.5, sign * value], [0.1, -0.2]], dtype)) == inside
+        assert within_unit(np.empty((0, 2), dtype))
+
+    def test_eight_bits_have_a_scale_each(self):
+        rows = np.array([[0.5, -1.0, 0.25], [0.0, 0.0, 0.0], [0.1, 0.05, -0.1]], np.float32)
+        stored, scales = quantize(rows, "int8")
+        assert stored.tolist() == [[64, -127, 32], [0, 0, 0], [127, 64, -127]]
+        np.testing.assert_allclose(scales, np.array([1, 1e-12, 0.1]) / 127, rtol=1e-6)
+        assert quantize(rows, "float16")[1] is None
+
+    def test_what_is_lost_is_counted_over_the_places_that_are_there(self, refs, monkeypatch):
+        """Rows whose signs are all that is left, against rows as they are, one query after the other."""
+        rest, asked = refs.without("t2").select(refs.without("t2").places != 7), refs.only("t2")
+        fusion = get_fusion("hops")().fit_references(rest)
+        monkeypatch.setattr(
+            rounding, "rounded", lambda rows, dtype: rows if dtype == "float32" else np.sign(rows)
+        )
+        loss = RecallLoss("int8", Truth.of(refs.info))
+        assert loss.notes() == {}
+        loss.watch(fusion, asked)
+        queries = asked.select(asked.places != 7)
+        unit, rows = l2_normalize(queries.vectors), fusion.rows().vectors
+        right = {
+            name: fusion.place_ids_[(unit @ kept.T).argmax(axis=1)] == queries.places
+            for name, kept in (("float32", rows), ("int8", np.sign(rows)))
+        }
+        expected = {name: round(100 * float(hits.mean()), 2) for name, hits in right.items()}
+        assert loss.notes() == {"recall_at_1": expected, "n_queries": 39}
+        assert not np.array_equal(right["float32"], right["int8"])
+        loss.watch(fusion, asked)
+        assert loss.notes() == {"recall_at_1": expected, "n_queries": 78}
+        monkeypatch.setattr(rounding, "MAX_QUERIES", 5)
+        loss.watch(fusion, asked)
+        assert loss.notes()["n_queries"] == 83
+
+    def test_agreement_is_that_of_the_best_places(self, monkeypatch):
+        rows = l2_normalize(np.random.default_rng(0).standard_normal((60, 8)).astype(np.float32))
+        assert agreement(rows, np.arange(60), "float16") == {"same_top_match": 100.0}
+        monkeypatch.setattr(
+            rounding, "rounded", lambda rows, dtype: rows if dtype == "float32" else rows[::-1]
+        )
+        assert agreement(rows, np.arange(60), "int8")["same_top_match"] < 10
+        assert agreement(rows, np.zeros(60, int), "int8") == {"same_top_match": 100.0}
+
+
+class TestBasis:
+    def test_a_projection_and_its_turns_are_brought_to_the_same_basis(self):
+        rng = np.random.default_rng(0)
+        P, mean = rng.standard_normal((9, 4)).astype(np.float32), rng.standard_normal(9).astype(np.float32)
+        rows = rng.standard_normal((5, 4)).astype(np.float32)
+        turn = np.linalg.qr(rng.standard_normal((4, 4)))[0].astype(np.float32)
+        one, other = (
+            turned(Rows(rows @ by, np.arange(5), P @ by, mean)) for by in (np.eye(4, dtype=np.float32), turn)
+        )
+        np.testing.assert_allclose(one.projection, other.projection, atol=1e-5)
+        np.testing.assert_allclose(one.vectors, other.vectors, atol=1e-5)
+        queries = rng.standard_normal((3, 9)).astype(np.float32)
+        before, after = (r.project(queries) @ r.vectors.T for r in (Rows(rows, np.arange(5), P, mean), one))
+        np.testing.assert_allclose(after, before, atol=1e-5)
+        assert one.projection.dtype == one.vectors.dtype == one.mean.dtype == np.float32
+
+    @pytest.mark.parametrize(
+        ("shape", "turns"), [((9, 8), True), ((9, 9), False), ((600, 512), True), ((600, 513), False)]
+    )
+    def test_wide_and_square_ones_stay(self, shape, turns):
+        assert (turning(np.ones(shape, np.float32)) is not None) == turns
+        assert turning(None) is None
+
+
+class TestSamples:
+    def samples(self):
+        labels = np.array([1, 0, -1, 1, 1], np.int8)
+        return Samples(
+            np.arange(20.0).reshape(5, 4), labels, np.array([0, 0, 1, 2, 2], np.int8), ["a", "b", "a"]
+        )
+
+    def test_folds_and_traversals(self):
+        samples = self.samples()
+        assert samples.right.tolist() == [True, False, False, True, True]
+        assert samples.traversals == ["a", "b"]
+        assert samples.of(2).evidence[:, 0].tolist() == [12, 16]
+        assert samples.without(["a"]).evidence[:, 0].tolist() == [8]
+        assert len(samples.without(["a", "b"]).without(["a"])) == 0
+
+    def test_joined_folds_are_others(self):
+        joined = self.samples().joined(self.samples())
+        assert joined.folds.tolist() == [0, 0, 1, 2, 2, 3, 3, 4, 5, 5]
+        assert joined.names == ["a", "b", "a", "a", "b", "a"]
+        assert len(joined) == 10
+
+    def test_each_fold_is_thinned_by_itself(self):
+        n = KEPT + 200
+        folds = np.r_[np.zeros(n, np.int8), np.ones(3, np.int8)]
+        many = Samples(
+            np.arange(4.0 * (n + 3)).reshape(-1, 4), np.ones(n + 3, np.int8), folds, ["a", "b", "c"]
+        )
+        thin = many.thinned()
+        assert np.bincount(thin.folds).tolist() == [KEPT, 3]
+        assert thin.evidence[[0, KEPT - 1], 0].tolist() == [0, 4 * (n - 1)]
+        nothing = self.samples().without(["a", "b"])
+        assert len(nothing.thinned()) == 0
+
+
+class TestPooled:
+    def test_the_nearest_row_of_the_place_goes_and_each_once(self):
+        kept = KeptReferences(np.eye(3)[[0, 1, 0, 2]], np.array(["a", "a", "b", "b"]))
+        near = KeptReferences(np.eye(3)[[1]] + 0.9 * ROUNDING, np.array(["a"]))
+        assert kept.subtract(near).vectors.tolist() == np.eye(3)[[0, 0, 2]].tolist()
+        assert (kept.n_references, kept.place_ids.tolist()) == (3, ["a", "b"])
+        for gone in (near, KeptReferences(np.eye(3)[[0]] + 1.1 * ROUNDING, np.array(["a"]))):
+            with pytest.raises(InputError, match="a reference of place 'a' that is not in the map"):
+                kept.subtract(gone)
+        with pytest.raises(InputError, match="place 'c'"):
+            kept.subtract(KeptReferences(np.eye(3)[[0]], np.array(["c"])))
+        merged = kept.merge(KeptReferences(np.eye(3)[[1]], np.array(["a"])))
+        assert merged.places.tolist() == ["a", "a", "b", "b"]
+        assert merged.vectors[1].tolist() == [0, 1, 0]
+
+
+def test_blocks_are_as_large_as_whole_places_allow():
+    places = np.array([2, 0, 0, 1, 1, 1, 2, 3])
+    assert [part.tolist() for part in place_blocks(places, 4, 4 * 5)] == [[1, 2, 3, 4, 5], [0, 6, 7]]
+    assert [part.tolist() for part in place_blocks(places, 4, 4 * 4)] == [[1, 2], [3, 4, 5], [0, 6, 7]]
+    assert [part.tolist() for part in place_blocks(places, 4, 0)] == [[1, 2], [3, 4, 5], [0, 6], [7]]
+    assert place_blocks(places[:0], 4, 4) == []
+
+
+class TestRelearning:
+    def test_new_traversals_are_located_with_the_middle_of_the_route_masked(self, refs):
+        """Of 40 places the 12 from the 14th on are masked, and the first and last of these are not asked."""
+        town = build(refs.without("t2"), "hops")
+        samples = relearning._located_before(town.state, refs.only("t2"))
+        assert samples.names == ["t2"]
+        assert len(samples) == 38
+        asked = [place for place in range(40) if place not in (14, 25)]
+        hidden = [
+            label for place, label in zip(asked, samples.labels.tolist(), strict=True) if 14 <= place < 26
+        ]
+        shown = [
+            label for place, label in zip(asked, samples.labels.tolist(), strict=True) if not 14 <= place < 26
+        ]
+        assert hidden == [-1] * 10
+        assert set(shown) <= {0, 1}
+        assert sum(shown) > 5
+
+    def test_the_evidence_is_that_of_a_map_without_the_masked_places(self, refs):
+        town = build(refs.without("t2"), "hops")
+        masked = np.arange(14, 26)
+        few = relearning._masked(town.state, refs.only("t2"), masked, "t2")
+        best = few.evidence[:, 0]
+        rows = np.delete(town.rows(), masked, axis=0)
+        unit = l2_normalize(refs.only("t2").vectors)
+        assert (best <= (unit @ rows.T).max(axis=1) + 1e-3).all()
+        assert relearning._masked(town.state, refs.only("t2"), np.arange(38), "t2") is None
+        assert relearning._masked(town.state, refs.select([]), masked, "t2") is None
+
+
+class TestUpdatesThatAreRefused:
+    @pytest.mark.parametrize(("metres", "refused"), [(49, False), (51, True)])
+    def test_places_of_the_same_ids_fifty_metres_away_are_others(self, refs, metres, refused):
+        here = np.stack([np.arange(40.0) * 5, np.zeros(40)], axis=1)
+        town = build(refs.without("t2"), "hops", calibration=False, positions=Positions(here))
+        there = Positions(here + np.array([0, metres]))
+        if refused:
+            with pytest.raises(InputError, match=r"lie 51 m from them in the median \(limit 50 m\)"):
+                town.add(refs.only("t2"), there)
+        else:
+            town.add(refs.only("t2"), there)
+
+    def test_a_larger_tolerance_is_the_limit(self, refs):
+        here = np.stack([np.arange(40.0) * 5, np.zeros(40)], axis=1)
+        town = build(
+            refs.without("t2"), "hops", calibration=False, positions=Positions(here), tolerance="80m"
+        )
+        town.add(refs.only("t2"), Positions(here + np.array([0, 70])))
+        with pytest.raises(InputError, match="limit 80 m"):
+            town.add(renamed(refs, "t2", "t3"), Positions(here + np.array([0, 90])))
+
+    def test_other_dimensions_kinds_and_names(self, refs):
+        town = build(refs.without("t2"), "hops", calibration=False)
+        last = refs.only("t2")
+        for wrong, message in (
+            (ReferenceSet(last.vectors[:, :9], last.places, last.traversals), "9 dimensions; the map has 16"),
+            (ReferenceSet(last.vectors, last.places.astype(str), last.traversals), "use one kind"),
+            (renamed(refs, "t2", "t1"), "already has references of t1"),
+        ):
+            with pytest.raises(InputError, match=message):
+                town.add(wrong)
+        with pytest.raises(InputError, match="has 39 references here and 40 in the map"):
+            town.remove(refs.only("t1").select(np.arange(39)))
+        with pytest.raises(InputError, match="are not those in the map"):
+            town.remove(renamed(refs, "t2", "t1"))
+        with pytest.raises(InputError, match="no traversal 't2'; it has t0, t1"):
+            town.remove(last)
+
+
+def renamed(refs, old, new):
+    own = refs.only(old)
+    return ReferenceSet(own.vectors, own.places, [new] * len(own))
+
+
+def test_a_place_that_is_added_keeps_the_tolerance_in_frames(refs):
+    numbered = replace(refs, info=Places(refs.place_ids, frames=refs.place_ids))
+    town = build(numbered.without("t2"), "hops", tolerance="2 frames", calibration=False)
+    town.add(numbered.only("t2"))
+    assert str(town.tolerance) == "±2 frames"
