@@ -8,6 +8,7 @@ from memory import set_block_bytes
 from naive import scatter_matrices
 
 from displace.errors import InputError
+from displace.files.disk_rows import DiskRows
 from displace.fusion.solver.scatter import Scatter
 
 seeds = st.integers(0, 2**32 - 1)
@@ -146,3 +147,21 @@ def test_wrong_dimensions_are_named():
         Scatter.of(np.eye(2), np.arange(2)).add(np.ones((1, 3)), np.array([0]))
     with pytest.raises(InputError, match="D=3 into statistics of D=2"):
         Scatter.of(np.eye(2), np.arange(2)).merge(Scatter.of(np.eye(3), np.arange(3)))
+
+
+def test_means_on_disk_are_read_twice_for_the_scatter_between_places(monkeypatch, tmp_path):
+    X, y = references(1, m=400, n=90, dtype=np.float32)
+    scatter, rows_read = Scatter.of(X, y), []
+
+    class Counted(DiskRows):
+        def __getitem__(self, rows):
+            part = super().__getitem__(rows)
+            rows_read.append(len(part))
+            return part
+
+    expected = scatter.between()
+    scatter.means = Counted(tmp_path / "means", 5, np.float32).append(scatter.means)
+    set_block_bytes(monkeypatch, 200)
+    assert_close(scatter.between(), expected, 1e-5)
+    assert len(rows_read) > 9, "in blocks"
+    assert sum(rows_read) == 2 * len(scatter.means)

@@ -36,6 +36,7 @@ SIGHT_TOLERANCE = "2 frames"
 
 MEMORY_SHARE = 0.25
 """References above this share of the machine's memory are streamed: fits hold some copies of them."""
+CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 logger = logging.getLogger(__name__)
 
@@ -263,11 +264,15 @@ def _check_streamable(fusion: str, keep_references: bool) -> None:
 
 
 def physical_memory() -> int:
-    """Bytes of this machine's memory; 8 GiB where the system does not say."""
+    """Bytes of memory of this machine, or of the container where it has less; 8 GiB where the system does not say."""
     try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
-        return 8 * 2**30
+        machine = 8 * 2**30
+    try:
+        return min(machine, int(CONTAINER_LIMIT.read_text()))
+    except (OSError, ValueError):  # no container, or one without a limit: "max"
+        return machine
 
 
 def map_output(store: PathLike, output: PathLike | None) -> Path:

@@ -144,18 +144,18 @@ class Scatter:
         """tr(S_W)."""
         return float(np.trace(self.within, dtype=np.float64)) / max(1, self.n_references)
 
-    def between_rows(self, rows: slice = slice(None)) -> Vectors:
-        """Return the rows of B, shape (N, D), with S_B = BᵀB; all of them or a slice."""
-        B: Vectors = self.means[rows] - self.mean.astype(self.means.dtype)
+    def between_rows(self, rows: slice = slice(None), mean: Vectors | None = None) -> Vectors:
+        """Return the rows of B, shape (N, D), with S_B = BᵀB; all of them, or a slice with the `mean` at hand."""
+        B: Vectors = self.means[rows] - (self.mean if mean is None else mean).astype(self.means.dtype)
         B /= np.sqrt(len(self.means)).astype(B.dtype)
         return B
 
     def between(self) -> Vectors:
         """Return S_B, its lower triangle, without holding B."""
-        S_B = np.zeros_like(self.within)
+        S_B, mean = np.zeros_like(self.within), self.mean
         (syrk,) = get_blas_funcs(("syrk",), (S_B,))
-        for rows in blocks(len(self.means), row_bytes=self.means.itemsize * self.means.shape[1]):
-            S_B = syrk(1, self.between_rows(rows).T, beta=1, c=S_B, lower=1, overwrite_c=1)
+        for rows in self._means_blocks():
+            S_B = syrk(1, self.between_rows(rows, mean).T, beta=1, c=S_B, lower=1, overwrite_c=1)
         return S_B
 
     def add(self, vectors: Vectors, places: NDArray[Any]) -> Scatter:

@@ -106,7 +106,8 @@ def rule_ridge(sampling_ratio: float) -> float:
 def common_mean_share(scatter: Scatter) -> float:
     """Share of the descriptors' energy in their common mean: ‖μ‖² of unit-length references."""
     energy = scatter.within_trace() + scatter.mean_square()
-    return float(scatter.mean @ scatter.mean) / energy if energy > 0 else 0.0
+    mean = scatter.mean  # goes through all means each time
+    return float(mean @ mean) / energy if energy > 0 else 0.0
 
 
 def decide(
