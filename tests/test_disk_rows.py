@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from safetensors.numpy import load_file
 
-from displace.files import tensors
+from displace.files import memory, tensors
 from displace.files.disk_rows import DiskRows
 
 
@@ -32,3 +33,13 @@ def test_mapped_rows_are_written_to_a_file_as_others_are(tmp_path):
     assert (tmp_path / "mapped").read_bytes() == (tmp_path / "memory").read_bytes()
     np.testing.assert_array_equal(load_file(tmp_path / "part")["a"], values[10:20])
     np.testing.assert_array_equal(tensors.read(tmp_path / "mapped", "test", 1)[1]["a"], values)
+
+
+@pytest.mark.parametrize(("limit", "expected"), [("123456\n", 123456), ("max\n", None), (None, None)])
+def test_a_containers_limit_is_the_memory_there_is(tmp_path, monkeypatch, limit, expected):
+    monkeypatch.setattr(memory, "CONTAINER_LIMIT", tmp_path / "none")
+    machine = memory.physical_memory()
+    monkeypatch.setattr(memory, "CONTAINER_LIMIT", tmp_path / "memory.max")
+    if limit is not None:
+        (tmp_path / "memory.max").write_text(limit)
+    assert memory.physical_memory() == (expected or machine)

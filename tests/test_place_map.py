@@ -8,7 +8,7 @@ import pytest
 from memory import set_block_bytes
 
 import displace
-from displace import PlaceMap, ReferenceSet, build, get_fusion
+from displace import DisPlace, PlaceMap, ReferenceSet, build, get_fusion
 from displace.errors import FormatError, ImageError, InputError, ModelMismatchError
 from displace.geo import Positions
 from displace.images import read_image
@@ -305,3 +305,19 @@ def test_faiss_searches_float16_rows_where_it_is_installed(route, dtype, backend
     best = town.locate(route.queries)
     assert list(town.state._indexes) == [backend]
     np.testing.assert_array_equal(best.places[:, 0], town.locate(route.queries, search="exact").places[:, 0])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int8"])
+def test_a_map_larger_than_memory_is_searched_in_its_file(tmp_path, monkeypatch, dtype):
+    route = make_route(n_places=50, dim=16, seed=1)
+    build(route.references, DisPlace(ridge=0.1, center=True), dtype=dtype).save(tmp_path / "town.displace")
+    usual = PlaceMap.load(tmp_path / "town.displace").locate(route.queries, k=3)
+    monkeypatch.setattr("displace.maps.state.physical_memory", lambda: 0)
+    monkeypatch.setattr("displace.search.exact.MAPPED_ABOVE", 0)
+    large = PlaceMap.load(tmp_path / "town.displace")
+    index = large.state.index("auto")
+    assert (type(index).__name__, index.kind) == ("Exact", dtype)
+    assert np.shares_memory(index.codes, large.state.vectors), "no copy of the rows"
+    found = large.locate(route.queries, k=3)
+    np.testing.assert_array_equal(found.places[:, 0], usual.places[:, 0])
+    np.testing.assert_allclose(found.scores, usual.scores, atol=1e-4)

@@ -66,17 +66,6 @@ def test_a_store_larger_than_memory_is_streamed_by_itself(store, whole, tmp_path
     assert PlaceMap.load(tmp_path / "town.displace").settings == whole.settings
 
 
-@pytest.mark.parametrize(("limit", "expected"), [("123456\n", 123456), ("max\n", None), (None, None)])
-def test_a_containers_limit_is_the_memory_there_is(tmp_path, monkeypatch, limit, expected):
-    verb = sys.modules[build.__module__]
-    monkeypatch.setattr(verb, "CONTAINER_LIMIT", tmp_path / "none")
-    machine = verb.physical_memory()
-    monkeypatch.setattr(verb, "CONTAINER_LIMIT", tmp_path / "memory.max")
-    if limit is not None:
-        (tmp_path / "memory.max").write_text(limit)
-    assert verb.physical_memory() == (expected or machine)
-
-
 @pytest.mark.filterwarnings("ignore")
 def test_a_cluster_builds_the_same_map(store, whole, tmp_path, monkeypatch):
     distributed = pytest.importorskip("distributed", reason="needs 'distributed'")

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from displace.arrays import Indices, Vectors, l2_normalize
 from displace.errors import FormatError, InputError
+from displace.files.memory import physical_memory
 from displace.fork_lock import ForkLock
 from displace.geo import Area
 from displace.maps.calibration import Calibration
@@ -18,7 +19,7 @@ from displace.maps.rounding import within_unit
 from displace.maps.samples import Samples
 from displace.maps.witness import TOP, Anchors, Witness
 from displace.places import Places
-from displace.search import INDEXES
+from displace.search import INDEXES, exact
 from displace.search.base import Index
 from displace.sequence.following import DriveCalibration
 from displace.truth import Tolerance, Truth
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 LARGE = 1e15
 """Descriptors with larger numbers are projected in float64."""
+DAMAGED = "the rows of the map are damaged: build it anew, or take a copy that is whole"
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +137,7 @@ class MapState:
         """
         rows: Vectors = self.vectors if self.scales is None else self.vectors * self.scales[:, None]
         if not within_unit(rows):
-            raise FormatError("the rows of the map are damaged: build it anew, or take a copy that is whole")
+            raise FormatError(DAMAGED)
         return rows
 
     def index(self, search: str) -> Index:
@@ -145,7 +147,10 @@ class MapState:
         backend = INDEXES.get(name)
         with self._making:
             if chosen not in self._indexes:
-                self._indexes[chosen] = backend.build(self.rows(), kind)
+                as_stored = name == "exact" and kind in ("", "int8") and self._too_large_widened
+                self._indexes[chosen] = (
+                    self._index_as_stored() if as_stored else backend.build(self.rows(), kind)
+                )
             return self._indexes[chosen]
 
     def best(self, projected: Vectors, k: int, search: str) -> tuple[Indices, Vectors]:
@@ -251,9 +256,24 @@ class MapState:
     def _best_backend(self) -> str:
         import importlib.util
 
-        # faiss reads float16 as it is; on float32 rows it takes 1.4 times as long as BLAS (docs/performance.md).
-        half = self.vectors.dtype == np.float16
+        # faiss reads float16 as it is; on float32 rows it takes 1.4 times as long as BLAS (docs/performance.md). It
+        # holds a copy: rows that leave no room for it are searched where they are, in the map's file.
+        half = self.vectors.dtype == np.float16 and self.vectors.nbytes <= physical_memory() / 2
         return "faiss" if half and importlib.util.find_spec("faiss") else "exact"
+
+    @property
+    def _too_large_widened(self) -> bool:
+        """Whether rows in eight bits would be too many in float32, which is faster."""
+        return self.scales is not None and 4 * self.vectors.size > exact.MAPPED_ABOVE
+
+    def _index_as_stored(self) -> Index:
+        """Search eight-bit rows as the map holds them, in its file."""
+        assert self.scales is not None
+        if not within_unit(127 * self.scales[:, None]):
+            raise FormatError(DAMAGED)
+        index = exact.Exact("int8", self.vectors, self.scales)
+        index.recall = 1.0
+        return index
 
     @cached_property
     def _most_rows(self) -> int:

@@ -143,7 +143,7 @@ def _learned(
         if not isinstance(statistics, Scatter):
             raise InputError(
                 f"{estimator.title} cannot be fitted without all references in memory; choose another fusion, or "
-                "a machine with more memory (block_bytes)"
+                "a machine with more memory"
             )
         within = statistics.within if within is None else np.add(within, statistics.within, out=within)
         counts.append(statistics.counts)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from displace.errors import InputError
+from displace.files.memory import physical_memory
 from displace.verbs.base import (
     MAP_ENDING,
     Argument,
@@ -36,7 +36,6 @@ SIGHT_TOLERANCE = "2 frames"
 
 MEMORY_SHARE = 0.25
 """References above this share of the machine's memory are streamed: fits hold some copies of them."""
-CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 logger = logging.getLogger(__name__)
 
@@ -261,18 +260,6 @@ def _check_streamable(fusion: str, keep_references: bool) -> None:
         )
     if keep_references:
         raise InputError("--keep-references needs all references in memory: leave it out")
-
-
-def physical_memory() -> int:
-    """Bytes of memory of this machine, or of the container where it has less; 8 GiB where the system does not say."""
-    try:
-        machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        machine = 8 * 2**30
-    try:
-        return min(machine, int(CONTAINER_LIMIT.read_text()))
-    except (OSError, ValueError):  # no container, or one without a limit: "max"
-        return machine
 
 
 def map_output(store: PathLike, output: PathLike | None) -> Path:
