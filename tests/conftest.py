@@ -62,11 +62,3 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no shared data at {folder} (set DISPLACE_SHARED)")
     return folder
-
-
-@pytest.fixture(scope="session")
-def drawn_town() -> Path:
-    """The town of the demonstration, drawn once for all tests: read from it or copy it, do not change it."""
-    from drawn import drawn
-
-    return drawn(200)

@@ -17,11 +17,15 @@ KEPT = Path(
 )
 
 
-def drawn(
-    places: int, traversals: tuple[str, ...] = town.TRAVERSALS, size: tuple[int, int] = town.SIZE
-) -> Path:
+SMALL = (160, 120)
+DRAWN = {town.SIZE: town.PLACES, SMALL: 24}
+"""Places that are drawn of each size; tests that want fewer take the first."""
+
+
+def drawn(size: tuple[int, int] = town.SIZE) -> Path:
     """The folder of a town: read from it or copy it, do not change it. One process draws, others wait for it."""
-    name = f"town-{places}-{'-'.join(traversals)}-{size[0]}x{size[1]}-{_version()}"
+    places = DRAWN[size]
+    name = f"town-{places}-{size[0]}x{size[1]}-{_version()}"
     KEPT.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder = KEPT / name
     with (KEPT / f"{name}.lock").open("a") as lock:
@@ -29,14 +33,24 @@ def drawn(
         if not (
             folder / "manifest.csv"
         ).is_file():  # drawing goes on where it stopped; the manifest comes last
-            town.write(folder, places, traversals, size=size)
+            town.write(folder, places, size=size)
     return folder
 
 
-def copy_drawn(target: Path, *arguments: object, **options: object) -> Path:
-    """Copy a drawn town to `target`; returns its manifest."""
-    shutil.copytree(drawn(*arguments, **options), target)
-    return target / "manifest.csv"
+def copy_drawn(
+    target: Path,
+    places: int,
+    traversals: tuple[str, ...] = town.TRAVERSALS,
+    size: tuple[int, int] = town.SIZE,
+) -> Path:
+    """Copy the first places of a drawn town to `target`; returns its manifest."""
+    source = drawn(size)
+    for traversal in traversals:
+        (target / traversal).mkdir(parents=True)
+        for place in range(places):
+            shutil.copy2(source / traversal / f"{place:04d}.jpg", target / traversal)
+    shutil.copy2(source / "town.json", target)
+    return town.write(target, places, traversals, size=size, workers=1)
 
 
 def _version() -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from drawn import copy_drawn
+from drawn import SMALL, copy_drawn
 
 from displace import verbs
 from displace.evaluation.results import Questions, Ranking, Result, Results
@@ -42,7 +42,7 @@ def town_results(tmp_path_factory):
 
 def shipped_town_results(folder):
     """Run the package's suite `town` on 16 small places."""
-    manifest = copy_drawn(folder / "town", 16, size=(160, 120))
+    manifest = copy_drawn(folder / "town", 16, size=SMALL)
     verbs.extract(manifest, folder / "town_hog.desc", model="hog", threads=1)
     return verbs.bench("town", folder / "results", root=folder, threads=1).results
 

@@ -10,12 +10,12 @@ import sys
 import cv2
 import numpy as np
 import pytest
+from drawn import SMALL, copy_drawn
 from typer.testing import CliRunner
 
 from displace import PlaceMap, ReferenceSet, cli, verbs
 from displace import build as maps_build
 from displace.cli import console
-from displace.datasets.town import write
 from displace.descriptors.store import DescriptorStore
 from displace.errors import ConditioningWarning, InputError
 from displace.places import Places
@@ -27,7 +27,7 @@ PLACES = 24
 def folder(tmp_path_factory):
     """A small town: four traversals described, one more recording, and one that was never seen."""
     folder = tmp_path_factory.mktemp("walk")
-    write(folder / "town", places=PLACES, size=(160, 120), workers=1)
+    copy_drawn(folder / "town", PLACES, size=SMALL)
     for name in ("rain", "night"):
         (folder / "town" / name).rename(folder / name)
     (folder / "town" / "manifest.csv").unlink()

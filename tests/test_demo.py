@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from drawn import copy_drawn
 from PIL import Image
 from typer.testing import CliRunner
 
@@ -33,19 +34,10 @@ CONDITIONS = ["sun", "overcast", "rain", "dusk", "night", "snow"]
 VOID = {"meta", "img", "input", "br"}
 
 
-def copy_town(source, target, places):
-    """Copy the first places of a drawn town, so that nothing has to be drawn again."""
-    for name in CONDITIONS:
-        (target / name).mkdir(parents=True)
-        for place in range(places):
-            shutil.copy2(source / name / f"{place:04d}.jpg", target / name)
-    shutil.copy2(source / "town.json", target)
-
-
 @pytest.fixture(scope="module")
-def demo(drawn_town, tmp_path_factory):
+def demo(tmp_path_factory):
     folder = tmp_path_factory.mktemp("demo")
-    shutil.copytree(drawn_town, folder / "town")
+    copy_drawn(folder / "town", 200)
     return verbs.demo(folder)
 
 
@@ -321,9 +313,9 @@ def test_the_page_runs_in_a_browser(demo):
     assert told == f"0.00: 200 of 200 answered, {100 * demo.right.mean():.1f} % of them right"
 
 
-def test_the_command_keeps_what_is_drawn(drawn_town, tmp_path, monkeypatch):
+def test_the_command_keeps_what_is_drawn(tmp_path, monkeypatch):
     folder = tmp_path / "small"
-    copy_town(drawn_town, folder / "town", 20)
+    copy_drawn(folder / "town", 20)
     times = {path: path.stat().st_mtime_ns for path in folder.rglob("*.jpg")}
     monkeypatch.setenv("COLUMNS", "100")
     done = CliRunner().invoke(cli.app, ["demo", "--folder", str(folder), "--places", "20"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from drawn import copy_drawn
+from drawn import SMALL, copy_drawn
 
 from displace import verbs
 from displace.datasets import town
@@ -15,7 +15,7 @@ from displace.manifest.table import Manifest
 
 
 def test_the_town_from_pictures_to_a_table(tmp_path):
-    copy_drawn(tmp_path / "town", 10, size=(160, 120))
+    copy_drawn(tmp_path / "town", 10, size=SMALL)
     verbs.extract(tmp_path / "town" / "manifest.csv", tmp_path / "town_hog.desc")
     outcome = verbs.bench("town", tmp_path / "results", root=tmp_path, threads=1)
     assert not outcome.absent

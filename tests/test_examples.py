@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import shutil
 import sys
 from pathlib import Path
 
 import pytest
+from drawn import copy_drawn
 
 from displace import PlaceMap
 
@@ -25,12 +25,8 @@ def walk():
     del sys.modules["walk"]
 
 
-def test_the_walk_on_the_town(walk, drawn_town, tmp_path, capsys):
-    for name in walk.TOWN:
-        (tmp_path / "town" / name).mkdir(parents=True)
-        for place in range(60):
-            shutil.copy2(drawn_town / name / f"{place:04d}.jpg", tmp_path / "town" / name)
-    shutil.copy2(drawn_town / "town.json", tmp_path / "town")
+def test_the_walk_on_the_town(walk, tmp_path, capsys):
+    copy_drawn(tmp_path / "town", 60, walk.TOWN)
     done = walk.main(["--work", str(tmp_path)])
     assert done.updated_recall >= done.first_recall > 100 / 60 * 10, (
         "ten times chance, and better with more drives"
