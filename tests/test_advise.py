@@ -299,7 +299,8 @@ class TestVariation:
     @pytest.mark.parametrize("seed", range(3))
     @pytest.mark.parametrize("n_traversals", [3, 4, 6])
     @pytest.mark.parametrize("drop", [0.0, 0.3])
-    def test_new_directions_are_outside_and_only_they(self, seed, n_traversals, drop):
+    def test_new_directions_are_outside_and_only_they(self, seed, n_traversals, drop, monkeypatch):
+        monkeypatch.setattr(worth, "MAX_OPERATIONS", 0.0)
         refs = make_route(200, n_traversals, 48, drop=drop, seed=seed).references
         found = advise(with_new_directions(refs, "t1"), fusions=["hops"])
         assert [c.traversal for c in found.conditions if c.outside] == ["t1"]
