@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from displace.errors import FormatError, InputError, UnknownNameError
+from displace.evaluation import results as module
 from displace.evaluation.results import Questions, Ranking, Result, Results
 from displace.evaluation.tables import build_tables
 
@@ -61,6 +62,18 @@ def test_correct_flags_are_those_of_sets():
     np.testing.assert_array_equal(questions.answerable, [True, True, False])
     np.testing.assert_array_equal(ranking.hits(1), [True, False, False])
     np.testing.assert_array_equal(ranking.hits(2), [True, True, False])
+
+
+def test_a_record_is_read_once_until_another_takes_its_place(tmp_path, monkeypatch):
+    results, read = Results(tmp_path / "results"), []
+    one_read = module._read
+    monkeypatch.setattr(module, "_read", lambda path: read.append(path) or one_read(path))
+    results.add(make_result(error="impossible"), None)
+    assert len(results) == len(results.select(query="night")) == len(list(results.select(ok=False))) == 1
+    assert len(read) == 1
+    Results(tmp_path / "results").update(make_result(error="another"))
+    assert [result.error for result in results.select(ok=False)] == ["another"]
+    assert len(read) == 2
 
 
 def test_a_cell_comes_back_as_it_was(tmp_path):

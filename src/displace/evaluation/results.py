@@ -54,6 +54,8 @@ class Results:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
         self._filters: tuple[Callable[[Result], bool], ...] = ()
+        self._records: dict[Path, tuple[tuple[int, int, int], Result]] = {}
+        """What was read, and of which file: it is read again where another has taken its place."""
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str]) -> Results:
@@ -74,7 +76,7 @@ class Results:
 
     def __iter__(self) -> Iterator[Result]:
         for path in sorted((self.folder / CELLS).glob("*.json")):
-            result = _read(path)
+            result = self._record(path)
             if all(keep(result) for keep in self._filters):
                 yield result
 
@@ -98,8 +100,19 @@ class Results:
             return all(_matches(getattr(result, name), value) for name, value in wanted.items())
 
         chosen = Results(self.folder)
-        chosen._filters = (*self._filters, keep)
+        chosen._filters, chosen._records = (*self._filters, keep), self._records
         return chosen
+
+    def _record(self, path: Path) -> Result:
+        try:
+            found = path.stat()
+        except OSError:
+            return _read(path)  # which says what is wrong
+        stamp = found.st_ino, found.st_mtime_ns, found.st_size
+        known = self._records.get(path)
+        if known is None or known[0] != stamp:
+            known = self._records[path] = stamp, _read(path)
+        return known[1]
 
     def cells(self) -> dict[str, Result]:
         """All results by the hash of their cell."""
@@ -110,7 +123,7 @@ class Results:
         found = {}
         for path in sorted((self.folder / CELLS).glob("*.json")):
             try:
-                result = _read(path)
+                result = self._record(path)
             except FormatError as error:
                 logger.warning("%s; the cell is computed again where the suite has it", error)
                 continue
