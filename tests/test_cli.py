@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import functools
 import importlib.util
 import inspect
@@ -19,6 +20,7 @@ import typer
 from tiny import make_route
 from typer.testing import CliRunner
 
+from displace import __main__ as command
 from displace import __version__, cli, verbs
 from displace.cli import console
 from displace.cli.commands import _kind, all_verbs
@@ -324,6 +326,19 @@ cli.main()
     assert "nothing lost, run the same command again to resume" in run.stderr
     assert "Traceback" not in run.stderr
     return verbs.extract(folder / "route" / "route.csv", folder / "d")
+
+
+def test_ctrl_c_while_the_command_is_loaded_is_no_traceback(monkeypatch, capsys):
+    def loading(name, *args, load=builtins.__import__, **options):
+        if name == "displace.cli":
+            raise KeyboardInterrupt
+        return load(name, *args, **options)
+
+    monkeypatch.setattr(builtins, "__import__", loading)
+    with pytest.raises(SystemExit) as ended:
+        command.main()
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "interrupted\n"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are sent the POSIX way")

@@ -429,6 +429,10 @@ def test_advise_prints_a_table(run):
     shown = run("advise", "route.desc")
     assert shown.exit_code == 0, shown.output
     assert all(name in shown.stdout for name in ("displace", "hops", "sun", "snow"))
+    assert (
+        "not possible with these references: displace ridge=0 center=False; --json says why" in shown.stdout
+    )
+    assert "singular" not in shown.stdout
 
 
 def test_export(run, folder):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -20,6 +20,7 @@ from displace.maps.calibration import (
     ranking_features,
     reliability,
 )
+from displace.maps.checking import checked_calibration
 from displace.maps.learning import ENOUGH, _cross_judged, calibration_of, logistic
 from displace.maps.samples import Samples
 from displace.maps.witness import LEAD, STANDING, Anchors, Witness, standing
@@ -96,7 +97,7 @@ def test_foreign_pictures_are_not_in_small_maps(n_places, n_traversals):
 
 def test_it_grows_with_each_feature_and_only_as_far_as_it_has_seen(with_a_gap):
     learned = with_a_gap.calibration
-    middle = np.append(np.mean([learned.lowest, learned.highest], axis=0), learned.farthest)
+    middle = np.mean([learned.lowest, learned.highest], axis=0)
     for feature in range(3):
         steps = np.tile(middle, (50, 1))
         steps[:, feature] = np.linspace(learned.lowest[feature] - 5, learned.highest[feature] + 5, 50)
@@ -108,7 +109,7 @@ def test_it_grows_with_each_feature_and_only_as_far_as_it_has_seen(with_a_gap):
 
 def test_distance_from_the_references_can_only_lower_it(with_a_gap):
     learned = with_a_gap.calibration
-    steps = np.tile(np.append(learned.highest, 0.0), (50, 1))
+    steps = np.tile(learned.highest, (50, 1))
     steps[:, 3] = np.linspace(0, learned.farthest + 20 * learned.spread, 50)
     probability = learned.probability(steps)
     assert np.all(np.diff(probability) <= 0)
@@ -129,7 +130,7 @@ def test_evidence_by_hand():
     query = mean + np.array([[0.6, 0.0, 0.8]])
     scores = np.array([[0.9, 0.3, -0.9]])
     similarity, rank, lead, distance = witness.evidence(query, np.array([[0, 1, 2]]), scores)[0]
-    assert similarity == pytest.approx(0.9 * 0.6, rel=1e-4)  # the projection sees 0.6 of its length
+    assert similarity == 0.9
     assert distance == pytest.approx(((query - references[0]) ** 2).sum() / 2, rel=1e-4)
     assert LEAD[0] <= lead <= LEAD[1]
     assert STANDING[0] <= rank <= STANDING[1]
@@ -142,11 +143,17 @@ def test_a_best_of_more_places_must_stand_higher():
     assert standing(chance, 300).mean() == pytest.approx(0.577, abs=0.15)  # the mean of Gumbel's distribution
 
 
-def test_weights_are_never_negative():
-    x = np.column_stack([np.linspace(-1, 1, 40), -np.linspace(-1, 1, 40)])
-    weights, _ = logistic(x, x[:, 0] > 0, np.ones(40), penalty=0.1)
-    assert weights[0] > 1
-    assert weights[1] == 0
+def test_slope_bias_and_steepness_are_those_that_the_matches_follow():
+    rng = np.random.default_rng(0)
+    strength, lead = 2 * rng.standard_normal(20_000), rng.random(20_000)
+    slope, bias, steepness = 1.5, -0.5, 6.0
+    probability = 1 / (1 + np.exp(-slope * strength - bias)) / (1 + np.exp(-steepness * lead))
+    right = rng.random(20_000) < probability
+    found = logistic(strength, lead, right, np.ones(20_000))
+    assert found == pytest.approx((slope, bias, steepness), rel=0.15)
+    few = logistic(strength[:20], lead[:20], right[:20], np.ones(20))
+    assert few[::2] == pytest.approx((1, 8), abs=0.3)  # nearly what they are drawn to
+    assert logistic(strength, lead, ~right, np.ones(20_000))[0] == 0
 
 
 @pytest.mark.filterwarnings("ignore:DisPlace falls back")
@@ -221,6 +228,9 @@ def test_held_out_figures_are_those_of_the_definition():
     probability, right = np.array([0.05, 0.08, 0.95, 0.97]), np.array([False, True, True, True])
     assert reliability(probability, right) == [[pytest.approx(0.065), 0.5, 2], [pytest.approx(0.96), 1.0, 2]]
     assert calibration_error(probability, right) == pytest.approx((0.435 + 0.04) / 2)
+    thrice = np.array([3.0, 1.0, 1.0, 1.0])  # the first counts three times
+    assert reliability(probability, right, thrice)[0] == [pytest.approx(0.23 / 4), 0.25, 2]
+    assert calibration_error(probability, right, thrice) == pytest.approx((4 * 0.1925 + 2 * 0.04) / 6)
     assert area_under_curve(probability, right) == 1.0
     ties = np.array([0.3, 0.3, 0.1, 0.7, 0.7]), np.array([True, False, False, True, False])
     assert area_under_curve(*ties) == pytest.approx(roc_auc_score(ties[1], ties[0]))
@@ -315,7 +325,7 @@ def test_three_traversals_from_two_have_a_learned_confidence(small):
     assert not place_map.calibration_is_stale
     matches = place_map.locate(small.queries, k=1)
     right = matches.places[:, 0] == small.truth
-    assert matches.confidence[right].mean() > matches.confidence[~right].mean() + 0.1
+    assert matches.confidence[right].mean() > matches.confidence[~right].mean() + 0.05
 
 
 def test_two_traversals_from_one_say_what_is_missing(small):
@@ -349,3 +359,13 @@ def test_a_map_that_was_built_without_stays_without(small):
     place_map = build(small.references.only("t0", "t1"), calibration=False)
     assert place_map.add(small.references.only("t2")).confidence == ""
     assert place_map.calibration is None
+
+
+def test_a_confidence_of_other_evidence_is_none(with_a_gap):
+    """As maps have it that an earlier state of the program wrote, with three weights."""
+    of_three = {
+        name: getattr(with_a_gap.calibration, name)[:3]
+        for name in ("weights", "offsets", "scales", "lowest", "highest")
+    }
+    assert checked_calibration(asdict(with_a_gap.calibration) | of_three) is None
+    assert checked_calibration(asdict(with_a_gap.calibration)) == with_a_gap.calibration

@@ -12,10 +12,14 @@ from routes import make_store
 from typer.testing import CliRunner
 
 from displace import cli, get_fusion, recall_at
+from displace.arrays import l2_normalize
 from displace.cli import console
-from displace.descriptors.store import DescriptorStore
+from displace.descriptors.imported import write_store
+from displace.descriptors.store import DescriptorStore, Queries
+from displace.errors import RouteWarning
 from displace.evaluation.results import Results
 from displace.fusion import FUSIONS
+from displace.manifest.table import Manifest
 
 SUITE = """
 title = "a made route"
@@ -64,9 +68,32 @@ def test_evaluate_one_line(run, folder):
     assert "night located in sun, rain, dusk: exact place, each against all others" in done.stdout
     assert "30 places, 90 references, 30 queries" in done.stdout
     assert "DisPlace: ridge" in done.stdout
+    assert "as given" not in done.stdout
     for name in FUSIONS.names():
         assert get_fusion(name).title in done.stdout
     assert not list(folder.glob("displace-*"))
+
+
+@pytest.mark.parametrize(("placed", "wider"), [(True, "25m"), (False, '"2 frames"')])
+def test_evaluate_tells_of_a_sequence_that_is_judged_by_the_exact_place(run, folder, placed, wider, recwarn):
+    """Unless the tolerance was asked for."""
+    noise = np.random.default_rng(0).standard_normal((34, 12))
+    seen = l2_normalize(sum(noise[shift : shift + 30] for shift in range(5)))  # a frame is like the next one
+    vectors = np.concatenate([seen, seen]).astype(np.float32)
+    number, names = np.tile(np.arange(30), 2), np.repeat(["sun", "night"], 30)
+    numbers = {"frame": number, **({"easting": 10.0 * number, "northing": 0.0 * number} if placed else {})}
+    images = [f"{name}/{place:04d}.jpg" for name, place in zip(names, number, strict=True)]
+    manifest = Manifest(images, [f"p{place:04d}" for place in number], names, folder / "images", **numbers)
+    store = f"drive{placed}.desc"
+    write_store(Queries(vectors, manifest.places, manifest), folder / store, "made")
+    hint = f"the next frame counts as wrong: --tolerance {wider} counts neighbours as right"
+    asked = ("evaluate", store, "--query", "night", "--fusion", "hops")
+    with pytest.warns(RouteWarning, match=hint):
+        assert run(*asked).exit_code == 0
+    recwarn.clear()
+    assert run(*asked, "--tolerance", "exact").exit_code == 0
+    assert run("evaluate", "first.desc", "--query", "night", "--fusion", "hops").exit_code == 0
+    assert not recwarn
 
 
 def test_evaluate_json_is_right(run, folder):

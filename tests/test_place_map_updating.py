@@ -317,7 +317,8 @@ class TestReport:
         """That of the first release, which cannot be learned again from what such a map keeps."""
         refs = route.references
         town = build(refs.without("t3"))
-        first = {"lowest": [], "highest": [], "farthest": None}
+        three: dict[str, list[float]] = {"weights": [1.0] * 3, "offsets": [0.0] * 3, "scales": [1.0] * 3}
+        first = {"lowest": [], "highest": [], "farthest": None, **three}
         town = town.changed(calibration=replace(town.calibration, **first), anchors=None, samples=None)
         assert "as it was before" in town.add(refs.only("t3")).confidence
         assert town.calibration_is_stale

@@ -112,14 +112,25 @@ def test_a_second_writer_is_refused_with_the_first_ones_process_id(tmp_path):
             assert (tmp_path / "lock").read_text().strip() == str(os.getpid())
 
 
-def test_a_write_that_fails_leaves_the_shards_as_they_were(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (OSError(28, "No space left on device"), "No space left on device"),
+        (
+            OSError("900 requested and 200 written"),
+            r"the disk took only a part \(900 requested and 200 written\)",
+        ),
+    ],
+    ids=["system", "numpy"],
+)
+def test_a_write_that_fails_leaves_the_shards_as_they_were(tmp_path, monkeypatch, error, why):
     shards = filled(tmp_path)
 
     def full(*_args, **_options):
-        raise OSError(28, "No space left on device")
+        raise error
 
     monkeypatch.setattr("displace.descriptors.shards.np.save", full)
-    with pytest.raises(StoreError, match="No space left on device; what was written before is safe"):
+    with pytest.raises(StoreError, match=f"{why}; what was written before is safe"):
         shards.append(["d"], np.zeros((1, 3), np.float32))
     assert len(Shards(tmp_path, "me", 3, "float32")) == 3
     assert not list(tmp_path.glob(".*"))

@@ -92,6 +92,8 @@ class WriteError(DisplaceError, OSError):
 
     def __init__(self, path: object, why: "str | OSError") -> None:
         text = why if isinstance(why, str) else why.strerror or str(why)
+        if "requested and" in text:  # what numpy says of a full disk
+            text = f"the disk took only a part ({text})"
         Exception.__init__(self, str(path), text)
         self.strerror = text  # for whoever names another file instead
 
@@ -112,7 +114,7 @@ class DisplaceWarning(UserWarning):
 
 
 class RouteWarning(DisplaceWarning):
-    """What the order of places along a route tells speaks against what was asked for."""
+    """What a route tells speaks against what was asked for, or against a default."""
 
 
 class ConditioningWarning(DisplaceWarning):

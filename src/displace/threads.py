@@ -13,6 +13,9 @@ from threadpoolctl import ThreadpoolController
 
 from displace.fork_lock import ForkLock
 
+SMALL = 2**37
+"""Multiplications, of vectors (m, D) with themselves, up to which one thread is fastest or nearly so."""
+
 _lock = ForkLock()
 _known: tuple[int, ThreadpoolController] | None = None
 """Number of modules at the last walk, and what it found."""
@@ -34,6 +37,17 @@ def limit_threads(threads: int | None) -> AbstractContextManager[object]:
         nullcontext() if threads is None else controller().limit(limits=threads)
     )
     return limits
+
+
+def threads_for(asked: int | None, n_vectors: int, dim: int) -> int | None:
+    """The number that was asked for; else 1 for so few vectors that threads would wait for each other, or None.
+
+    On a busy machine threads that wait cost several times what they save on an idle one.
+
+    >>> threads_for(None, 1600, 2048), threads_for(None, 50_000, 8448), threads_for(4, 1600, 2048)
+    (1, None, 4)
+    """
+    return 1 if asked is None and n_vectors * dim * min(n_vectors, dim) <= SMALL else asked
 
 
 def one_blas_thread(small: bool = True) -> AbstractContextManager[object]:

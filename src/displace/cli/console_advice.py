@@ -35,7 +35,9 @@ def advice_table(advice: Advice) -> Group:
         parts.append(worth_table(advice))
     parts += [Text(f"warning: {line}", style="yellow") for line in advice.warnings]
     parts += [Text(f"note: {line}", style="dim") for line in advice.notes]
-    parts += [Text(f"{name} was not possible: {why}", style="dim") for name, why in advice.impossible.items()]
+    if advice.impossible:
+        left_out = ", ".join(advice.impossible)
+        parts.append(Text(f"not possible with these references: {left_out}; --json says why", style="dim"))
     return Group(*parts)
 
 

@@ -23,6 +23,8 @@ from displace.evaluation.wins import Wins
 from displace.report.html import Report
 from displace.verbs.tabulate import Tabulated, as_text, tables_of
 
+AS_GIVEN = "as given"
+"""What a fusion without a choice says of its settings."""
 STYLES = {BOLD: "bold green", UNDERLINE: "underline"}
 
 
@@ -98,7 +100,8 @@ def _query_table(query: str, cells: list[Result]) -> list[RenderableType]:
         f"{first.n_queries:,} queries{missed}; {first.model}, {first.dim} dimensions",
         style="dim",
     )
-    settings = [Text(f"{cell.label}: {cell.explanation}", style="dim") for cell in done if cell.explanation]
+    told = [cell for cell in done if cell.explanation not in ("", AS_GIVEN)]
+    settings = [Text(f"{cell.label}: {cell.explanation}", style="dim") for cell in told]
     return [head, grid, counts, *settings, Text()]
 
 

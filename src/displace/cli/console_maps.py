@@ -109,7 +109,7 @@ def show_locate(located: Located, given: Mapping[str, Any]) -> None:
     if len(records) == 1:
         _show_one(console.out, records[0])
     else:
-        _show_many(console.out, records)
+        _show_many(console.out, records, "" if output else "; -o FILE or --json has all")
     if output is not None:
         console.out.print(Text(f"{len(records)} rows in {output}"), soft_wrap=True)
     if located.place_map.calibration_is_stale:
@@ -159,7 +159,8 @@ def _verdict(record: dict[str, Any]) -> Text:
 POSITION = ("easting", "northing", "latitude", "longitude")
 
 
-def _show_many(shown: Console, records: list[dict[str, Any]]) -> None:
+def _show_many(shown: Console, records: list[dict[str, Any]], where: str) -> None:
+    """Show the first of many located images, and where the others are."""
     table = Table()
     table.add_column("image", overflow="fold")
     frame = [name for name in FRAME if name in records[0]]
@@ -182,7 +183,7 @@ def _show_many(shown: Console, records: list[dict[str, Any]]) -> None:
         )
     shown.print(table)
     if len(records) > SHOWN:
-        shown.print(f"… and {len(records) - SHOWN} more; -o FILE or --json has all", highlight=False)
+        shown.print(f"… and {len(records) - SHOWN} more{where}", highlight=False)
     n_in = sum(bool(record["in_map"]) for record in records)
     if "confidence" in records[0] and n_in < len(records):
         shown.print(f"{n_in} of {len(records)} images are in the map", highlight=False)

@@ -13,13 +13,14 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from displace.errors import ManifestError, UnknownNameError
+from displace.errors import ManifestError, RouteWarning, UnknownNameError
 from displace.geo import Positions
 from displace.images import natural_key
 from displace.manifest.place_assignment import (
@@ -157,7 +158,19 @@ def assign_by_position(route: Route, known: KnownPlaces) -> Manifest:
         kept.append(recording.take(rows))
         labels.append([known.ids[p] if p >= 0 else "" for p in place[rows]])
         frames.append(np.where(place[rows] >= 0, place[rows], np.nan))
+    _tell_of_few(sum(map(len, kept)), sum(map(len, route.recordings)), route.rule)
     return replace(route, recordings=kept).manifest(labels, frames)
+
+
+def _tell_of_few(n_kept: int, n_images: int, rule: Rule) -> None:
+    """Warn where the default leaves most images out: of a slow drive, or one of many frames a second."""
+    if rule.spacing == Rule.spacing and 2 * n_kept < n_images:
+        warnings.warn(
+            f"kept {n_kept:,} of {n_images:,} images: of each recording the nearest one to a place, with a place every "
+            f"{rule.spacing:g} m of the route. A smaller --spacing makes more places and keeps more images",
+            RouteWarning,
+            stacklevel=3,
+        )
 
 
 def track_of(recording: Recording) -> Positions:

@@ -1,9 +1,9 @@
 """Is the top match right, or is the query not in the map at all? A calibrated probability.
 
 `displace.maps.witness` says what a match is judged by, `displace.maps.learning` how that becomes a probability. Here
-is what a map keeps of it: a logistic function that grows with similarity, standing and lead, within what was seen when
-it was learned and not beyond, and that falls with the distance from the references once that is larger than that of
-right matches.
+is what a map keeps of it: the probability that the query is in the map at all, which grows with similarity and standing
+and falls with the distance from the references, within what was seen when it was learned and not beyond, times the
+probability that it is the first place and not its rival, which is a half without a lead.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ class Calibration:
     Parameters
     ----------
     weights, offsets, scales : list of float
-        Of similarity, standing and lead: probability = sigmoid(bias + Σ weight·(feature − offset)/scale − novelty).
+        Of similarity, standing, lead and distance:
+        sigmoid(bias + Σ weight·(feature − offset)/scale − novelty)·sigmoid(steepness·lead).
     bias : float
     n_queries, n_correct : int
         Held-out queries it was fitted on, and how many of their top matches were right.
@@ -37,7 +38,8 @@ class Calibration:
     error : float
         Expected calibration error over ten bins, judged likewise.
     curve : list of [float, float, int]
-        Mean probability, share of right matches and number of queries in each bin that has any.
+        Mean probability, share of right matches and number of queries in each bin that has any; in shares and error,
+        queries without an answer count as often as the confidence reckons with.
     traversals : list of str
         Traversals that were held out.
     lowest, highest : list of float
@@ -46,6 +48,8 @@ class Calibration:
     farthest, spread : float, optional
         Distance up to which a query is as near to its references as right matches are, and the scale beyond it: t
         scales farther take t + t²/2 from the logarithm of the odds (`novelty`).
+    steepness : float
+        Of the lead, for the choice between the first place and its rival.
     ceiling : float
         Highest probability that is given.
     basis : str
@@ -67,6 +71,7 @@ class Calibration:
     highest: list[float] = field(default_factory=list)
     farthest: float | None = None
     spread: float = 1.0
+    steepness: float = 8.0
     ceiling: float = 1.0
     basis: str = BASES[0]
 
@@ -82,11 +87,11 @@ class Calibration:
 
     def probability(self, evidence: Vectors) -> Vectors:
         """Return the probability (q,) that the first place is right, from its evidence (q, 4)."""
-        bounded = np.clip(evidence[:, :3], self.lowest, self.highest)
+        bounded = np.clip(evidence, self.lowest, self.highest)
         odds = self._odds(bounded)
         if self.farthest is not None:
             odds = odds - novelty(evidence[:, 3], self.farthest, self.spread)
-        return np.minimum(sigmoid(odds), self.ceiling)
+        return np.minimum(sigmoid(odds) * sigmoid(self.steepness * bounded[:, 2]), self.ceiling)
 
     def probability_of_scores(self, scores: Vectors) -> Vectors:
         """Return it as maps of the first release do, from the best scores (q, up to 20)."""
@@ -118,20 +123,36 @@ def ranking_features(scores: Vectors) -> Vectors:
     return np.stack([top, top - rest[:, 0], (top - rest.mean(axis=1)) / spread], axis=1)
 
 
-def reliability(probability: Vectors, right: Flags) -> list[list[float]]:
-    """Mean probability, share of right matches and count, in ten equal bins that are not empty."""
-    at = np.clip((probability * BINS).astype(int), 0, BINS - 1)
+def reliability(probability: Vectors, right: Flags, importance: Vectors | None = None) -> list[list[float]]:
+    """Mean probability, share of right matches and count, in ten equal bins that are not empty.
+
+    Parameters
+    ----------
+    probability, right : arrays of shape (m,)
+    importance : array of shape (m,), optional
+        What each match counts in the means; by default all the same.
+    """
+    counts = np.ones(len(right)) if importance is None else importance
     return [
-        [float(probability[at == b].mean()), float(right[at == b].mean()), int((at == b).sum())]
-        for b in range(BINS)
-        if (at == b).any()
+        [
+            float(np.average(probability[own], weights=counts[own])),
+            float(np.average(right[own], weights=counts[own])),
+            int(own.sum()),
+        ]
+        for own in _bins(probability)
     ]
 
 
-def calibration_error(probability: Vectors, right: Flags) -> float:
+def calibration_error(probability: Vectors, right: Flags, importance: Vectors | None = None) -> float:
     """Expected calibration error: mean gap between probability and share of right matches, by bin."""
-    curve = reliability(probability, right)
-    return sum(abs(p - share) * n for p, share, n in curve) / len(right)
+    counts = np.ones(len(right)) if importance is None else importance
+    gap = counts * (probability - right)
+    return float(sum(abs(gap[own].sum()) for own in _bins(probability)) / counts.sum())
+
+
+def _bins(probability: Vectors) -> list[Flags]:
+    at = np.clip((probability * BINS).astype(int), 0, BINS - 1)
+    return [at == number for number in np.unique(at)]
 
 
 def area_under_curve(probability: Vectors, right: Flags) -> float:

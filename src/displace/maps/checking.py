@@ -91,8 +91,8 @@ def _check_confidence(fields: dict[str, Any]) -> None:
 
 
 def checked_calibration(record: Any) -> Calibration | None:
-    """Calibration of a record, after trying it out; None for none."""
-    if record is None:
+    """Calibration of a record, after trying it out; None for none, and for one of other evidence than ours."""
+    if record is None or len(record.get("lowest", ())) not in (0, len(NAMES)):
         return None
     calibration = Calibration(**record)
     with np.errstate(all="ignore"):

@@ -4,9 +4,10 @@ Each traversal in turn is located in a map of the others from which a stretch of
 are right, some are wrong, and some queries have no right answer. With two traversals a quarter of one is held out at a
 time; with one there are no right matches, and fixed weights take their place.
 
-Held-out maps have a traversal and a third of the places less than the map itself, so that their matches are less sure
-than its own will be. Queries without an answer therefore weigh `UNANSWERABLE`; with full weight the confidence came out
-6 to 10 points too low on every set it was tried on.
+What similarity, standing and distance weigh against each other is the same for every map (`WEIGHTS`): learned anew for
+each, from the few matches of a small one, it did worse on sets that it was not chosen on. A map's own are the units,
+namely deviations of its queries without an answer, slope and bias of the logistic function, and how steeply a lead over
+the rival speaks for the first place, which is little where places look alike.
 """
 
 from __future__ import annotations
@@ -43,14 +44,22 @@ MAX_FOLDS = 5
 MAX_QUERIES = 2000
 FEW_PLACES = 100
 """Places up to which each traversal is held out three times, with stretches of their own."""
-UNANSWERABLE = 0.6
+WEIGHTS = (1.0, 0.5, 0.0, -0.6)
+"""Of similarity, standing, lead and distance; the lead has its own part."""
+SHARE = 1 / 7
+"""Share of queries without an answer that the confidence reckons with."""
 QUANTILE = 0.98
 """Share of a fold's right matches that are as near as a query may be without counting as new."""
+FEW = 5
+"""Queries from which no units can be told."""
 ENOUGH = 10
 """Right matches that a fit needs."""
-PENALTY = 1.0
-FIXED = ((0.3, 0.3, 0.4), -1.75)
-"""Weights and bias where there are no right matches to learn from; features in deviations of those of wrong ones."""
+SLOPE, STEEPNESS = (1.0, 75.0), (8.0, 1.0)
+"""What the slope, and the steepness of the lead, are drawn to, and how strongly."""
+FIXED = ((0.2, 0.3, 0.4, -0.6), -2.5)
+"""Weights and bias where there are no right matches to learn slope and bias from."""
+REACH = 8
+"""Deviations that bound the numbers in that case."""
 CEILING = 0.75
 """Highest confidence in that case."""
 
@@ -180,114 +189,105 @@ def calibration_of(samples: Samples, basis: str) -> Calibration | None:
     right = samples.right
     if basis != BASES[2] and (right.all() or not right.any()):
         return None
-    if right.sum() < ENOUGH:
-        return _fixed(samples, basis)
     fitted = _fit(samples, basis)
-    held_out = _cross_judged(samples, basis)
+    if right.sum() < ENOUGH:
+        return fitted
+    held_out, importance = _cross_judged(samples, basis), _importance(samples)
     return replace(
         fitted,
         auc=area_under_curve(held_out, right),
-        error=calibration_error(held_out, right),
-        curve=reliability(held_out, right),
+        error=calibration_error(held_out, right, importance),
+        curve=reliability(held_out, right, importance),
     )
 
 
 def _fit(samples: Samples, basis: str) -> Calibration:
-    """A logistic regression with weights of at least 0, and the distances of right matches."""
-    right, x = samples.right, samples.evidence[:, :3]
+    """The logistic function of a map, and the distances of its right matches; a fixed one where those are too few."""
+    right, x = samples.right, samples.evidence
     offsets, scales = _measures(samples)
-    weights, bias = logistic(
-        (x - offsets) / scales, right, np.where(samples.labels < 0, UNANSWERABLE, 1.0), PENALTY
-    )
-    farthest, spread = _reach(samples)
+    if right.sum() < ENOUGH:
+        weights, bias = FIXED
+        lowest, highest = offsets - REACH * scales, offsets + REACH * scales
+        farthest, spread = _reach([x[:, 3]])
+        steepness = STEEPNESS[0]
+    else:
+        strength = (x - offsets) / scales @ WEIGHTS
+        slope, bias, steepness = logistic(strength, x[:, 2], right, _importance(samples))
+        weights = tuple(slope * np.array(WEIGHTS))
+        lowest, highest = x.min(axis=0), x.max(axis=0)
+        farthest, spread = _reach(
+            [x[right & (samples.folds == fold), 3] for fold in np.unique(samples.folds)]
+        )
     return Calibration(
-        weights=weights.tolist(),
+        weights=[float(weight) for weight in weights],
         offsets=offsets.tolist(),
         scales=scales.tolist(),
         bias=bias,
         n_queries=len(right),
         n_correct=int(right.sum()),
-        auc=float("nan"),
-        error=float("nan"),
-        curve=[],
-        traversals=samples.traversals,
-        lowest=x.min(axis=0).tolist(),
-        highest=x.max(axis=0).tolist(),
-        farthest=farthest,
-        spread=spread,
-        basis=basis,
-    )
-
-
-def _fixed(samples: Samples, basis: str) -> Calibration:
-    """What is used where there are not enough right matches: fixed weights, in deviations of wrong matches."""
-    offsets, scales = _measures(samples)
-    weights, bias = FIXED
-    distances = samples.evidence[:, 3]
-    farthest = float(np.quantile(distances, QUANTILE))
-    return Calibration(
-        weights=list(weights),
-        offsets=offsets.tolist(),
-        scales=scales.tolist(),
-        bias=bias,
-        n_queries=len(samples),
-        n_correct=int(samples.right.sum()),
         auc=0.5,
         error=0.0,
         curve=[],
         traversals=samples.traversals,
-        lowest=(offsets - 8 * scales).tolist(),
-        highest=(offsets + 8 * scales).tolist(),
+        lowest=lowest.tolist(),
+        highest=highest.tolist(),
         farthest=farthest,
-        spread=_positive(farthest - float(np.median(distances))),
-        ceiling=CEILING,
+        spread=spread,
+        steepness=steepness,
+        ceiling=CEILING if right.sum() < ENOUGH else 1.0,
         basis=basis,
     )
 
 
 def _measures(samples: Samples) -> tuple[Vectors, Vectors]:
-    """Mean and standard deviation of the features of matches that are not right; of all where those are few."""
-    wrong = samples.evidence[~samples.right, :3]
-    x = wrong if len(wrong) > 5 else samples.evidence[:, :3]
+    """Mean and standard deviation of the evidence of queries without an answer; of more where those are few."""
+    choices = (samples.labels < 0, ~samples.right, np.ones(len(samples), bool))
+    x = samples.evidence[next((some for some in choices if some.sum() > FEW), choices[-1])]
     return x.mean(axis=0), np.maximum(x.std(axis=0), 1e-6)
 
 
-def _reach(samples: Samples) -> tuple[float, float]:
-    """How far right matches are from their references, on average over the folds, and the scale beyond it."""
-    distances = [part.evidence[part.right, 3] for part in map(samples.of, np.unique(samples.folds))]
-    ends = [np.quantile(part, QUANTILE) for part in distances if len(part) >= 3]
+def _importance(samples: Samples) -> Vectors:
+    """What each query counts: those without an answer make up `SHARE` of all."""
+    without = samples.labels < 0
+    odds = SHARE / (1 - SHARE) * (~without).sum() / max(int(without.sum()), 1)
+    return np.where(without, odds, 1.0)
+
+
+def _reach(distances: list[Vectors]) -> tuple[float, float]:
+    """How far matches are from their references, on average over the folds, and the scale beyond it."""
     everything = np.concatenate(distances)
+    ends = [np.quantile(part, QUANTILE) for part in distances if len(part) >= 3]
     farthest = float(np.mean(ends or [np.quantile(everything, QUANTILE)]))
-    return farthest, _positive((farthest - float(np.median(everything))) / 1.645)
-
-
-def _positive(scale: float) -> float:
-    return max(scale, 1e-6)
+    return farthest, max(farthest - float(np.median(everything)), 1e-6)
 
 
 def logistic(
-    x: Vectors, right: Flags, importance: Vectors, penalty: float
-) -> tuple[NDArray[np.float64], float]:
-    """Weights, none below 0, and bias of a penalised logistic regression.
+    strength: Vectors, lead: Vectors, right: Flags, importance: Vectors
+) -> tuple[float, float, float]:
+    """Slope and bias of the strength, and steepness of the lead, that make what was seen most likely.
 
-    >>> x = np.array([[0.0], [1.0], [2.0], [3.0]])
-    >>> weights, _ = logistic(x, np.array([True, True, False, False]), np.ones(4), 1.0)
-    >>> weights.tolist()
-    [0.0]
+    P(right) = sigmoid(slope·strength + bias)·sigmoid(steepness·lead); neither slope nor steepness is below 0.
     """
-    n, y = x.shape[1], right.astype(np.float64)
 
-    def loss(parameters: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        weights, bias = parameters[:n], float(parameters[n])
-        odds = x @ weights + bias
-        value = float(importance @ (np.logaddexp(0, odds) - y * odds))
-        gap = importance * (sigmoid(odds) - y)
-        value += penalty / 2 * (float(weights @ weights) + 0.1 * bias**2)
-        return value, np.append(x.T @ gap + penalty * weights, gap.sum() + 0.1 * penalty * bias)
+    def loss(given: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        slope, bias, steepness = given
+        present, first = sigmoid(slope * strength + bias), sigmoid(steepness * lead)
+        probability = np.clip(present * first, 1e-12, 1 - 1e-12)
+        value = -float(importance @ np.log(np.where(right, probability, 1 - probability)))
+        value += SLOPE[1] / 2 * (slope - SLOPE[0]) ** 2 + STEEPNESS[1] / 2 * (steepness - STEEPNESS[0]) ** 2
+        pull = importance * np.where(right, -1.0, probability / (1 - probability))
+        of_present, of_first = pull * (1 - present), pull * (1 - first)
+        gradient = [
+            float(of_present @ strength) + SLOPE[1] * (slope - SLOPE[0]),
+            float(of_present.sum()),
+            float(of_first @ lead) + STEEPNESS[1] * (steepness - STEEPNESS[0]),
+        ]
+        return value, np.array(gradient)
 
-    bounds = [(0.0, None)] * n + [(None, None)]
-    found = minimize(loss, np.zeros(n + 1), jac=True, bounds=bounds, method="L-BFGS-B").x
-    return found[:n], float(found[n])
+    start = np.array([SLOPE[0], 0.0, STEEPNESS[0]])
+    bounds = [(0, None), (None, None), (0, None)]
+    slope, bias, steepness = minimize(loss, start, jac=True, bounds=bounds, method="L-BFGS-B").x
+    return float(slope), float(bias), float(steepness)
 
 
 def _cross_judged(samples: Samples, basis: str) -> Vectors:

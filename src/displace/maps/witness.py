@@ -1,11 +1,10 @@
 """What speaks for a query's best match: four numbers that are learned from and never extrapolated.
 
-*Similarity* is the cosine with the best row, times the share of the query that the projection sees at all: what is new
-about a picture lies outside the references' span, where a projection does not look. *Standing* is how far the best
-score stands above those of the other places, in the units of the highest of so many chance scores (Gumbel), so that 30
-places and 3000 mean the same. *Lead* is the distance to the best other place, in standard deviations. *Distance* is
-that between the query and the mean of the references that the row was made of, in the descriptors' own space; foreign
-pictures are far away there, whatever they look like through the projection.
+*Similarity* is the cosine with the best row. *Standing* is how far it is above the scores of the other places, in the
+units of the highest of so many chance scores (Gumbel), so that 30 places and 3000 mean the same. *Lead* is the distance
+to the best other place, in standard deviations. *Distance* is that between the query and the mean of the references
+that the row was made of, in the descriptors' own space: what is new about a picture lies outside the references' span,
+where a projection does not look, and foreign pictures are far away there, whatever they look like through it.
 """
 
 from __future__ import annotations
@@ -176,14 +175,14 @@ class Witness:
         centred = queries.astype(np.float64) - self.anchors.mean
         projected = centred if self.projection is None else centred @ self.projection
         unit = l2_normalize(projected + self._offset)
-        seen, distance = self._own_space(centred, projected, unit, best[:, 0])
+        distance = self._distance(centred, projected, unit, best[:, 0])
         chance, deviation = self._chance(unit, best[:, 0])
         ids = self.ids[best]
         others = np.where(self.truth.correct(ids, ids[:, :1]), -np.inf, scores).max(axis=1)
         rival = np.where(np.isfinite(others), others, scores[:, -1])
         return np.stack(
             [
-                top * np.sqrt(seen),
+                top,
                 np.clip(standing((top - chance) / deviation, len(self.ids)), *STANDING),
                 np.clip((top - rival) / deviation, *LEAD),
                 distance,
@@ -191,24 +190,22 @@ class Witness:
             axis=1,
         )
 
-    def _own_space(
-        self, centred: Vectors, projected: Vectors, unit: Vectors, place: Indices
-    ) -> tuple[Vectors, Vectors]:
-        """Share of each query that the projection sees, and its squared distance from the best row's references.
+    def _distance(self, centred: Vectors, projected: Vectors, unit: Vectors, place: Indices) -> Vectors:
+        """Squared distance of each query from the best row's references, in the descriptors' own space.
 
-        The distance is divided by what one reference and a mean of K of them expect of it, 1 + 1/K: a map of more
-        traversals is then judged by what one of fewer has shown.
+        It is divided by what one reference and a mean of K of them expect of it, 1 + 1/K: a map of more traversals is
+        then judged by what one of fewer has shown.
         """
         anchors = self.anchors
         row = best_rows(unit, self.take, self.row_places, place)
         target = anchors.lengths[row, None] * self.take(row).astype(np.float64) - self._offset
-        energy = np.maximum(np.einsum("ij,ij->i", centred, centred), TINY**2)
-        seen = np.ones(len(centred))
         if self._unscaling is not None:
             projected, target = projected @ self._unscaling, target @ self._unscaling
-            seen = np.minimum(np.einsum("ij,ij->i", projected, projected) / energy, 1.0)
-        away = energy + anchors.squares[row] - 2 * np.einsum("ij,ij->i", projected, target)
-        return seen, away / (1 + 1 / anchors.counts[row])
+        away = np.einsum("ij,ij->i", centred, centred) + anchors.squares[row]
+        distance: Vectors = (away - 2 * np.einsum("ij,ij->i", projected, target)) / (
+            1 + 1 / anchors.counts[row]
+        )
+        return distance
 
     def _chance(self, unit: Vectors, place: Indices) -> tuple[Vectors, Vectors]:
         """Mean and standard deviation of the scores of other places, for each query."""

@@ -43,7 +43,7 @@ def advise(
         What counts as right: 25m where places have positions, "2 frames" where they have an order along the route, or
         exact; by default 25 m, without positions the exact place.
     threads : int, optional
-        Cores to use; by default all. On a busy machine 1 is often faster.
+        Cores to use; by default one for small stores, else all. On a busy machine 1 is often faster.
     partial : bool
         Take a store whose extraction was not finished as it is.
     progress : callable, optional
@@ -57,10 +57,10 @@ def advise(
         displace advise route.desc --exclude fog --json
     """
     from displace import advise as advising
-    from displace.threads import limit_threads
+    from displace.threads import limit_threads, threads_for
 
     check_threads(threads)
     refs = whole_store(store, partial).references(traversals, exclude or ())
     look_at_neighbours(refs, tolerance)
-    with limit_threads(threads):
+    with limit_threads(threads_for(threads, *refs.vectors.shape)):
         return advising.advise(refs, tolerance=tolerance, progress=part(progress, "comparing"))

@@ -119,16 +119,27 @@ def whole_store(folder: PathLike, partial: bool) -> DescriptorStore:
     return store
 
 
-def look_at_neighbours(refs: ReferenceSet, tolerance: str | None) -> None:
-    """Warn of traversals that do not line up, and of neighbours that count as wrong in a sequence."""
+def look_at_neighbours(refs: ReferenceSet, tolerance: str | None, *, exact: bool = False) -> None:
+    """Warn of traversals that do not line up, and of neighbours that count as wrong in a sequence.
+
+    Parameters
+    ----------
+    refs : ReferenceSet
+    tolerance : str, optional
+        As it was given.
+    exact : bool
+        Whether the exact place is what counts by default where places have positions too.
+    """
     from displace.neighbours import is_sequence, misaligned
 
     for sentence in misaligned(refs):
         warnings.warn(f"{sentence}; displace align lines recordings up by sight", RouteWarning, stacklevel=3)
-    if tolerance is None and refs.info.positions is None and is_sequence(refs):
+    known = refs.info.positions is not None
+    if tolerance is None and (exact or not known) and is_sequence(refs):
+        wider = "25m" if known else '"2 frames"'
         warnings.warn(
             "the places follow each other like frames of a drive, and the next frame counts as wrong: "
-            '--tolerance "2 frames" counts neighbours as right',
+            f"--tolerance {wider} counts neighbours as right",
             RouteWarning,
             stacklevel=3,
         )

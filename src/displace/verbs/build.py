@@ -101,7 +101,7 @@ def build(
     cluster : str, optional
         Build with the workers of a Dask cluster: local, local:4, or a scheduler's address.
     threads : int, optional
-        Cores to use for building; by default all. On a busy machine 1 is often faster.
+        Cores to use for building; by default one for few references, else all. On a busy machine 1 is often faster.
     partial : bool
         Take a store whose extraction was not finished as it is.
     overwrite : bool
@@ -125,7 +125,7 @@ def build(
     from displace.descriptors.store import DescriptorStore
     from displace.files.lock import exclusive
     from displace.maps.streaming import build_streamed
-    from displace.threads import limit_threads
+    from displace.threads import limit_threads, threads_for
 
     output = map_output(store, output)
     check_map_output(output, overwrite)
@@ -155,20 +155,21 @@ def build(
         refs = described.references(traversals, exclude or ())
         look_at_neighbours(refs, tolerance)
         chosen: str | Fusion = fusion
-        if fusion == "auto":
-            comparing = part(progress, "comparing")
-            found = advise(refs, tolerance=tolerance, progress=comparing)
-            chosen = found.recommended.make()
-        place_map = maps.build(
-            refs,
-            chosen,
-            described.model,
-            dtype=dtype,
-            calibration=calibration,
-            tolerance=tolerance,
-            keep_references=keep_references,
-            progress=part(progress, "calibrating"),
-        )
+        with limit_threads(threads_for(threads, *refs.vectors.shape)):
+            if fusion == "auto":
+                comparing = part(progress, "comparing")
+                found = advise(refs, tolerance=tolerance, progress=comparing)
+                chosen = found.recommended.make()
+            place_map = maps.build(
+                refs,
+                chosen,
+                described.model,
+                dtype=dtype,
+                calibration=calibration,
+                tolerance=tolerance,
+                keep_references=keep_references,
+                progress=part(progress, "calibrating"),
+            )
         place_map.save(output)
     return place_map
 

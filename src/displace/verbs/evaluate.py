@@ -10,7 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from displace.errors import InputError
-from displace.verbs.base import Option, Output, PathLike, Progress, StorePath, check_threads, whole_store
+from displace.verbs.base import (
+    Option,
+    Output,
+    PathLike,
+    Progress,
+    StorePath,
+    check_threads,
+    look_at_neighbours,
+    whole_store,
+)
 
 if TYPE_CHECKING:
     from displace.datasets.base import Protocol
@@ -55,7 +64,7 @@ def evaluate(
     output : path-like, optional
         Results folder to keep the rankings in, for `table` and `report`.
     threads : int, optional
-        Cores to use; by default all. Times are comparable between equal numbers; those of 1 are steadiest.
+        Cores to use; by default one for small stores, else all. Times are comparable between equal numbers.
     partial : bool
         Take a store whose extraction was not finished as it is.
     progress : callable, optional
@@ -75,7 +84,7 @@ def evaluate(
     from displace.evaluation.methods import methods_named
     from displace.evaluation.suites import Suite
     from displace.sequence import SEQUENCES
-    from displace.threads import limit_threads
+    from displace.threads import limit_threads, threads_for
 
     check_threads(threads)
     described = whole_store(store, partial)
@@ -96,10 +105,12 @@ def evaluate(
         tuple(queries or ()),
         command=_command(store, queries, output, fusion, sequence, adapt, tolerance, protocol),
     )
+    if protocol is None:
+        look_at_neighbours(described.references(), tolerance, exact=True)
     folder: AbstractContextManager[PathLike] = (
         tempfile.TemporaryDirectory(prefix="displace-") if output is None else nullcontext(output)
     )
-    with folder as results, limit_threads(threads):
+    with folder as results, limit_threads(threads_for(threads, len(described), described.dim)):
         return run_suite(suite, results, progress).cells
 
 
