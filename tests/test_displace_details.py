@@ -12,7 +12,7 @@ from displace.arrays import l2_normalize
 from displace.errors import ConditioningWarning, InputError, SingularScatterError
 from displace.fusion import displace as module
 from displace.fusion.pooling import Pooling
-from displace.fusion.solver.eigen import pick_route, solve
+from displace.fusion.solver.eigen import _clip_rounding, pick_route, solve
 from displace.fusion.solver.kept_views import KeptViews
 from displace.fusion.solver.scatter import Scatter
 from displace.synthetic import make_route
@@ -61,6 +61,10 @@ class TestParameters:
         (name,) = options
         with pytest.raises(InputError, match=f"{name}="):
             fit(refs, **options)
+
+    def test_statistics_are_fitted_with_the_same_limits(self, refs):
+        with pytest.raises(InputError, match="tau=2"):
+            DisPlace(tau=2).from_statistics(Scatter.of(refs.vectors, refs.places))
 
     def test_components_are_fewer_than_places(self):
         few = make_route(n_places=4, n_traversals=5, dim=6).references
@@ -202,6 +206,15 @@ class TestSolver:
         assert solve(scatter, 0.2, n_components=2, route=route).projection.shape == (6, 2)
         assert solve(scatter, 0.2, n_components=99, route=route).projection.shape == (6, 6)
         assert len(found.eigenvalues) == 6
+
+    def test_what_is_rounding_counts_as_zero(self):
+        eps = np.finfo(np.float32).eps
+        values = np.array([2.0, 7 * eps, 5 * eps, -1e-3])
+        assert _clip_rounding(values, np.dtype(np.float32)).tolist() == [2, 0, 0, 0]
+        assert _clip_rounding(np.array([2.0, 5 * eps]), np.dtype(np.float32)).tolist() == [2, 5 * eps]
+        assert _clip_rounding(np.array([-1e-9]), np.dtype(np.float32)).tolist() == [0]
+        assert _clip_rounding(np.array([-2.0, -3.0]), np.dtype(np.float32)).tolist() == [0, 0]
+        assert _clip_rounding(np.empty(0), np.dtype(np.float32)).shape == (0,)
 
     def test_no_more_eigenvalues_than_places_less_one(self):
         few = make_route(n_places=4, n_traversals=5, dim=6).references

@@ -1,0 +1,177 @@
+"""Evidence about matches against a second implementation, by loops; and the courses that drives follow."""
+
+from __future__ import annotations
+
+from math import log, pi, sqrt
+
+import numpy as np
+import pytest
+
+from displace import DisPlace, ReferenceSet, build
+from displace.geo import Positions
+from displace.maps import driving, witness
+from displace.maps.driving import chosen_mode, rows_in_order, same_places
+from displace.maps.witness import Anchors, best_rows, standing
+from displace.places import Places
+from displace.synthetic import make_route
+from displace.truth import Truth
+
+
+def unit(x):
+    return x / np.linalg.norm(x)
+
+
+def expected(town, refs, query, same, cohort):
+    """Score of the best place, standing, lead and distance of one query; `same` says which places count as one."""
+    P = np.eye(town.dim) if town.projection is None else np.float64(town.projection)
+    m = np.zeros(town.dim) if town.mean is None else town.mean
+    rows, of, ids = town.rows(), town.row_places, town.place_ids
+    seen = unit((query - m) @ P)
+    scores = {
+        place: max(float(rows[r] @ seen) for r in np.flatnonzero(of == place)) for place in range(len(ids))
+    }
+    ranked = sorted(scores, key=scores.get, reverse=True)[:20]
+    best, top = ranked[0], scores[ranked[0]]
+    chance = [float(rows[r] @ seen) for r in cohort if not same(of[r], best)]
+    mean, deviation = (np.mean(chance), np.std(chance, ddof=1)) if len(chance) > 2 else (0.0, 1.0)
+    others = [scores[place] for place in ranked if not same(place, best)]
+    n = max(len(ids), 3)
+    slope = sqrt(2 * log(n))
+    highest = slope - (log(log(n)) + log(4 * pi)) / (2 * slope)
+    stands = ((top - mean) / deviation - highest) * slope
+    lead = (top - (others[0] if others else scores[ranked[-1]])) / deviation
+    row = max(np.flatnonzero(of == best), key=lambda r: rows[r] @ seen)
+    own = refs.vectors[refs.places == ids[best]].astype(np.float64)
+    mine = [v for v in own if max(np.flatnonzero(of == best), key=lambda r: rows[r] @ ((v - m) @ P)) == row]
+    everywhere = np.mean([refs.vectors[refs.places == place].mean(axis=0) for place in ids], axis=0)
+    if len(of) > len(ids):  # the mean of the rows' references
+        everywhere = refs.vectors.mean(axis=0)
+    a, b = query - everywhere, np.mean(mine, axis=0) - everywhere
+    span = np.linalg.qr(P)[0]
+    away = (a @ a + b @ b - 2 * (a @ span) @ (b @ span)) / (1 + 1 / len(mine))
+    return [top, min(max(stands, -3), 12), min(max(lead, 0), 4), away]
+
+
+@pytest.mark.parametrize("tolerance", ["exact", "2 frames"])
+@pytest.mark.parametrize("cohort", [256, 11])
+@pytest.mark.parametrize(
+    "fusion",
+    [
+        "hops",
+        "pooling",
+        DisPlace(ridge=0.5, center=True, tau=0.7),
+        DisPlace(ridge=0.5, center=False, tau=0.7),
+    ],
+    ids=str,
+)
+def test_evidence_is_that_of_the_definition(fusion, cohort, tolerance, monkeypatch):
+    route = make_route(n_places=30, n_traversals=3, dim=12, noise=0.5, seed=2)
+    refs = route.references
+    refs = ReferenceSet(
+        refs.vectors + 0.1, refs.places, refs.traversals, info=Places(np.arange(30), frames=np.arange(30))
+    )
+    if fusion == "pooling":
+        lengths = np.linalg.norm(refs.vectors, axis=1, keepdims=True)
+        refs = ReferenceSet(refs.vectors / lengths, refs.places, refs.traversals, info=refs.info)
+    monkeypatch.setattr(witness, "COHORT", cohort)
+    town = build(refs, fusion, dtype="float32", tolerance=tolerance)
+    queries = np.concatenate([route.queries[:6], np.random.default_rng(0).standard_normal((2, 12))]).astype(
+        np.float32
+    )
+    scores = town.state.scores(town.state.project(queries))
+    best = np.argsort(-scores, axis=1)[:, :25]
+    found = town.state.witness.evidence(queries, best, np.take_along_axis(scores, best, axis=1))
+    reach = 0 if tolerance == "exact" else 2
+    rows = np.linspace(0, len(town.row_places) - 1, min(len(town.row_places), cohort)).astype(int)
+    for query, evidence in zip(queries, found, strict=True):
+        wanted = expected(town, refs, query.astype(np.float64), lambda a, b: abs(a - b) <= reach, rows)
+        np.testing.assert_allclose(evidence[1:], wanted[1:], rtol=2e-4, atol=2e-4)
+        if town.projection is None:
+            assert evidence[0] == pytest.approx(wanted[0], abs=1e-5)
+
+
+def test_evidence_in_blocks_is_the_same(monkeypatch):
+    route = make_route(n_places=30, n_traversals=3, dim=12, seed=2)
+    town = build(route.references, "hops")
+    whole = town.locate(route.queries).confidence
+    monkeypatch.setattr(
+        witness, "blocks", lambda n, row_bytes: (slice(i, min(n, i + 7)) for i in range(0, n, 7))
+    )
+    np.testing.assert_allclose(town.locate(route.queries).confidence, whole, rtol=1e-5)
+
+
+def test_two_other_places_say_nothing_about_chance():
+    """The deviation then is 1, and the mean 0."""
+    refs = ReferenceSet(np.eye(4)[[0, 1, 2, 0, 1, 2]], [0, 1, 2] * 2, ["a"] * 3 + ["b"] * 3)
+    for n, places in (
+        (3, refs),
+        (4, ReferenceSet(np.eye(4)[[0, 1, 2, 3] * 2], [0, 1, 2, 3] * 2, ["a"] * 4 + ["b"] * 4)),
+    ):
+        town = build(places, "hops", dtype="float32", calibration=False)
+        take = town.rows().__getitem__
+        at = town.row_places, None, None
+        anchors = Anchors.of_references(take, *at, places.vectors, places.places)
+        seen = witness.Witness(take, *at, anchors, town.state.truth, town.place_ids)
+        mean, deviation = seen._chance(np.array([[0.9, 0.1, 0.3, 0.2]]), np.array([0]))
+        others = [0.1, 0.3, 0.2][: n - 1]
+        assert mean[0] == pytest.approx(np.mean(others) if n == 4 else 0)
+        assert deviation[0] == pytest.approx(np.std(others, ddof=1) if n == 4 else 1)
+
+
+def test_rows_of_places_and_their_references():
+    rows, row_places = np.eye(4), np.array([0, 0, 1, 2])
+    projected = np.array([[0.1, 0.9, 0, 0], [0.9, 0.1, 0, 0], [0, 0, 1, 5], [0, 0, 5, 1]])
+    places = np.array([0, 0, 1, 2])
+    assert best_rows(projected, rows.__getitem__, row_places, places).tolist() == [1, 0, 2, 3]
+    vectors = np.array([[3.0, 0, 0, 0], [5.0, 0, 0, 0], [0, 0, 2.0, 0], [0, 0, 0, 2.0]])
+    found = Anchors.of_references(rows.__getitem__, row_places, None, None, vectors, places)
+    # The second row of the first place has no reference of its own: it stands where the place does.
+    assert found.counts.tolist() == [2, 2, 1, 1]
+    means = np.array([[4, 0, 0, 0], [4, 0, 0, 0], [0, 0, 2, 0], [0, 0, 0, 2]])
+    np.testing.assert_allclose(found.mean, means.mean(axis=0))
+    np.testing.assert_allclose(found.lengths, [4, 0, 2, 2])
+    np.testing.assert_allclose(found.squares, ((means - means.mean(axis=0)) ** 2).sum(axis=1))
+
+
+def test_few_places_stand_as_three_do():
+    assert standing(np.array([1.0]), 1) == standing(np.array([1.0]), 3)
+    assert standing(np.array([1.0]), 4) != standing(np.array([1.0]), 3)
+
+
+class TestCourses:
+    ids = np.arange(6)
+
+    def chosen(self, truth, index):
+        same = same_places(truth, self.ids)(index)
+        return list(range(6))[same] if isinstance(same, slice) else same(np.arange(6)).tolist()
+
+    def test_exact(self):
+        truth = Truth.of(Places(self.ids), "exact")
+        assert [self.chosen(truth, at) for at in (0, 3)] == [[0], [3]]
+
+    def test_frames_in_order_and_out_of_order(self):
+        truth = Truth.of(Places(self.ids, frames=[0, 1, 2, 4, 7, 8]), "2 frames")
+        assert [self.chosen(truth, at) for at in (0, 2, 4)] == [[0, 1, 2], [0, 1, 2, 3], [4, 5]]
+        mixed = Truth.of(Places(self.ids, frames=[7, 1, 8, 4, 0, 2]), "2 frames")
+        assert [self.chosen(mixed, at) for at in (0, 5)] == [[0, 2], [1, 3, 4, 5]]
+
+    def test_metres(self):
+        points = np.array([[0.0, 0], [0, 3], [4, 0], [4, 3], [90, 0], [np.nan, np.nan]])
+        truth = Truth.of(Places(self.ids, Positions(points)), "4m")
+        assert [self.chosen(truth, at) for at in (0, 3, 4, 5)] == [[0, 1, 2], [1, 2, 3], [4], [5]]
+
+    def test_rows_follow_the_route(self):
+        vectors, starts = np.arange(12.0).reshape(6, 2).astype(np.float32), np.array([0, 1, 3])
+        as_is = rows_in_order(vectors, starts, None)
+        assert np.shares_memory(as_is.columns, vectors) or np.array_equal(as_is.columns, vectors.T)
+        turned = rows_in_order(vectors, starts, np.array([2, 0, 1]))
+        np.testing.assert_array_equal(turned.columns.T, vectors[[3, 4, 5, 0, 1, 2]])
+        assert turned.starts.tolist() == [0, 3, 4]
+        same = rows_in_order(vectors, starts, np.array([0, 1, 2]))
+        np.testing.assert_array_equal(same.columns, as_is.columns)
+
+    def test_modes(self):
+        least = driving.LEAST_QUERIES
+        assert [chosen_mode("auto", n) for n in (least - 1, least)] == ["none", "batch"]
+        assert chosen_mode("none", least) == "none"
+        assert chosen_mode("batch", 1) == "batch"

@@ -1,0 +1,237 @@
+"""Locating in detail: areas, what counts as an image, backends' answers, limits of confidence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from displace import ReferenceSet, build
+from displace.errors import InputError, ModelMismatchError
+from displace.geo import Positions
+from displace.manifest.table import Manifest
+from displace.maps.located import Located, check_limit
+from displace.maps.place_map import _as_images, _model_name, check_same_model
+from displace.maps.state import _best_of_each
+from displace.matches import Matches
+from displace.places import Places
+from displace.synthetic import make_route
+
+LINE = np.stack([np.arange(30.0) * 10, np.zeros(30)], axis=1)
+
+
+@pytest.fixture(scope="module")
+def route():
+    return make_route(n_places=30, n_traversals=3, dim=8, seed=1)
+
+
+@pytest.fixture(scope="module")
+def town(route):
+    return build(route.references, "hops", positions=Positions(LINE))
+
+
+class TestAreas:
+    def test_both_or_none(self, town, route):
+        for half in ({"near": (0, 0)}, {"radius": 5}):
+            with pytest.raises(InputError, match="go together"):
+                town.locate(route.queries, **half)
+
+    def test_only_places_inside_are_found_and_the_whole_map_is_not_changed(self, town, route):
+        near = town.locate(route.queries, k=9, near=(100, 0), radius=20)
+        assert set(near.places.ravel().tolist()) == {8, 9, 10, 11, 12}
+        assert near.places.shape == (30, 5)
+        assert town.within((100, 0), 20).locate(route.queries).places.shape == (30, 5)
+        assert town.locate(route.queries, k=9).places.shape == (30, 9)
+
+    def test_of_several_rows_a_place_too(self, route):
+        pooled = build(route.references, "pooling", positions=Positions(LINE), calibration=False)
+        whole = pooled.locate(route.queries, k=30)
+        near = pooled.locate(route.queries, k=2, near=(100, 0), radius=20)
+        for row in range(30):
+            inside = [place for place in whole.places[row].tolist() if 8 <= place <= 12]
+            assert near.places[row].tolist() == inside[:2]
+
+    @pytest.mark.parametrize("degrees", [False, True])
+    def test_nothing_near_says_how_far_it_is(self, route, degrees):
+        points = LINE / 111_195 if degrees else LINE  # about ten metres of latitude
+        own = build(route.references, "hops", positions=Positions(points, degrees), calibration=False)
+        at = (400 / 111_195, 0) if degrees else (400, 0)
+        with pytest.raises(InputError, match=r"within radius=50 m .* the nearest is 1(09|10) m away"):
+            own.locate(route.queries, near=at, radius=50)
+
+    def test_adaptation_is_of_the_whole_map(self, town, route):
+        with pytest.raises(InputError, match="compares the queries with the whole map"):
+            town.locate(route.queries, near=(100, 0), radius=20, adapt="batch")
+        assert (
+            town.locate(np.tile(route.queries, (5, 1)), near=(0, 0), radius=20, adapt="auto").places.max()
+            <= 2
+        )
+
+    def test_a_map_without_positions_has_no_areas(self, route):
+        with pytest.raises(InputError, match="the map has no positions"):
+            build(route.references, "hops", calibration=False).locate(route.queries, near=(0, 0), radius=1)
+
+
+class TestQueries:
+    def test_what_counts_as_images(self):
+        pixels = np.zeros((4, 5, 3), np.uint8)
+        for single in ("a.jpg", Path("a.jpg"), b"bytes"):
+            assert _as_images(single) == [single]
+        assert len(_as_images(pixels)) == 1
+        assert len(_as_images(np.stack([pixels, pixels]))) == 2
+        assert _as_images(["a.jpg", Path("b.jpg")]) == [Path("a.jpg"), Path("b.jpg")]
+        assert _as_images([pixels])[0] is pixels
+        for vectors in (
+            np.zeros((2, 3)),
+            np.zeros((2, 3), np.uint8),
+            [[0.0, 1.0]],
+            ["a.jpg", 1.0],
+            [np.zeros(3)],
+        ):
+            assert _as_images(vectors) is None
+        assert _as_images(np.zeros((2, 3, 3))) is None
+
+    def test_dimensions_are_checked(self, town):
+        with pytest.raises(InputError, match="queries have 7 dimensions; the map has 8"):
+            town.locate(np.zeros((1, 7)))
+
+    def test_ways_to_adapt_are_checked(self, town, route):
+        for call, known in (
+            (lambda: town.locate(route.queries, adapt="online"), "none, batch, auto"),
+            (lambda: town.follow(adapt="batch"), "online, none"),
+            (lambda: town.smooth(route.queries, adapt="online"), "auto, batch, none"),
+        ):
+            with pytest.raises(InputError, match=f"must be one of {known}"):
+                call()
+
+    def test_five_places_by_default(self, town, route):
+        assert town.locate(route.queries).places.shape == (30, 5)
+        assert town.smoothed(route.queries).places.shape == (30, 5)
+        for k in (0, 1.5):
+            with pytest.raises(InputError, match="k="):
+                town.smoothed(route.queries, k=k)
+
+    def test_adapted_matches_are_judged_where_the_map_can(self, route):
+        for places in (None, Positions(LINE)):
+            bare = build(route.references, "hops", calibration=False, positions=places)
+            adapted = bare.locate(np.tile(route.queries, (4, 1)), k=3, adapt="auto")
+            assert adapted.places.shape == (120, 3)
+            assert adapted.confidence is None
+            assert (adapted.positions is None) == (places is None)
+            if places is not None:
+                np.testing.assert_array_equal(adapted.positions.points, LINE[adapted.places[:, 0]])
+
+    def test_smoothed_places_are_in_the_order_of_the_route(self):
+        route = make_route(n_places=30, n_traversals=3, dim=32, noise=0.1, nuisance=0.1)
+        refs = route.references
+        frames = np.random.default_rng(0).permutation(30)
+        mixed = ReferenceSet(
+            refs.vectors,
+            refs.places,
+            refs.traversals,
+            info=Places(np.arange(30), Positions(LINE), frames=frames),
+        )
+        town = build(mixed, "hops", calibration=False, tolerance="exact")
+        order = np.argsort(frames)
+        found = town.smoothed(route.queries[order], adapt="none")
+        assert np.mean(found.places[:, 0] == order) > 0.5
+        np.testing.assert_array_equal(found.positions.points, LINE[found.places[:, 0]])
+        np.testing.assert_allclose(
+            np.concatenate(list(town.scores(route.queries))),
+            build(refs, "hops", calibration=False).state.scores(town.project(route.queries))[:, order],
+            atol=1e-5,
+        )
+
+
+class TestModels:
+    own: ClassVar = {"model": "hog", "variant": "", "dim": 8}
+
+    def test_one_that_is_not_known_is_taken(self):
+        check_same_model(None, self.own)
+        check_same_model(self.own, None)
+        check_same_model(None, None)
+        check_same_model(self.own, dict(self.own))
+        with pytest.raises(
+            ModelMismatchError, match=r"described by hog:x, .* by hog; they differ in\n  variant: 'x'"
+        ):
+            check_same_model(self.own, {**self.own, "variant": "x"})
+
+    def test_names(self, town):
+        assert _model_name({"model": "a", "variant": "b"}) == "a:b"
+        assert _model_name({"model": "a", "variant": ""}) == "a"
+        assert town.model_name == "None"
+        with pytest.raises(InputError, match="it knows no model"):
+            town.open_model()
+
+
+class TestWhatAMapTells:
+    def test_bytes(self, route):
+        for dtype, size in (("float32", 4), ("float16", 2)):
+            own = build(route.references, "hops", dtype=dtype, calibration=False)
+            assert own.nbytes == 30 * 8 * size
+        whole = build(route.references, dtype="int8", calibration=False)
+        n = whole.vectors.shape[1]
+        mean = 0 if whole.mean is None else 4 * 8
+        assert whole.nbytes == 30 * n + 30 * 4 + 8 * n * 4 + mean
+
+    def test_a_stale_confidence(self, town, route):
+        assert not town.calibration_is_stale
+        assert town.changed(calibrated_on={"t0": 1}).calibration_is_stale
+        assert not build(route.references, "hops", calibration=False).calibration_is_stale
+
+    def test_a_record(self, town, route):
+        record = town.to_json()
+        assert record["has_positions"] is True
+        assert record["calibration"] is not None
+        assert record["statistics_bytes"] > 0
+        bare = build(route.references, "single", calibration=False).to_json()
+        assert (bare["has_positions"], bare["calibration"], bare["statistics_bytes"]) == (False, None, None)
+
+    def test_ranks_are_filled_from_enough_rows(self):
+        places, scores = (
+            np.array([[2, 2, 0, 2, 1], [1, 0, 0, 2, 2]]),
+            np.array([[9, 8, 7, 6, 5.0], [9, 8, 7, 6, 5]]),
+        )
+        best, values = _best_of_each(places, scores, 2)
+        assert best.tolist() == [[2, 0], [1, 0]]
+        assert values.tolist() == [[9, 7], [9, 8]]
+
+
+class TestLimits:
+    def located(self, town, confidence, min_confidence=None):
+        manifest = Manifest(["a", "b", "c"], ["", "", ""], ["t", "t", "t"], Path())
+        matches = Matches(np.array([[0], [1], [2]]), np.array([[0.9], [0.5], [np.nan]]), confidence)
+        return Located(town, manifest, matches, min_confidence=min_confidence)
+
+    def test_what_is_in_the_map(self, town):
+        sure = np.array([0.5, 0.4999, np.nan])
+        assert self.located(town, sure).in_map == [True, False, False]
+        assert self.located(town, sure, 0.4).in_map == [True, True, False]
+        assert self.located(town, sure, 0.0).in_map == [True, True, False]
+        assert self.located(town, None).in_map == [None, None, False]
+        assert self.located(town, sure).reached.tolist() == [True, True, False]
+        assert self.located(town, sure, 0.5).reached.tolist() == [True, False, False]
+        assert self.located(town, None, 0.0).in_map == [True, True, False]
+
+    def test_limits_are_probabilities_that_the_map_knows(self, town):
+        for limit in (-0.01, 1.01, np.nan):
+            with pytest.raises(InputError, match=r"min.confidence"):
+                check_limit(limit, known=True)
+        for limit in (0, 1):
+            check_limit(limit, known=True)
+        check_limit(0, known=False)
+        with pytest.raises(InputError):
+            check_limit(0.1, known=False)
+        with pytest.raises(InputError, match="one for each is needed"):
+            Located(
+                town, Manifest(["a"], [""], ["t"], Path()), Matches(np.zeros((2, 1), int), np.zeros((2, 1)))
+            )
+
+    def test_records(self, town):
+        records = self.located(town, np.array([0.5, 0.1, np.nan])).to_json()
+        assert [record["in_map"] for record in records] == [True, False, False]
+        assert all("confidence_is_stale" not in record for record in records)
+        stale = self.located(town.changed(calibrated_on={}), np.array([0.5, 0.1, np.nan])).to_json()
+        assert all(record["confidence_is_stale"] is True for record in stale)
