@@ -22,11 +22,20 @@ settings.load_profile("displace")
 os.fsync = lambda descriptor: None
 
 
-FIRST = ("vit", "vgg", "resnet", "processes")
-"""Groups that take long: started first, so that no process is left with one at the end."""
-
 PROCESSES = ("test_extraction_killed", "test_extraction_memory", "test_place_map_file")
 """Files whose tests kill processes or measure their memory: one at a time."""
+
+DATABASE = ("test_pgvector", "test_in_database", "test_search")
+"""Files whose tests share a database server."""
+
+FIRST = (
+    *("processes", "vit", "tests/test_demo.py", "vgg", "resnet", "tests/test_report_browser.py"),
+    *("tests/test_advise.py", "tests/test_cli_maps.py", "tests/test_cluster.py", "tests/test_examples.py"),
+    *("database", "tests/test_web_browser.py"),
+)
+"""Groups that take long: started first, so that no process is left with one at the end.
+
+Processes are forked before anything that other tests use has started threads."""
 
 
 def group_of(nodeid: str) -> str:
@@ -35,7 +44,8 @@ def group_of(nodeid: str) -> str:
     if path.stem == "test_models_parity":  # families of networks, each of which shares weights and passes
         name = nodeid.lower()
         return "vgg" if "vgg16" in name else "vit" if "salad" in name or "megaloc" in name else "resnet"
-    return "processes" if path.stem in PROCESSES else path.as_posix()
+    shared = {**dict.fromkeys(PROCESSES, "processes"), **dict.fromkeys(DATABASE, "database")}
+    return shared.get(path.stem, path.as_posix())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

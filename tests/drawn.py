@@ -18,7 +18,7 @@ KEPT = Path(
 
 
 SMALL = (160, 120)
-DRAWN = {town.SIZE: town.PLACES, SMALL: 24}
+DRAWN = {town.SIZE: 200, SMALL: 24}
 """Places that are drawn of each size; tests that want fewer take the first."""
 
 
