@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import threading
@@ -26,6 +27,10 @@ pytestmark = [
 ]
 
 PLACES = 10
+LIMIT = 3_600_000
+"""Milliseconds until waiting for the page has failed: that a machine is busy is no failure."""
+AXE = os.environ.get("AXE_CORE")
+"""Path of axe.min.js, which ``npm install axe-core`` brings."""
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +102,7 @@ def opened(browser, address):
 
     def open_page(**options):
         context = browser.new_context(**options)
+        context.set_default_timeout(LIMIT)
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(0)  # a busy machine is no failure
@@ -152,16 +158,82 @@ def test_a_video_is_followed(opened, folder):
     assert page.inner_text("#verdict strong") in ("At 04", "At 05", "At 06")
 
 
-def test_with_the_keyboard_alone(opened):
+def test_with_the_keyboard_alone(opened, folder):
     page = opened()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.id") == "tab-locate"
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.id") == "pick"
+    with page.expect_file_chooser() as chooser:
+        page.keyboard.press("Enter")
+    chooser.value.set_files(folder / "query" / "04.png")
+    page.wait_for_selector("#matches li")
+    page.focus("#compare")
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#query img.over").count() == 1
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "04"
+    page.keyboard.press("Tab")
+    second = page.evaluate("document.activeElement.textContent")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(f"#match img[alt^='place {second} in']")
     page.focus("#tab-locate")
     page.keyboard.press("ArrowRight")
     assert page.is_visible("#facts")
     page.keyboard.press("ArrowRight")
     page.wait_for_selector("#places li img")
     assert page.locator("#places li").count() == PLACES
-    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
     assert page.is_visible("#drop")
+    assert page.inner_text("#verdict strong") == "Place 00"
+
+
+def test_the_map_explains_itself(opened):
+    page = opened()
+    page.click("#tab-map")
+    assert page.locator("#reliability .curve").count() == 1
+    assert page.locator("#spectrum .curve").count() == 1
+    facts = page.inner_text("#facts")
+    for name in ("dusk (10), rain (10), sun (10)", "held-out queries", "of projection to locate with", "hog"):
+        assert name in facts
+    assert page.is_hidden("#advice-section")
+
+
+def test_the_history_brings_a_result_back(opened, folder):
+    page = opened()
+    for place in ("04", "07"):
+        page.set_input_files("#pick", folder / "query" / f"{place}.png")
+        page.wait_for_selector(f"#history button:has-text('At {place}')")
+    page.click("#history button:has-text('At 04')")
+    assert page.inner_text("#verdict strong") == "At 04"
+
+
+@pytest.mark.skipif(AXE is None, reason="AXE_CORE names no axe.min.js (npm install axe-core)")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [375, 1100])
+def test_axe_finds_nothing_serious(opened, folder, scheme, width):
+    page = opened(viewport={"width": width, "height": 800}, color_scheme=scheme, bypass_csp=True)
+    page.add_script_tag(path=AXE)
+
+    def audit(what):
+        found = page.evaluate("axe.run()")["violations"]
+        serious = [each for each in found if each["impact"] in ("serious", "critical")]
+        assert not serious, (what, [(each["id"], each["nodes"][0]["html"]) for each in serious])
+        print(f"{scheme}, {width} px, {what}: {len(found)} findings of any kind")
+
+    audit("empty")
+    page.set_input_files("#pick", folder / "query" / "04.png")
+    page.wait_for_selector("#history li")
+    audit("a picture")
+    page.set_input_files("#pick", folder / "drive.webm")
+    page.wait_for_selector("#history li:nth-child(2)")
+    audit("a video")
+    page.click("#tab-map")
+    audit("the map")
+    page.click("#tab-places")
+    page.wait_for_selector("#places li img")
+    audit("places")
 
 
 def test_on_a_phone_in_the_dark(opened, folder):
@@ -181,3 +253,4 @@ def test_a_link_leads_to_a_place(opened, address):
     page.reload()
     page.wait_for_selector("#matches li")
     assert page.inner_text("#matches li button") == "03"
+    assert page.is_hidden("#query")

@@ -15,6 +15,7 @@ from displace.cli import console
 from displace.maps import PlaceMap
 from displace.maps.calibration import Calibration
 from displace.maps.located import FRAME, Located
+from displace.maps.remarks import STALE, UNCALIBRATED, WEAKER, rounding_loss
 from displace.verbs.build import map_output
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 SHOWN = 40
 """Images of which the table shows a row; -o writes all."""
-STALE = "the confidence was learned before an update, from other traversals; build the map again to redo it"
 
 
 def show_map(shown: Console, place_map: PlaceMap, path: str | Path) -> None:
@@ -52,7 +52,8 @@ def _facts(place_map: PlaceMap, path: str | Path) -> Iterable[tuple[str, str]]:
     yield "traversals", f"{listed}; {n_references} references"
     yield "fusion", f"{place_map.fusion}: {place_map.reason}"
     n, dim = place_map.vectors.shape
-    yield "rows", f"{n} of {dim} numbers, {place_map.vectors.dtype}{_loss(place_map)}"
+    loss = rounding_loss(place_map)
+    yield "rows", f"{n} of {dim} numbers, {place_map.vectors.dtype}" + (f"; {loss}" if loss else "")
     yield "model", place_map.model_name if place_map.model else "none: a map of bare vectors"
     if place_map.statistics is None:
         why = f": {place_map.no_statistics}" if place_map.no_statistics else ""
@@ -66,29 +67,6 @@ def _facts(place_map: PlaceMap, path: str | Path) -> Iterable[tuple[str, str]]:
         yield "confidence", f"from {c.n_queries} held-out queries ({right}){learned}"
         if c.basis in WEAKER:
             yield "", WEAKER[c.basis]
-
-
-def _loss(place_map: PlaceMap) -> str:
-    """What storing rows in fewer bits costs, as far as it was measured."""
-    recalls = place_map.notes.get("recall_at_1")
-    if recalls:
-        listed = ", ".join(f"{recall:.2f} % as {dtype}" for dtype, recall in recalls.items())
-        return f"; R@1 of {place_map.notes['n_queries']:,} held-out queries: {listed}"
-    if "same_top_match" in place_map.notes:
-        same = place_map.notes["same_top_match"]
-        return f"; same best place as with float32 for {same:g} % of the rows with noise added"
-    return ""
-
-
-UNCALIBRATED = (
-    "no confidence: the map was built without it, held-out matches were all right or all wrong, or an update could not "
-    "learn it again; build the map again to have one"
-)
-WEAKER = {
-    "two traversals": "weaker than that of three traversals: parts of each were held out, none as a whole",
-    "one traversal": "by a fixed rule, and never above 0.75: one traversal does not show what right matches look like",
-}
-"""What is said of a confidence by what it was learned from."""
 
 
 def reliability_table(calibration: Calibration) -> Table:

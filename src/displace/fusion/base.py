@@ -232,6 +232,10 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """Say in one line which settings were used, and why."""
         return AS_GIVEN
 
+    def spectrum(self) -> Vectors:
+        """Eigenvalues of which the projection keeps the leading ones, descending; empty where there is no such."""
+        return np.empty(0)
+
     def used(self, refs: ReferenceSet) -> ReferenceSet:
         """Those of the references it was fitted on that it uses; all, unless it chose among them."""
         return refs

@@ -276,6 +276,10 @@ class DisPlace(VectorFusion):
             f"{self.settings_.reason}{views}"
         )
 
+    def spectrum(self) -> Vectors:
+        """All eigenvalues, descending; empty where P = I."""
+        return self.eigenvalues_
+
     @property
     def _plain(self) -> bool:
         """Whether nothing is projected."""

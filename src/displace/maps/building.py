@@ -21,7 +21,7 @@ from displace.maps.anchoring import anchored
 from displace.maps.basis import turned
 from displace.maps.digests import digests_of
 from displace.maps.driving import DriveWatch
-from displace.maps.fitting import fit, stored_rows, with_places
+from displace.maps.fitting import fit, spectrum_note, stored_rows, with_places
 from displace.maps.learning import in_route_order, learn
 from displace.maps.place_map import PlaceMap
 from displace.maps.rounding import DTYPES, RecallLoss, agreement, quantize
@@ -125,10 +125,8 @@ def build(
         drives = DriveWatch(truth)
         state = calibrated(anchored(state, used), sample, truth, progress, loss, drives)
         state = replace(state, driving=drives.calibration())
-    if loss is not None:
-        notes = loss.notes() or agreement(rows.vectors, rows.place_index, dtype)
-        state = replace(state, notes=notes)
-    return PlaceMap(state)
+    notes = {} if loss is None else loss.notes() or agreement(rows.vectors, rows.place_index, dtype)
+    return PlaceMap(replace(state, notes={**notes, **spectrum_note(estimator)}))
 
 
 def _references(

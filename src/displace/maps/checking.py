@@ -149,3 +149,6 @@ def _check_notes(notes: dict[str, Any]) -> None:
         schema.number(recall, "recall_at_1", 0, 100)
     schema.whole(notes.get("n_queries", 0), "n_queries")
     schema.number(notes.get("same_top_match", 0), "same_top_match", 0, 100)
+    schema.listed(
+        notes.get("spectrum", []), "spectrum", lambda pair, name: schema.listed(pair, name, schema.number, 2)
+    )

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 
 from displace.errors import InputError
 from displace.fusion import FUSIONS
@@ -10,6 +13,9 @@ from displace.fusion.base import Fusion, Rows, Statistics
 from displace.geo import Positions
 from displace.places import Places
 from displace.references import ReferenceSet
+
+SHOWN = 64
+"""Points of the curve of eigenvalues."""
 
 
 def with_places(
@@ -37,6 +43,23 @@ def fit(estimator: Fusion, refs: ReferenceSet) -> Statistics | None:
         estimator.from_statistics(statistics, refs)
         statistics = estimator.kept_statistics(statistics, refs)
     return statistics
+
+
+def spectrum_note(estimator: Fusion) -> dict[str, Any]:
+    """How much of the eigenvalues' sum so many dimensions keep, at up to 64 of them; nothing where none are projected.
+
+    Returns
+    -------
+    dict
+        ``spectrum``: pairs of dimensions and share.
+    """
+    eigenvalues = estimator.spectrum()
+    total = float(eigenvalues.sum())
+    if not total > 0:
+        return {}
+    share = np.cumsum(eigenvalues) / total
+    shown = np.unique(np.geomspace(1, len(share), SHOWN).round().astype(np.intp))
+    return {"spectrum": [[int(n), round(float(share[n - 1]), 3)] for n in shown]}
 
 
 def stored_rows(estimator: Fusion) -> Rows:

@@ -28,7 +28,7 @@ from displace.maps.anchoring import anchored
 from displace.maps.basis import turned, turning
 from displace.maps.building import calibrated, calibration_rows
 from displace.maps.digests import Digests
-from displace.maps.fitting import stored_rows
+from displace.maps.fitting import spectrum_note, stored_rows
 from displace.maps.place_map import PlaceMap
 from displace.maps.rounding import DTYPES, RecallLoss, agreement, quantize
 from displace.maps.state import MapState
@@ -233,12 +233,10 @@ def finished(
         sample = stream.take(calibration_rows(stream.places, stream.info, stream.dim))
         steps = None if progress is None else (lambda done, total: progress("calibrating", done, total))
         state = calibrated(anchored(state), sample, truth, steps, loss)
-    if loss is not None:
-        notes = loss.notes()
-        if not notes and learned.rows.vectors.shape[0] * vectors.shape[1] <= SMALL_ROWS:
-            notes = agreement(np.asarray(learned.rows.vectors[:], np.float32), rows.place_index, dtype)
-        state = replace(state, notes=notes)
-    return PlaceMap(state)
+    notes = {} if loss is None else loss.notes()
+    if loss is not None and not notes and learned.rows.vectors.shape[0] * vectors.shape[1] <= SMALL_ROWS:
+        notes = agreement(np.asarray(learned.rows.vectors[:], np.float32), rows.place_index, dtype)
+    return PlaceMap(replace(state, notes={**notes, **spectrum_note(estimator)}))
 
 
 def _rounded(

@@ -18,7 +18,7 @@ from displace.geo import Positions
 from displace.maps.anchoring import anchored
 from displace.maps.basis import turned
 from displace.maps.digests import digests_of
-from displace.maps.fitting import stored_rows, with_places
+from displace.maps.fitting import spectrum_note, stored_rows, with_places
 from displace.maps.relearning import relearned
 from displace.maps.rounding import quantize
 from displace.maps.state import MapState
@@ -171,7 +171,7 @@ def _next(
         settings=settings,
         reason=f"{fusion.explain()}, after an update",
         traversals=_counted(state.traversals, refs, sign),
-        notes={},  # the loss by rounding was that of the old rows
+        notes=spectrum_note(fusion),  # the loss by rounding was that of the old rows
         statistics=_kept(kept, after, refs, sign),
         no_statistics="",
         estimator=clone(fusion).set_params(**settings),

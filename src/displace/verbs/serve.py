@@ -78,6 +78,7 @@ def serve(
 
         from displace.web.api import ServerSettings, make_app
         from displace.web.limits import Limits
+        from displace.web.logs import log_config
     except ImportError:
         raise missing_extra("fastapi", "web") from None
     if not 0 <= min_confidence <= 1:
@@ -110,7 +111,9 @@ def serve(
             workers=workers,
         )
     )
-    uvicorn.run(app, host=host, port=port, log_level="info", access_log=False, timeout_graceful_shutdown=30)
+    uvicorn.run(
+        app, host=host, port=port, log_config=log_config(), access_log=False, timeout_graceful_shutdown=30
+    )
 
 
 def is_loopback(host: str) -> bool:

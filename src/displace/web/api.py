@@ -22,6 +22,7 @@ from displace import __version__
 from displace.arrays import Vectors, top_k
 from displace.errors import DisplaceError
 from displace.maps.place_map import PlaceMap
+from displace.maps.remarks import remarks, rounding_loss
 from displace.matches import Matches
 from displace.web.batching import Batcher, BusyError
 from displace.web.describer import Describer
@@ -417,6 +418,14 @@ def _map_record(server: Server, hosted: Hosted) -> dict[str, Any]:
         "limits": {"queries": server.limits.queries, "upload_bytes": server.limits.upload_bytes},
         "calibration": None if calibration is None else calibration.to_json(),
         "calibration_is_stale": place_map.calibration_is_stale,
+        "spectrum": place_map.notes.get("spectrum"),
+        "storage": {
+            "rows": sum(a.nbytes for a in (place_map.vectors, place_map.scales) if a is not None),
+            "projection": sum(a.nbytes for a in (place_map.projection, place_map.mean) if a is not None),
+            "file": server.settings.map_file.stat().st_size if server.settings.map_file.is_file() else None,
+            "rounding": rounding_loss(place_map),
+        },
+        "advice": list(remarks(place_map)),
     }
 
 

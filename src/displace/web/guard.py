@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
-from typing import Any
 
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -72,6 +70,7 @@ class Guard:
                 message["headers"] = [*message["headers"], *added]
             await send(message)
 
+        self.metrics.in_progress += 1
         try:
             refusal = self._refusal(scope, headers)
             if refusal is None:
@@ -84,6 +83,7 @@ class Guard:
             if refusal is not None:
                 await refusal(scope, receive, answer)
         finally:
+            self.metrics.in_progress -= 1
             self._count(scope, status or 500, time.perf_counter() - start)
 
     def _refusal(self, scope: Scope, headers: dict[bytes, bytes]) -> Response | None:
@@ -106,5 +106,5 @@ class Guard:
         route = getattr(scope.get("route"), "path", "other")
         self.metrics.count(route, status, seconds)
         if log.isEnabledFor(logging.INFO):
-            record: dict[str, Any] = {"method": scope["method"], "route": route, "status": status}
-            log.info(json.dumps({**record, "ms": round(1000 * seconds, 2)}))
+            fields = {"method": scope["method"], "route": route, "status": status}
+            log.info("request", extra={"fields": {**fields, "ms": round(1000 * seconds, 2)}})

@@ -57,7 +57,7 @@ class Host:
         if mark != self._seen and mark is not None and self._reading.acquire(blocking=False):
             try:
                 self.current = self._load()
-                log.info("map replaced", extra={"version": self.current.version})
+                log.info("map replaced", extra={"fields": {"map": self.current.version}})
             except DisplaceError as error:
                 log.warning("the new map cannot be used, the old one is served: %s", error)
             finally:

@@ -13,6 +13,7 @@ class Metrics:
     """Requests by route and status, and how long they took; safe to be shared between threads."""
 
     def __init__(self) -> None:
+        self.in_progress = 0
         self._lock = threading.Lock()
         self._requests: defaultdict[tuple[str, int], int] = defaultdict(int)
         self._buckets: defaultdict[str, list[int]] = defaultdict(lambda: [0] * (len(BUCKETS) + 1))
@@ -46,6 +47,7 @@ class Metrics:
                 lines.append(f'displace_request_seconds_sum{{route="{route}"}} {self._seconds[route]:.6f}')
                 lines.append(f'displace_request_seconds_count{{route="{route}"}} {counts[-1]}')
         lines += ["# TYPE displace_map_info gauge", f'displace_map_info{{version="{version}"}} 1']
+        gauges = {"requests_in_progress": self.in_progress, **gauges}
         for kind, values in (("gauge", gauges), ("counter", counters or {})):
             for name, value in values.items():
                 lines += [f"# TYPE displace_{name} {kind}", f"displace_{name} {value}"]

@@ -35,6 +35,8 @@ function shape(name, attributes, title) {
   return made;
 }
 
+const megabytes = (bytes) => (bytes < 1e5 ? `${(bytes / 1e3).toFixed(1)} kB` : `${(bytes / 1e6).toFixed(1)} MB`);
+
 // --- the map -------------------------------------------------------------------------------------
 
 async function readMap() {
@@ -44,29 +46,47 @@ async function readMap() {
   if (!m.takes_images) $("drop-hint").textContent = "This map has no model that could describe pictures; robots can send descriptors.";
   const facts = {
     "version": m.map, "places": m.places, "traversals": Object.entries(m.traversals).map(([n, c]) => `${n} (${c})`).join(", "),
-    "fusion": `${m.fusion}: ${m.reason}`, "rows": `${m.rows} of ${m.dimensions[0]} numbers, ${m.dtype}`, "size": `${(m.bytes / 1e6).toFixed(1)} MB to locate with`,
+    "fusion": `${m.fusion}: ${m.reason}`,
+    "rows": `${m.rows} of ${m.dimensions[0]} numbers, ${m.dtype}${m.storage.rounding ? `; ${m.storage.rounding}` : ""}`,
+    "storage": `${megabytes(m.storage.rows)} of rows and ${megabytes(m.storage.projection)} of projection to locate with${m.storage.file ? `; file ${megabytes(m.storage.file)}` : ""}`,
     "model": m.model || "none: descriptors only", "right is": m.tolerance,
     "confidence": m.calibration ? `learned from ${m.calibration.n_queries ?? "held-out"} queries${m.calibration_is_stale ? ", before an update" : ""}` : "none",
     "order": m.has_order ? "places follow each other along a route: drives can be followed" : "places have no order",
   };
   $("facts").replaceChildren(...Object.entries(facts).flatMap(([name, value]) => [element("dt", { text: name }), element("dd", { text: value })]));
-  drawReliability(m.calibration && m.calibration.curve);
+  $("advice").replaceChildren(...m.advice.map((text) => element("li", { text })));
+  $("advice-section").hidden = !m.advice.length;
+  drawCurves(m);
   state.places = [];
   for (let start = 0; start < Math.min(m.places, 5000); start += 5000) state.places.push(...(await ask(`/v1/places?start=${start}&count=5000`)).places);
   showPlaces();
 }
 
-function drawReliability(curve) {
-  $("reliability-figure").hidden = !curve || !curve.length;
-  if (!curve) return;
-  const at = (p, share) => `${40 + 300 * p},${320 - 300 * share}`;
-  const svg = $("reliability");
-  svg.setAttribute("viewBox", "0 0 360 350");
+function chart(svg, points, { x = (v) => v, xs, ys, xTitle, yTitle, under = [], dots = false }) {
+  // A line in a frame: xs and ys are [share of the axis, label] of the marks, under is drawn first.
+  const at = (h, v) => [50 + 290 * h, 250 - 230 * v], line = (...ends) => `M${ends.map((end) => at(...end)).join("L")}`;
+  const text = (content, [px, py], anchor) => { const made = shape("text", { x: px, y: py, "text-anchor": anchor }); made.textContent = content; return made; };
+  svg.setAttribute("viewBox", "0 0 360 300");
   svg.replaceChildren(
-    shape("path", { class: "axis", d: `M${at(0, 0)}L${at(1, 1)}M${at(0, 1)}L${at(0, 0)}L${at(1, 0)}`, fill: "none" }),
-    shape("polyline", { class: "curve", points: curve.map(([p, share]) => at(p, share)).join(" ") }),
-    ...curve.map(([p, share, n]) => { const [x, y] = at(p, share).split(","); return shape("circle", { class: "best", cx: x, cy: y, r: 5 }, `confidence ${p.toFixed(2)}: right in ${(100 * share).toFixed(0)} % of ${n}`); }),
+    shape("path", { class: "axis", d: line([0, 1], [0, 0], [1, 0]) }), ...under.map((ends) => shape("path", { class: "axis dashed", d: line(...ends) })),
+    shape("polyline", { class: "curve", points: points.map(([h, v]) => at(x(h), v)).join(" ") }),
+    ...(dots ? points.map(([h, v, about]) => { const [cx, cy] = at(x(h), v); return shape("circle", { class: "best", cx, cy, r: 5 }, about); }) : []),
+    ...xs.map(([share, label]) => text(label, [at(share, 0)[0], 268], "middle")), ...ys.map(([share, label]) => text(label, [44, at(0, share)[1] + 4], "end")),
+    text(xTitle, [195, 290], "middle"), text(yTitle, [8, 12], "start"),
   );
+}
+
+function drawCurves(m) {
+  const shares = [[0, "0"], [0.5, "0.5"], [1, "1"]], curve = m.calibration ? m.calibration.curve : [];
+  $("reliability-figure").hidden = !curve.length;
+  chart($("reliability"), curve.map(([p, share, n]) => [p, share, `confidence ${p.toFixed(2)}: right in ${(100 * share).toFixed(0)} % of ${n}`]),
+    { xs: shares, ys: shares, xTitle: "confidence", yTitle: "share that was right", under: [[[0, 0], [1, 1]]], dots: true });
+  $("spectrum-figure").hidden = !m.spectrum;
+  if (!m.spectrum) return;
+  const most = m.spectrum[m.spectrum.length - 1][0], x = (n) => Math.log(n) / Math.log(Math.max(2, most)), kept = m.dimensions[0];
+  const marks = [1, 10, 100, 1000, 10000].filter((n) => n <= most).map((n) => [x(n), String(n)]);
+  chart($("spectrum"), m.spectrum, { x, xs: marks, ys: shares, xTitle: "dimensions", yTitle: "share of the eigenvalues' sum", under: [[[x(kept), 0], [x(kept), 1]]] });
+  $("spectrum-caption").textContent = `How much of what tells places apart lies in the leading dimensions; the dashed line marks the ${kept} that are kept`;
 }
 
 function picture(place, traversal) {
@@ -84,7 +104,11 @@ async function load(image, path) {
 
 function showPlaces() {
   const some = state.places.slice(state.first, state.first + PAGE);
-  $("places").replaceChildren(...some.map((p) => element("li", {}, ...(p.images.length ? [picture(p.place, p.images[0])] : []), element("span", { text: String(p.place) }))));
+  $("places").replaceChildren(...some.map((p) => {
+    const open = element("button", { type: "button" }, ...(p.images.length ? [picture(p.place, p.images[0])] : []), element("span", { text: String(p.place) }));
+    open.addEventListener("click", () => { openPlace(p.place); select($("tab-locate")); });
+    return element("li", {}, open);
+  }));
   $("page-of").textContent = `${state.places.length ? state.first + 1 : 0}–${Math.min(state.first + PAGE, state.places.length)} of ${state.places.length}`;
   $("earlier").disabled = state.first === 0;
   $("later").disabled = state.first + PAGE >= state.places.length;
@@ -98,11 +122,12 @@ function layout() {
   if (located.length >= 2) {
     const xs = located.map((p) => (flip ? p.position[1] * Math.cos((located[0].position[0] * Math.PI) / 180) : p.position[0]));
     const ys = located.map((p) => (flip ? p.position[0] : p.position[1]));
-    const [x0, x1, y0, y1] = [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];
-    const scale = 940 / Math.max(x1 - x0, 1e-9);
-    const height = Math.min(500, Math.max(40, (y1 - y0) * scale));
-    const points = new Map(located.map((p, i) => [String(p.place), [30 + (xs[i] - x0) * scale, 30 + height - ((ys[i] - y0) / Math.max(y1 - y0, 1e-9)) * height]]));
-    return { points, height: height + 60, caption: "The places where they lie; north is up" };
+    const least = (values) => values.reduce((a, b) => Math.min(a, b)), [x0, y0] = [least(xs), least(ys)];
+    const [width, height] = [-least(xs.map((x) => x0 - x)), -least(ys.map((y) => y0 - y))];
+    const scale = Math.min(940 / Math.max(width, 1e-9), 360 / Math.max(height, 1e-9)); // the same both ways: a map
+    const left = 500 - (width * scale) / 2, tall = Math.max(40, height * scale);
+    const points = new Map(located.map((p, i) => [String(p.place), [left + (xs[i] - x0) * scale, 30 + tall - (ys[i] - y0) * scale]]));
+    return { points, height: tall + 60, caption: "The places where they lie; north is up" };
   }
   const n = Math.max(state.places.length - 1, 1);
   const points = new Map(state.places.map((p, i) => [String(p.place), [30 + (940 * i) / n, 40]]));
@@ -113,11 +138,12 @@ function drawRoute(ranked) {
   const { points, height, caption } = layout();
   const svg = $("route");
   svg.setAttribute("viewBox", `0 0 1000 ${height}`);
+  const unit = 1000 / (svg.clientWidth || 1000); // dots as large on a phone as on a desk
   const road = shape("polyline", { class: "road", points: [...points.values()].map((p) => p.join(",")).join(" ") });
   const dots = ranked.map((place, i) => [place, i]).reverse().filter(([place]) => points.has(String(place)))
-    .map(([place, i]) => { const [x, y] = points.get(String(place)); return shape("circle", { class: i ? "runner" : "best", cx: x, cy: y, r: i ? 6 : 12 }, `${i + 1}. ${place}`); });
+    .map(([place, i]) => { const [x, y] = points.get(String(place)); return shape("circle", { class: i ? "runner" : "best", cx: x, cy: y, r: unit * (i ? 5 : 9) }, `${i + 1}. ${place}`); });
   svg.replaceChildren(...(state.map.has_order || points.size < 2 ? [road] : []), ...dots);
-  $("route-caption").textContent = `${caption}; the large dot is the result, small ones its runners-up`;
+  $("route-caption").textContent = `${caption}; the large dot is the result${ranked.length > 1 ? ", small ones its runners-up" : ""}`;
 }
 
 // --- a picture -----------------------------------------------------------------------------------
@@ -130,20 +156,28 @@ function words(record) {
   return ["yes", `At ${best}`, `, ${sure} (confidence ${record.confidence.toFixed(2)})`];
 }
 
-function show(record, view) {
+function show(record, view, about = "Your picture") {
   state.record = record;
-  const [kind, strong, rest] = words(record);
+  $("query-caption").textContent = about;
+  const [kind, strong, rest] = record.linked ? ["", `Place ${record.places[0]}`, ""] : words(record);
   $("verdict").className = kind;
   $("verdict").replaceChildren(element("strong", { text: strong }), rest);
   $("result").hidden = false;
-  if (view) $("query").querySelector(".stage").replaceChildren(view);
+  if (view) { $("query").querySelector(".stage").replaceChildren(view); $("query").hidden = false; }
   showMatch(record.places[0]);
   drawRoute(record.places);
   $("matches").replaceChildren(...record.places.map((place, i) => {
     const button = element("button", { type: "button", text: String(place) });
     button.addEventListener("click", () => showMatch(place));
-    return element("li", {}, button, ` score ${record.scores[i].toFixed(3)}`);
+    return element("li", {}, button, record.scores ? ` ${record.measure || "score"} ${record.scores[i].toFixed(3)}` : "");
   }));
+}
+
+function openPlace(place) {
+  $("scrub-row").hidden = true;
+  $("query").hidden = true;
+  show({ places: [place], linked: true });
+  $("compare-row").hidden = true;
 }
 
 function showMatch(place) {
@@ -177,22 +211,23 @@ function compare() {
 async function locate(file) {
   $("error").hidden = true;
   $("scrub-row").hidden = true;
+  $("verdict").className = "";
   $("verdict").textContent = "Looking …";
   $("result").hidden = false;
   if (file.type.startsWith("video/")) return follow(file);
   const found = await ask("/v1/locate?k=5", { method: "POST", body: file, headers: { "content-type": file.type || "image/jpeg" } });
   const view = element("img", { alt: "your picture" });
   view.src = URL.createObjectURL(file);
-  show(found.results[0], view);
-  remember(found.results[0], view.src, file.name);
+  const record = found.results[0];
+  show(record, view);
+  remember(file.name, words(record)[1], view.src, () => { $("scrub-row").hidden = true; show(record, view); });
 }
 
-function remember(record, source, name) {
+function remember(name, what, source, again) {
   const image = element("img", { alt: "" });
   image.src = source;
-  const [, strong] = words(record);
-  const button = element("button", { type: "button", text: `${name}: ${strong}` });
-  button.addEventListener("click", () => { const again = element("img", { alt: "your picture" }); again.src = source; show(record, again); });
+  const button = element("button", { type: "button", text: `${name}: ${what}` });
+  button.addEventListener("click", again);
   $("history").prepend(element("li", {}, image, button));
   $("history-section").hidden = false;
 }
@@ -224,11 +259,20 @@ async function follow(file) {
   $("scrub-row").hidden = false;
   drawBelief();
   scrubbed();
+  const [fixes, last] = [state.fixes, state.fixes[state.fixes.length - 1]];
+  remember(file.name, `${fixes.length} frames followed`, last.source, () => {
+    state.fixes = fixes;
+    $("scrub").max = $("scrub").value = fixes.length - 1;
+    $("scrub-row").hidden = false;
+    drawBelief();
+    scrubbed();
+  });
 }
 
 function drawBelief() {
   const svg = $("belief"), n = state.fixes.length, rows = 60, cells = [];
   svg.setAttribute("viewBox", "0 0 1000 240");
+  svg.setAttribute("preserveAspectRatio", "none");
   state.fixes.forEach((fix, i) => {
     const belief = fix.belief || [];
     const sums = new Array(rows).fill(0);
@@ -244,7 +288,12 @@ function scrubbed() {
   $("scrub-value").textContent = `${Number($("scrub").value) + 1} of ${state.fixes.length}, ${fix.time.toFixed(1)} s`;
   const view = element("img", { alt: `frame at ${fix.time.toFixed(1)} seconds` });
   view.src = fix.source;
-  show({ places: [fix.place], scores: [fix.probability], confidence: fix.probability, in_map: fix.off_map < 0.5 }, view);
+  const likely = fix.places.map((place, i) => [place, fix.scores[i]]).filter(([, score], i) => !i || score >= 0.01).slice(0, 5);
+  const record = { places: likely.map(([place]) => place), scores: likely.map(([, score]) => score), measure: "belief" };
+  show({ ...record, confidence: fix.probability, in_map: fix.off_map < 0.5 }, view, `Frame at ${fix.time.toFixed(1)} s`);
+  const now = (1000 * (Number($("scrub").value) + 0.5)) / state.fixes.length;
+  $("belief").querySelectorAll(".now").forEach((old) => old.remove());
+  $("belief").append(shape("path", { class: "now", d: `M${now},0V240` }));
 }
 
 // --- what a person does --------------------------------------------------------------------------
@@ -294,7 +343,7 @@ $("token").addEventListener("submit", (event) => {
 function start() {
   readMap().then(() => {
     const linked = new URLSearchParams(location.hash.slice(1)).get("place");
-    if (linked) show({ places: [linked], scores: [1] }, element("p", { text: "the place of the link" }));
+    if (linked) openPlace(linked);
   }).catch(fail);
 }
 start();

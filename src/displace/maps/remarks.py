@@ -1,0 +1,53 @@
+"""What is worth knowing of a map beside its numbers: what it cannot do, and what would help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from displace.maps.place_map import PlaceMap
+
+STALE = "the confidence was learned before an update, from other traversals; build the map again to redo it"
+UNCALIBRATED = (
+    "no confidence: the map was built without it, held-out matches were all right or all wrong, or an update could not "
+    "learn it again; build the map again to have one"
+)
+WEAKER = {
+    "two traversals": "weaker than that of three traversals: parts of each were held out, none as a whole",
+    "one traversal": "by a fixed rule, and never above 0.75: one traversal does not show what right matches look like",
+}
+"""What is said of a confidence by what it was learned from."""
+
+
+def remarks(place_map: PlaceMap) -> Iterator[str]:
+    """Sentences for whoever runs the map; none where nothing is missing."""
+    calibration = place_map.calibration
+    if len(place_map.traversals) == 1:
+        yield (
+            "one traversal shows no change of condition: record the route at another time of day or year, and add it "
+            "with displace update MAP --add STORE"
+        )
+    if calibration is None:
+        yield UNCALIBRATED
+    elif place_map.calibration_is_stale:
+        yield STALE
+    elif calibration.basis in WEAKER:
+        yield f"the confidence is {WEAKER[calibration.basis]}"
+    if not place_map.has_order:
+        yield (
+            "the places have no order along a route, so that no drive can be followed: frame numbers or positions in "
+            "the manifest give them one"
+        )
+    if place_map.model is None:
+        yield "the map was built from bare vectors: it takes descriptors, and no images"
+
+
+def rounding_loss(place_map: PlaceMap) -> str:
+    """What storing rows in fewer bits costs, as far as it was measured."""
+    recalls = place_map.notes.get("recall_at_1")
+    if recalls:
+        listed = ", ".join(f"{recall:.2f} % as {dtype}" for dtype, recall in recalls.items())
+        return f"R@1 of {place_map.notes['n_queries']:,} held-out queries: {listed}"
+    if "same_top_match" in place_map.notes:
+        same = place_map.notes["same_top_match"]
+        return f"same best place as with float32 for {same:g} % of the rows with noise added"
+    return ""
