@@ -160,13 +160,12 @@ def test_a_video_is_followed(opened, folder):
 
 def test_with_the_keyboard_alone(opened, folder):
     page = opened()
+    page.on("filechooser", lambda chooser: chooser.set_files(folder / "query" / "04.png"))
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.id") == "tab-locate"
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.id") == "pick"
-    with page.expect_file_chooser() as chooser:
-        page.keyboard.press("Enter")
-    chooser.value.set_files(folder / "query" / "04.png")
+    page.keyboard.press("Enter")
     page.wait_for_selector("#matches li")
     page.focus("#compare")
     page.keyboard.press("ArrowRight")
@@ -176,7 +175,7 @@ def test_with_the_keyboard_alone(opened, folder):
     page.keyboard.press("Tab")
     second = page.evaluate("document.activeElement.textContent")
     page.keyboard.press("Enter")
-    page.wait_for_selector(f"#match img[alt^='place {second} in']")
+    page.wait_for_selector(f"#match img[alt^='place {second} in']", state="attached")
     page.focus("#tab-locate")
     page.keyboard.press("ArrowRight")
     assert page.is_visible("#facts")

@@ -8,6 +8,8 @@ and the statistics that go with it are found.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -156,8 +158,14 @@ def _writing(path: Path) -> Iterator[None]:
 
 
 def checksum_of(path: Path) -> str:
-    """Checksum of the map at `path`, which names its version."""
+    """Checksum of the arrays of the map at `path`."""
     return str(tensors.read(path, FORMAT, VERSION, verify=False)[0]["payload_sha256"])
+
+
+def version_of(path: Path) -> str:
+    """Names the map at `path` by all that it holds: the header has the checksum of the arrays."""
+    header = tensors.read(path, FORMAT, VERSION, verify=False)[0]
+    return hashlib.sha256(json.dumps(header, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def _checksum(path: Path) -> str | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import ipaddress
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 
 TOKEN = "DISPLACE_TOKEN"
 READING_TOKEN = "DISPLACE_READING_TOKEN"
+M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8
+"""Of malloc.h."""
 
 
 def serve(
@@ -111,9 +115,22 @@ def serve(
             workers=workers,
         )
     )
+    return_memory()
     uvicorn.run(
         app, host=host, port=port, log_config=log_config(), access_log=False, timeout_graceful_shutdown=30
     )
+
+
+def return_memory() -> None:
+    """Let the memory of images go back to the system when they are forgotten (Linux with glibc).
+
+    Its allocator would keep what the largest ones took, in pieces: a quarter more after ten thousand uploads.
+    """
+    if sys.platform == "linux":
+        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+        if mallopt is not None:
+            mallopt(M_MMAP_THRESHOLD, 256 * 1024)
+            mallopt(M_ARENA_MAX, 2)
 
 
 def is_loopback(host: str) -> bool:

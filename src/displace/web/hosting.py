@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from displace.errors import DisplaceError
-from displace.maps.file import checksum_of
+from displace.maps.file import version_of
 from displace.maps.place_map import PlaceMap
 
 log = logging.getLogger("displace.serve")
@@ -22,7 +22,7 @@ class Hosted:
     ----------
     place_map : PlaceMap
     version : str
-        The beginning of the map's checksum.
+        The beginning of the checksum of its file's content.
     """
 
     place_map: PlaceMap
@@ -66,7 +66,7 @@ class Host:
         return self.current
 
     def _load(self) -> Hosted:
-        version = checksum_of(self.path)[:12]
+        version = version_of(self.path)
         # In memory: a file that is written over in place, as `cp` does, must not pull the rows from under a request.
         return Hosted(PlaceMap(PlaceMap.load(self.path).state.unmapped()), version)
 

@@ -89,8 +89,8 @@ function drawCurves(m) {
   $("spectrum-caption").textContent = `How much of what tells places apart lies in the leading dimensions; the dashed line marks the ${kept} that are kept`;
 }
 
-function picture(place, traversal) {
-  const image = element("img", { alt: `place ${place} in ${traversal}`, loading: "lazy" });
+function picture(place, traversal, loading = "eager") {
+  const image = element("img", { alt: `place ${place} in ${traversal}`, loading });
   load(image, `/v1/places/${encodeURIComponent(place)}/images/${encodeURIComponent(traversal)}`);
   return image;
 }
@@ -105,7 +105,7 @@ async function load(image, path) {
 function showPlaces() {
   const some = state.places.slice(state.first, state.first + PAGE);
   $("places").replaceChildren(...some.map((p) => {
-    const open = element("button", { type: "button" }, ...(p.images.length ? [picture(p.place, p.images[0])] : []), element("span", { text: String(p.place) }));
+    const open = element("button", { type: "button" }, ...(p.images.length ? [picture(p.place, p.images[0], "lazy")] : []), element("span", { text: String(p.place) }));
     open.addEventListener("click", () => { openPlace(p.place); select($("tab-locate")); });
     return element("li", {}, open);
   }));
