@@ -163,6 +163,7 @@ class TestRefused:
             (b'{"descriptors": [["a"]]}', "application/json", 422),
             (b'{"descriptors": [[1, 2]]}', "application/json", 422),
             (b'{"descriptors": []}', "application/json", 422),
+            (b'{"descriptors": [' + b"1e99," * 15 + b"1e99]}", "application/json", 422),
             (b'{"descriptors": [[NaN]]}', "application/json", 422),
             (b"12345", "application/octet-stream", 422),
             (np.full(16, np.inf, "<f4").tobytes(), "application/octet-stream", 422),

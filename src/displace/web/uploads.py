@@ -126,7 +126,8 @@ async def _form(request: Request, limits: Limits) -> list[bytes]:
 def _from_json(body: bytes, dim: int, limits: Limits) -> Vectors:
     try:
         record = json.loads(body)
-        vectors = np.asarray(record["descriptors"], np.float32)
+        with np.errstate(over="ignore"):  # numbers beyond float32 are infinite, and refused as such
+            vectors = np.asarray(record["descriptors"], np.float32)
     except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
         raise RefusedError(422, 'send {"descriptors": [[number, …], …]}') from None
     return _checked(vectors[None] if vectors.ndim == 1 else vectors, dim, limits)
