@@ -21,7 +21,7 @@ from displace.sequence.engine import Floats
 NEIGHBOURS = 10
 LEAST_QUERIES = 100
 """Fewer queries do not tell their condition from their places."""
-STILL = 0.25
+STILL = 0.5
 """A frame that differs from the last one kept by less than this share of what is usual belongs to a stop."""
 _EVERY = 3
 """Of the frames of a drive under way, that places are looked at for the queries they resemble: neighbours are alike."""
