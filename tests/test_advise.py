@@ -499,3 +499,13 @@ class TestShown:
         with console.capture() as captured:
             console.print(advice_table(found))
         assert "note: With 2 traversals" in captured.get()
+
+
+def test_what_adapting_gives_is_told():
+    route = make_route(n_places=130, n_traversals=3, dim=24)
+    told = advise(route.references, fusions=["hops"]).notes
+    (note,) = [note for note in told if 'adapt="batch"' in note]
+    assert "the mean R@1 of 3 held-out traversals by" in note
+    assert "points, from" in note
+    few = advise(make_route(n_places=40, n_traversals=3, dim=24).references, fusions=["hops"]).notes
+    assert not [note for note in few if "adapt" in note]

@@ -190,7 +190,15 @@ def test_the_documentation_has_every_table(demo):
     text = (ROOT / "docs" / "demo.md").read_text(encoding="utf-8")
     documented = cells(text.partition("<!-- tables")[2].partition("<!-- end")[0])
     assert documented.keys() == cells(demo_markdown(demo)).keys()
-    assert len(documented) == len(FUSIONS.names()) + 6 + 6
+    assert len(documented) == len(FUSIONS.names()) + 6 + 6 + 3
+
+
+def test_the_night_is_followed_as_a_drive(demo, page):
+    assert demo.drive.recalls["smoothed"] >= demo.drive.recalls["followed"] > 100 * demo.right.mean() + 10
+    assert demo.drive.missing.sum() == 40
+    assert min(precision for precision, _ in demo.drive.off_map.values()) >= 0.8
+    assert 'class="belief"' in page
+    assert "told as off the map" in page
 
 
 def test_documented_confidence_is_that_of_a_run(demo):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from displace.advise import worth
+from displace.advise.adapting import adapted_hits, note_of
 from displace.advise.advice import Advice, Choice, Condition, Score, Worth
 from displace.advise.choices import choices_of
 from displace.advise.recommending import Contender, recommend
@@ -127,6 +128,7 @@ class _Advising:
             )
         best = recommend(storable) if len(self.trials.names) > 2 else storable[0]
         scores = [_score(contender, best) for contender in self.contenders]
+        self.notes += [note for note in [note_of(best)] if note]
         refs = self.trials.refs
         return Advice(
             n_references=len(refs),
@@ -145,12 +147,15 @@ class _Advising:
     def _try(self, choice: Choice) -> None:
         """Fit one choice on all but each traversal, and on all."""
         end = self.done + len(self.trials.queries) + 1
-        hits = {}
+        hits, adapted = {}, {}
         try:
-            for name in self.trials.queries:
-                hits[name] = self.trials.hits(choice, self.trials.others(name))[name]
+            for name, queries in self.trials.queries.items():
+                others = self.trials.others(name)
+                fusion = fit(choice, self.trials.refs.only(*others))
+                hits[name] = self.trials.asked(fusion, others)[name]
+                adapted[name] = adapted_hits(fusion, queries, self.trials.truth)
                 self._step()
-            self.contenders.append(Contender(choice, *_stored(fit(choice, self.trials.refs)), hits))
+            self.contenders.append(Contender(choice, *_stored(fit(choice, self.trials.refs)), hits, adapted))
         except SingularScatterError as error:
             self.impossible[str(choice)] = str(error)
         self._step(end - self.done)

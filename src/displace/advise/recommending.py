@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,8 @@ class Contender:
         Settings it takes with all traversals as references, in a line.
     hits : dict of traversal to array of shape (q,)
         Whether each query of the held-out traversal was found.
+    adapted : dict of traversal to array of shape (q,) or None
+        The same with matching that adapts to the queries; None where it cannot.
     """
 
     choice: Choice
@@ -39,6 +41,7 @@ class Contender:
     storable: bool
     settings: str
     hits: dict[Any, Flags]
+    adapted: dict[Any, Flags | None] = field(default_factory=dict)
 
     def mean(self) -> Estimate:
         """Mean R@1 over the conditions."""

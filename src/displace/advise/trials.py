@@ -70,7 +70,10 @@ class Trials:
         dict of name to array of shape (q,)
             Whether the best place was right for each query.
         """
-        fusion = fit(choice, self.refs.only(*references))
+        return self.asked(fit(choice, self.refs.only(*references)), references)
+
+    def asked(self, fusion: Fusion, references: Collection[Any]) -> dict[Any, Flags]:
+        """As `hits`, of a fusion that is fitted."""
         return {
             name: self.truth.correct(fusion.predict(queries.vectors), queries.places)
             for name, queries in self.queries.items()

@@ -21,6 +21,7 @@ from displace.maps import PlaceMap
 from displace.matches import Matches
 from displace.report.html.blocks import OWN, Block, read_blocks
 from displace.report.html.findings import Finding, find, signed, verdict
+from displace.report.night_drive import NightDrive
 from displace.truth import Flags
 
 
@@ -80,6 +81,8 @@ class Demo:
         What counts as right; its name belongs beside every number.
     query : str
         The condition that the map has not seen.
+    drive : NightDrive
+        Its pictures as frames of a drive.
     """
 
     folder: Path
@@ -89,6 +92,7 @@ class Demo:
     results: Results
     protocol: Protocol
     query: str
+    drive: NightDrive
 
     @property
     def map_file(self) -> Path:
@@ -168,8 +172,22 @@ class Demo:
 
     @property
     def tables(self) -> list[TextTable]:
-        """Fusions, conditions, single traversals."""
-        return [self._fusions_table(), self._conditions_table(), self._singles_table()]
+        """Fusions, the drive, conditions, single traversals."""
+        return [
+            self._fusions_table(),
+            self._drive_table(),
+            self._conditions_table(),
+            self._singles_table(),
+        ]
+
+    def _drive_table(self) -> TextTable:
+        alone = f"{100 * self.right.mean():.1f}"
+        rows = [["each frame for itself", alone, "–", "–"]]
+        for way, recall in self.drive.recalls.items():
+            precision, found = self.drive.off_map[way]
+            rows.append([way, f"{recall:.1f}", f"{precision:.2f}", f"{found:.2f}"])
+        head = [f"{self.query} as a drive", "R@1", "off the map: precision", "off the map: recall"]
+        return TextTable("a drive along the map, and along one without a fifth of its places", head, rows)
 
     def _fusions_table(self) -> TextTable:
         mean = f"mean R@1 of {len(self.table.columns)} conditions"
@@ -215,12 +233,13 @@ def demo_markdown(demo: Demo) -> str:
 
     Recalls come from the pictures and are the same everywhere; times are those of the machine.
     """
-    fusions, conditions, singles = map(_markdown, demo.tables)
+    fusions, drive, conditions, singles = map(_markdown, demo.tables)
     protocol = f"Protocol `{demo.protocol.name}` ({demo.meaning}), {len(demo.place_map.place_ids)} places"
     parts = [
         f"{protocol}; R@1 and R@5 in percent.",
         fusions,
         demo.worst_sentence,
+        drive,
         conditions,
         "R@1 of plain matching in one single recording:",
         singles,

@@ -9,9 +9,11 @@ from displace.errors import DisplaceError, InputError
 from displace.verbs.base import PathLike, Progress, part
 
 if TYPE_CHECKING:
-    from displace.descriptors.store import DescriptorStore
+    from displace.datasets.base import Protocol
+    from displace.descriptors.store import DescriptorStore, Queries
     from displace.maps import PlaceMap
     from displace.report.demonstration import Demo
+    from displace.report.night_drive import NightDrive
 
 RESUMES = True
 QUERY = "night"
@@ -76,7 +78,8 @@ def demo(folder: PathLike = "displace-demo", *, places: int = 200, progress: Pro
         place_map = _build(store, progress)
         matches = place_map.locate(queries.vectors, k=5)
         results = run_suite(suite, folder / "demo_results", progress).results
-    demo = Demo(folder, place_map, queries.manifest, matches, results, protocol, QUERY)
+        drive = _drive(place_map, store, queries, protocol)
+    demo = Demo(folder, place_map, queries.manifest, matches, results, protocol, QUERY, drive)
     place_map.save(demo.map_file)
     with atomic_write(folder / "demo.md", "w") as file:
         file.write(demo_markdown(demo))
@@ -115,6 +118,23 @@ def _own_store(path: Path) -> bool:
 
 def _own_page(path: Path) -> bool:
     return "<title>displace: located at" in path.read_text("utf-8", errors="replace")[:1000]
+
+
+def _drive(place_map: PlaceMap, store: DescriptorStore, queries: Queries, protocol: Protocol) -> NightDrive:
+    """Follow the query's pictures as a drive, along the map and along one without the middle fifth of its places."""
+    import numpy as np
+
+    from displace.maps import build
+    from displace.report.night_drive import follow_night
+    from displace.truth import Truth
+
+    refs, ids = store.references(exclude=[QUERY]), place_map.place_ids
+    gone = ids[2 * len(ids) // 5 : 3 * len(ids) // 5]
+    without = build(refs.select(~np.isin(refs.places, gone)), tolerance=TOLERANCE, calibration=False)
+    truth = Truth(place_map.places, protocol.tolerance)
+    return follow_night(
+        place_map, without, queries.vectors, lambda found: truth.correct(found, queries.places)
+    )
 
 
 def _build(store: DescriptorStore, progress: Progress | None) -> PlaceMap:

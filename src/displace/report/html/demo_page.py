@@ -14,7 +14,7 @@ from displace.files.atomic import atomic_write
 from displace.maps.calibration import area_under_curve, reliability
 from displace.report.demonstration import Demo
 from displace.report.html.markup import method_row
-from displace.report.html.route_drawing import confidences, reliability_plot, route_map
+from displace.report.html.route_drawing import belief_chart, confidences, reliability_plot, route_map
 from displace.report.html.table_sections import duels_html
 from displace.report.html.thumbnails import thumbnail
 from displace.truth import Flags
@@ -49,6 +49,7 @@ def _parts(demo: Demo) -> dict[str, str]:
         "protocol": demo.protocol.name,
         "conditions": _conditions_strip(demo),
         "map": route_map(demo),
+        "drive": _drive(demo),
         "examples": _examples(demo),
         "fusions": _fusions(demo),
         "worst": escape(demo.worst_sentence),
@@ -113,6 +114,21 @@ def _kind(title: str, flags: Flags, surest: NDArray[np.intp], count: int) -> Kin
         if len(shown) < count and all(abs(row - other) >= APART for other in shown):
             shown.append(row)
     return Kind(title, np.flatnonzero(flags), shown)
+
+
+def _drive(demo: Demo) -> str:
+    """Say what following gave, and show the belief over time."""
+    drive, alone = demo.drive, 100 * demo.right.mean()
+    precision, found = drive.off_map["followed"]
+    return (
+        f"<p>Taken as frames of a drive, <b>{drive.recalls['followed']:.1f} %</b> of the pictures are located "
+        f"rightly while it is driven and <b>{drive.recalls['smoothed']:.1f} %</b> afterwards, given all of them; "
+        f"each for itself {alone:.1f} %. Along a map that lacks a fifth of the places, {100 * found:.0f} % of the "
+        f"frames there are told as off the map, and {100 * precision:.0f} % of those so told are.</p>"
+        f'<div class="card">{belief_chart(drive)}</div>'
+        "<p>The belief, frame by frame from left to right, along the route from bottom to top; the line is where the "
+        "frame was, the band is the stretch that the map lacks, and below is the probability of being off the map.</p>"
+    )
 
 
 def _examples(demo: Demo) -> str:

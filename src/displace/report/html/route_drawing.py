@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.report.demonstration import Demo
+from displace.report.night_drive import NightDrive
 
 Numbers = NDArray[np.float64]
 
@@ -16,6 +17,8 @@ MARGIN = 28.0
 ARC_HEIGHT = 0.22
 """Height of the arc of a wrong match, as a share of its length."""
 MAX_ARC = 125.0
+_LEAST_SHOWN = 0.03
+"""Beliefs below are not drawn."""
 
 
 def route_map(demo: Demo) -> str:
@@ -122,6 +125,39 @@ def _legend(road: Numbers, low: float, high: float, north: Numbers, demo: Demo) 
         f'<circle class="tip" cx="{ax + 16 * nx:.1f}" cy="{ay + 16 * ny:.1f}" r="3"/>',
         f'<text x="{ax + 27 * nx:.1f}" y="{ay + 27 * ny + 4:.1f}" text-anchor="middle">N</text>',
     ]
+
+
+def belief_chart(drive: NightDrive) -> str:
+    """Draw the belief of each frame over the places, and the probability of being off the map."""
+    n, tall, strip, left = len(drive.missing), 300.0, 56.0, 60.0
+    wide, high = (WIDTH - left) / n, tall / n
+    gone = np.flatnonzero(drive.missing)
+    first, last = (gone[0], gone[-1] + 1) if len(gone) else (0, 0)
+    parts = [
+        f'<svg class="belief" viewBox="0 0 {WIDTH:.0f} {tall + strip + 24:.0f}" role="img" '
+        'aria-label="Belief over time along the route">',
+        f'<rect class="missing" x="{left:.1f}" y="{tall - high * last:.1f}" width="{WIDTH - left:.1f}" '
+        f'height="{high * (last - first):.1f}"/>',
+    ]
+    for frame, fix in enumerate(drive.fixes):
+        belief = fix.belief
+        for at in np.flatnonzero(belief >= _LEAST_SHOWN).tolist():
+            x, y = left + wide * frame, tall - high * (int(drive.places[at]) + 1)
+            parts.append(
+                f'<rect x="{x:.1f}" y="{y - 1:.1f}" width="{wide:.1f}" height="{high + 2:.1f}" '
+                f'opacity="{min(1.0, 0.1 + float(belief[at])):.2f}"/>'
+            )
+    parts.append(f'<path class="ideal" d="M{left} {tall}L{WIDTH} 0"/>')
+    base = tall + strip
+    line = " ".join(
+        f"{left + wide * (frame + 0.5):.1f},{base - strip * 0.85 * fix.off_map:.1f}"
+        for frame, fix in enumerate(drive.fixes)
+    )
+    parts.append(f'<polyline class="off" points="{left},{base} {line} {WIDTH},{base}"/>')
+    for words, y in (("route", 16), ("off map", tall + 24)):
+        parts.append(f'<text x="0" y="{y:.0f}">{words}</text>')
+    parts.append(f'<text x="{WIDTH}" y="{base + 18:.0f}" text-anchor="end">{n} frames →</text></svg>')
+    return "\n".join(parts)
 
 
 def reliability_plot(curves: Sequence[tuple[str, str, Sequence[Sequence[float]]]]) -> str:

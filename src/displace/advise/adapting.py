@@ -1,0 +1,49 @@
+"""What adapting to the queries would give, on held-out traversals."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from displace.advise.recommending import Contender
+from displace.bootstrap import paired_bootstrap
+from displace.fusion.base import Fusion
+from displace.references import ReferenceSet
+from displace.sequence.adaptation import LEAST_QUERIES, MapRows, adapt
+from displace.truth import Flags, Truth
+
+
+def adapted_hits(fusion: Fusion, queries: ReferenceSet, truth: Truth) -> Flags | None:
+    """Whether each query is located rightly with ``adapt="batch"``; None where that cannot be.
+
+    Parameters
+    ----------
+    fusion : Fusion
+        Fitted on other traversals.
+    queries : ReferenceSet
+        Of one traversal, spread over the route.
+    truth : Truth
+    """
+    rows = fusion.rows()
+    if rows is None or len(queries) < LEAST_QUERIES:
+        return None
+    starts = np.searchsorted(rows.place_index, np.arange(len(fusion.place_ids_)))
+    projected = rows.project(np.asarray(queries.vectors, np.float32))
+    scores = adapt(MapRows(np.asarray(rows.vectors, np.float32), starts), projected).scores(projected)
+    return truth.correct(fusion.place_ids_[scores.argmax(axis=1)], queries.places)
+
+
+def note_of(best: Contender) -> str | None:
+    """Say what adapting changes with the recommended fusion; None where no traversal could tell."""
+    names = [name for name in best.hits if best.adapted.get(name) is not None]
+    if not names:
+        return None
+    plain = [best.hits[name] for name in names]
+    adapted = [flags for name in names if (flags := best.adapted[name]) is not None]
+    groups = np.repeat(np.arange(len(names)), [len(flags) for flags in plain])
+    gain = paired_bootstrap(np.concatenate(adapted), np.concatenate(plain), groups=groups)
+    before = 100 * float(np.mean([flags.mean() for flags in plain]))
+    return (
+        f'Locating whole drives with adapt="batch", as `locate` does for {LEAST_QUERIES} images and more, changed '
+        f"the mean R@1 of {len(names)} held-out traversals by {gain.value:+.1f} [{gain.low:+.1f}, {gain.high:+.1f}] "
+        f"points, from {before:.1f}"
+    )

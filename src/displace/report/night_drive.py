@@ -1,0 +1,83 @@
+"""The demonstration's night as a drive: each frame for itself, followed and smoothed, and a stretch off the map."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from displace.arrays import Vectors
+from displace.maps import PlaceMap
+from displace.sequence.following import Fix
+from displace.truth import Flags
+
+WAYS = ("followed", "smoothed")
+
+
+@dataclass(frozen=True, eq=False)
+class NightDrive:
+    """What following gave.
+
+    Parameters
+    ----------
+    recalls : dict of str to float
+        R@1 (%) of frames followed and smoothed along the whole map.
+    missing : array of shape (n,) of bool
+        Frames whose places the second map lacks.
+    off_map : dict of str to (float, float)
+        Precision and recall of being off the second map.
+    fixes : list of Fix
+        Of the frames, followed along the second map.
+    places : array of shape (N,)
+        Number of each of its places along the route.
+    """
+
+    recalls: dict[str, float]
+    missing: Flags
+    off_map: dict[str, tuple[float, float]]
+    fixes: list[Fix]
+    places: NDArray[np.intp]
+
+
+def follow_night(
+    place_map: PlaceMap,
+    without: PlaceMap,
+    frames: Vectors,
+    right: Callable[[NDArray[Any]], Flags],
+) -> NightDrive:
+    """Follow and smooth a drive along a map, and along one that lacks a stretch of it.
+
+    Parameters
+    ----------
+    place_map, without : PlaceMap
+        Their places are in route order.
+    frames : array of shape (n, D)
+        One of each place of the first map.
+    right : callable
+        Whether places (n,) are those of the frames.
+    """
+    recalls = {way: 100 * float(right(_places(fixes)).mean()) for way, fixes in _ways(place_map, frames)}
+    missing = ~np.isin(place_map.place_ids, without.place_ids)
+    found = dict(_ways(without, frames))
+    off_map = {way: _precision_recall(fixes, missing) for way, fixes in found.items()}
+    return NightDrive(recalls, missing, off_map, found[WAYS[0]], np.flatnonzero(~missing))
+
+
+def _ways(place_map: PlaceMap, frames: Vectors) -> list[tuple[str, list[Fix]]]:
+    follower = place_map.follow()
+    return list(
+        zip(WAYS, ([follower.step(frame) for frame in frames], place_map.smooth(frames)), strict=True)
+    )
+
+
+def _places(fixes: list[Fix]) -> NDArray[Any]:
+    return np.array([fix.place for fix in fixes])
+
+
+def _precision_recall(fixes: list[Fix], missing: Flags) -> tuple[float, float]:
+    off = np.array([fix.off_map > 0.5 for fix in fixes])
+    both = float((off & missing).sum())
+    return both / max(1, off.sum()), both / max(1, missing.sum())
