@@ -173,7 +173,7 @@ def requests(n, seed):
 
 
 def sent(port, drive, cases):
-    """Statuses of the answers; a connection is used again until the server closes it."""
+    """Statuses of the answers; each has a connection of its own, which no pause between two of them can end."""
     connection, statuses = http.client.HTTPConnection("127.0.0.1", port), Counter()
     for path, headers, body in cases:
         connection.request("POST", path.replace("FRAMES", f"/v1/drives/{drive}/frames"), body, headers)
@@ -182,7 +182,7 @@ def sent(port, drive, cases):
         message = json.loads(content)["error"]["message"] if answer.status >= 400 else ""
         assert answer.status < 500, (answer.status, message, path, headers, body[:200])
         statuses[answer.status] += 1
-    connection.close()
+        connection.close()  # the next request opens it again
     return statuses
 
 
