@@ -258,7 +258,9 @@ def _unpacked_samples(arrays: tensors.Arrays, names: list[str]) -> Samples | Non
     if "samples" not in arrays:
         return None
     labels, folds = np.array(arrays["sample_labels"]).T
-    return Samples(np.array(arrays["samples"], np.float64), labels, folds, list(names))
+    with np.errstate(invalid="ignore"):  # a damaged number is refused with the others
+        evidence = np.array(arrays["samples"], np.float64)
+    return Samples(evidence, labels, folds, list(names))
 
 
 def _packed_positions(positions: Positions | None) -> dict[str, NDArray[Any] | None]:
