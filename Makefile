@@ -6,7 +6,7 @@ TEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WO
 REACHED := 90
 DEV_EXTRAS := torch,lite,ros,faiss,pgvector,cluster,hloc,onnx,web,dev
 
-.PHONY: demo test fuzz coverage check lint docs bench clean
+.PHONY: demo test fuzz mutants coverage check lint docs bench clean
 
 .venv/.core: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -33,6 +33,11 @@ test: .venv/.dev
 # Damaged files of every kind behind right checksums: about 22,000 cases; CI has a tenth of them.
 fuzz: .venv/.dev
 	FUZZ_CASES=2000 FUZZ_SEED=1 $(TEST) tests/test_fuzz.py
+
+# Single changes to the core, and whether a test notices; docs/testing.md.
+COUNT ?= 300
+mutants: .venv/.dev
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/mutants.py --count $(COUNT)
 
 # Fails below the share of lines that the tests reach today.
 coverage: .venv/.dev

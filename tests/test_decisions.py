@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from displace import ReferenceSet, build
+from displace import DisPlace, ReferenceSet, build
 from displace.arrays import l2_normalize
 from displace.errors import InputError
 from displace.fusion.solver import contest as contests
@@ -17,7 +17,7 @@ from displace.fusion.solver.contest import HOPS, POOLING, Contestant, Round, pla
 from displace.fusion.solver.problem import Problem
 from displace.fusion.solver.scatter import Scatter
 from displace.holdout import folds
-from displace.maps import building, updating
+from displace.maps import building, learning, updating
 from displace.maps.building import calibration_rows
 from displace.places import Places
 from displace.synthetic import make_route
@@ -231,18 +231,18 @@ class TestCalibrationRows:
         assert set(places[rows].tolist()) == chosen
         assert len(rows) == 2 * len(chosen)
 
-    def test_swapped_places_and_traversals_are_told(self):
-        many, too = building.MANY, building.TOO_MANY
-        names = np.arange(many)
-        for n_places, swapped in ((int(many / too), many > too * int(many / too)), (1, True), (many, False)):
-            refs = ReferenceSet(np.eye(many), np.arange(many) % max(1, n_places), names)
-            if swapped:
-                with pytest.raises(InputError, match="seem to be swapped"):
-                    building._references(refs, None)
-            else:
-                assert building._references(refs, None)[0] is refs
-        few = ReferenceSet(np.eye(many - 1), np.zeros(many - 1, int), names[1:])
-        assert building._references(few, None)[0] is few
+    @pytest.mark.parametrize(
+        ("n_traversals", "n_places", "swapped"),
+        [(30, 2, True), (29, 2, False), (30, 3, False), (31, 3, True)],
+    )
+    def test_swapped_places_and_traversals_are_told(self, n_traversals, n_places, swapped):
+        places = np.arange(n_traversals) % n_places
+        refs = ReferenceSet(np.eye(n_traversals), places, np.arange(n_traversals))
+        if swapped:
+            with pytest.raises(InputError, match="seem to be swapped"):
+                building._references(refs, None)
+        else:
+            assert building._references(refs, None)[0] is refs
 
 
 def test_a_contest_leaves_out_who_cannot_be_solved_in_every_fold():
@@ -252,3 +252,29 @@ def test_a_contest_leaves_out_who_cannot_be_solved_in_every_fold():
     held.run([Contestant(0.0), Contestant(1.0), replace(Contestant(1.0), center=True)])
     assert set(held.hits) == {Contestant(1.0), Contestant(1.0, True)}
     assert all(len(hits) == 3 for hits in held.hits.values())
+
+
+@pytest.mark.parametrize(
+    ("n_places", "n_traversals", "n_folds"),
+    [(100, 3, 9), (101, 3, 3), (100, 2, 8), (101, 2, 4), (100, 1, 4), (20, 6, 15), (101, 6, 5)],
+)
+def test_how_often_traversals_are_held_out_for_the_confidence(n_places, n_traversals, n_folds):
+    places = np.tile(np.arange(n_places), n_traversals)
+    refs = ReferenceSet(np.ones((len(places), 2)), places, np.repeat(np.arange(n_traversals), n_places))
+    assert len(list(learning._plan(refs))) == n_folds
+
+
+def test_a_budget_of_rows_is_for_places_of_several_views(monkeypatch):
+    """With one view a place there is one row, whatever is asked for."""
+    asked = []
+    real = tuning.decide
+    monkeypatch.setattr(
+        tuning,
+        "decide",
+        lambda problem, ridge, center, rows, safer: (
+            asked.append(rows) or real(problem, ridge, center, rows, safer)
+        ),
+    )
+    refs = make_route(n_places=20, n_traversals=3, dim=6).references
+    DisPlace(n_rows=4).fit(refs.vectors, refs.places, refs.traversals)
+    assert asked == ["auto"]
