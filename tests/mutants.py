@@ -74,10 +74,27 @@ TESTS = (
     "test_views.py",
 )
 """Files whose tests are about the changed code; others reach it by the way and would cost more than they notice."""
-PRELOADED = """
-cv2 faiss hypothesis hypothesis.strategies numpy PIL.Image pytest rich.console safetensors scipy.linalg scipy.optimize
-scipy.spatial scipy.stats sklearn.base sklearn.metrics sklearn.neighbors sklearn.utils.estimator_checks threadpoolctl typer
-""".split()
+PRELOADED = (
+    "cv2",
+    "faiss",
+    "hypothesis",
+    "hypothesis.strategies",
+    "numpy",
+    "PIL.Image",
+    "pytest",
+    "rich.console",
+    "safetensors",
+    "scipy.linalg",
+    "scipy.optimize",
+    "scipy.spatial",
+    "scipy.stats",
+    "sklearn.base",
+    "sklearn.metrics",
+    "sklearn.neighbors",
+    "sklearn.utils.estimator_checks",
+    "threadpoolctl",
+    "typer",
+)
 """Imported once, before a process is forked for each change."""
 CHOSEN = "not thousands and not Killed"
 """Those of their tests that are run: not those that damage thousands of files or kill processes again and again."""
