@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import tempfile
 import time
+from pathlib import Path
 
 import numpy as np
 
 import displace
 from benchmarks._measure import Cost, header, measure, row
 from benchmarks._shared import shared_folder
+from displace.datasets import town_drives
 from displace.images import read_image
+from displace.manifest.table import Manifest
 from displace.models import get_model
 from displace.places import Places
-from displace.sequence.alignment import align, in_order
+from displace.sequence.alignment import Track, align, in_order
+from displace.sequence.engine import Motion
 from displace.sequence.pairing import Pairing, pair, standardised_recording
+from displace.verbs.align import LEAST_CONFIDENCE
 
 N_ROBOTCAR, DIM = 3876, 512
 """RobotCar: places of a traversal, numbers of a descriptor."""
@@ -26,12 +32,15 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--smooth", type=int, nargs=2, default=(10_000, 27_592), metavar=("FRAMES", "PLACES"))
     parser.add_argument("--align", type=int, default=20_000, metavar="FRAMES")
     parser.add_argument("--drives", type=int, default=3, help="generated drives along nordland811")
-    parser.add_argument("--only", choices=("step", "smooth", "align", "drives"))
+    parser.add_argument("--town", type=Path, default=Path(tempfile.gettempdir()) / "town_drives")
+    parser.add_argument("--only", choices=("step", "smooth", "align", "drives", "town"))
     options = parser.parse_args(argv)
     if options.only in (None, "step"):
         step_against_locate(options.steps)
     if options.only in (None, "drives"):
         real_seasons(options.drives)
+    if options.only in (None, "town"):
+        town(options.town)
     if options.only in (None, "smooth"):
         smoothing(*options.smooth)
     if options.only in (None, "align"):
@@ -145,7 +154,7 @@ def judged(found: Pairing, queries: np.ndarray, anchor: np.ndarray) -> list[str]
     away = np.abs(queries[:, None] - anchor)
     away[np.isnan(queries)] = np.inf
     nearest = away.min(axis=1)
-    null, off = nearest > 4, found.off >= 0.5
+    null, off = nearest > 4, np.asarray(found.off) >= 0.5
     error = [
         np.abs(np.flatnonzero(away[i] <= nearest[i] + 0.5) - found.frames[i]).min()
         for i in np.flatnonzero(~null & ~off)
@@ -154,9 +163,108 @@ def judged(found: Pairing, queries: np.ndarray, anchor: np.ndarray) -> list[str]
     return [
         f"{100 * np.mean(np.array(error) <= 2):.1f} %",
         f"{np.quantile(error, 0.9):.0f}",
-        f"{both / max(1, off.sum()):.2f}",
-        f"{both / max(1, null.sum()):.2f}",
+        f"{both / off.sum():.2f}" if off.any() else "–",
+        f"{both / null.sum():.2f}" if null.any() else "–",
     ]
+
+
+def town(folder: Path) -> None:
+    """Drives through the rendered town: how they line up, a map of them, the night along it, and a map with a hole."""
+    model = get_model("hog")
+    manifest = Manifest.read(town_drives.write(folder))
+    vectors = np.stack([model.prepare(read_image(file)) for file in manifest.paths()])
+    drives = {
+        name: (vectors[manifest.traversals == name], town_drives.driven(name)) for name in town_drives.DRIVES
+    }
+    mapped = ("sun", "overcast", "rain", "dusk")
+    found = align({name: drives[name][0] for name in drives}, anchor="sun")
+    at = drives["sun"][1][found.tracks["sun"].references]
+    header("town_drives, HOG, to 'sun'", "within ±2", "p90", "null precision", "null recall")
+    for name, track in found.tracks.items():
+        if name != "sun":
+            row(f"{name}, {len(track.places)} frames", *judged_track(track, drives[name][1], at))
+    lined = place_map_of({name: aligned(found.tracks[name], drives[name]) for name in mapped})
+    true = place_map_of({name: nearest(drives[name], at) for name in mapped})
+    header("R@1 (±2 frames)", "single", "followed", "smoothed")
+    for title, place_map in (("map by sight", lined), ("map by truth", true)):
+        for name in ("night", "snow"):
+            row(f"{title}, {name}", *recalls(place_map, *drives[name], at))
+    kept = np.r_[: int(0.4 * len(at)), int(0.6 * len(at)) : len(at)]
+    header("a fifth of the places removed", "off-map precision", "off-map recall")
+    holed = place_map_of({name: nearest(drives[name], at, kept) for name in mapped})
+    for name in ("night", "snow"):
+        frames, places = drives[name]
+        missing = np.abs(places[:, None] - at[kept]).min(axis=1) > 2
+        follower = holed.follow()
+        for way, fixes in (
+            ("followed", [follower.step(frame) for frame in frames]),
+            ("smoothed", holed.smooth(frames)),
+        ):
+            off = np.array([fix.off_map > 0.5 for fix in fixes])
+            both = (off & missing).sum()
+            row(f"{name}, {way}", f"{both / max(1, off.sum()):.2f}", f"{both / missing.sum():.2f}")
+    shuffled(true, *drives["snow"], at)
+
+
+References = tuple[np.ndarray, np.ndarray]
+"""Descriptors, and the place of each."""
+
+
+def aligned(track: Track, drive: References) -> References:
+    """References of a recording as `displace align` makes them."""
+    keep = track.references & (track.confidence >= LEAST_CONFIDENCE)
+    return drive[0][keep], track.places[keep]
+
+
+def nearest(drive: References, at: np.ndarray, kept: np.ndarray | None = None) -> References:
+    """For each place the frame that was taken nearest to it, where one was within a place."""
+    away = np.abs(drive[1][:, None] - at)
+    places = np.arange(len(at)) if kept is None else kept
+    places = places[away[:, places].min(axis=0) <= 1]
+    return drive[0][away[:, places].argmin(axis=0)], places
+
+
+def place_map_of(references: dict[str, References]) -> displace.PlaceMap:
+    """A map with confidence."""
+    places = np.concatenate([at for _, at in references.values()])
+    ids = np.unique(places)
+    refs = displace.ReferenceSet(
+        np.concatenate([vectors for vectors, _ in references.values()]),
+        places,
+        np.repeat(list(references), [len(at) for _, at in references.values()]),
+        info=Places(ids, frames=ids.astype(float)),
+    )
+    return displace.build(refs, tolerance="2 frames")
+
+
+def judged_track(track: Track, places: np.ndarray, at: np.ndarray) -> list[str]:
+    """As `judged`, of a recording lined up."""
+    off = np.where(track.places < 0, 1.0, 0.0)
+    return judged(Pairing(track.places, *[off] * 4, Motion(), 0.0, 0.0), places, at)
+
+
+def recalls(
+    place_map: displace.PlaceMap, frames: np.ndarray, places: np.ndarray, at: np.ndarray
+) -> list[str]:
+    """R@1 of each frame for itself, followed and smoothed, of frames at places of the map."""
+    away = np.abs(places[:, None] - at)
+    here = away.min(axis=1) <= 2
+    follower = place_map.follow()
+    ways = (
+        place_map.locate(frames, 1).places[:, 0],
+        np.array([follower.step(frame).place for frame in frames]),
+        np.array([fix.place for fix in place_map.smooth(frames)]),
+    )
+    right = [np.abs(found.astype(int) - away.argmin(axis=1)) <= 2 for found in ways]
+    return [f"{100 * flags[here].mean():.1f}" for flags in right]
+
+
+def shuffled(place_map: displace.PlaceMap, frames: np.ndarray, places: np.ndarray, at: np.ndarray) -> None:
+    """Frames that follow no order: what single frames reach must stay."""
+    header("R@1, frames shuffled", "single", "followed", "smoothed")
+    for seed in range(2):
+        order = np.random.default_rng(seed).permutation(len(frames))
+        row(f"snow, order {seed}", *recalls(place_map, frames[order], places[order], at))
 
 
 def smoothing(n_frames: int, n_places: int) -> None:

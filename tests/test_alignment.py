@@ -11,6 +11,8 @@ from drives import drive_along, make_route
 from displace.errors import InputError
 from displace.sequence.alignment import Alignment, align
 from displace.sequence.pairing import pair, standardised_recording, steps_at
+from displace.sequence.refining import paired_again
+from displace.synthetic import make_route as synthetic_route
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +54,21 @@ def test_frames_get_the_place_they_show(aligned: Alignment, drives: dict[str, np
     assert on[at < 180].mean() > 0.9
     assert ((track.low <= track.places) & (track.places <= track.high)).all()
     assert np.median(track.confidence[on]) > 0.8
+
+
+def test_what_the_others_show_tells_where_a_recording_was() -> None:
+    route = synthetic_route(n_places=120, n_traversals=4, dim=16)
+    recordings = [*route.references.vectors.reshape(4, 120, 16), route.queries]
+    names = ("sun", "rain", "dusk", "snow", "night")
+    ready = {name: standardised_recording(v) for name, v in zip(names, recordings, strict=True)}
+    first = {name: pair(ready[name], ready["sun"]) for name in names[1:]}
+    again = paired_again("night", "sun", ready, first)
+    assert again.gain > first["night"].gain + 0.2
+    assert again.confidence.mean() > first["night"].confidence.mean()
+    assert (np.abs(again.frames - np.arange(120)) <= 2).mean() > 0.98
+    ready["night"] = standardised_recording(recordings[-1][::-1])
+    first["night"] = pair(ready["night"], ready["sun"])
+    assert paired_again("night", "sun", ready, first).gain < 0  # no space makes the wrong direction right
 
 
 def test_a_detour_has_no_place(aligned: Alignment, drives: dict[str, np.ndarray]) -> None:

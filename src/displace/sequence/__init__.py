@@ -13,7 +13,17 @@ SEQUENCES: Registry[SequenceMethod] = Registry(
     "sequence method",
     "displace.sequence",
     "SequenceMethod",
-    besides=("engine", "tracking", "weighing", "pairing", "laps", "alignment", "adaptation", "following"),
+    besides=(
+        "engine",
+        "tracking",
+        "weighing",
+        "pairing",
+        "refining",
+        "laps",
+        "alignment",
+        "adaptation",
+        "following",
+    ),
 )
 
 

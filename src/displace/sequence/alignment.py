@@ -1,6 +1,7 @@
 """Recordings of one route lined up by sight: frames that show the same place get its number.
 
-One recording, the anchor, gives the places; every other is paired with it. How well the others agree with each other
+One recording, the anchor, gives the places; every other is paired with it, and with three or more once more with what
+the others show there. How well the others agree with each other
 about where they were lowers or keeps the confidence of a frame.
 """
 
@@ -18,6 +19,7 @@ from displace.sequence.adaptation import moving
 from displace.sequence.engine import Floats
 from displace.sequence.laps import second_lap
 from displace.sequence.pairing import AROUND, Pairing, pair, reduced, standardised_recording
+from displace.sequence.refining import can_refine, paired_again
 
 LEAST_FRAMES = 10
 LEAST_GAIN = 0.3
@@ -112,17 +114,19 @@ def align(
     )
     for name, vectors in ready.items():
         _check_laps(name, vectors, moving[name][0])
-    total = len(ready) * (len(ready) - 1) // 2 + len(ready) - 1
+    rounds = 2 if can_refine(ready) else 1
+    total = len(ready) * (len(ready) - 1) // 2 + rounds * (len(ready) - 1)
     coarse = _Coarse(ready, progress, total)
     chosen = anchor or coarse.best_anchor(set(candidates or ready))
     coarse.check_routes(chosen)
     pairings: dict[str, Pairing] = {}
-    for name in ready:
-        if name == chosen:
-            continue
-        pairings[name] = in_order(pair(ready[name], ready[chosen]))
-        if progress:
-            progress(coarse.done + len(pairings), total)
+    for again in range(rounds):
+        first = dict(pairings)
+        for done, name in enumerate(n for n in ready if n != chosen):
+            found = paired_again(name, chosen, ready, first) if again else pair(ready[name], ready[chosen])
+            pairings[name] = in_order(found)
+            if progress:
+                progress(coarse.done + again * (len(ready) - 1) + done + 1, total)
     pairings = {name: coarse.agreeing(name, pairings) for name in pairings}
     n_places = len(ready[chosen])
     tracks = {

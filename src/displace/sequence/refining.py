@@ -1,0 +1,70 @@
+"""Recordings lined up once more, in a space that the others' first alignment tells.
+
+What the other recordings show at each place says which directions tell places apart, and which conditions. The
+recording at hand was not asked, so that what its path earns in that space compares with what it earned before.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from displace.arrays import Indices, Vectors
+from displace.errors import ConditioningWarning, DisplaceError
+from displace.fusion.displace import DisPlace
+from displace.references import ReferenceSet
+from displace.sequence.pairing import Pairing, pair, standardised_recording
+
+LEAST_RECORDINGS = 3
+_LEAST_CONFIDENCE = 0.5
+_MOST_NUMBERS = 1e8
+"""Numbers in the references of a space; with more, recordings are lined up once."""
+
+
+def can_refine(ready: dict[str, Vectors]) -> bool:
+    """Whether there are recordings to learn from, and not too much of them."""
+    return len(ready) >= LEAST_RECORDINGS and sum(v.size for v in ready.values()) <= _MOST_NUMBERS
+
+
+def paired_again(name: str, anchor: str, ready: dict[str, Vectors], pairings: dict[str, Pairing]) -> Pairing:
+    """Pair a recording with the places of all others together; what was found before where that earns more.
+
+    Parameters
+    ----------
+    name, anchor : str
+    ready : dict of str to array of shape (n, D)
+        From `standardised_recording`.
+    pairings : dict of str to Pairing
+        Of every recording but the anchor.
+    """
+    before = pairings[name]
+    vectors, places, traversals = (
+        [ready[anchor]],
+        [np.arange(len(ready[anchor]))],
+        [anchor] * len(ready[anchor]),
+    )
+    for other, found in pairings.items():
+        if other != name:
+            frames = _surest(found)
+            vectors.append(ready[other][frames])
+            places.append(found.frames[frames])
+            traversals += [other] * len(frames)
+    refs = ReferenceSet(np.concatenate(vectors), np.concatenate(places), np.array(traversals))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConditioningWarning)
+        try:
+            rows = DisPlace(views=False, project=True).fit_references(refs).rows()
+        except DisplaceError:  # too few references for a space
+            return before
+    assert rows is not None
+    after = pair(standardised_recording(rows.project(ready[name])), standardised_recording(rows.vectors))
+    return after if after.gain > before.gain else before
+
+
+def _surest(found: Pairing) -> Indices:
+    """One frame of each place."""
+    frames = np.flatnonzero((found.off < 0.5) & (found.confidence >= _LEAST_CONFIDENCE))
+    order = np.lexsort((-found.confidence[frames], found.frames[frames]))
+    _, first = np.unique(found.frames[frames][order], return_index=True)
+    return frames[order][first]
