@@ -18,6 +18,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.exceptions import HTTPException
+from starlette.routing import Route
 
 from displace import __version__
 from displace.arrays import Vectors, top_k
@@ -297,6 +298,9 @@ def _add_queries(app: FastAPI, server: Server) -> None:
                 ],
             }
         )
+
+    # The same without FastAPI's reading of parameters, of which there are none; the other one is for the document.
+    app.router.routes.insert(0, Route("/v1/locate", locate, methods=["POST"]))
 
     @app.post("/v1/describe", openapi_extra=IMAGES, summary="Descriptors of images.")
     async def describe(request: Request) -> Response:

@@ -103,7 +103,8 @@ class Guard:
         return None
 
     def _count(self, scope: Scope, status: int, seconds: float) -> None:
-        route = getattr(scope.get("route"), "path", "other")
+        # Routes of FastAPI leave themselves; those of Starlette, which have no parameters here, what they call.
+        route = str(getattr(scope.get("route"), "path", scope["path"] if "endpoint" in scope else "other"))
         self.metrics.count(route, status, seconds)
         if log.isEnabledFor(logging.INFO):
             fields = {"method": scope["method"], "route": route, "status": status}
