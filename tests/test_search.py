@@ -93,3 +93,13 @@ def test_a_file_that_is_no_index_is_refused(tmp_path):
     (tmp_path / "rows").write_bytes(b"nothing of the sort")
     with pytest.raises(FormatError):
         Exact.open(tmp_path / "rows")
+
+
+def test_many_rows_in_blocks_give_the_same_as_all_at_once(monkeypatch):
+    rows = unit_rows(500, 16)
+    index, queries = Exact.build(rows, "float32"), noisy_sample(rows, 9)
+    at_once = index.search(queries, 7)
+    monkeypatch.setattr("displace.search.exact.LONG", 100)
+    in_blocks = index.search(queries, 7)
+    np.testing.assert_array_equal(in_blocks[0], at_once[0])
+    np.testing.assert_allclose(in_blocks[1], at_once[1], atol=1e-6)

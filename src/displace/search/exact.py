@@ -20,6 +20,8 @@ MAPPED_ABOVE = 2 * 2**30
 """Bytes of float32 rows above which memory-mapped rows stay where they are."""
 MANY = 0.05
 """Share of the rows above which all of them are compared: to gather transposed ones takes longer."""
+LONG, FEW = 200_000, 6
+"""Rows and queries from which on blocks of rows are faster: a whole row of scores is no longer in the cache."""
 AGAIN = 50
 """Rows that int8 search compares again in float32, beside four times those asked for."""
 
@@ -107,6 +109,8 @@ class Exact(Index):
             scores = queries @ columns
             best = top_k(scores, k)
             return best, scores[:, best[0]]
+        if self.n_rows > LONG and len(queries) >= FEW:
+            return best_rows(queries, self.codes, k)
         return ranked(len(queries), self.n_rows, k, lambda some: queries[some] @ columns)
 
     def save(self, uri: str | os.PathLike[str]) -> None:
