@@ -370,8 +370,9 @@ def plot(options: argparse.Namespace) -> None:
     from matplotlib import pyplot
 
     records = [json.loads(line) for line in options.record.read_text().splitlines()]
-    figure, (left, middle, right) = pyplot.subplots(1, 3, figsize=(13, 4), layout="constrained")
-    searched = [r for r in records if r["part"] == "search"]
+    searched, fitted = ([r for r in records if r["part"] == part] for part in ("search", "fits"))
+    figure, axes = pyplot.subplots(1, 3 if fitted else 2, figsize=(13, 4), layout="constrained")
+    left, middle = axes[:2]
     for at, name in enumerate(sorted({r["backend"] for r in searched})):
         own = sorted((r for r in searched if r["backend"] == name), key=lambda r: r["rows"])
         style = {"color": f"C{at % 10}", "marker": "os^"[at // 10], "label": name}
@@ -380,12 +381,10 @@ def plot(options: argparse.Namespace) -> None:
     left.set(xscale="log", yscale="log", xlabel="rows of 256", ylabel="ms, one query (lower is better)")
     middle.set(xscale="log", xlabel="rows of 256", ylabel="same best row as exact, % (higher is better)")
     middle.legend(fontsize="x-small")
-    for route in ("memory", "stream", "cluster"):
-        own = [r for r in records if r["part"] == "fits" and r["route"] == route]
-        right.plot(
-            [r["gigabytes"] for r in own], [r["peak"] / 1e9 for r in own], "o-", label=f"{route}: peak GB"
-        )
-    right.set(xlabel="GB of references, D = 512", ylabel="peak memory, GB (lower is better)")
-    right.legend(fontsize="small")
+    for route in ("memory", "stream", "cluster") if fitted else ():
+        own = [r for r in fitted if r["route"] == route]
+        axes[2].plot([r["gigabytes"] for r in own], [r["peak"] / 1e9 for r in own], "o-", label=route)
+        axes[2].set(xlabel="GB of references, D = 512", ylabel="peak memory, GB (lower is better)")
+        axes[2].legend(fontsize="small")
     options.image.parent.mkdir(exist_ok=True)
     figure.savefig(options.image, dpi=110)
