@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from displace import PlaceMap, ReferenceSet, cli, verbs
 from displace import build as maps_build
-from displace.cli import console
+from displace.cli import console, console_maps
 from displace.descriptors.store import DescriptorStore
 from displace.errors import ConditioningWarning, InputError
 from displace.places import Places
@@ -529,3 +529,12 @@ def test_threads_are_checked(run, verb):
     done = run(verb, "route.desc", "--threads", 0)
     assert done.exit_code == 2
     assert "threads=0 must be at least 1" in done.stderr
+
+
+def test_where_the_images_are_that_are_not_shown_is_said_unless_it_was_given():
+    """Of many images a table shows the first ones; with -o the others need no advice."""
+    record = {"image": "a.jpg", "places": ["0001"], "scores": [0.5], "in_map": True}
+    for where in ("", "; -o FILE or --json has all"):
+        with (shown := console.Console(width=200)).capture() as text:
+            console_maps._show_many(shown, [record] * (console_maps.SHOWN + 2), where)
+        assert text.get().rstrip().endswith(f"… and 2 more{where}")
