@@ -120,3 +120,19 @@ def test_n_components_never_exceeds_the_rank():
     y = np.concatenate([y, y + 20])
     values, _, _ = exact(X, y, 0.1)
     assert eigen.solve(Scatter.of(X, y), 0.1, n_components=24).projection.shape[1] == np.sum(values > 1e-9)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", ["full", "diagonal", "some of each"])
+def test_eigenvectors_are_brought_back_in_blocks(monkeypatch, dtype, kind):
+    monkeypatch.setattr(eigen, "NARROW", 7)
+    monkeypatch.setattr(eigen, "AT_ONCE", 5)
+    C = np.random.default_rng(0).normal(size=(40, 40))
+    C = C + C.T
+    first = {"full": 40, "diagonal": 0, "some of each": 15}[kind]
+    C[first:] = C[:, first:] = 0
+    C += np.diag(np.arange(40.0))
+    values, vectors = eigen._tridiagonal(np.asfortranarray(C, dtype), lambda _: 23)
+    np.testing.assert_allclose(values, np.linalg.eigvalsh(C)[::-1], atol=1e-4)
+    np.testing.assert_allclose(vectors.T @ vectors, np.eye(23), atol=1e-5)
+    np.testing.assert_allclose(C @ vectors, vectors * values[:23], atol=2e-4)

@@ -30,8 +30,8 @@ from displace.threads import one_blas_thread
 ROUTES = ("auto", "gram", "direct", "staged", "qr")
 SMALL = 1024
 """Up to this size one thread is fastest."""
-WIDE, AT_ONCE = 256, 1024
-"""Reflectors that are applied as one matrix, and vectors that they are applied to at one time."""
+WIDE, NARROW, AT_ONCE = 256, 64, 1024
+"""Reflectors applied as one matrix, in large and in small problems; vectors that they are applied to at one time."""
 
 ChooseN = Callable[[Vectors], int]
 
@@ -203,21 +203,22 @@ def _tridiagonal(C: Vectors, kept: ChooseN) -> tuple[Vectors, Vectors]:
 
 
 def _bring_back(reflectors: Vectors, tau: Vectors, vectors: Vectors) -> None:
-    """Multiply by the Q of `sytrd`, in place, in two thirds of the time of LAPACK's `ormtr`.
+    """Multiply by the Q of `sytrd`, in place; at D = 4096 in three quarters of the time of LAPACK's `ormtr`.
 
-    `WIDE` reflectors in a row are one matrix I − V T Vᵀ, where T⁻¹ is the upper triangle of VᵀV with 1/τ on its
+    Some reflectors in a row are one matrix I − V T Vᵀ, where T⁻¹ is the upper triangle of VᵀV with 1/τ on its
     diagonal (Schreiber and Van Loan's form), so that nearly all is large products. Row 0 is left alone.
     """
     (trsm,) = get_blas_funcs(("trsm",), (vectors,))
-    below, parts = vectors[1:], []
-    for start in reversed(range(0, len(tau), WIDE)):
-        some = tau[start : start + WIDE]
+    below, parts, wide = vectors[1:], [], WIDE if len(tau) > SMALL else NARROW
+    for start in reversed(range(0, len(tau), wide)):
+        some = tau[start : start + wide]
         V = np.tril(reflectors[1 + start :, start : start + len(some)], -1)
         np.fill_diagonal(V, 1)
         V, some = V[:, some != 0], some[some != 0]  # the others are the identity
         T_inverse = np.triu(V.T @ V)
         np.fill_diagonal(T_inverse, 1 / some)
-        parts.append((start, V, T_inverse))
+        if len(some):
+            parts.append((start, V, T_inverse))
     products = np.empty(min(AT_ONCE, below.shape[1]) * len(below), below.dtype)
     for columns in blocks(below.shape[1], 1, AT_ONCE):
         rows = np.ascontiguousarray(below[:, columns].T)
