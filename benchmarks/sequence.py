@@ -17,7 +17,7 @@ from displace.images import read_image
 from displace.manifest.table import Manifest
 from displace.models import get_model
 from displace.places import Places
-from displace.sequence.alignment import Track, align, in_order
+from displace.sequence.alignment import Track, align
 from displace.sequence.engine import Motion
 from displace.sequence.pairing import Pairing, pair, standardised_recording
 from displace.verbs.align import LEAST_CONFIDENCE
@@ -31,7 +31,7 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--smooth", type=int, nargs=2, default=(10_000, 27_592), metavar=("FRAMES", "PLACES"))
     parser.add_argument("--align", type=int, default=20_000, metavar="FRAMES")
-    parser.add_argument("--drives", type=int, default=3, help="generated drives along nordland811")
+    parser.add_argument("--drives", type=int, default=5, help="generated drives along nordland811")
     parser.add_argument("--town", type=Path, default=Path(tempfile.gettempdir()) / "town_drives")
     parser.add_argument("--only", choices=("step", "smooth", "align", "drives", "town"))
     options = parser.parse_args(argv)
@@ -116,13 +116,13 @@ def real_seasons(n_drives: int) -> None:
         drop = 0.3 * (seed % 2)
         anchor, anchor_frames = drive(650, rng, detour=False, drop=drop)
         queries, query_frames = drive(650, rng, detour=True, drop=drop)
-        found = in_order(
-            pair(
-                standardised_recording(seasons["summer"][query_frames]),
-                standardised_recording(seasons["winter"][anchor_frames]),
-            )
+        recordings = {"summer": seasons["summer"][query_frames], "winter": seasons["winter"][anchor_frames]}
+        tracks = align(recordings, anchor="winter").tracks
+        at = anchor[tracks["winter"].references]
+        row(
+            f"summer to winter, drive {seed}, {len(queries)} frames",
+            *judged_track(tracks["summer"], queries, at),
         )
-        row(f"summer to winter, drive {seed}, {len(queries)} frames", *judged(found, queries, anchor))
 
 
 def drive(n: int, rng: np.random.Generator, detour: bool, drop: float) -> tuple[np.ndarray, np.ndarray]:
