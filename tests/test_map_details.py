@@ -7,14 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from displace import ReferenceSet, build, get_fusion
+from displace import DisPlace, ReferenceSet, build, get_fusion
 from displace.arrays import l2_normalize
 from displace.errors import InputError
 from displace.fusion.base import Rows
 from displace.fusion.pooling import ROUNDING, KeptReferences
+from displace.fusion.solver.kept_views import KeptViews
+from displace.fusion.solver.scatter import Scatter
 from displace.geo import Positions
 from displace.maps import relearning, rounding
 from displace.maps.basis import turned, turning
+from displace.maps.calibration import area_under_curve
 from displace.maps.rounding import RecallLoss, agreement, quantize, within_unit
 from displace.maps.samples import KEPT, Samples
 from displace.maps.streaming import place_blocks
@@ -241,3 +244,21 @@ def test_a_place_that_is_added_keeps_the_tolerance_in_frames(refs):
     town = build(numbered.without("t2"), "hops", tolerance="2 frames", calibration=False)
     town.add(numbered.only("t2"))
     assert str(town.tolerance) == "±2 frames"
+
+
+def test_what_rounding_costs_is_measured_on_traversals_where_one_can_be_spared(refs):
+    assert set(build(refs, "hops", dtype="int8").notes) == {"recall_at_1", "n_queries"}
+    assert set(build(refs.without("t2"), "hops", dtype="int8").notes) == {"same_top_match"}
+
+
+def test_without_right_or_without_wrong_matches_the_area_is_a_half():
+    for right in (np.ones(3, bool), np.zeros(3, bool)):
+        assert area_under_curve(np.array([0.1, 0.5, 0.9]), right) == 0.5
+
+
+def test_a_map_that_tells_views_apart_keeps_its_references():
+    vectors = np.random.default_rng(0).standard_normal((12, 8))
+    several = ReferenceSet(np.tile(vectors, (2, 1)), np.tile(np.arange(12) // 2, 2), ["a"] * 12 + ["b"] * 12)
+    one_each = ReferenceSet(np.tile(vectors, (2, 1)), np.tile(np.arange(12), 2), ["a"] * 12 + ["b"] * 12)
+    assert isinstance(DisPlace().statistics(several), KeptViews)
+    assert isinstance(DisPlace().statistics(one_each), Scatter)
