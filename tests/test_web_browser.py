@@ -24,11 +24,12 @@ playwright = pytest.importorskip("playwright.sync_api", reason="needs the extra 
 CHROMIUM = shutil.which("chromium")
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed"),
+    pytest.mark.flaky(reruns=1),  # a browser under remote control loses an event now and then
 ]
 
 PLACES = 10
-LIMIT = 3_600_000
-"""Milliseconds until waiting for the page has failed: that a machine is busy is no failure."""
+LIMIT = 300_000
+"""Milliseconds until waiting for the page has failed: that a machine is busy is no failure, that nothing comes is."""
 AXE = os.environ.get("AXE_CORE")
 """Path of axe.min.js, which ``npm install axe-core`` brings."""
 
@@ -90,7 +91,7 @@ def address(folder):
 def browser():
     with playwright.sync_playwright() as p:
         flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        browser = p.chromium.launch(executable_path=CHROMIUM, args=flags, timeout=0)
+        browser = p.chromium.launch(executable_path=CHROMIUM, args=flags, timeout=LIMIT)
         yield browser
         browser.close()
 
@@ -105,7 +106,7 @@ def opened(browser, address):
         context.set_default_timeout(LIMIT)
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(0)  # a busy machine is no failure
+        page.set_default_timeout(LIMIT)
         page.on("console", lambda message: said.append(message.text))
         page.on("pageerror", lambda error: said.append(str(error)))
         page.on("request", lambda request: hosts.add(urlsplit(request.url).netloc))
@@ -139,7 +140,7 @@ def test_a_picture_is_located_and_shown_beside_its_place(opened, folder):
 def test_what_is_no_picture_is_said(browser, address, folder, tmp_path):
     (tmp_path / "no.jpg").write_bytes(b"no picture")
     page = browser.new_page()
-    page.set_default_timeout(0)
+    page.set_default_timeout(LIMIT)
     page.goto(address)
     page.wait_for_selector("#about:has-text('places from')")
     page.set_input_files("#pick", tmp_path / "no.jpg")
