@@ -377,6 +377,8 @@ class TestContents:
             lambda h, a: h["traversals"].__setitem__("t0", -1),
             lambda h, a: h["traversals"].__setitem__("t0", 1.5),
             lambda h, a: h.__setitem__("calibrated_on", {"t0": "x"}),
+            lambda h, a: h.__setitem__("driving", ""),
+            lambda h, a: h.__setitem__("driving", []),
             lambda h, a: h["notes"].__setitem__("n_queries", -1),
             lambda h, a: h["notes"].__setitem__("same_top_match", 100.5),
             lambda h, a: h["notes"].__setitem__("same_top_match", -0.5),

@@ -93,7 +93,8 @@ def unpacked(header: dict[str, Any], arrays: tensors.Arrays, name: str) -> dict[
         fields = {field: header[field] for field in KINDS}
         fields["calibration"] = checked_calibration(header["calibration"])
         fields["calibrated_on"] = header.get("calibrated_on", dict(header["traversals"]))
-        fields["driving"] = header.get("driving") and DriveCalibration.from_json(header["driving"])
+        driving = header.get("driving")
+        fields["driving"] = None if driving is None else DriveCalibration.from_json(driving)
         fields["tolerance"] = _tolerance(header)
         fields["places"] = _unpacked_places(arrays, header["degrees"])
         fields["vectors"] = arrays["vectors"]
