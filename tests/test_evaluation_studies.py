@@ -141,7 +141,7 @@ def test_projected_cells_of_a_suite_make_the_same_study(task, route, tmp_path):
             cells.append(
                 Result(
                     f"{len(cells)}", "town", "town-1", "±1 frames", "hog", fusion, parameters, label, group, "night",
-                    ["sun", "rain"], dim or 32, dim, seed, error=error,
+                    ["sun", "rain"], dim or 32, projection=dim, seed=seed, error=error,
                     recalls={} if error else {1: recalls[label, dim, seed]},
                 )
             )  # fmt: skip

@@ -112,7 +112,7 @@ def test_the_loss_by_fewer_bits_is_a_difference_in_recall_on_held_out_traversals
     assert 100 < n < len(refs)
     assert abs(recalls["float32"] * n / 100 - round(recalls["float32"] * n / 100)) < 0.01
     assert abs(recalls["float32"] - recalls[dtype]) < 3
-    assert build(refs, name, dtype="float32").notes == {}
+    assert build(refs, name, dtype="float32").notes.keys() <= {"spectrum"}
 
 
 def test_a_crude_rounding_is_seen_in_the_recall(route, monkeypatch):
