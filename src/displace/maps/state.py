@@ -256,7 +256,7 @@ class MapState:
     def _best_backend(self) -> str:
         import importlib.util
 
-        # faiss reads float16 as it is; on float32 rows it takes 1.4 times as long as BLAS (docs/performance.md). It
+        # faiss reads float16 as it is; on float32 rows it takes 1.7 times as long as BLAS (docs/performance.md). It
         # holds a copy: rows that leave no room for it are searched where they are, in the map's file.
         half = self.vectors.dtype == np.float16 and self.vectors.nbytes <= physical_memory() / 2
         return "faiss" if half and importlib.util.find_spec("faiss") else "exact"
