@@ -16,7 +16,7 @@ sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright (
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no chromium (apt-get install chromium)"),
-    pytest.mark.flaky(reruns=1),  # a browser under remote control loses an event now and then
+    pytest.mark.flaky(reruns=2),  # a browser under remote control loses an event now and then
 ]
 LIMIT = 300_000
 """Milliseconds until waiting for the page has failed: that a machine is busy is no failure, that nothing comes is."""

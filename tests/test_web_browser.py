@@ -24,7 +24,7 @@ playwright = pytest.importorskip("playwright.sync_api", reason="needs the extra 
 CHROMIUM = shutil.which("chromium")
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed"),
-    pytest.mark.flaky(reruns=1),  # a browser under remote control loses an event now and then
+    pytest.mark.flaky(reruns=2),  # a browser under remote control loses an event now and then
 ]
 
 PLACES = 10
