@@ -24,7 +24,6 @@ from displace.sequence.refining import can_refine, paired_again
 LEAST_FRAMES = 10
 LEAST_GAIN = 0.3
 """Recordings whose path earns less than this above chance, for each frame, show different routes."""
-LEAST_OVERLAP = 0.05
 _COARSE = 300
 """Frames of each recording that the anchor is chosen by."""
 
