@@ -96,6 +96,8 @@ PRELOADED = (
     "typer",
 )
 """Imported once, before a process is forked for each change."""
+PLUGINS = ("-p", "_hypothesis_pytestplugin")
+"""Of pytest: no other is needed, and some take seconds to load."""
 CHOSEN = "not thousands and not Killed"
 """Those of their tests that are run: not those that damage thousands of files or kill processes again and again."""
 
@@ -295,7 +297,7 @@ def run_tests(wanted: list[str]) -> int:
     import pytest
 
     files = list(dict.fromkeys(name.split("::")[0] for name in wanted))
-    quiet = ["-q", "-x", "-p", "no:cacheprovider", "--no-header", "--tb=no", "-rN"]
+    quiet = [*PLUGINS, "-q", "-x", "-p", "no:cacheprovider", "--no-header", "--tb=no", "-rN"]
     quiet += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # of what was imported before the fork
     return int(pytest.main([*quiet, *files], plugins=[Recorder(wanted)]))
 
@@ -329,7 +331,7 @@ def measure(cache: Path) -> None:
 
     tracer.start()
     files = [f"tests/{name}" for name in TESTS if (ROOT / "tests" / name).exists()]
-    code = pytest.main(["-q", "--no-header", "-k", CHOSEN, *files], plugins=[recorder, Contexts()])
+    code = pytest.main([*PLUGINS, "-q", "--no-header", "-k", CHOSEN, *files], plugins=[recorder, Contexts()])
     tracer.stop()
     if code:
         raise SystemExit("the tests fail as they are")
@@ -470,7 +472,7 @@ def prepare(cache: Path) -> None:
     cache.mkdir(parents=True, exist_ok=True)
     sys.dont_write_bytecode = False  # compiling the package takes longer than most tests
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # none is needed, and some take seconds to load
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     os.environ["DISPLACE_SHARED"] = str(cache / "none")  # so that anybody gets the same
 
 

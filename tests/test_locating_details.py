@@ -13,9 +13,10 @@ from displace.errors import InputError, ModelMismatchError
 from displace.geo import Positions
 from displace.manifest.table import Manifest
 from displace.maps.located import Located, check_limit
-from displace.maps.place_map import _as_images, _model_name, check_same_model
+from displace.maps.questions import as_images, check_same_model
 from displace.maps.state import _best_of_each
 from displace.matches import Matches
+from displace.models import model_name
 from displace.places import Places
 from displace.synthetic import make_route
 
@@ -75,14 +76,14 @@ class TestAreas:
 
 
 class TestQueries:
-    def test_what_counts_as_images(self):
+    def test_what_countsas_images(self):
         pixels = np.zeros((4, 5, 3), np.uint8)
         for single in ("a.jpg", Path("a.jpg"), b"bytes"):
-            assert _as_images(single) == [single]
-        assert len(_as_images(pixels)) == 1
-        assert len(_as_images(np.stack([pixels, pixels]))) == 2
-        assert _as_images(["a.jpg", Path("b.jpg")]) == [Path("a.jpg"), Path("b.jpg")]
-        assert _as_images([pixels])[0] is pixels
+            assert as_images(single) == [single]
+        assert len(as_images(pixels)) == 1
+        assert len(as_images(np.stack([pixels, pixels]))) == 2
+        assert as_images(["a.jpg", Path("b.jpg")]) == [Path("a.jpg"), Path("b.jpg")]
+        assert as_images([pixels])[0] is pixels
         for vectors in (
             np.zeros((2, 3)),
             np.zeros((2, 3), np.uint8),
@@ -90,8 +91,8 @@ class TestQueries:
             ["a.jpg", 1.0],
             [np.zeros(3)],
         ):
-            assert _as_images(vectors) is None
-        assert _as_images(np.zeros((2, 3, 3))) is None
+            assert as_images(vectors) is None
+        assert as_images(np.zeros((2, 3, 3))) is None
 
     def test_dimensions_are_checked(self, town):
         with pytest.raises(InputError, match="queries have 7 dimensions; the map has 8"):
@@ -159,8 +160,8 @@ class TestModels:
             check_same_model(self.own, {**self.own, "variant": "x"})
 
     def test_names(self, town):
-        assert _model_name({"model": "a", "variant": "b"}) == "a:b"
-        assert _model_name({"model": "a", "variant": ""}) == "a"
+        assert model_name({"model": "a", "variant": "b"}) == "a:b"
+        assert model_name({"model": "a", "variant": ""}) == "a"
         assert town.model_name == "None"
         with pytest.raises(InputError, match="it knows no model"):
             town.open_model()

@@ -11,7 +11,7 @@ from displace import DisPlace, ReferenceSet, build, get_fusion
 from displace.arrays import l2_normalize
 from displace.errors import InputError
 from displace.fusion.base import Rows
-from displace.fusion.pooling import ROUNDING, KeptReferences
+from displace.fusion.solver.kept_references import KeptReferences
 from displace.fusion.solver.kept_views import KeptViews
 from displace.fusion.solver.scatter import Scatter
 from displace.geo import Positions
@@ -144,10 +144,10 @@ class TestSamples:
 class TestPooled:
     def test_the_nearest_row_of_the_place_goes_and_each_once(self):
         kept = KeptReferences(np.eye(3)[[0, 1, 0, 2]], np.array(["a", "a", "b", "b"]))
-        near = KeptReferences(np.eye(3)[[1]] + 0.9 * ROUNDING, np.array(["a"]))
+        near = KeptReferences(np.eye(3)[[1]] + 0.9 * KeptReferences.rounding, np.array(["a"]))
         assert kept.subtract(near).vectors.tolist() == np.eye(3)[[0, 0, 2]].tolist()
         assert (kept.n_references, kept.place_ids.tolist()) == (3, ["a", "b"])
-        for gone in (near, KeptReferences(np.eye(3)[[0]] + 1.1 * ROUNDING, np.array(["a"]))):
+        for gone in (near, KeptReferences(np.eye(3)[[0]] + 1.1 * KeptReferences.rounding, np.array(["a"]))):
             with pytest.raises(InputError, match="a reference of place 'a' that is not in the map"):
                 kept.subtract(gone)
         with pytest.raises(InputError, match="place 'c'"):

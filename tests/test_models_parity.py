@@ -8,10 +8,12 @@ backbone of SALAD) share one pass through it; everything before and after it run
 
 from __future__ import annotations
 
+import ctypes
 import json
 import math
 import zlib
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,6 +50,10 @@ CONFIGURATIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "megaloc_8448": ("megaloc", PATCHES),
 }
 
+PIECE = 1 << 16
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
+"""Options of glibc's `mallopt`."""
+
 _made: dict[str, np.ndarray] = {}
 """Tensors of the configuration before."""
 _passed: dict[tuple[object, ...], Any] = {}
@@ -61,9 +67,9 @@ def made_tensor(name: str, shape: tuple[int, ...], dtype: str) -> np.ndarray:
     leaf = name.rsplit(".", 1)[-1]
     if leaf == "p":
         return np.full(shape, 3.0, np.float32)
-    values = np.asarray(np.random.default_rng(zlib.crc32(name.encode())).standard_normal(shape))
+    random = np.random.default_rng(zlib.crc32(name.encode()))
     if leaf == "running_var":
-        return (1 + 0.1 * np.abs(values)).astype(np.float32)
+        return (1 + 0.1 * np.abs(random.standard_normal(shape))).astype(np.float32)
     if leaf in ("cls_token", "pos_embed", "mask_token"):
         scale, offset = 0.5, 0.0
     elif leaf in ("running_mean", "centers"):
@@ -76,9 +82,12 @@ def made_tensor(name: str, shape: tuple[int, ...], dtype: str) -> np.ndarray:
             scale *= 8.0
     else:
         scale, offset = 0.02, 1.0 if leaf in ("gamma", "weight", "dust_bin") else 0.0
-    values *= scale
-    values += offset
-    return values.astype(np.float32)
+    made = np.empty(shape, np.float32)
+    flat = made.reshape(-1)
+    for start in range(0, flat.size, PIECE):  # the same numbers as all at once
+        piece = flat[start : start + PIECE]
+        piece[:] = scale * random.standard_normal(piece.size) + offset
+    return made
 
 
 def made_state(rows: list[list[Any]]) -> dict[str, np.ndarray]:
@@ -226,8 +235,17 @@ def summaries(array: np.ndarray) -> dict[str, np.ndarray]:
     return {"mean": exact.mean(), "std": exact.std(), "first8": flat[:8], "sample64": flat[sample]}
 
 
+@pytest.fixture(scope="module")
+def kept_memory() -> None:
+    """Keep freed memory for the next large array: asking the system each time takes a quarter of the whole."""
+    with suppress(AttributeError, OSError):  # not of every C library
+        set_option = ctypes.CDLL(None).mallopt
+        set_option(M_MMAP_MAX, 0)
+        set_option(M_TRIM_THRESHOLD, 2**31 - 1)
+
+
 @pytest.fixture(scope="module", params=CONFIGURATIONS)
-def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
+def run(request: pytest.FixtureRequest, kept_memory: None, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Load the made weights through the public interface and describe every image in every variant."""
     name, variants = CONFIGURATIONS[request.param]
     facts = json.loads((GOLDEN / f"{request.param}.json").read_text())

@@ -10,7 +10,7 @@ from displace import ReferenceSet
 from displace.arrays import l2_normalize
 from displace.errors import InputError
 from displace.fusion.solver import views
-from displace.fusion.solver.kept_views import ROUNDING, KeptViews
+from displace.fusion.solver.kept_views import KeptViews
 from displace.fusion.solver.views import Views, frames_of_one_drive, group_views, merged
 
 
@@ -191,7 +191,7 @@ class TestKept:
     def test_what_differs_by_more_than_rounding_is_another_reference(self, length, away, known):
         refs = ReferenceSet(np.eye(2) * length, ["a", "b"], ["t", "t"])
         kept, gone = KeptViews.of(refs), KeptViews.of(refs.select([0]))
-        gone.vectors = gone.vectors + np.array([[0, away * ROUNDING]])
+        gone.vectors = gone.vectors + np.array([[0, away * KeptViews.rounding]])
         if known:
             assert kept.subtract(gone).places.tolist() == ["b"]
         else:

@@ -17,17 +17,7 @@ from numpy.typing import NDArray
 from displace.datasets.base import Dataset, Protocol
 from displace.datasets.town.looks import TRAVERSALS
 from displace.datasets.town.randomness import stream
-from displace.datasets.town.render import position
-from displace.datasets.town.writing import (
-    MANIFEST,
-    VERSION,
-    Chunk,
-    Progress,
-    check,
-    claim,
-    draw_all,
-    image_name,
-)
+from displace.datasets.town.writing import VERSION, Chunk, Progress, check, claim, write_chunks
 from displace.errors import InputError
 from displace.manifest.table import Manifest
 from displace.truth import Tolerance
@@ -147,38 +137,12 @@ def write(
     claim(root, {"town": VERSION, "seed": seed, "size": list(size), "drives": places})
     chunks = []
     for name in traversals:
-        (root / name).mkdir(exist_ok=True)
         frames = driven(name, places, seed).tolist()
         chunks += [
             Chunk(str(root), name, frames[i : i + _CHUNK], seed, size, first=i)
             for i in range(0, len(frames), _CHUNK)
         ]
-    done, total = 0, sum(len(chunk.places) for chunk in chunks)
-    for count in draw_all(chunks, workers):
-        done += count
-        if progress is not None:
-            progress(done, total)
-    return _write_manifest(root, places, traversals, seed)
-
-
-def _write_manifest(root: Path, places: int, traversals: Sequence[str], seed: int) -> Path:
-    """Write the table of all pictures."""
-    rows = [(name, i, at) for name in traversals for i, at in enumerate(driven(name, places, seed))]
-    poses = np.array([position(float(at), name, seed) for name, _, at in rows])
-    easting, northing, heading = poses.round(2).T
-    manifest = Manifest(
-        images=[image_name(i, name) for name, i, _ in rows],
-        places=[f"{round(at):04d}" for _, _, at in rows],
-        traversals=[name for name, _, _ in rows],
-        root=root,
-        easting=easting,
-        northing=northing,
-        heading=heading,
-        frame=[round(at) for _, _, at in rows],
-    )
-    path = root / MANIFEST
-    manifest.write(path)
-    return path
+    return write_chunks(root, chunks, workers, progress)
 
 
 class TownDrives(Dataset):

@@ -9,22 +9,10 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
-
 from displace.datasets.base import Dataset, Protocol
 from displace.datasets.town.looks import TRAVERSALS
 from displace.datasets.town.plan import MAX_PLACES
-from displace.datasets.town.render import position
-from displace.datasets.town.writing import (
-    MANIFEST,
-    VERSION,
-    Chunk,
-    Progress,
-    check,
-    claim,
-    draw_all,
-    image_name,
-)
+from displace.datasets.town.writing import VERSION, Chunk, Progress, check, claim, write_chunks
 from displace.errors import InputError
 from displace.manifest.table import Manifest
 from displace.truth import Tolerance
@@ -95,51 +83,21 @@ def write(
         },
     )
     turns = tuple(360 / headings * number for number in range(headings))
-    chunks = []
-    for name in traversals:
-        (root / name).mkdir(exist_ok=True)
-        for first in range(0, places, _CHUNK):
-            route = range(first * STEP, min(first + _CHUNK, places) * STEP, STEP)
-            chunks.append(Chunk(str(root), name, route, seed, size, turns, lane[name]))
-    done, total = 0, places * headings * len(traversals)
-    for count in draw_all(chunks, workers):
-        done += count
-        if progress is not None:
-            progress(done, total)
-    return _write_manifest(root, chunks)
-
-
-def _write_manifest(root: Path, chunks: Sequence[Chunk]) -> Path:
-    """Write the table of all pictures."""
-    rows = [
-        (chunk, place, number)
-        for chunk in chunks
-        for place in chunk.places
-        for number in range(len(chunk.turns))
+    chunks = [
+        Chunk(
+            str(root),
+            name,
+            range(first * STEP, min(first + _CHUNK, places) * STEP, STEP),
+            seed,
+            size,
+            turns,
+            lane[name],
+            step=STEP,
+        )
+        for name in traversals
+        for first in range(0, places, _CHUNK)
     ]
-    poses = np.array(
-        [
-            position(place, chunk.traversal, chunk.seed, chunk.turns[number], chunk.lane)
-            for chunk, place, number in rows
-        ]
-    )
-    easting, northing, heading = poses.round(2).T
-    manifest = Manifest(
-        images=[
-            image_name(int(place), chunk.traversal, number if len(chunk.turns) > 1 else None)
-            for chunk, place, number in rows
-        ],
-        places=[f"{place:04d}" for _, place, _ in rows],
-        traversals=[chunk.traversal for chunk, _, _ in rows],
-        root=root,
-        easting=easting,
-        northing=northing,
-        heading=heading,
-        frame=[place // STEP for _, place, _ in rows],
-    )
-    path = root / MANIFEST
-    manifest.write(path)
-    return path
+    return write_chunks(root, chunks, workers, progress)
 
 
 class TownPanoramas(Dataset):

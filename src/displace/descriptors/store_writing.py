@@ -15,7 +15,7 @@ from displace.descriptors.store_index import INDEX, StoreIndex
 from displace.errors import StoreError
 from displace.files.atomic import make_folder
 from displace.manifest.table import Manifest
-from displace.models import comparable
+from displace.models import differences, model_name
 
 
 def relabel(folder: str | os.PathLike[str], manifest: Manifest) -> DescriptorStore:
@@ -105,22 +105,13 @@ def _check_no_links(folder: Path) -> None:
 def _check_same(folder: Path, stored: StoreIndex, asked: StoreIndex, dtype: str | None) -> None:
     """Refuse to mix descriptors of two models, or of two types, in one store."""
     way_out = "Write to another folder with -o, or start anew with --overwrite."
-    old, new = comparable(stored.model), comparable(asked.model)
-    differences = [
-        f"{key}: {old.get(key)!r} / {new.get(key)!r}"
-        for key in sorted({*old, *new})
-        if old.get(key) != new.get(key)
+    parts = [
+        f"{key}: {old!r} / {new!r}" for key, (old, new) in differences(stored.model, asked.model).items()
     ]
-    if differences:
+    if parts:
         raise StoreError(
-            f"{folder} holds descriptors of {_name(old)}; those of {_name(new)} as asked for "
-            f"cannot be compared with them. {way_out} In the store / asked for:\n  "
-            + "\n  ".join(differences)
+            f"{folder} holds descriptors of {model_name(stored.model)}; those of {model_name(asked.model)} as asked "
+            f"for cannot be compared with them. {way_out} In the store / asked for:\n  " + "\n  ".join(parts)
         )
     if dtype and dtype != stored.dtype:
         raise StoreError(f"{folder} holds {stored.dtype} and dtype={dtype} is asked for. {way_out}")
-
-
-def _name(model: Mapping[str, Any]) -> str:
-    """Name of a model with its variant, from its fingerprint."""
-    return ":".join(filter(None, (model.get("model"), model.get("variant"))))

@@ -3,71 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from displace.arrays import Indices, Vectors, l2_normalize
-from displace.errors import InputError
 from displace.fusion.base import Fusion, Rows, Statistics, unit_rows
+from displace.fusion.solver.kept_references import KeptReferences
 from displace.references import ReferenceSet
-
-ROUNDING = 5e-3
-"""Largest difference between a number of a unit vector and what a map has stored of it."""
-
-
-@dataclass
-class KeptReferences:
-    """Unit references in order of place: all that pooling is, and what its map holds anyway.
-
-    Parameters
-    ----------
-    vectors : array of shape (m, D)
-    places : array of shape (m,)
-    """
-
-    vectors: Vectors
-    places: NDArray[Any]
-
-    @property
-    def place_ids(self) -> NDArray[Any]:
-        """Sorted ids of the places."""
-        return np.unique(self.places)
-
-    @property
-    def n_references(self) -> int:
-        """Number of references."""
-        return len(self.vectors)
-
-    def merge(self, other: KeptReferences) -> KeptReferences:
-        """Take further references in; returns self."""
-        places = np.concatenate([self.places, other.places])
-        order = np.argsort(places, kind="stable")
-        self.vectors, self.places = np.concatenate([self.vectors, other.vectors])[order], places[order]
-        return self
-
-    def subtract(self, other: KeptReferences) -> KeptReferences:
-        """Take references out: each takes its nearest row of the same place with it; returns self."""
-        keep = np.ones(len(self.vectors), bool)
-        for vector, place in zip(other.vectors, other.places.tolist(), strict=True):
-            start, end = np.searchsorted(self.places, place), np.searchsorted(self.places, place, "right")
-            candidates = start + np.flatnonzero(keep[start:end])
-            away = np.abs(self.vectors[candidates].astype(np.float32) - vector).max(axis=1, initial=0)
-            if len(candidates) == 0 or away.min() > ROUNDING:
-                raise InputError(f"cannot remove a reference of place {place!r} that is not in the map")
-            keep[candidates[away.argmin()]] = False
-        self.vectors, self.places = self.vectors[keep], self.places[keep]
-        return self
-
-    def astype(self, dtype: Any) -> KeptReferences:
-        """Return a copy in another precision."""
-        return KeptReferences(self.vectors.astype(dtype), self.places)
-
-    def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Nothing: the rows of the map say all."""
-        return {}
 
 
 class Pooling(Fusion):

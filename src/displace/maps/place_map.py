@@ -5,21 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from displace.arrays import Indices, Vectors, as_vectors, blocks, check_count, top_k
-from displace.errors import InputError, ModelMismatchError
+from displace.errors import InputError
 from displace.fork_lock import ForkLock
 from displace.geo import Area, Positions
 from displace.maps import file
 from displace.maps.calibration import Calibration
 from displace.maps.driving import chosen_mode, course_of, similarity_of
+from displace.maps.questions import as_images, check_same_model, is_image
 from displace.maps.state import MapState
 from displace.matches import Matches
+from displace.models import model_name
 from displace.places import Places
 from displace.search._database import is_address
 from displace.sequence.following import Course, Fix, Follower, smooth_fixes, standing_out
@@ -219,7 +220,7 @@ class PlaceMap:
     @property
     def model_name(self) -> str:
         """Name of the model, with its variant, as `get_model` takes it."""
-        return _model_name(self.model or {})
+        return model_name(self.model or {})
 
     def locate(
         self,
@@ -297,7 +298,7 @@ class PlaceMap:
         state = self.state
 
         def project(query: Any) -> Vectors:
-            vector = query if _is_image(query) else np.atleast_2d(np.asarray(query))
+            vector = query if is_image(query) else np.atleast_2d(np.asarray(query))
             projected: Vectors = state.project(self.describe(vector))[0]
             return projected
 
@@ -396,7 +397,7 @@ class PlaceMap:
         self, queries: ArrayLike | Picture | Sequence[Picture], *, model: DescriptorModel | None = None
     ) -> Vectors:
         """Return the descriptors of images, or check descriptors that are given; shape (q, D)."""
-        images = _as_images(queries)
+        images = as_images(queries)
         if images is not None:
             return self._described(images, model)
         vectors = as_vectors(queries, "queries")  # type: ignore[arg-type]
@@ -502,45 +503,3 @@ class PlaceMap:
         else:
             self.check_model(model.fingerprint())
         return describe(model, images)
-
-
-def _as_images(queries: Any) -> list[Any] | None:
-    """Images that were given, as a list; None where these are descriptors."""
-    if isinstance(queries, str | os.PathLike | bytes):
-        return [queries]
-    if isinstance(queries, np.ndarray):
-        if queries.dtype == np.uint8 and queries.ndim in (3, 4):
-            return [queries] if queries.ndim == 3 else list(queries)
-        return None
-    if isinstance(queries, Sequence) and all(map(_is_image, queries)):
-        return [Path(query) if isinstance(query, str) else query for query in queries]
-    return None
-
-
-def _is_image(query: Any) -> bool:
-    pixels = isinstance(query, np.ndarray) and query.dtype == np.uint8 and query.ndim == 3
-    return pixels or isinstance(query, str | os.PathLike | bytes)
-
-
-def check_same_model(model: Mapping[str, Any] | None, fingerprint: Mapping[str, Any] | None) -> None:
-    """Raise an error that names both where `fingerprint` is not a map's `model`; where one is not known, none."""
-    if model is None or fingerprint is None:
-        return
-    from displace.models import comparable
-
-    given, own = comparable(fingerprint), comparable(model)
-    parts = [
-        f"{key}: {given.get(key)!r}, the map has {own.get(key)!r}"
-        for key in sorted({*given, *own})
-        if given.get(key) != own.get(key)
-    ]
-    if parts:
-        raise ModelMismatchError(
-            f"the queries were described by {_model_name(fingerprint)}, the map's references by "
-            f"{_model_name(model)}; they differ in\n  " + "\n  ".join(parts)
-        )
-
-
-def _model_name(fingerprint: Mapping[str, Any]) -> str:
-    variant = fingerprint.get("variant")
-    return f"{fingerprint.get('model')}:{variant}" if variant else str(fingerprint.get("model"))

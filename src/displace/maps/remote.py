@@ -13,7 +13,7 @@ from displace.arrays import Vectors
 from displace.client import Client, ServerError
 from displace.errors import InputError
 from displace.geo import Positions
-from displace.maps.place_map import check_same_model
+from displace.maps.questions import check_same_model
 from displace.matches import Matches, joined
 
 AT_ONCE = 4

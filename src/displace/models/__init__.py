@@ -145,6 +145,22 @@ def comparable(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in fingerprint.items() if key != "image_size"}
 
 
+def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Return what keeps two models' descriptors from being compared, each with both values."""
+    a, b = comparable(one), comparable(other)
+    return {key: (a.get(key), b.get(key)) for key in sorted({*a, *b}) if a.get(key) != b.get(key)}
+
+
+def model_name(fingerprint: Mapping[str, Any]) -> str:
+    """Name of a model with its variant, from its fingerprint.
+
+    >>> model_name({"model": "cosplace", "variant": "vgg16-512"})
+    'cosplace:vgg16-512'
+    """
+    variant = fingerprint.get("variant")
+    return f"{fingerprint.get('model')}:{variant}" if variant else str(fingerprint.get("model"))
+
+
 @dataclass(frozen=True)
 class ModelRow:
     """One model in one variant, as a list of models shows it."""

@@ -50,6 +50,16 @@ class Chunk(NamedTuple):
     lane: float = 0.0
     first: int | None = None
     """Number of the first picture's file, where pictures are not called as their places."""
+    step: int = 1
+    """Places of the drive from one frame to the next."""
+
+    def pictures(self) -> Iterator[tuple[str, float, float]]:
+        """Name, place and turn of each picture."""
+        for at, place in enumerate(self.places):
+            called = int(place) if self.first is None else self.first + at
+            for number, turn in enumerate(self.turns):
+                suffix = f"_{number:02d}" if len(self.turns) > 1 else ""
+                yield f"{self.traversal}/{called:04d}{suffix}.jpg", place, turn
 
 
 def write(
@@ -94,19 +104,24 @@ def write(
     check(places, traversals, seed, size, workers)
     root = Path(folder)
     claim(root, {"town": VERSION, "seed": seed, "size": list(size)})
-    for traversal in traversals:
-        (root / traversal).mkdir(exist_ok=True)
     chunks = [
         Chunk(str(root), traversal, range(first, min(first + _CHUNK, places)), seed, size)
         for traversal in traversals
         for first in range(0, places, _CHUNK)
     ]
-    done, total = 0, places * len(traversals)
+    return write_chunks(root, chunks, workers, progress)
+
+
+def write_chunks(root: Path, chunks: list[Chunk], workers: int, progress: Progress | None) -> Path:
+    """Draw all chunks, then write the manifest, whose path is returned."""
+    for traversal in {chunk.traversal for chunk in chunks}:
+        (root / traversal).mkdir(exist_ok=True)
+    done, total = 0, sum(len(chunk.places) * len(chunk.turns) for chunk in chunks)
     for count in draw_all(chunks, workers):
         done += count
         if progress is not None:
             progress(done, total)
-    return _write_manifest(root, places, traversals, seed)
+    return _write_manifest(root, chunks)
 
 
 def check(places: int, traversals: Sequence[str], seed: int, size: tuple[int, int], workers: int) -> None:
@@ -184,40 +199,33 @@ def _start_worker() -> None:
 
 def draw(chunk: Chunk) -> int:
     """Draw the pictures of a chunk that are missing; returns how many it has."""
-    for at, place in enumerate(chunk.places):
-        called = int(place) if chunk.first is None else chunk.first + at
-        for number, turn in enumerate(chunk.turns):
-            name = image_name(called, chunk.traversal, number if len(chunk.turns) > 1 else None)
-            path = Path(chunk.folder) / name
-            if path.exists():
-                continue
-            picture = render(place, chunk.traversal, chunk.seed, chunk.size, turn, chunk.lane)
-            _, encoded = cv2.imencode(".jpg", picture[:, :, ::-1], [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])
-            with atomic_write(path) as file:
-                file.write(encoded.tobytes())
+    for name, place, turn in chunk.pictures():
+        path = Path(chunk.folder) / name
+        if path.exists():
+            continue
+        picture = render(place, chunk.traversal, chunk.seed, chunk.size, turn, chunk.lane)
+        _, encoded = cv2.imencode(".jpg", picture[:, :, ::-1], [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])
+        with atomic_write(path) as file:
+            file.write(encoded.tobytes())
     return len(chunk.places) * len(chunk.turns)
 
 
-def image_name(place: int, traversal: str, number: int | None = None) -> str:
-    """Path of a picture inside of the folder; `number` is that of its turn, where a place has several."""
-    turn = "" if number is None else f"_{number:02d}"
-    return f"{traversal}/{place:04d}{turn}.jpg"
-
-
-def _write_manifest(root: Path, places: int, traversals: Sequence[str], seed: int) -> Path:
-    """Write the table of all pictures."""
-    rows = [(place, traversal) for traversal in traversals for place in range(places)]
-    poses = np.array([position(place, traversal, seed) for place, traversal in rows])
+def _write_manifest(root: Path, chunks: Sequence[Chunk]) -> Path:
+    """Write the table of all pictures; the place of a picture is the nearest one."""
+    rows = [(chunk, *picture) for chunk in chunks for picture in chunk.pictures()]
+    poses = np.array(
+        [position(at, chunk.traversal, chunk.seed, turn, chunk.lane) for chunk, _, at, turn in rows]
+    )
     easting, northing, heading = poses.round(2).T
     manifest = Manifest(
-        images=[image_name(place, traversal) for place, traversal in rows],
-        places=[f"{place:04d}" for place, _ in rows],
-        traversals=[traversal for _, traversal in rows],
+        images=[name for _, name, _, _ in rows],
+        places=[f"{round(at):04d}" for _, _, at, _ in rows],
+        traversals=[chunk.traversal for chunk, _, _, _ in rows],
         root=root,
         easting=easting,
         northing=northing,
         heading=heading,
-        frame=[place for place, _ in rows],
+        frame=[round(at) // chunk.step for chunk, _, at, _ in rows],
     )
     path = root / MANIFEST
     manifest.write(path)

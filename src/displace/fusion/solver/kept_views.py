@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.arrays import Vectors
-from displace.errors import InputError
 from displace.files.tensors import pack_labels, unpack_labels
+from displace.fusion.solver.kept_references import KeptReferences
 from displace.references import ReferenceSet
-
-ROUNDING = 1e-5
-"""Largest difference between the numbers of a reference and of what is removed as being the same."""
 
 
 @dataclass
-class KeptViews:
+class KeptViews(KeptReferences):
     """References with traversals and views: a new traversal may show which of them belong together.
 
     Parameters
@@ -31,8 +27,9 @@ class KeptViews:
         Views, where they were given.
     """
 
-    vectors: Vectors
-    places: NDArray[Any]
+    rounding = 1e-5
+    """Largest difference between the numbers of a reference and of what is removed as being the same."""
+
     traversals: NDArray[Any]
     groups: NDArray[Any] | None = None
 
@@ -57,46 +54,16 @@ class KeptViews:
         groups = unpack_labels("kept_groups", kept) if grouped else None
         return cls(np.array(kept["kept_vectors"]), places, traversals, groups)
 
-    @property
-    def place_ids(self) -> NDArray[Any]:
-        """Sorted ids of the places."""
-        return np.unique(self.places)
-
-    @property
-    def n_references(self) -> int:
-        """Number of references."""
-        return len(self.vectors)
-
-    def merge(self, other: KeptViews) -> KeptViews:
+    def merge(self, other: Self) -> Self:
         """Take further references in; returns self."""
         if (self.groups is None) != (other.groups is None):
             self.groups = None  # views of some are not known: they are found for all
         elif self.groups is not None and other.groups is not None:
             self.groups = np.concatenate([self.groups, other.groups])
-        self.vectors = np.concatenate([self.vectors, other.vectors])
-        self.places = np.concatenate([self.places, other.places])
         same = self.traversals.dtype.kind == other.traversals.dtype.kind
         names = [kept.traversals if same else kept.traversals.astype(str) for kept in (self, other)]
         self.traversals = np.concatenate(names)
-        self._select(np.argsort(self.places, kind="stable"))
-        return self
-
-    def subtract(self, other: KeptViews) -> KeptViews:
-        """Take references out that were merged before; returns self."""
-        keep = np.ones(len(self.vectors), bool)
-        for vector, place in zip(other.vectors, other.places.tolist(), strict=True):
-            start, end = np.searchsorted(self.places, place), np.searchsorted(self.places, place, "right")
-            candidates = start + np.flatnonzero(keep[start:end])
-            away = np.abs(self.vectors[candidates] - vector).max(axis=1, initial=0)
-            if len(candidates) == 0 or away.min() > ROUNDING * max(1.0, float(np.abs(vector).max(initial=0))):
-                raise InputError(f"cannot remove a reference of place {place!r} that is not in the map")
-            keep[candidates[away.argmin()]] = False
-        self._select(np.flatnonzero(keep))
-        return self
-
-    def astype(self, dtype: Any) -> KeptViews:
-        """Return a copy in another precision."""
-        return KeptViews(self.vectors.astype(dtype), self.places, self.traversals, self.groups)
+        return super().merge(other)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """What a file keeps, in float32."""
@@ -107,9 +74,6 @@ class KeptViews:
         return arrays
 
     def _select(self, rows: NDArray[np.intp]) -> None:
-        self.vectors, self.places, self.traversals = (
-            self.vectors[rows],
-            self.places[rows],
-            self.traversals[rows],
-        )
+        super()._select(rows)
+        self.traversals = self.traversals[rows]
         self.groups = None if self.groups is None else self.groups[rows]
