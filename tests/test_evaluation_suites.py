@@ -122,6 +122,14 @@ def test_shipped_suites_run_displace_twice(name):
     assert fusions - {"single"} == set(TABLE_III) | (set() if name == "gldv2_micro" else SCORES)
 
 
+@pytest.mark.parametrize("name", shipped_suites())
+def test_every_shipped_suite_also_asks_for_fewer_dimensions(name):
+    suite = Suite.read(name)
+    assert suite.dims
+    assert len(suite.seeds) >= 3  # a mean and its deviation
+    assert set(suite.projected) <= set(suite.queries) or not suite.queries
+
+
 @pytest.mark.parametrize(
     ("name", "n_queries", "single"),
     [("nordland", 4, True), ("robotcar", 5, True), ("pittsburgh30k", 1, False), ("gldv2_micro", 1, False)],
