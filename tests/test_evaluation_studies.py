@@ -21,7 +21,7 @@ from displace.evaluation import studies
 from displace.evaluation.benchmark import run_suite
 from displace.evaluation.results import Results
 from displace.evaluation.studies import cost, running
-from displace.evaluation.studies.qualitative import CASES, choose_columns
+from displace.evaluation.studies.qualitative import CASES, _cases, choose_columns
 from displace.fusion import FUSIONS
 from displace.report.colours import CONDITIONS, style_of
 from displace.synthetic import make_route
@@ -270,6 +270,20 @@ def test_the_four_cases_of_the_paper():
             assert not picks["HOPS"]
     with pytest.raises(InputError, match="needs the default methods"):
         studies.study_examples(task, studies.METHODS[3:], cases=True)
+
+
+def test_each_case_is_told_from_those_that_almost_are_one():
+    hits = np.array(
+        [  # rows: single, average, pooling, HOPS, DisPlace; columns: queries
+            [1, 0, 0, 0, 0, 0, 0],  # single is right too, so query 0 is not of the first case
+            [0, 0, 0, 1, 0, 0, 0],
+            [0, 0, 0, 0, 1, 0, 0],
+            [0, 0, 1, 1, 0, 0, 1],
+            [1, 1, 1, 1, 1, 0, 0],
+        ],
+        bool,
+    )
+    assert _cases(hits, studies.METHODS, []) == [(1, CASES[0]), (2, CASES[1]), (4, CASES[2]), (6, CASES[3])]
 
 
 def test_queries_can_be_asked_for_by_number(task):

@@ -270,6 +270,8 @@ def test_measured_beside_published():
         ("displace", {}, False),
         ("displace", {"tau": 0.1, "ridge": 3.0, "center": True}, False),
         ("displace", {"tau": 1.0, "ridge": 0.0, "center": False}, False),
+        ("displace", {"ridge": 1.0, "center": False}, False),
+        ("displace", {"ridge": 0.0, "center": True}, False),
         ("std_dmat_min", {}, True),
         ("std_dmat_min", {"axis": "traversal"}, False),
         ("hops", {}, True),

@@ -59,8 +59,7 @@ class RobotCar(Dataset):
             raise self.wrong(
                 root, f"numbers of images differ ({counts}) and {', '.join(without)} has no gps/ins.csv"
             )
-        made = by_positions(route)
-        return made.select(made.places != "")
+        return by_positions(route)
 
     def notes(self, root: Path, manifest: Manifest) -> list[str]:
         """Say how many images of a download stand for no place."""
