@@ -165,7 +165,6 @@ def test_robotcar_as_downloaded(tmp_path, where):
     assert sorted(manifest.traversal_names()) == ["rain", "sun"]
     named = manifest.select(manifest.places != "")
     assert all("/left/" in image for image in manifest.images)
-    # The faster one goes on for 30 m where the other has not been: such images would be queries that can only miss.
     assert len(named) == len(manifest)
     per_traversal = Counter(manifest.traversals.tolist())
     assert max(per_traversal.values()) <= len(manifest.place_ids())
@@ -187,6 +186,28 @@ def test_robotcar_as_downloaded(tmp_path, where):
     for place in both[:10]:
         easting = named.easting[named.places == place]
         assert abs(easting[0] - easting[1]) < 1
+
+
+def test_robotcar_off_the_route_is_no_query(tmp_path):
+    """Two traversals part after 30 m: whichever makes the places, the other's last images could only be missed."""
+    head = "timestamp,ins_status,latitude,longitude,altitude,northing,easting,down,utm_zone,roll,pitch,yaw"
+    start = 1439388258_000000
+    for date, turn, more in (("2015-08-12-15-04-18", 0.0, 0), ("2015-10-29-12-18-17", 1.0, 1)):
+        touch(tmp_path, [f"{date}/stereo/left/{start + i * 200_000}.png" for i in range(60 + more)])
+        along = [0.2 * i for i in range(320)]
+        rows = [
+            f"{start + i * 40_000},OK,51.7,-1.2,110,{5735000 + turn * max(0.0, x - 30)},{620000 + x},0,30U,0,0,0"
+            for i, x in enumerate(along)
+        ]
+        log = tmp_path / date / "gps" / "ins.csv"
+        log.parent.mkdir(parents=True)
+        log.write_text("\n".join([head, *rows]))
+    manifest = dataset("robotcar").manifest(tmp_path)
+    assert (manifest.places != "").all()
+    shortest = min(Counter(manifest.traversals.tolist()).values())
+    assert 25 <= shortest <= 45  # of 60: those before the two are too far apart
+    notes = dataset("robotcar").check(tmp_path).notes
+    assert any("images are off the route" in note for note in notes)
 
 
 def test_robotcar_unequal_without_positions(tmp_path):

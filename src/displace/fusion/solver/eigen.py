@@ -207,7 +207,7 @@ def _tridiagonal(C: Vectors, kept: ChooseN) -> tuple[Vectors, Vectors]:
 
 
 def _bring_back(reflectors: Vectors, tau: Vectors, vectors: Vectors) -> None:
-    """Multiply by the Q of `sytrd` of a lower triangle, in place; at D = 4096 in three quarters of the time of LAPACK's `ormtr`.
+    """Multiply by the Q of `sytrd` (lower), in place; at D = 4096 in three quarters of the time of LAPACK's `ormtr`.
 
     Some reflectors in a row are one matrix I − V T Vᵀ, where T⁻¹ is the upper triangle of VᵀV with 1/τ on its
     diagonal (Schreiber and Van Loan's form), so that nearly all is large products. Row 0 is left alone.
