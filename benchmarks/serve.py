@@ -37,7 +37,7 @@ from displace.descriptors.preparation import n_cores
 DIM, WIDTH = 512, 256
 ROUNDS = 3
 """In which server and comparison take turns, so that both meet the same machine; the median counts."""
-COUNTERS = ("displace_batches_total", "displace_queries_total")
+COUNTERS = ("displace_batch_queries_count", "displace_batch_queries_sum")
 FLOATS, JPEG = "application/octet-stream", "image/jpeg"
 
 

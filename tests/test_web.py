@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import threading
@@ -28,11 +29,13 @@ from displace.places import Places
 from displace.synthetic import make_route
 from displace.verbs import extract, locate
 from displace.verbs.serve import read_tokens, serve
-from displace.web.api import ServerSettings, make_app
+from displace.web.api import make_app
+from displace.web.batching import Batcher
 from displace.web.drives import Drives
 from displace.web.hosting import Hosted
 from displace.web.limits import Limits, RateLimit, Tokens
 from displace.web.metrics import Metrics
+from displace.web.server import ServerSettings
 
 PLACES = 12
 
@@ -143,6 +146,46 @@ class TestLocating:
         for thread in threads:
             thread.join()
         assert [answers[row]["results"][0]["places"] for row in range(40)] == own
+
+    def test_requests_of_one_batch_get_as_many_places_as_each_asked_for(self, vectors_map, route):
+        hosted, batcher = Hosted(PlaceMap.load(vectors_map), "v"), Batcher(waiting=9)
+
+        async def both():
+            asked = [batcher.locate(hosted, route.queries[row : row + 1], k) for row, k in ((0, 1), (1, 4))]
+            return await asyncio.gather(*asked)
+
+        (one,), (other,) = asyncio.run(both())
+        batcher.close()
+        own = hosted.place_map.locate(route.queries[:2], k=4).to_json()
+        assert one == {**own[0], "places": own[0]["places"][:1], "scores": own[0]["scores"][:1]}
+        assert other == own[1]
+        assert sum(batcher.sizes) == 2 - batcher.sizes[1]  # two batches of one query, or one of two
+
+    def test_the_query_of_an_address_is_read_once_and_refused_every_time(self, asked, route):
+        for _ in range(2):
+            assert (
+                len(asked.post("/v1/locate?k=2", **raw(route.queries[:1])).json()["results"][0]["places"])
+                == 2
+            )
+            refused = asked.post("/v1/locate?k=0&q=1", **raw(route.queries[:1]))
+            assert refused.status_code == 422
+            assert "k: " in refused.json()["error"]["message"]
+            assert "q: " in refused.json()["error"]["message"]
+
+    @pytest.mark.parametrize("path", ["/v1/locate", "/v1/describe"])
+    def test_a_client_that_leaves_is_counted_and_nothing_else(self, vectors_map, path):
+        app, sent = app_of(vectors_map), []
+
+        async def leaves():
+            return {"type": "http.disconnect"}
+
+        async def send(message):
+            sent.append(message["type"])
+
+        scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "root_path": ""}
+        scope["headers"] = [(b"content-type", b"application/octet-stream")]
+        asyncio.run(app(scope, leaves, send))
+        assert f'route="{path}",status="499"}} 1' in app.metrics.text("v", {})
 
     def test_the_document_describes_every_route(self, asked):
         paths = asked.get("/openapi.json").json()["paths"]
@@ -289,6 +332,7 @@ class TestMap:
         text = asked.get("/metrics").text
         assert 'displace_requests_total{route="/v1/locate",status="200"} 1' in text
         assert 'displace_request_seconds_bucket{route="/v1/locate",le="+Inf"} 1' in text
+        assert 'displace_batch_queries_bucket{le="1"} 1\n' in text
         assert f'displace_map_info{{version="{asked.get("/ready").json()["map"]}"}} 1' in text
 
     def test_a_replaced_map_is_served_from_the_next_request_on(self, route, tmp_path):

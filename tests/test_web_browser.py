@@ -69,7 +69,8 @@ def address(folder):
     """A server on a free port of this machine."""
     import uvicorn
 
-    from displace.web.api import ServerSettings, make_app
+    from displace.web.api import make_app
+    from displace.web.server import ServerSettings
 
     app = make_app(
         ServerSettings(folder / "town.displace", manifest=folder / "route.csv", min_confidence=0.3)

@@ -39,10 +39,11 @@ from displace import ReferenceSet, build
 from displace.images import read_image
 from displace.models import get_model
 from displace.places import Places
-from displace.web.api import ServerSettings, make_app
+from displace.web.api import make_app
 from displace.web.batching import Batcher
 from displace.web.limits import Limits
 from displace.web.logs import JsonLines
+from displace.web.server import ServerSettings
 
 UPLOADS = int(os.environ.get("FUZZ_UPLOADS", "300"))
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "8"))
@@ -325,3 +326,19 @@ def test_logs_are_json():
     line = json.loads(JsonLines().format(record))
     assert (line["level"], line["event"], line["map"]) == ("info", "map read", "abc")
     assert line["time"].endswith("+00:00")
+
+
+def test_requests_that_were_gathered_are_a_line_each():
+    record = logging.LogRecord("displace.serve", logging.INFO, "", 0, "request", (), None)
+    record.lines = [(0.0, {"status": 200}), (1.5, {"status": 404})]
+    first, second = (json.loads(line) for line in JsonLines().format(record).split("\n"))
+    assert (first["time"], first["event"], first["status"]) == (
+        "1970-01-01T00:00:00.000+00:00",
+        "request",
+        200,
+    )
+    assert (second["time"], second["level"], second["status"]) == (
+        "1970-01-01T00:00:01.500+00:00",
+        "info",
+        404,
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -66,22 +67,21 @@ class Matches:
 
     def to_json(self) -> list[dict[str, Any]]:
         """Make a record of each query, for other programs; one without a score (NaN) has no places."""
-        return [self._record(row) for row in range(len(self))]
-
-    def _record(self, row: int) -> dict[str, Any]:
-        known = bool(np.isfinite(self.scores[row, 0])) if self.scores.shape[1] else False
-        record: dict[str, Any] = {
-            "places": self.places[row].tolist() if known else [],
-            "scores": [round(float(score), 6) for score in self.scores[row]] if known else [],
-        }
+        records: list[dict[str, Any]] = []
+        for places, scores in zip(self.places.tolist(), self.scores.tolist(), strict=True):
+            known = bool(scores) and math.isfinite(scores[0])
+            records.append(
+                {"places": places if known else [], "scores": [round(s, 6) for s in scores] if known else []}
+            )
         if self.confidence is not None:
-            value = float(self.confidence[row])
-            record["confidence"] = None if np.isnan(value) else round(value, 6)
+            for record, value in zip(records, self.confidence.tolist(), strict=True):
+                record["confidence"] = None if math.isnan(value) else round(value, 6)
         if self.positions is not None:
             names = ("latitude", "longitude") if self.positions.degrees else ("easting", "northing")
-            for name, value in zip(names, self.positions.points[row].tolist(), strict=True):
-                record[name] = None if np.isnan(value) else value
-        return record
+            for record, point in zip(records, self.positions.points.tolist(), strict=True):
+                for name, value in zip(names, point, strict=True):
+                    record[name] = None if math.isnan(value) else value
+        return records
 
 
 def joined(parts: Sequence[Matches]) -> Matches:

@@ -80,9 +80,10 @@ def serve(
     try:
         import uvicorn
 
-        from displace.web.api import ServerSettings, make_app
+        from displace.web.api import make_app
         from displace.web.limits import Limits
         from displace.web.logs import log_config
+        from displace.web.server import ServerSettings
     except ImportError:
         raise missing_extra("fastapi", "web") from None
     if not 0 <= min_confidence <= 1:

@@ -2,39 +2,32 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.exceptions import HTTPException
-from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from displace import __version__
-from displace.arrays import Vectors, top_k
+from displace.arrays import top_k
 from displace.errors import DisplaceError
 from displace.maps.place_map import PlaceMap
 from displace.maps.remarks import remarks, rounding_loss
 from displace.matches import Matches
-from displace.web.batching import Batcher, BusyError
-from displace.web.describer import Describer
-from displace.web.drives import Drive, Drives
-from displace.web.gallery import Gallery
-from displace.web.guard import Guard, error_response
-from displace.web.hosting import Host, Hosted
-from displace.web.limits import Limits, Tokens
-from displace.web.metrics import Metrics
-from displace.web.uploads import VECTORS, RefusedError, read_asked
+from displace.web.batching import SIZES
+from displace.web.drives import Drive
+from displace.web.guard import Guard, error_response, refusal
+from displace.web.hosting import Hosted
+from displace.web.locating import Locating, Wanted
+from displace.web.metrics import histogram
+from displace.web.server import Server, ServerSettings, takes_images
+from displace.web.uploads import VECTORS, RefusedError
 
 LIKELIEST = 10
 """Places of a drive's frame, with their probabilities."""
@@ -90,93 +83,14 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 }
 
 
-@dataclass(frozen=True)
-class ServerSettings:
-    """What a server serves, and to whom.
-
-    Parameters
-    ----------
-    map_file : Path
-    images : list of Path
-        Folders that pictures of places may come from.
-    manifest : Path, optional
-        Which images show which place; without it those that the map names.
-    min_confidence : float
-        Below this probability an answer reads "not in this map".
-    limits : Limits
-    tokens : Tokens
-    origins : tuple of str
-        Web sites whose pages may ask; none by default.
-    workers : int
-        Processes that describe images; 0 for threads alone.
-    """
-
-    map_file: Path
-    images: list[Path] = field(default_factory=list)
-    manifest: Path | None = None
-    min_confidence: float = 0.5
-    limits: Limits = field(default_factory=Limits)
-    tokens: Tokens = field(default_factory=Tokens)
-    origins: tuple[str, ...] = ()
-    workers: int = 0
-
-
-class Server:
-    """What the routes work with."""
-
-    def __init__(self, settings: ServerSettings) -> None:
-        self.settings, self.limits = settings, settings.limits
-        self.host = Host(settings.map_file)
-        self.metrics = Metrics()
-        self.drives = Drives(self.limits.drives, self.limits.idle_seconds)
-        self.pool = ThreadPoolExecutor(max(2, os.cpu_count() or 1), thread_name_prefix="displace-serve")
-        self.batcher = Batcher(self.pool, self.limits.waiting)
-        self.describer = Describer(self.pool, settings.workers)
-        manifest = None
-        roots = list(settings.images)
-        if settings.manifest is not None:
-            from displace.manifest.table import Manifest
-
-            manifest = Manifest.read(settings.manifest)
-            roots = roots or [settings.manifest.parent]
-        self.gallery = Gallery(roots, manifest)
-
-    async def in_pool(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Run what takes long in a thread."""
-        return await asyncio.get_running_loop().run_in_executor(self.pool, function, *args)
-
-    async def hosted(self) -> Hosted:
-        """The map of a request; one that has replaced it is read in a thread."""
-        if not self.host.is_replaced():
-            return self.host.current
-        hosted: Hosted = await self.in_pool(self.host.refresh)
-        return hosted
-
-    async def vectors(self, request: Request, hosted: Hosted) -> Vectors:
-        """Descriptors that a request asks about, its images described."""
-        asked = await read_asked(request, hosted.place_map.dim, self.limits)
-        if asked.vectors is not None:
-            return asked.vectors
-        if not takes_images(hosted):
-            raise RefusedError(422, "this map cannot describe images: send descriptors")
-        return await self.describer.describe(hosted.place_map, asked.images)
-
-
-def takes_images(hosted: Hosted) -> bool:
-    """Whether the map has a model that describes images."""
-    model = hosted.place_map.model
-    return bool(model and not model.get("imported"))
-
-
-def make_app(settings: ServerSettings) -> FastAPI:
+def make_app(settings: ServerSettings) -> ASGIApp:
     """Make the application that serves a map."""
     server = Server(settings)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
-        server.describer.close()
-        server.pool.shutdown(wait=True)
+        server.close()
 
     app = FastAPI(
         title="displace",
@@ -187,36 +101,29 @@ def make_app(settings: ServerSettings) -> FastAPI:
         lifespan=lifespan,
         responses=REFUSALS,
     )
-    app.state.server = server
+    locating = Locating(server)
     _add_errors(app)
-    _add_queries(app, server)
+    _add_queries(app, server, locating)
     _add_drives(app, server)
     _add_map(app, server)
     _add_site(app, server)
-    app.add_middleware(
-        Guard,
-        limits=settings.limits,
-        tokens=settings.tokens,
-        metrics=server.metrics,
-        origins=settings.origins,
+    return Guard(
+        app,
+        {("POST", "/v1/locate"): locating},
+        settings.limits,
+        settings.tokens,
+        server.metrics,
+        settings.origins,
     )
-    return app
 
 
 def _add_errors(app: FastAPI) -> None:
     """Errors as JSON, each with a message."""
 
     @app.exception_handler(RefusedError)
-    async def refused(_: Request, error: RefusedError) -> Response:
-        return error_response(error.status, error.message)
-
-    @app.exception_handler(BusyError)
-    async def busy(_: Request, error: BusyError) -> Response:
-        return error_response(503, str(error))
-
     @app.exception_handler(DisplaceError)
-    async def wrong(_: Request, error: DisplaceError) -> Response:
-        return error_response(422, str(error))
+    async def refused(_: Request, error: RefusedError | DisplaceError) -> Response:
+        return refusal(error)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:
@@ -228,79 +135,15 @@ def _add_errors(app: FastAPI) -> None:
         return error_response(error.status_code, str(error.detail))
 
 
-class Wanted(BaseModel):
-    """Parameters of a query. Read at once: one by one, as parameters of the route, they took a third of its time."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    k: int = Field(5, ge=1, description="Places for each query.")
-    min_confidence: float | None = Field(
-        None, ge=0, le=1, description="Below it a query is not in the map; by default the server's."
-    )
-    near: str | None = Field(
-        None, description="Where the queries are known to be: LAT,LON or EASTING,NORTHING; with radius."
-    )
-    radius: float | None = Field(None, gt=0, description="Metres around it.")
-    adapt: Literal["none", "batch", "auto"] = Field(
-        "none", description="Whether the queries of this request, of one condition, adapt the matching to it."
-    )
-
-    @classmethod
-    def of(cls, request: Request, server: Server) -> Self:
-        """Those of a request, with what the server sets."""
-        try:
-            wanted = cls.model_validate(dict(request.query_params))
-        except ValidationError as error:
-            texts = [f"{each['loc'][0]}: {each['msg']}" for each in error.errors()]
-            raise RefusedError(422, "; ".join(texts)) from None
-        if "k" not in wanted.model_fields_set:
-            wanted.k = min(wanted.k, server.limits.places)
-        if wanted.k > server.limits.places:
-            raise RefusedError(422, f"k={wanted.k} must be at most {server.limits.places}")
-        if wanted.min_confidence is None:
-            wanted.min_confidence = server.settings.min_confidence
-        return wanted
-
-    @classmethod
-    def parameters(cls) -> list[dict[str, Any]]:
-        """What the document says of them."""
-        return [
-            {"name": name, "in": "query", "description": schema.pop("description"), "schema": schema}
-            for name, schema in cls.model_json_schema()["properties"].items()
-        ]
-
-
-def _add_queries(app: FastAPI, server: Server) -> None:
+def _add_queries(app: FastAPI, server: Server, locating: Locating) -> None:
     @app.post(
         "/v1/locate",
         openapi_extra={**BODIES, "parameters": Wanted.parameters()},
         summary="Where were these taken?",
     )
-    async def locate(request: Request) -> JSONResponse:
+    async def locate(request: Request) -> Response:
         """Locate one image (`image/*`), several (a form with files named `image`), or descriptors."""
-        wanted = Wanted.of(request, server)
-        hosted = await server.hosted()
-        vectors = await server.vectors(request, hosted)
-        area: dict[str, Any] = {}
-        if wanted.near is not None or wanted.radius is not None:
-            area = {"near": _point(wanted.near), "radius": wanted.radius}
-        if wanted.adapt == "none":
-            matches = await server.batcher.locate(hosted, vectors, wanted.k, **area)
-        else:  # queries of other requests are of other conditions
-            search = partial(hosted.place_map.locate, vectors, wanted.k, adapt=wanted.adapt, **area)
-            matches = await server.in_pool(search)
-        return JSONResponse(
-            {
-                "map": hosted.version,
-                "results": [
-                    {**record, "in_map": _in_map(record, wanted.min_confidence)}
-                    for record in matches.to_json()
-                ],
-            }
-        )
-
-    # The same without FastAPI's reading of parameters, of which there are none; the other one is for the document.
-    app.router.routes.insert(0, Route("/v1/locate", locate, methods=["POST"]))
+        return Response(await locating.answer(request), media_type="application/json")
 
     @app.post("/v1/describe", openapi_extra=IMAGES, summary="Descriptors of images.")
     async def describe(request: Request) -> Response:
@@ -309,23 +152,6 @@ def _add_queries(app: FastAPI, server: Server) -> None:
         vectors = await server.vectors(request, hosted)
         content = np.ascontiguousarray(vectors, "<f4").tobytes()
         return Response(content, media_type=VECTORS, headers={"displace-map": hosted.version})
-
-
-def _point(text: str | None) -> tuple[float, float] | None:
-    """The point of a text such as 51.752,-1.258."""
-    if text is None:
-        return None
-    try:
-        first, second = (float(part) for part in text.split(","))
-    except ValueError:
-        raise RefusedError(422, f"near={text!r} must be two numbers, such as 51.752,-1.258") from None
-    return first, second
-
-
-def _in_map(record: dict[str, Any], min_confidence: float | None) -> bool | None:
-    """Whether a match counts; None where the map has no confidence to tell by."""
-    confidence = record.get("confidence")
-    return None if confidence is None or min_confidence is None else bool(confidence >= min_confidence)
 
 
 def _add_drives(app: FastAPI, server: Server) -> None:
@@ -484,8 +310,9 @@ def _add_site(app: FastAPI, server: Server) -> None:
         """Requests, latencies, the map's version, the queue and the drives."""
         batcher = server.batcher
         gauges = {"queries_waiting": float(batcher.n_waiting), "drives": float(len(server.drives))}
-        counters = {"batches_total": batcher.n_batches, "queries_total": batcher.n_located}
-        return PlainTextResponse(server.metrics.text(server.host.current.version, gauges, counters))
+        text = server.metrics.text(server.host.current.version, gauges)
+        sizes = histogram("batch_queries", SIZES, batcher.sizes, batcher.n_located)
+        return PlainTextResponse("\n".join([text + "# TYPE displace_batch_queries histogram", *sizes, ""]))
 
     for path, name, kind in (
         ("/", "index.html", "text/html"),

@@ -7,7 +7,9 @@ under load the batches grow by themselves.
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import Executor
+import threading
+from bisect import bisect_left
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +17,11 @@ import numpy as np
 
 from displace.arrays import Vectors
 from displace.errors import DisplaceError
-from displace.matches import Matches
 from displace.web.hosting import Hosted
+
+SIZES = (1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512)
+"""Upper ends of the histogram of batches, in queries."""
+Records = list[dict[str, Any]]
 
 
 class BusyError(DisplaceError):
@@ -42,90 +47,105 @@ class Waiting:
     vectors: Vectors
     k: int
     options: tuple[tuple[str, Any], ...]
-    answer: asyncio.Future[Matches]
+    answer: asyncio.Future[Records]
 
 
 class Batcher:
-    """Collects queries and locates them, one batch at a time.
+    """Collects queries and locates them, one batch at a time, in a thread of its own.
+
+    The thread takes the next batch by itself: were it handed over by the event loop, it would wait for requests that
+    are being read.
 
     Parameters
     ----------
-    pool : Executor
-        Threads in which the map is searched.
     waiting : int
         Queries that may wait; further ones are refused.
     largest : int
         Queries of one batch.
     """
 
-    def __init__(self, pool: Executor, waiting: int, largest: int = 512) -> None:
-        self.pool, self.limit, self.largest = pool, waiting, largest
+    def __init__(self, waiting: int, largest: int = 512) -> None:
+        self.limit, self.largest = waiting, largest
         self.queue: list[Waiting] = []
-        self.n_waiting = self.n_batches = self.n_located = 0
-        self._running: asyncio.Task[None] | None = None
+        self.n_waiting = self.n_located = 0
+        self.sizes = [0] * (len(SIZES) + 1)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="displace-search")
+        self._lock, self._runs = threading.Lock(), False
 
-    async def locate(self, hosted: Hosted, vectors: Vectors, k: int, **options: Any) -> Matches:
-        """Find the places of queries, together with those of other requests."""
-        if self.n_waiting + len(vectors) > self.limit:
-            raise BusyError(f"{self.n_waiting} queries are waiting; try again in a moment")
-        waiting = Waiting(
-            hosted, vectors, k, tuple(sorted(options.items())), asyncio.get_running_loop().create_future()
-        )
-        self.queue.append(waiting)
-        self.n_waiting += len(vectors)
-        if self._running is None or self._running.done():
-            self._running = asyncio.create_task(self._run())
+    async def locate(self, hosted: Hosted, vectors: Vectors, k: int, **options: Any) -> Records:
+        """Find the places of queries, together with those of other requests: a record of each."""
+        loop = asyncio.get_running_loop()
+        waiting = Waiting(hosted, vectors, k, tuple(sorted(options.items())), loop.create_future())
+        with self._lock:
+            if self.n_waiting + len(vectors) > self.limit:
+                raise BusyError(f"{self.n_waiting} queries are waiting; try again in a moment")
+            self.queue.append(waiting)
+            self.n_waiting += len(vectors)
+            starts, self._runs = not self._runs, True
+        if starts:
+            self._thread.submit(self._run, loop)
         return await waiting.answer
 
-    async def _run(self) -> None:
-        while self.queue:
-            batch = self._next()
+    def close(self) -> None:
+        """End the thread when nothing waits."""
+        self._thread.shutdown(wait=True)
+
+    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Locate until nothing waits; the answers of a batch go to the event loop together."""
+        while batch := self._next():
+            found: list[Records] | Exception
             try:
-                found = await asyncio.get_running_loop().run_in_executor(self.pool, _located, batch)
-                for waiting, matches in zip(batch, found, strict=True):
-                    if not waiting.answer.done():  # its client may have gone
-                        waiting.answer.set_result(matches)
+                found = _located(batch)
             except Exception as error:  # each request answers for it
-                for waiting in batch:
-                    if not waiting.answer.done():
-                        waiting.answer.set_exception(error)
-            finally:
-                size = sum(len(waiting.vectors) for waiting in batch)
-                self.n_waiting -= size
-                self.n_located += size
-                self.n_batches += 1
+                found = error
+            loop.call_soon_threadsafe(_hand_over, batch, found)
 
     def _next(self) -> list[Waiting]:
         """Take the first request out of the queue, and those that can be located with it."""
-        first, size = self.queue[0], 0
         batch: list[Waiting] = []
         rest: list[Waiting] = []
-        for waiting in self.queue:
-            alike = waiting.hosted is first.hosted and waiting.options == first.options
-            if not batch or (alike and size + len(waiting.vectors) <= self.largest):
-                batch.append(waiting)
-                size += len(waiting.vectors)
-            else:
-                rest.append(waiting)
-        self.queue = rest
+        size = 0
+        with self._lock:
+            for waiting in self.queue:
+                alike = not batch or (
+                    waiting.hosted is batch[0].hosted
+                    and waiting.options == batch[0].options
+                    and size + len(waiting.vectors) <= self.largest
+                )
+                (batch if alike else rest).append(waiting)
+                size += len(waiting.vectors) * alike
+            self.queue, self._runs = rest, bool(batch)
+            self.n_waiting -= size
+            self.n_located += size
+            self.sizes[bisect_left(SIZES, size)] += bool(batch)
         return batch
 
 
-def _located(batch: list[Waiting]) -> list[Matches]:
+def _hand_over(batch: list[Waiting], found: list[Records] | Exception) -> None:
+    """Give each request of a batch its records, or the error."""
+    for number, waiting in enumerate(batch):
+        if waiting.answer.done():  # its client has gone
+            continue
+        if isinstance(found, Exception):
+            waiting.answer.set_exception(found)
+        else:
+            waiting.answer.set_result(found[number])
+
+
+def _located(batch: list[Waiting]) -> list[Records]:
     """Locate the queries of a batch together, and give each request its own."""
     vectors = np.concatenate([waiting.vectors for waiting in batch])
-    options = dict(batch[0].options)
-    found = batch[0].hosted.place_map.locate(vectors, max(waiting.k for waiting in batch), **options)
+    most = max(waiting.k for waiting in batch)
+    records = batch[0].hosted.place_map.locate(vectors, most, **dict(batch[0].options)).to_json()
     answers, start = [], 0
     for waiting in batch:
-        rows = slice(start, start + len(waiting.vectors))
-        start = rows.stop
-        answers.append(
-            Matches(
-                found.places[rows, : waiting.k],
-                found.scores[rows, : waiting.k],
-                None if found.confidence is None else found.confidence[rows],
-                None if found.positions is None else found.positions.take(np.arange(rows.start, rows.stop)),
-            )
-        )
+        own = records[start : start + len(waiting.vectors)]
+        start += len(own)
+        if waiting.k < most:
+            for record in own:
+                record["places"], record["scores"] = (
+                    record["places"][: waiting.k],
+                    record["scores"][: waiting.k],
+                )
+        answers.append(own)
     return answers

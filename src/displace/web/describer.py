@@ -40,11 +40,14 @@ class Describer:
 
     def __init__(self, pool: Executor, workers: int = 0) -> None:
         self.pool, self.workers = pool, workers
+        self._opened: tuple[PlaceMap, DescriptorModel] | None = None
         self._processes: tuple[DescriptorModel, Executor] | None = None
 
     async def describe(self, place_map: PlaceMap, images: list[bytes]) -> Vectors:
         """Descriptors of images, (q, D); an `ImageError` where one cannot be read."""
-        model = await self._run(place_map.own_model)
+        if self._opened is None or self._opened[0] is not place_map:
+            self._opened = place_map, await self._run(place_map.own_model)
+        model = self._opened[1]
         if self.workers and model.prepare_is_heavy:
             tasks = [_in_loop(self._of(model), prepare_in_process, [image]) for image in images]
             prepared = [answer for (answer,) in await asyncio.gather(*tasks)]

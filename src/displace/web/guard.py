@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from typing import Any
 
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from displace.errors import DisplaceError
+from displace.web.batching import BusyError
 from displace.web.limits import Limits, RateLimit, Tokens
 from displace.web.metrics import Metrics
+from displace.web.uploads import RefusedError
 
 log = logging.getLogger("displace.serve")
 OPEN_TO_ALL = frozenset({"/", "/app.js", "/app.css", "/icon.svg", "/health", "/ready"})
@@ -23,6 +28,18 @@ HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
 ]
+
+TOGETHER = 0.1
+"""Seconds after which the lines of requests are written, all in one: a line by itself took as long as its request."""
+GONE = 499
+"""Counted for clients that left before their request was whole; nobody is there to be answered."""
+
+
+def refusal(error: RefusedError | DisplaceError) -> JSONResponse:
+    """What is answered to a request that cannot be met."""
+    if isinstance(error, RefusedError):
+        return error_response(error.status, error.message)
+    return error_response(503 if isinstance(error, BusyError) else 422, str(error))
 
 
 def error_response(status: int, message: str) -> JSONResponse:
@@ -37,6 +54,8 @@ class Guard:
     ----------
     app : ASGI application
         What answers.
+    quick : dict of (method, path) to ASGI application
+        What answers these instead; it raises what it refuses a request for.
     limits, tokens, metrics
         Of the server.
     origins : tuple of str
@@ -44,16 +63,24 @@ class Guard:
     """
 
     def __init__(
-        self, app: ASGIApp, limits: Limits, tokens: Tokens, metrics: Metrics, origins: tuple[str, ...]
+        self,
+        app: ASGIApp,
+        quick: dict[tuple[str, str], ASGIApp],
+        limits: Limits,
+        tokens: Tokens,
+        metrics: Metrics,
+        origins: tuple[str, ...],
     ) -> None:
-        self.app, self.limits, self.tokens, self.metrics = app, limits, tokens, metrics
+        self.app, self.quick, self.limits, self.tokens, self.metrics = app, quick, limits, tokens, metrics
         self.origins = {origin.encode() for origin in origins}
         self.rates = RateLimit(limits.requests_per_second)
+        self.answered: list[tuple[float, dict[str, Any]]] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
+            self._log()
             return
         start = time.perf_counter()
         headers = dict(scope["headers"])
@@ -72,16 +99,21 @@ class Guard:
 
         self.metrics.in_progress += 1
         try:
-            refusal = self._refusal(scope, headers)
-            if refusal is None:
+            refused = self._refusal(scope, headers)
+            if refused is None:
+                app = self.quick.get((scope["method"], scope["path"]), self.app)
                 try:
                     async with asyncio.timeout(self.limits.seconds):
-                        await self.app(scope, receive, answer)
+                        await app(scope, receive, answer)
                 except TimeoutError:
                     if status is None:  # else the answer had begun
-                        refusal = error_response(503, f"no answer within {self.limits.seconds:g} s")
-            if refusal is not None:
-                await refusal(scope, receive, answer)
+                        refused = error_response(503, f"no answer within {self.limits.seconds:g} s")
+                except (RefusedError, DisplaceError) as error:
+                    refused = refusal(error)
+                except ClientDisconnect:
+                    status = GONE
+            if refused is not None:
+                await refused(scope, receive, answer)
         finally:
             self.metrics.in_progress -= 1
             self._count(scope, status or 500, time.perf_counter() - start)
@@ -103,9 +135,16 @@ class Guard:
         return None
 
     def _count(self, scope: Scope, status: int, seconds: float) -> None:
-        # Routes of FastAPI leave themselves; those of Starlette, which have no parameters here, what they call.
-        route = str(getattr(scope.get("route"), "path", scope["path"] if "endpoint" in scope else "other"))
+        method, path = scope["method"], scope["path"]
+        route = path if (method, path) in self.quick else getattr(scope.get("route"), "path", "other")
         self.metrics.count(route, status, seconds)
-        if log.isEnabledFor(logging.INFO):
-            fields = {"method": scope["method"], "route": route, "status": status}
-            log.info("request", extra={"fields": {**fields, "ms": round(1000 * seconds, 2)}})
+        if not self.answered:
+            asyncio.get_running_loop().call_later(TOGETHER, self._log)
+        fields = {"method": method, "route": route, "status": status, "ms": round(1000 * seconds, 2)}
+        self.answered.append((time.time(), fields))
+
+    def _log(self) -> None:
+        """Write a line for each request that was answered since the last time."""
+        answered, self.answered = self.answered, []
+        if answered and log.isEnabledFor(logging.INFO):
+            log.info("request", extra={"lines": answered})

@@ -8,21 +8,26 @@ import logging
 from datetime import UTC, datetime
 from typing import Any
 
+_as_json = json.JSONEncoder(ensure_ascii=False).encode
+
 
 class JsonLines(logging.Formatter):
-    """Formats a record as one JSON object; ``extra={"fields": {...}}`` adds to it."""
+    """Formats a record as a JSON object; ``extra={"fields": {...}}`` adds to it.
+
+    ``extra={"lines": [(time, fields), ...]}`` makes a line of each: records that were gathered.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
-        line: dict[str, Any] = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(),
-            "event": record.getMessage(),
-            **getattr(record, "fields", {}),
-        }
+        """Return the line, or the lines."""
+        same = {"level": record.levelname.lower(), "event": record.getMessage()}
         if record.exc_info:
-            line["error"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False)
+            same["error"] = self.formatException(record.exc_info)
+        lines = getattr(record, "lines", None) or [(record.created, getattr(record, "fields", {}))]
+        return "\n".join(_as_json({"time": _time(when), **same, **fields}) for when, fields in lines)
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
 def log_config() -> dict[str, Any]:
