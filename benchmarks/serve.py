@@ -1,9 +1,11 @@
 """A served map under load on this machine: clients that each send a query as soon as the last one is answered.
 
 ``vectors``: descriptors of a map of Nordland's size, one a request, compared with `PlaceMap.locate` in a process by
-itself at the batch size that the server came to. ``images``: JPEG of the rendered town with hog, compared with
-`PlaceMap.locate` of as many images. ``reload``: the map's file is replaced all the while. ``stop``: SIGTERM while
-requests are in work. Server, clients and comparison share the cores; the CPU time of the server is given as well.
+itself, with batches of the sizes that the server came to, in the same shares; each counts as the upper end of its
+bucket in the server's histogram, which favours `locate`. ``images``: JPEG of the rendered town with hog, likewise,
+described and located. Server and `locate` take turns; the median of the rounds counts. ``reload``: the map's file is
+replaced all the while. ``stop``: SIGTERM while requests are in work. Server and clients share the cores of this
+machine, and CPU time of both is given.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from pathlib import Path
 from typing import IO
 
 import numpy as np
+import uvloop
 
 from benchmarks._measure import header, row
 from benchmarks._sizes import SIZES, traversals
@@ -35,9 +38,8 @@ from displace import PlaceMap, ReferenceSet, build, get_fusion
 from displace.descriptors.preparation import n_cores
 
 DIM, WIDTH = 512, 256
-ROUNDS = 3
+ROUNDS = 5
 """In which server and comparison take turns, so that both meet the same machine; the median counts."""
-COUNTERS = ("displace_batch_queries_count", "displace_batch_queries_sum")
 FLOATS, JPEG = "application/octet-stream", "image/jpeg"
 
 
@@ -205,7 +207,7 @@ def vectors(work: Path, n: int, seconds: float) -> bool:
     town, queries = nordland(work)
     print(f"\nvectors: {PlaceMap.load(town)}, {n} clients, one descriptor a request\n")
     requests = [post(query.tobytes(), FLOATS) for query in queries]
-    return compare(town, requests, lambda size: queries[:size], n, seconds, wanted=0.6)
+    return compare(town, requests, queries, n, seconds, wanted=0.6)
 
 
 def images(work: Path, n: int, seconds: float) -> bool:
@@ -215,53 +217,93 @@ def images(work: Path, n: int, seconds: float) -> bool:
     for workers in (0, n_cores()):
         print(f"\nimages: {PlaceMap.load(town)}, hog, {n} clients, one JPEG a request, --workers {workers}\n")
         options = ("--workers", str(workers))
-        reached.append(
-            compare(town, requests, lambda size: photos[:size], n, seconds, wanted=0.8, options=options)
-        )
+        reached.append(compare(town, requests, photos, n, seconds, wanted=0.8, options=options))
     return all(reached)
+
+
+@dataclass
+class Round:
+    """One turn of the server, and of `locate` by itself at the same batch sizes."""
+
+    load: Load
+    sizes: Counter[int]
+    server_cpu: float
+    client_cpu: float
+    alone: float
+    alone_cpu: float
+    together: float
+
+    @property
+    def share(self) -> float:
+        """Throughput of the server as a share of that of `locate`."""
+        return self.load.rate / self.alone
 
 
 def compare(
     town: Path,
     requests: list[bytes],
-    queries: Callable[[int], np.ndarray | list[bytes]],
+    queries: np.ndarray | list[bytes],
     n: int,
     seconds: float,
     wanted: float,
     options: tuple[str, ...] = (),
 ) -> bool:
-    """Print a server's throughput beside that of `PlaceMap.locate` at the same batch size, in turns."""
-    place_map, rounds, whole = PlaceMap.load(town), [], True
+    """Print a server's throughput beside that of `PlaceMap.locate` at the same batch sizes, in turns."""
+    place_map, rounds = PlaceMap.load(town), []
     with serving(town, *options) as (process, port):
-        asyncio.run(clients(port, n, for_seconds(requests, 2)))  # opens the model, builds the index
+        uvloop.run(clients(port, n, for_seconds(requests, 2)))  # opens the model, builds the index
+        by_itself(place_map, queries, Counter({n: 1}), 0)
         for _ in range(ROUNDS):
-            before, cpu = metrics(port), cpu_seconds(process)
-            load = asyncio.run(clients(port, n, for_seconds(requests, seconds / ROUNDS)))
-            cpu = 1000 * (cpu_seconds(process) - cpu) / len(load.latencies)
-            after = metrics(port)
-            batches, located = (after[name] - before[name] for name in COUNTERS)
-            size = max(1, round(located / batches))
-            rate, own_cpu = by_itself(place_map, queries(size), seconds / ROUNDS)
-            rounds.append(
-                (load.rate / rate, load.rate, cpu, *map(load.milliseconds, (50, 99)), size, rate, own_cpu)
-            )
-            whole &= load.is_whole
-    ratio, served, cpu, p50, p99, size, rate, own_cpu = sorted(rounds)[ROUNDS // 2]
+            before, cpu, own = batches(port), cpu_seconds(process), time.process_time()
+            load = uvloop.run(clients(port, n, for_seconds(requests, seconds / ROUNDS)))
+            own, cpu = time.process_time() - own, cpu_seconds(process) - cpu
+            sizes = batches(port) - before
+            alone, alone_cpu = by_itself(place_map, queries, sizes, seconds / ROUNDS)
+            together, _ = by_itself(place_map, queries, Counter({n: 1}), seconds / ROUNDS)
+            per_query = 1000 / len(load.latencies)
+            rounds.append(Round(load, sizes, cpu * per_query, own * per_query, alone, alone_cpu, together))
+    typical = sorted(rounds, key=lambda each: each.share)[ROUNDS // 2]
+    show(typical, n)
+    shares = ", ".join(f"{100 * each.share:.0f} %" for each in rounds)
+    print(
+        f"\nserver / locate: {100 * typical.share:.0f} % (wanted: {100 * wanted:.0f} %), the median of {shares}"
+    )
+    return all(each.load.is_whole for each in rounds) and typical.share >= wanted
+
+
+def show(found: Round, n: int) -> None:
+    """Print one round."""
+    load, total = found.load, found.sizes.total()
     header("", "queries a second", "CPU ms a query", "p50, ms", "p99, ms")
-    row("server", f"{served:.0f}", f"{cpu:.2f}", f"{p50:.1f}", f"{p99:.1f}")
-    row(f"`PlaceMap.locate`, {size} at a time", f"{rate:.0f}", f"{own_cpu:.2f}", "", "")
-    ratios = ", ".join(f"{100 * each[0]:.0f} %" for each in rounds)
-    print(f"\nserver / locate: {100 * ratio:.0f} % (wanted: {100 * wanted:.0f} %), the median of {ratios}")
-    return whole and ratio >= wanted
+    times = (f"{load.milliseconds(percent):.1f}" for percent in (50, 99))
+    row("server", f"{load.rate:.0f}", f"{found.server_cpu:.2f}", *times)
+    row("its clients, one process", "", f"{found.client_cpu:.2f}", "", "")
+    row("`PlaceMap.locate`, batches as at the server", f"{found.alone:.0f}", f"{found.alone_cpu:.2f}", "", "")
+    row(f"`PlaceMap.locate`, {n} at a time", f"{found.together:.0f}", "", "", "")
+    parts = (f"up to {size}: {100 * count / total:.0f} %" for size, count in sorted(found.sizes.items()))
+    print(
+        f"\nbatches at the server ({len(load.latencies) / total:.1f} queries on average): {', '.join(parts)}"
+    )
 
 
-def by_itself(place_map: PlaceMap, queries: np.ndarray | list[bytes], seconds: float) -> tuple[float, float]:
-    """Queries a second of `locate` in this process, and CPU milliseconds of each."""
-    place_map.locate(queries, k=5)
-    start, cpu, done = time.perf_counter(), time.process_time(), 0
-    while time.perf_counter() - start < seconds:
-        place_map.locate(queries, k=5)
-        done += len(queries)
+def batches(port: int) -> Counter[int]:
+    """Batches that a server has located so far, by the upper end of their size's bucket."""
+    found = re.compile(r'displace_batch_queries_bucket\{le="(\d+)"\}')
+    sums = sorted((int(match[1]), n) for name, n in metrics(port).items() if (match := found.match(name)))
+    return Counter({size: int(n - m) for (size, n), (_, m) in zip(sums, [(0, 0.0), *sums], strict=False)})
+
+
+def by_itself(
+    place_map: PlaceMap, queries: np.ndarray | list[bytes], sizes: Counter[int], seconds: float
+) -> tuple[float, float]:
+    """Queries a second of `locate` in this process, and CPU milliseconds of each, with batches of `sizes` mixed."""
+    mixed = np.random.default_rng(0).permutation(list(sizes.elements())).tolist()
+    turn, start, cpu, done = cycle(mixed), time.perf_counter(), time.process_time(), 0
+    while not done or time.perf_counter() - start < seconds:
+        size = next(turn)
+        at = done % max(1, len(queries) - size)
+        place_map.locate(queries[at : at + size], k=5)
+        done += len(queries[at : at + size])
     return done / (time.perf_counter() - start), 1000 * (time.process_time() - cpu) / done
 
 
@@ -285,7 +327,7 @@ def reload(work: Path, n: int, seconds: float) -> bool:
                 await asyncio.wait([asking], timeout=0.2)
             return await asking
 
-        load = asyncio.run(both())
+        load = uvloop.run(both())
     print(
         f"\nreload: the file replaced {replaced} times under {n} clients: {dict(load.statuses)}, {load.lost} lost, "
         f"{len(load.versions)} versions answered"
@@ -309,7 +351,7 @@ def stop(work: Path, n: int, _: float) -> bool:
             process.send_signal(signal.SIGTERM)
             return await asking
 
-        load = asyncio.run(ask())
+        load = uvloop.run(ask())
         code = process.wait()
     print(
         f"\nstop: SIGTERM while {n} requests were in work: {dict(load.statuses)}, {load.lost} lost, exit code {code}"

@@ -450,6 +450,13 @@ class TestDrives:
         assert drives.begin(hosted) is not None
         assert len(drives) == 2
 
+    def test_a_drive_has_an_end(self, vectors_map, route):
+        with TestClient(app_of(vectors_map, limits=Limits(frames=2))) as client:
+            drive = client.post("/v1/drives").json()["drive"]
+            answers = [client.post(f"/v1/drives/{drive}/frames", **raw(route.queries[:1])) for _ in range(3)]
+            assert [answer.status_code for answer in answers] == [200, 200, 413]
+            assert "begin another" in answers[2].json()["error"]["message"]
+
     def test_too_many_are_refused(self, vectors_map):
         with TestClient(app_of(vectors_map, limits=Limits(drives=1))) as client:
             assert [client.post("/v1/drives").status_code for _ in range(2)] == [201, 429]

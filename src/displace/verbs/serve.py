@@ -62,8 +62,8 @@ def serve(
     origin : sequence of str, optional
         Web sites whose pages may ask too; by default none.
     workers : int
-        Processes that describe images, for models that threads do one image after the other with, such as hog; 0 for
-        threads alone. The map, drives and counters stay in one process.
+        Further processes that read and describe images, for models such as hog whose work threads do one image after
+        the other; 0 for threads alone. One process answers all requests, searches the map and keeps the drives.
     rate : float
         Requests a second that one client may send, on average.
 

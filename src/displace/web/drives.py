@@ -11,7 +11,8 @@ from typing import Any
 from displace.arrays import Vectors
 from displace.errors import InputError
 from displace.web.hosting import Hosted
-from displace.web.limits import Clock
+from displace.web.limits import Clock, Limits
+from displace.web.uploads import RefusedError
 
 
 @dataclass(eq=False)
@@ -25,17 +26,25 @@ class Drive:
         Made by `PlaceMap.follow`.
     used : float
         When the last frame came.
+    most : int
+        Frames of one drive.
     """
 
     hosted: Hosted
     follower: Any
     used: float
+    most: int
     n_frames: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def step(self, vector: Vectors) -> Any:
         """Take the next frame in; frames of one drive are taken one after the other."""
         with self.lock:
+            if self.n_frames >= self.most:
+                raise RefusedError(
+                    413,
+                    f"{self.most:,} frames, the limit of a drive, have come: begin another with POST /v1/drives",
+                )
             fix = self.follower.step(vector)
             self.n_frames += 1
             return fix
@@ -50,12 +59,16 @@ class Drives:
         Drives at one time.
     idle_seconds : float
         After which one that sends no frame is forgotten.
+    frames : int
+        Frames of one drive.
     clock : callable
         Seconds that only go forward.
     """
 
-    def __init__(self, most: int, idle_seconds: float, clock: Clock = time.monotonic) -> None:
-        self.most, self.idle_seconds, self.clock = most, idle_seconds, clock
+    def __init__(
+        self, most: int, idle_seconds: float, frames: int = Limits.frames, clock: Clock = time.monotonic
+    ) -> None:
+        self.most, self.frames, self.idle_seconds, self.clock = most, frames, idle_seconds, clock
         self._drives: dict[str, Drive] = {}
         self._lock = threading.Lock()
 
@@ -74,7 +87,9 @@ class Drives:
             if len(self._drives) >= self.most:
                 return None
             name = secrets.token_urlsafe(12)
-            self._drives[name] = Drive(hosted, hosted.place_map.follow(adapt=adapt), self.clock())
+            self._drives[name] = Drive(
+                hosted, hosted.place_map.follow(adapt=adapt), self.clock(), self.frames
+            )
             return name
 
     def get(self, name: str) -> Drive | None:

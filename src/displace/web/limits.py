@@ -34,6 +34,8 @@ class Limits:
         Until an answer; then the request has failed.
     drives : int
         Drives that are followed at one time.
+    frames : int
+        Frames of one drive: 14 hours of a video as the page sends it, three of a robot's that sends ten a second.
     idle_seconds : float
         After which a drive that sends no frame is forgotten.
     """
@@ -46,6 +48,7 @@ class Limits:
     waiting: int = 4096
     seconds: float = 30.0
     drives: int = 100
+    frames: int = 100_000
     idle_seconds: float = 600.0
 
 

@@ -2,6 +2,7 @@
 const $ = (id) => document.getElementById(id);
 const SVG = "http://www.w3.org/2000/svg";
 const EVERY = 0.5; // seconds between the frames of a video that are located
+const LONGEST = 1800; // seconds of a video: its frames stay in this page
 const PAGE = 60;
 const state = { map: null, places: [], token: sessionStorage.getItem("displace-token") || "", first: 0, record: null, fixes: [] };
 
@@ -239,6 +240,9 @@ async function follow(file) {
   const video = element("video", { muted: "", playsinline: "" });
   video.src = URL.createObjectURL(file);
   await new Promise((resolve, reject) => { video.onloadeddata = resolve; video.onerror = () => reject(new Error("this browser cannot play that video")); });
+  const seek = (time) => new Promise((resolve) => { video.onseeked = resolve; video.currentTime = time; });
+  if (!Number.isFinite(video.duration)) await seek(1e9); // as recorded by a browser: known once its end was met
+  if (!(video.duration <= LONGEST)) throw new Error(`This video lasts ${(video.duration / 60).toFixed(0)} minutes; ${LONGEST / 60} at most are followed here. Cut it, or use displace locate in a shell.`);
   const canvas = element("canvas");
   const scale = Math.min(1, 1280 / Math.max(video.videoWidth, video.videoHeight));
   canvas.width = video.videoWidth * scale; canvas.height = video.videoHeight * scale;
@@ -246,7 +250,7 @@ async function follow(file) {
   state.fixes = [];
   try {
     for (let time = 0; time < video.duration; time += EVERY) {
-      await new Promise((resolve) => { video.onseeked = resolve; video.currentTime = Math.min(time, video.duration - 0.01); });
+      await seek(Math.min(time, video.duration - 0.01));
       canvas.getContext("2d").drawImage(video, 0, 0, canvas.width, canvas.height);
       const frame = await new Promise((resolve) => canvas.toBlob(resolve, "image/jpeg", 0.92));
       const fix = await ask(`/v1/drives/${drive}/frames`, { method: "POST", body: frame, headers: { "content-type": "image/jpeg" } });
