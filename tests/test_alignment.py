@@ -10,7 +10,8 @@ from drives import drive_along, make_route
 
 from displace.errors import InputError
 from displace.sequence.alignment import Alignment, align
-from displace.sequence.pairing import pair, standardised_recording, steps_at
+from displace.sequence.engine import PACES, Motion
+from displace.sequence.pairing import pair, standardised_recording
 from displace.sequence.refining import paired_again
 from displace.synthetic import make_route as synthetic_route
 
@@ -104,9 +105,21 @@ def test_rates_up_to_four_are_found(conditions: dict[str, np.ndarray]) -> None:
 
 def test_steps_are_probabilities() -> None:
     for rate in (0.25, 1.0, 2.3, 4.0):
-        steps = np.array(steps_at(rate))
-        assert steps.sum() == pytest.approx(1)
-        assert np.arange(len(steps)) @ steps == pytest.approx(1.15 * rate)
+        motion = Motion().at_paces(rate)
+        for steps, pace in zip(motion.paces, PACES, strict=True):
+            assert sum(steps) == pytest.approx(1)
+            assert np.arange(len(steps)) @ steps == pytest.approx(pace * rate)
+
+
+def test_a_stretch_at_twice_the_usual_speed_is_no_detour() -> None:
+    """Each frame says little: a chain that pays for every fast step anew takes the stretch for another road."""
+    places = make_route(200, 0.5, seed=1)[1]
+    at = np.r_[0:70, 70:130:2, 130:200]
+    night = make_route(200, 0.23, seed=1, condition=5)[1][at]
+    found = pair(standardised_recording(night), standardised_recording(places))
+    fast = slice(70, 100)
+    assert (found.off[fast] < 0.5).mean() > 0.9
+    assert (np.abs(found.frames[fast] - at[fast]) <= 2).mean() > 0.8
 
 
 def test_what_cannot_be_lined_up_is_said(conditions: dict[str, np.ndarray]) -> None:

@@ -10,33 +10,39 @@ from drives import drive_along, make_route
 
 from displace.sequence import SEQUENCES, get_sequence
 from displace.sequence.adaptation import MapRows, OnlineAdaptation, adapt
-from displace.sequence.engine import Belief, Given, Motion, forward, smooth
+from displace.sequence.engine import KEPT, Belief, Given, Motion, forward, smooth
 from displace.sequence.tracking import Tracker
 from displace.sequence.weighing import standardised, standardised_row
 
 
 def brute_force(ratios: np.ndarray, motion: Motion) -> np.ndarray:
-    """Posterior (n, N + 1) by summing over all paths; the last column is off the map."""
+    """Posterior (n, N + 1) by summing over all paths at all paces; the last column is off the map."""
     n, places = ratios.shape
-    step = np.zeros((places + 1, places + 1))
-    for j in range(places):
-        for k, weight in enumerate(motion.steps):
-            to = j + k if j + k < places else places
-            step[j, to] += (1 - motion.leave) * (1 - motion.jump) * weight
-        step[j, :places] += (1 - motion.leave) * motion.jump / places
-        step[j, places] += motion.leave
-    step[places, :places] = motion.back / places
-    step[places, places] = 1 - motion.back
-    likely = np.exp(np.c_[ratios, np.zeros(n)])
-    start = np.r_[np.full(places, 0.8 / places), 0.2]
-    posterior = np.zeros((n, places + 1))
-    for path in itertools.product(range(places + 1), repeat=n):
+    paces = len(motion.each_pace)
+    off = paces * places
+    step = np.zeros((off + 1, off + 1))
+    for (before, j), (pace, steps) in itertools.product(
+        itertools.product(range(paces), range(places)), enumerate(motion.each_pace)
+    ):
+        change = (1 - KEPT) / paces + KEPT * (before == pace) if paces > 1 else 1
+        for k, weight in enumerate(steps):
+            to = pace * places + j + k if j + k < places else off
+            step[before * places + j, to] += (1 - motion.leave) * (1 - motion.jump) * weight * change
+    step[:off, :off] += (1 - motion.leave) * motion.jump / off
+    step[:off, off] += motion.leave
+    step[off, :off] = motion.back / off
+    step[off, off] = 1 - motion.back
+    likely = np.exp(np.c_[np.tile(ratios, paces), np.zeros(n)])
+    start = np.r_[np.full(off, 0.8 / off), 0.2]
+    posterior = np.zeros((n, off + 1))
+    for path in itertools.product(range(off + 1), repeat=n):
         weight = start[path[0]] * likely[0, path[0]]
         for t in range(1, n):
             weight *= step[path[t - 1], path[t]] * likely[t, path[t]]
         for t in range(n):
             posterior[t, path[t]] += weight
-    return posterior / posterior.sum(axis=1, keepdims=True)
+    posterior /= posterior.sum(axis=1, keepdims=True)
+    return np.c_[posterior[:, :off].reshape(n, paces, places).sum(axis=1), posterior[:, off]]
 
 
 @pytest.mark.parametrize("block", [1, 2, 16])
@@ -55,6 +61,19 @@ def test_smoothing_is_the_sum_over_all_paths(block: int) -> None:
     total = counts.steps.sum() + counts.jump + counts.leave + counts.back
     assert total <= 4 + 1e-9
     assert counts.on_map + counts.off_map == pytest.approx(4)
+
+
+@pytest.mark.parametrize("block", [1, 16])
+def test_a_drive_may_keep_its_pace(block: int) -> None:
+    ratios = np.random.default_rng(0).normal(0, 1.5, (4, 3))
+    motion = Motion(jump=0.1, leave=0.05, back=0.2, paces=((0.8, 0.2), (0.1, 0.8, 0.1), (0.0, 0.2, 0.8)))
+    found = np.zeros((4, 4))
+
+    def see(frame: int, belief: Belief, evidence: np.ndarray) -> None:
+        found[frame] = [*belief.places, belief.off_map]
+
+    smooth(Given(ratios), motion, see, block)
+    np.testing.assert_allclose(found, brute_force(ratios.astype(np.float16).astype(float), motion), atol=1e-6)
 
 
 def test_filtering_ends_where_smoothing_does() -> None:

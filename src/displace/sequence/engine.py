@@ -2,7 +2,8 @@
 
 From one frame to the next a drive moves by 0, 1, 2 … places, with learned probabilities; now and then it jumps to any
 place, leaves the map, or comes back to it anywhere. So both ends are open, and one chain serves to follow a drive,
-to smooth it afterwards and to align two recordings.
+to smooth it afterwards and to align two recordings. Where all frames are known, a drive may also keep a pace for a
+while, slower or faster than usual: then being fast is paid for once, not again with every frame.
 
 What a frame says about a place is the logarithm of how much likelier its similarity is if the frame was taken there
 than if it was not: the evidence. Off the map nothing is taken anywhere: its evidence is 0.
@@ -11,7 +12,7 @@ than if it was not: the evidence. Off the map nothing is taken anywhere: its evi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -31,6 +32,12 @@ _PRIOR = 20.0
 """Weight of `STEPS` and of the rates, in frames, while learning from a drive."""
 MOST = 60.0
 """Greatest exponent of a likelihood."""
+PACES = (0.5, 1.0, 2.0)
+"""Paces of a drive, relative to its usual one."""
+KEPT = 0.9
+"""Probability of keeping a pace from one frame to the next."""
+_UNSTEADY = 0.15
+"""Probability of a place less, and of one more, than a pace says."""
 
 
 class Blocks(Protocol):
@@ -74,22 +81,50 @@ class Motion:
         Probability of leaving the map.
     back : float
         Probability of coming back to it, anywhere.
+    paces : sequence of sequence of float
+        Where a drive keeps one of several paces for a while: the steps of each, instead of `steps`.
     """
 
     steps: tuple[float, ...] = STEPS
     jump: float = 0.01
     leave: float = 0.01
     back: float = 0.05
+    paces: tuple[tuple[float, ...], ...] = ()
 
     @property
     def mean_step(self) -> float:
         """Places moved on from one frame to the next, on average."""
         return float(np.dot(self.steps, np.arange(len(self.steps))))
 
+    @property
+    def each_pace(self) -> tuple[tuple[float, ...], ...]:
+        """Steps of each pace."""
+        return self.paces or (self.steps,)
+
+    def at_paces(self, rate: float) -> Motion:
+        """As this, with the paces of a drive that moves on by `rate` places a frame, on average."""
+        return replace(self, steps=paced(rate), paces=tuple(paced(rate * pace) for pace in PACES))
+
+
+def paced(pace: float) -> tuple[float, ...]:
+    """Probabilities of steps at a steady pace.
+
+    >>> [round(p, 3) for p in paced(1.5)]
+    [0.075, 0.425, 0.425, 0.075]
+    """
+    below = int(pace)
+    exact = np.zeros(below + 3)
+    exact[below], exact[below + 1] = 1 - (pace - below), pace - below
+    moving = exact * (np.arange(len(exact)) > 0)
+    steps = exact - 2 * _UNSTEADY * moving
+    steps[1:] += _UNSTEADY * moving[:-1]
+    steps[:-1] += _UNSTEADY * moving[1:]
+    return tuple(np.trim_zeros(steps, "b").tolist())
+
 
 @dataclass(frozen=True, eq=False)
 class Belief:
-    """Probability of each place in route order, and of none of them; sums to 1."""
+    """Probability of each place in route order, (N,), or of each place at each pace, (K, N); and of none of them."""
 
     places: Vectors
     off_map: float
@@ -98,6 +133,16 @@ class Belief:
     def unknown(cls, n_places: int, off_map: float = UNKNOWN) -> Belief:
         """Nothing seen yet."""
         return cls(np.full(n_places, (1 - off_map) / n_places), off_map)
+
+    @classmethod
+    def at_start(cls, n_places: int, motion: Motion) -> Belief:
+        """Nothing seen yet, at any pace."""
+        paces = len(motion.each_pace)
+        return cls(np.full((paces, n_places), (1 - UNKNOWN) / (paces * n_places)), UNKNOWN)
+
+    def whatever_pace(self) -> Belief:
+        """Sum over paces."""
+        return Belief(self.places.sum(axis=0), self.off_map) if self.places.ndim == 2 else self
 
 
 def moved(places: Vectors, steps: Sequence[float]) -> Vectors:
@@ -112,7 +157,7 @@ def moved(places: Vectors, steps: Sequence[float]) -> Vectors:
     return result
 
 
-def moved_back(places: Floats, steps: Sequence[float]) -> Floats:
+def moved_back(places: Vectors, steps: Sequence[float]) -> Vectors:
     """Transpose of `moved`: each place gathers what lies ahead of it."""
     result = places * steps[0]
     for k in range(1, min(len(steps), len(places))):
@@ -121,15 +166,27 @@ def moved_back(places: Floats, steps: Sequence[float]) -> Floats:
 
 
 def predict(belief: Belief, motion: Motion) -> Belief:
-    """Belief before the next frame is seen."""
-    n = len(belief.places)
+    """Belief before the next frame is seen, of places at each pace (K, N)."""
+    n_paces, n = belief.places.shape
     on_map = 1 - belief.off_map
     stays = (1 - motion.leave) * (1 - motion.jump)
-    places = moved(belief.places, [w * stays for w in motion.steps])
+    kept = changed(belief.places)
+    places = np.stack(
+        [moved(at, [w * stays for w in steps]) for at, steps in zip(kept, motion.each_pace, strict=True)]
+    )
     anywhere = on_map * (1 - motion.leave) * motion.jump + belief.off_map * motion.back
-    places += anywhere / n
+    places += anywhere / (n_paces * n)
     # What passed the end of the route has left the map, too.
     return Belief(places, max(0.0, 1 - float(places.sum())))
+
+
+def changed(places: Vectors) -> Vectors:
+    """Let some of each pace, (K, N), change to any; it is its own transpose."""
+    if len(places) == 1:
+        return places
+    result: Vectors = KEPT * places
+    result += (1 - KEPT) / len(places) * places.sum(axis=0)
+    return result
 
 
 def likelihood(ratios: Vectors) -> tuple[Floats, Floats]:
@@ -223,7 +280,7 @@ def forward(evidence: Blocks, motion: Motion, see: Row, learn: bool = True) -> t
     """Filter a drive; `see` gets frames from the first to the last. Returns the motion learned and the log-evidence."""
     n_frames, n_places = evidence.shape
     learner = Learner(motion)
-    belief, total = Belief.unknown(n_places), 0.0
+    belief, total = Belief.at_start(n_places, motion), 0.0
     for rows in in_blocks(n_frames):
         ratios = evidence.block(rows)
         places, off = likelihood(ratios)
@@ -231,11 +288,11 @@ def forward(evidence: Blocks, motion: Motion, see: Row, learn: bool = True) -> t
         for row in range(len(places)):
             frame = rows.start + row
             if frame and learn:
-                learner.see(belief.places, 1 - belief.off_map, places[row])
+                learner.see(belief.whatever_pace().places, 1 - belief.off_map, places[row])
             predicted = predict(belief, learner.motion) if frame else belief
             belief, seen = update(predicted, places[row], float(off[row]))
             total += float(np.log(seen) + tops[row])
-            see(frame, belief, ratios[row])
+            see(frame, belief.whatever_pace(), ratios[row])
     return learner.motion, total
 
 
@@ -250,16 +307,21 @@ class Moves:
     on_map: float
     off_map: float
 
+    @property
+    def mean_step(self) -> float:
+        """Places moved on from one frame to the next on the map, on average; 0 where it never was."""
+        return float(self.steps @ np.arange(len(self.steps)) / max(self.steps.sum(), 1e-9))
+
     def motion(self, prior: Motion, weight: float = _PRIOR) -> Motion:
-        """Motion that these counts speak for, with a prior worth `weight` frames."""
-        steps = self.steps + weight * np.array(prior.steps)
-        moves = steps.sum() + self.jump + weight * prior.jump
+        """Motion that these counts speak for at any pace, with a prior worth `weight` frames."""
+        moves = self.steps.sum() + self.jump + weight
+        rate = (self.steps.sum() * self.mean_step + weight * prior.mean_step) / (self.steps.sum() + weight)
         return Motion(
-            tuple((steps / steps.sum()).tolist()),
+            prior.steps,
             float(np.clip((self.jump + weight * prior.jump) / moves, 1e-5, 0.99)),
             float(np.clip((self.leave + weight * prior.leave) / (self.on_map + weight), 1e-5, 0.5)),
             float(np.clip((self.back + weight * prior.back) / (self.off_map + weight), 1e-4, 0.5)),
-        )
+        ).at_paces(rate)
 
 
 def smooth(evidence: Blocks, motion: Motion, see: Row, block: int | None = None) -> tuple[Moves, float]:
@@ -283,7 +345,7 @@ def smooth(evidence: Blocks, motion: Motion, see: Row, block: int | None = None)
     n_frames, n_places = evidence.shape
     kept = _Kept(evidence) if 2 * n_frames * n_places <= KEPT_BYTES else evidence
     parts = list(in_blocks(n_frames, block))
-    starts, belief, total = [], Belief.unknown(n_places), 0.0
+    starts, belief, total = [], Belief.at_start(n_places, motion), 0.0
     for rows in parts:
         starts.append(belief)
         ratios = kept.block(rows)
@@ -321,13 +383,14 @@ class _Backward:
 
     def __init__(self, n_places: int, motion: Motion) -> None:
         self.motion, self.n_places = motion, n_places
-        self.places, self.off = np.ones(n_places), 1.0
-        self._steps = np.zeros(len(motion.steps))
+        self.places: Vectors = np.ones((len(motion.each_pace), n_places))
+        self.off = 1.0
+        self._steps = np.zeros(max(map(len, motion.each_pace)))
         self._jump = self._leave = self._back = self._on = self._off = 0.0
 
     def posterior(self, belief: Belief) -> Belief:
         """Belief of the frame at hand, given all frames."""
-        joint = belief.places * self.places
+        joint = np.einsum("kn,kn->n", belief.places, self.places)
         off = belief.off_map * self.off
         total = float(joint.sum()) + off
         return Belief(joint / total, off / total)
@@ -338,28 +401,33 @@ class _Backward:
         ahead, ahead_off = places * self.places, off * self.off
         anywhere = float(ahead.mean())
         stays = (1 - motion.leave) * (1 - motion.jump)
-        reach = moved_back(ahead, motion.steps)
         # What would pass the end of the route leaves the map instead.
-        lost = _lost(n, motion.steps)
+        lost = [_lost(n, steps) for steps in motion.each_pace]
         self._count(before, ahead, ahead_off, anywhere, lost)
+        reach = np.stack([moved_back(at, steps) for at, steps in zip(ahead, motion.each_pace, strict=True)])
+        for at, ends in zip(reach, lost, strict=True):
+            at[n - len(ends) :] += ends * ahead_off
+        reach = changed(reach)
         reach *= stays
         reach += (1 - motion.leave) * motion.jump * anywhere + motion.leave * ahead_off
-        if len(lost):
-            reach[n - len(lost) :] += stays * lost * ahead_off
         gone = (1 - motion.back) * ahead_off + motion.back * anywhere
         scale = max(float(reach.max()), gone)
-        self.places, self.off = reach / scale, gone / scale
+        reach /= scale
+        self.places, self.off = reach, gone / scale
 
-    def _count(self, before: Belief, ahead: Floats, ahead_off: float, anywhere: float, lost: Floats) -> None:
+    def _count(
+        self, before: Belief, ahead: Vectors, ahead_off: float, anywhere: float, lost: list[Floats]
+    ) -> None:
         """Add the expected numbers of each way to move."""
         motion, n = self.motion, self.n_places
         on = 1 - before.off_map
         stays = (1 - motion.leave) * (1 - motion.jump)
-        ways = np.zeros(len(motion.steps))
-        for k in range(min(len(ways), n)):
-            ways[k] = stays * motion.steps[k] * (before.places[: n - k] @ ahead[k:])
+        ways, end = np.zeros(len(self._steps)), 0.0
+        for at, to, steps, ends in zip(changed(before.places), ahead, motion.each_pace, lost, strict=True):
+            for k in range(min(len(steps), n)):
+                ways[k] += stays * steps[k] * (at[: n - k] @ to[k:])
+            end += float(at[n - len(ends) :] @ ends)
         jump = on * (1 - motion.leave) * motion.jump * anywhere
-        end = float(before.places[n - len(lost) :] @ lost) if len(lost) else 0.0
         leave = (on * motion.leave + stays * end) * ahead_off
         back = before.off_map * motion.back * anywhere
         parked = before.off_map * (1 - motion.back) * ahead_off

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,8 +18,6 @@ from displace.sequence.weighing import (
     level_between,
 )
 
-SPEEDS = ((0.0, 0.15), (0.5, 0.2), (1.0, 0.25), (1.5, 0.2), (2.0, 0.1), (3.0, 0.1))
-"""Speeds relative to the anchor's, and their probabilities."""
 AROUND = 2
 """Frames either side that count as the same, in the confidence of a frame."""
 FASTEST = 4.0
@@ -108,22 +106,6 @@ def reduced(recordings: list[Vectors], seed: int = 0) -> list[Vectors]:
     return [l2_normalize(r @ directions).astype(np.float32, copy=False) for r in recordings]
 
 
-def steps_at(rate: float) -> tuple[float, ...]:
-    """Probabilities of steps for a recording that moves on by `rate` frames of the anchor, on average.
-
-    >>> [round(p, 2) for p in steps_at(1.0)]
-    [0.25, 0.45, 0.2, 0.1]
-    """
-    steps = np.zeros(int(np.ceil(3 * rate)) + 1)
-    for speed, weight in SPEEDS:
-        below = int(speed * rate)
-        share = speed * rate - below
-        steps[below] += weight * (1 - share)
-        if share:
-            steps[below + 1] += weight * share
-    return tuple((steps / steps.sum()).tolist())
-
-
 def pair(queries: Vectors, anchor: Vectors, rounds: int = 2) -> Pairing:
     """Line up the frames of one recording with those of another.
 
@@ -145,7 +127,7 @@ def pair(queries: Vectors, anchor: Vectors, rounds: int = 2) -> Pairing:
         on_path = chance + (path - chance) / max(overlap, 0.2)
         evidence = Weighed(scores, Scale(SLOPE, level_between(chance, on_path)))
         counts, _ = smooth(evidence, motion, found.see)
-        motion = replace(prior, steps=counts.motion(prior).steps)
+        motion = prior.at_paces(counts.mean_step or prior.mean_step)
         overlap = float((found.off < 0.5).mean())
     return Pairing(
         frames=found.frames,
@@ -164,7 +146,7 @@ def _fastest_fitting(scores: Blocks) -> Motion:
     n_frames, n_places = scores.shape
     ratio = float(np.clip(n_places / n_frames, 1 / FASTEST, FASTEST))
     rates = [ratio] if 0.7 < ratio < 1.4 else [ratio, 1.0]
-    motions = [Motion(steps_at(rate), jump=0.003, leave=0.005, back=0.02) for rate in rates]
+    motions = [Motion(jump=0.003, leave=0.005, back=0.02).at_paces(rate) for rate in rates]
     return max(motions, key=lambda motion: earned(scores, SLOPE, motion) if len(rates) > 1 else 0.0)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -165,7 +165,7 @@ def standardised_row(similarity: Vectors, slope: float) -> Vectors:
 
 def earned(scores: Blocks, slope: float, motion: Motion) -> float:
     """Log-evidence of a frame, on average, were the drive on the route all the time."""
-    never_off = Motion(motion.steps, motion.jump, leave=1e-6, back=0.5)
+    never_off = replace(motion, leave=1e-6, back=0.5)
     _, total = forward(Weighed(scores, Scale(slope, 0.0)), never_off, unseen, learn=False)
     return total / scores.shape[0]
 
@@ -205,6 +205,7 @@ def smooth_drive(scores: Blocks, scale: Scale, see: Row, ordered: bool = True) -
     """
     n_frames, slope = scores.shape[0], scale.slope
     motion, _ = forward(Weighed(scores, scale), Motion(), unseen)
+    motion = motion.at_paces(motion.mean_step)
     path, chance = (earned(_Middle(scores, way), slope, motion) for way in (False, True))
     if not ordered or path - chance < _LEAST_GAIN + _GAIN_NOISE / np.sqrt(min(n_frames, _SAMPLE)):
         _each_alone(Weighed(scores, scale), see)
