@@ -29,7 +29,7 @@ from displace.places import Places
 from displace.synthetic import make_route
 from displace.verbs import extract, locate
 from displace.verbs.serve import read_tokens, serve
-from displace.web.api import make_app
+from displace.web.api import _stretches, make_app
 from displace.web.batching import Batcher
 from displace.web.drives import Drives
 from displace.web.hosting import Hosted
@@ -198,8 +198,6 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("body", "kind", "status"),
         [
-            (b"no image at all", "image/jpeg", 415),
-            (b"%!PS-Adobe-3.0 EPSF-3.0\n", "image/jpeg", 415),
             (b"hello", "text/plain", 415),
             (b"", "application/json", 422),
             (b"[" * 100_000, "application/json", 422),
@@ -218,6 +216,14 @@ class TestRefused:
         refused = asked.post("/v1/locate", content=body, headers={"content-type": kind})
         assert refused.status_code == status
         assert refused.json()["error"]["message"]
+
+    @pytest.mark.parametrize("body", [b"no image at all", b"%!PS-Adobe-3.0 EPSF-3.0\n", b""])
+    @pytest.mark.parametrize("as_form", [False, True], ids=["alone", "form"])
+    def test_what_is_no_image(self, shown, body, as_form):
+        sent = {"content": body, "headers": {"content-type": "image/jpeg"}}
+        refused = shown.post("/v1/locate", **({"files": [("image", ("a.jpg", body))]} if as_form else sent))
+        assert refused.status_code == 415
+        assert "no image that is read here" in refused.json()["error"]["message"]
 
     def test_more_than_the_limits(self, pictures, vectors_map, route):
         limits = Limits(upload_bytes=2000, pixels=10_000, queries=2, places=3)
@@ -449,6 +455,11 @@ class TestDrives:
         assert drives.get(first) is None
         assert drives.begin(hosted) is not None
         assert len(drives) == 2
+
+    def test_a_long_belief_is_summed_over_stretches(self):
+        belief = np.arange(10.0)
+        assert _stretches(belief, 20).tolist() == belief.tolist()
+        assert _stretches(belief, 4).tolist() == [0 + 1, 2 + 3 + 4, 5 + 6, 7 + 8 + 9]
 
     def test_a_drive_has_an_end(self, vectors_map, route):
         with TestClient(app_of(vectors_map, limits=Limits(frames=2))) as client:

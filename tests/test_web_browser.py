@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import threading
@@ -130,12 +131,15 @@ def test_a_picture_is_located_and_shown_beside_its_place(opened, folder):
     page.wait_for_selector("#match img[src]")
     assert page.locator("#traversal option").all_inner_texts() == ["sun", "rain", "dusk"]
     assert page.locator("#route circle.best").count() == 1
+    assert page.locator("#matches li:first-child img").count() == 3
     page.fill("#compare", "50")
     assert page.locator("#query img.over").count() == 1
     assert page.locator("#history li").count() == 1
     page.set_input_files("#pick", folder / "black.png")
     page.wait_for_selector("#history li:nth-child(2)")
     assert page.inner_text("#verdict strong") == "Not in this map"
+    assert page.locator("#route circle.best").count() == 0
+    assert "most similar" in page.inner_text("#route-caption")
 
 
 def test_what_is_no_picture_is_said(browser, address, folder, tmp_path):
@@ -198,7 +202,22 @@ def test_the_map_explains_itself(opened):
     facts = page.inner_text("#facts")
     for name in ("dusk (10), rain (10), sun (10)", "held-out queries", "of projection to locate with", "hog"):
         assert name in facts
-    assert page.is_hidden("#advice-section")
+    assert "Nothing stands out" in page.inner_text("#advice")
+
+
+def test_all_places_of_a_large_map_are_read(opened):
+    page = opened()
+
+    def some(route):
+        start, count = (int(value) for value in re.findall(r"=(\d+)", route.request.url))
+        listed = [{"place": place, "images": []} for place in range(start, min(start + count, 7000))]
+        route.fulfill(json={"map": "v", "total": 7000, "places": listed})
+
+    page.route("**/v1/map", lambda route: route.fulfill(json={**route.fetch().json(), "places": 7000}))
+    page.route("**/v1/places?*", some)
+    page.reload()
+    page.click("#tab-places")
+    page.wait_for_selector("#page-of:has-text('1–60 of 7,000')")
 
 
 def test_the_history_brings_a_result_back(opened, folder):

@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 from displace import __version__
-from displace.arrays import top_k
+from displace.arrays import Vectors, top_k
 from displace.errors import DisplaceError
 from displace.maps.place_map import PlaceMap
 from displace.maps.remarks import remarks, rounding_loss
@@ -31,6 +31,8 @@ from displace.web.uploads import VECTORS, RefusedError
 
 LIKELIEST = 10
 """Places of a drive's frame, with their probabilities."""
+STRETCHES = 2000
+"""Numbers of a frame's belief."""
 SITE = Path(__file__).parent / "site"
 FILE = {"type": "string", "format": "binary"}
 BODIES = {
@@ -197,7 +199,7 @@ def _drive(server: Server, name: str) -> Drive:
 
 
 def _fix_record(fix: Any, place_map: PlaceMap) -> dict[str, Any]:
-    """A fix of a follower: its likeliest places, and where the map is small the whole belief, in route order."""
+    """A fix of a follower: its likeliest places, and the belief in route order, summed over stretches if it is long."""
     belief = np.asarray(fix.belief, np.float64)
     place = fix.place.item() if hasattr(fix.place, "item") else fix.place
     best = top_k(belief[None], LIKELIEST)
@@ -211,8 +213,15 @@ def _fix_record(fix: Any, place_map: PlaceMap) -> dict[str, Any]:
         "place": place,
         "probability": round(float(fix.probability), 6),
         "off_map": round(float(fix.off_map), 6),
-        "belief": [round(float(value), 5) for value in belief] if len(belief) <= 2000 else None,
+        "belief": [round(value, 5) for value in _stretches(belief).tolist()],
     }
+
+
+def _stretches(belief: Vectors, most: int = STRETCHES) -> Vectors:
+    """A belief of at most so many numbers: each is that of one place, or of neighbours together."""
+    starts = np.linspace(0, len(belief), min(most, len(belief)), endpoint=False).astype(np.intp)
+    sums: Vectors = np.add.reduceat(belief, starts)
+    return sums
 
 
 def _add_map(app: FastAPI, server: Server) -> None:

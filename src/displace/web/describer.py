@@ -22,6 +22,8 @@ from displace.descriptors.preparation import (
 from displace.errors import ImageError
 from displace.maps.place_map import PlaceMap
 from displace.models.base import DescriptorModel
+from displace.web.limits import Limits
+from displace.web.uploads import checked_image
 
 BATCH = 16
 
@@ -36,24 +38,28 @@ class Describer:
     workers : int
         Processes that prepare images, for models whose preparation is the work (such as hog, which threads of one
         process do one after the other); 0 for the threads alone.
+    limits : Limits
+        What is refused before it is decoded.
     """
 
-    def __init__(self, pool: Executor, workers: int = 0) -> None:
-        self.pool, self.workers = pool, workers
+    def __init__(self, pool: Executor, workers: int, limits: Limits) -> None:
+        self.pool, self.workers, self.limits = pool, workers, limits
         self._opened: tuple[PlaceMap, DescriptorModel] | None = None
         self._processes: tuple[DescriptorModel, Executor] | None = None
 
     async def describe(self, place_map: PlaceMap, images: list[bytes]) -> Vectors:
-        """Descriptors of images, (q, D); an `ImageError` where one cannot be read."""
+        """Descriptors of images, (q, D); `RefusedError` or `ImageError` where one is no image or cannot be read."""
         if self._opened is None or self._opened[0] is not place_map:
             self._opened = place_map, await self._run(place_map.own_model)
         model = self._opened[1]
-        if self.workers and model.prepare_is_heavy:
+        in_processes = self.workers and model.prepare_is_heavy
+        if len(images) == 1 and not in_processes:
+            found: Vectors = await self._run(_one, model, images[0], self.limits)
+            return found
+        await self._run(_check, images, self.limits)
+        if in_processes:
             tasks = [_in_loop(self._of(model), prepare_in_process, [image]) for image in images]
             prepared = [answer for (answer,) in await asyncio.gather(*tasks)]
-        elif len(images) == 1:
-            found: Vectors = await self._run(_one, model, images[0])
-            return found
         else:
             prepared = await asyncio.gather(*[self._run(prepare, model, image) for image in images])
         described: Vectors = await self._run(_described, model, prepared)
@@ -80,8 +86,13 @@ def _in_loop(pool: Executor, function: Callable[..., Any], *args: Any) -> asynci
     return asyncio.get_running_loop().run_in_executor(pool, function, *args)
 
 
-def _one(model: DescriptorModel, image: bytes) -> Vectors:
-    return _described(model, [prepare(model, image)])
+def _one(model: DescriptorModel, image: bytes, limits: Limits) -> Vectors:
+    return _described(model, [prepare(model, checked_image(image, limits))])
+
+
+def _check(images: list[bytes], limits: Limits) -> None:
+    for image in images:
+        checked_image(image, limits)
 
 
 def _described(model: DescriptorModel, prepared: list[Prepared | Failure]) -> Vectors:

@@ -64,7 +64,7 @@ class Server:
         self.drives = Drives(self.limits.drives, self.limits.idle_seconds, self.limits.frames)
         self.pool = ThreadPoolExecutor(max(2, os.cpu_count() or 1), thread_name_prefix="displace-serve")
         self.batcher = Batcher(self.limits.waiting)
-        self.describer = Describer(self.pool, settings.workers)
+        self.describer = Describer(self.pool, settings.workers, self.limits)
         manifest = None
         roots = list(settings.images)
         if settings.manifest is not None:

@@ -1,4 +1,7 @@
-"""What a request asks about: images or descriptors, checked before anything is computed."""
+"""What a request asks about: images or descriptors, checked before anything is computed.
+
+Descriptors are checked as they are read; images by `checked_image`, in the thread that describes them.
+"""
 
 from __future__ import annotations
 
@@ -41,6 +44,7 @@ class Asked:
     Parameters
     ----------
     images : list of bytes
+        Not checked yet.
     vectors : array of shape (q, D), optional
     """
 
@@ -55,7 +59,7 @@ async def read_asked(request: Request, dim: int, limits: Limits) -> Asked:
         return Asked(await _form(request, limits))
     body = await _body(request, limits)
     if kind.startswith("image/"):
-        return Asked([checked_image(body, limits)])
+        return Asked([body])
     if kind == "application/json":
         return Asked([], _from_json(body, dim, limits))
     if kind == VECTORS:
@@ -113,7 +117,7 @@ async def _form(request: Request, limits: Limits) -> list[bytes]:
         async with request.form(max_files=limits.queries, max_fields=limits.queries) as form:
             for value in form.getlist("image"):
                 if isinstance(value, UploadFile):
-                    images.append(checked_image(await value.read(), limits))
+                    images.append(await value.read())
     except RefusedError:
         raise
     except Exception as error:

@@ -3,7 +3,7 @@ const $ = (id) => document.getElementById(id);
 const SVG = "http://www.w3.org/2000/svg";
 const EVERY = 0.5; // seconds between the frames of a video that are located
 const LONGEST = 1800; // seconds of a video: its frames stay in this page
-const PAGE = 60;
+const PAGE = 60, MOST = 50000; // places shown at a time, and held by this page
 const state = { map: null, places: [], token: sessionStorage.getItem("displace-token") || "", first: 0, record: null, fixes: [] };
 
 async function ask(path, options = {}) {
@@ -55,12 +55,16 @@ async function readMap() {
     "order": m.has_order ? "places follow each other along a route: drives can be followed" : "places have no order",
   };
   $("facts").replaceChildren(...Object.entries(facts).flatMap(([name, value]) => [element("dt", { text: name }), element("dd", { text: value })]));
-  $("advice").replaceChildren(...m.advice.map((text) => element("li", { text })));
-  $("advice-section").hidden = !m.advice.length;
+  const advice = m.advice.length ? m.advice : ["Nothing stands out: the figures of this map ask for no change."];
+  $("advice").replaceChildren(...advice.map((text) => element("li", { text })));
   drawCurves(m);
   state.places = [];
-  for (let start = 0; start < Math.min(m.places, 5000); start += 5000) state.places.push(...(await ask(`/v1/places?start=${start}&count=5000`)).places);
-  showPlaces();
+  while (state.places.length < Math.min(m.places, MOST)) {
+    const { places } = await ask(`/v1/places?start=${state.places.length}&count=5000`);
+    if (!places.length) break; // a smaller map has taken over
+    state.places.push(...places);
+    showPlaces();
+  }
 }
 
 function chart(svg, points, { x = (v) => v, xs, ys, xTitle, yTitle, under = [], dots = false }) {
@@ -110,7 +114,7 @@ function showPlaces() {
     open.addEventListener("click", () => { openPlace(p.place); select($("tab-locate")); });
     return element("li", {}, open);
   }));
-  $("page-of").textContent = `${state.places.length ? state.first + 1 : 0}–${Math.min(state.first + PAGE, state.places.length)} of ${state.places.length}`;
+  $("page-of").textContent = `${state.places.length ? state.first + 1 : 0}–${Math.min(state.first + PAGE, state.places.length)} of ${state.places.length.toLocaleString()}${state.places.length < state.map.places ? ` (of ${state.map.places.toLocaleString()})` : ""}`;
   $("earlier").disabled = state.first === 0;
   $("later").disabled = state.first + PAGE >= state.places.length;
 }
@@ -135,16 +139,17 @@ function layout() {
   return { points, height: 80, caption: state.map.has_order ? "The places in the order of the route" : "The places in the order of their names" };
 }
 
-function drawRoute(ranked) {
+function drawRoute(ranked, found) {
   const { points, height, caption } = layout();
   const svg = $("route");
   svg.setAttribute("viewBox", `0 0 1000 ${height}`);
   const unit = 1000 / (svg.clientWidth || 1000); // dots as large on a phone as on a desk
   const road = shape("polyline", { class: "road", points: [...points.values()].map((p) => p.join(",")).join(" ") });
   const dots = ranked.map((place, i) => [place, i]).reverse().filter(([place]) => points.has(String(place)))
-    .map(([place, i]) => { const [x, y] = points.get(String(place)); return shape("circle", { class: i ? "runner" : "best", cx: x, cy: y, r: unit * (i ? 5 : 9) }, `${i + 1}. ${place}`); });
+    .map(([place, i]) => { const [x, y] = points.get(String(place)); return shape("circle", { class: i || !found ? "runner" : "best", cx: x, cy: y, r: unit * (i || !found ? 5 : 9) }, `${i + 1}. ${place}`); });
   svg.replaceChildren(...(state.map.has_order || points.size < 2 ? [road] : []), ...dots);
-  $("route-caption").textContent = `${caption}; the large dot is the result${ranked.length > 1 ? ", small ones its runners-up" : ""}`;
+  const meaning = found ? `the large dot is the result${ranked.length > 1 ? ", small ones its runners-up" : ""}` : "the dots are the most similar places";
+  $("route-caption").textContent = `${caption}; ${meaning}`;
 }
 
 // --- a picture -----------------------------------------------------------------------------------
@@ -166,11 +171,12 @@ function show(record, view, about = "Your picture") {
   $("result").hidden = false;
   if (view) { $("query").querySelector(".stage").replaceChildren(view); $("query").hidden = false; }
   showMatch(record.places[0]);
-  drawRoute(record.places);
+  drawRoute(record.places, record.in_map !== false);
   $("matches").replaceChildren(...record.places.map((place, i) => {
     const button = element("button", { type: "button", text: String(place) });
     button.addEventListener("click", () => showMatch(place));
-    return element("li", {}, button, record.scores ? ` ${record.measure || "score"} ${record.scores[i].toFixed(3)}` : "");
+    const pictures = imagesOf(place).slice(0, 4).map((name) => picture(place, name, "lazy"));
+    return element("li", {}, button, record.scores ? ` ${record.measure || "score"} ${record.scores[i].toFixed(3)}` : "", element("div", {}, ...pictures));
   }));
 }
 
@@ -181,9 +187,13 @@ function openPlace(place) {
   $("compare-row").hidden = true;
 }
 
-function showMatch(place) {
+function imagesOf(place) {
   const known = state.places.find((p) => String(p.place) === String(place));
-  const images = known ? known.images : [];
+  return known ? known.images : [];
+}
+
+function showMatch(place) {
+  const images = imagesOf(place);
   $("match").hidden = $("compare-row").hidden = !images.length;
   if (!images.length) return;
   $("traversal").replaceChildren(...images.map((name) => element("option", { value: name, text: name })));
