@@ -1,8 +1,9 @@
 """Is the query in the map? Real images crosswise: sped400, nordland811 and the rendered town; needs the shared data.
 
 Maps of each set, of few and many places, are asked for the pictures of a traversal that they have not seen, for the
-half of their own route that they do not hold, and for pictures of the other sets. Descriptors are computed once and
-kept in --cache.
+half of their own route that they do not hold, and for pictures of the other sets. The calibration error is over the
+traversal that was not seen and a third as many pictures without an answer, one half of them of the own route, one half
+foreign (all foreign where the map holds the whole route). Descriptors are computed once and kept in --cache.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ GAP = 5
 """Places at each side of a map that are neither in it nor in the half that it does not hold."""
 ASKED = 600
 """Pictures of each other set that a map is asked for."""
+NOT_IN_MAP = 1 / 3
+"""Pictures without an answer for each one that has it, in the calibration error."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,7 @@ def main(argv: list[str]) -> None:
         "right ≥ 0.5",
         "own half ≥ 0.5",
         "≥ 0.8",
+        "right at 1 % of own half",
         "foreign ≥ 0.5",
         "≥ 0.8",
         "calibration error",
@@ -133,28 +137,31 @@ def measured(cases: list[Case], sets: dict[str, Descriptors]) -> list[str]:
         outside = np.setdiff1d(np.arange(total), np.arange(inside[0] - GAP, inside[-1] + GAP + 1))
         asked = [case.query] if case.query else case.references
         rng = np.random.default_rng(0)
+        pictures = [np.concatenate(list(sets[name].values())) for name in sets if name != case.name]
+        foreign.append(
+            sure(place_map, np.concatenate([some[rng.permutation(len(some))[:ASKED]] for some in pictures]))
+        )
+        without = [foreign[-1]]
         if len(outside):
             half.append(sure(place_map, np.concatenate([sets[case.name][name][outside] for name in asked])))
-        for name, others in sets.items():
-            if name != case.name:
-                pictures = np.concatenate(list(others.values()))
-                foreign.append(sure(place_map, pictures[rng.permutation(len(pictures))[:ASKED]]))
+            without.append(half[-1])
         if case.query:
             matches = place_map.locate(sets[case.name][case.query][inside], k=1)
+            assert matches.confidence is not None
             correct = place_map.state.truth.correct(matches.places[:, 0], inside)
             right.append(matches.confidence[correct])
-            judged.append((matches.confidence, correct))
-            if len(outside):  # one in four has no right answer
-                some = half[-1][rng.permutation(len(half[-1]))[: case.n_places // 3]]
-                judged.append((some, np.zeros(len(some), bool)))
+            judged.append((matches.confidence, correct, np.ones(len(inside))))
+            for part in without:
+                counts = np.full(len(part), NOT_IN_MAP * len(inside) / len(without) / len(part))
+                judged.append((part, np.zeros(len(part), bool), counts))
     error = "–"
     if judged:
-        confidence, correct = (np.concatenate(part) for part in zip(*judged, strict=True))
-        error = f"{calibration_error(confidence, correct):.3f}"
+        error = f"{calibration_error(*(np.concatenate(part) for part in zip(*judged, strict=True))):.3f}"
     return [
         share(right, 0.5),
         share(half, 0.5),
         share(half, 0.8),
+        share(right, np.nextafter(np.quantile(np.concatenate(half), 0.99), 1)) if right and half else "–",
         share(foreign, 0.5),
         share(foreign, 0.8),
         error,

@@ -3,7 +3,8 @@
 `displace.maps.witness` says what a match is judged by, `displace.maps.learning` how that becomes a probability. Here
 is what a map keeps of it: the probability that the query is in the map at all, which grows with similarity and standing
 and falls with the distance from the references, within what was seen when it was learned and not beyond, times the
-probability that it is the first place and not its rival, which is a half without a lead.
+probability that it is the first place and not its rival, which is a half without a lead. What speaks against a match
+was learned from conditions that the map has: it counts in part only, so that a refusal is less sure than it looks.
 """
 
 from __future__ import annotations
@@ -52,6 +53,8 @@ class Calibration:
         Of the lead, for the choice between the first place and its rival.
     ceiling : float
         Highest probability that is given.
+    doubt : float
+        What the logarithm of the odds is multiplied by below one half (`tempered`).
     basis : str
         What it was learned from: "held-out traversals"; "two traversals", a quarter of one held out at a time; or "one
         traversal", where there are no right matches to learn from and fixed weights are used.
@@ -73,6 +76,7 @@ class Calibration:
     spread: float = 1.0
     steepness: float = 8.0
     ceiling: float = 1.0
+    doubt: float = 1.0
     basis: str = BASES[0]
 
     @property
@@ -91,7 +95,8 @@ class Calibration:
         odds = self._odds(bounded)
         if self.farthest is not None:
             odds = odds - novelty(evidence[:, 3], self.farthest, self.spread)
-        return np.minimum(sigmoid(odds) * sigmoid(self.steepness * bounded[:, 2]), self.ceiling)
+        found = tempered(sigmoid(odds) * sigmoid(self.steepness * bounded[:, 2]), self.doubt)
+        return np.minimum(found, self.ceiling)
 
     def probability_of_scores(self, scores: Vectors) -> Vectors:
         """Return it as maps of the first release do, from the best scores (q, up to 20)."""
@@ -111,6 +116,17 @@ def novelty(distance: Vectors, farthest: float, spread: float) -> Vectors:
     beyond = np.maximum((distance - farthest) / spread, 0)
     result: Vectors = beyond + beyond**2 / 2
     return result
+
+
+def tempered(probability: Vectors, doubt: float) -> Vectors:
+    """Multiply the logarithm of the odds by `doubt` below one half, so that no decision at a half or above changes.
+
+    >>> tempered(np.array([0.1, 0.5, 0.9]), 0.5).round(2).tolist()
+    [0.25, 0.5, 0.9]
+    """
+    weak = probability**doubt
+    softer: Vectors = weak / (weak + (1 - probability) ** doubt)
+    return np.where(probability < 0.5, softer, probability)
 
 
 def ranking_features(scores: Vectors) -> Vectors:

@@ -62,6 +62,9 @@ REACH = 8
 """Deviations that bound the numbers in that case."""
 CEILING = 0.75
 """Highest confidence in that case."""
+DOUBT, MORE_DOUBT = 0.5, 0.3
+"""What the logarithm of the odds against a match counts, and what in that case: right matches of a condition unlike the
+references' look as wrong ones of theirs do."""
 
 Watch = Callable[[Fusion, ReferenceSet], None]
 
@@ -235,6 +238,7 @@ def _fit(samples: Samples, basis: str) -> Calibration:
         spread=spread,
         steepness=steepness,
         ceiling=CEILING if right.sum() < ENOUGH else 1.0,
+        doubt=MORE_DOUBT if right.sum() < ENOUGH else DOUBT,
         basis=basis,
     )
 
