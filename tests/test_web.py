@@ -187,11 +187,38 @@ class TestLocating:
         asyncio.run(app(scope, leaves, send))
         assert f'route="{path}",status="499"}} 1' in app.metrics.text("v", {})
 
-    def test_the_document_describes_every_route(self, asked):
+    def test_the_document_has_an_example_of_every_answer(self, asked, route):
         paths = asked.get("/openapi.json").json()["paths"]
-        assert {"/v1/locate", "/v1/map", "/v1/places", "/v1/drives", "/health", "/ready", "/metrics"} <= set(
-            paths
+        drive = asked.post("/v1/drives").json()
+        answers = {
+            ("post", "/v1/locate"): asked.post("/v1/locate?k=2", **raw(route.queries[:1])).json(),
+            ("post", "/v1/drives"): drive,
+            ("post", "/v1/drives/{drive}/frames"): asked.post(
+                f"/v1/drives/{drive['drive']}/frames", **raw(route.queries[:1])
+            ).json(),
+            **{
+                ("get", path): asked.get(path).json()
+                for path in ("/v1/map", "/v1/places", "/health", "/ready")
+            },
+        }
+        for (method, path), answer in answers.items():
+            told = paths[path][method]["responses"]["201" if path == "/v1/drives" else "200"]["content"]
+            example = told["application/json"]["example"]
+            if path == "/v1/map":  # the most of it
+                assert set(example) <= set(answer)
+            else:  # this map has no positions
+                assert set(example) - {"latitude", "longitude"} == set(answer)
+        (told,) = paths["/v1/locate"]["post"]["responses"]["200"]["content"].values()
+        assert set(told["example"]["results"][0]) - {"latitude", "longitude"} == set(
+            answers["post", "/v1/locate"]["results"][0]
         )
+        assert (
+            "image/jpeg"
+            in paths["/v1/places/{place}/images/{traversal}"]["get"]["responses"]["200"]["content"]
+        )
+        assert paths["/v1/locate"]["post"]["responses"]["413"]["content"]["application/json"]["example"][
+            "error"
+        ]
 
 
 class TestRefused:
@@ -335,7 +362,11 @@ class TestMap:
 
     def test_metrics_count(self, asked, route):
         asked.post("/v1/locate", **raw(route.queries[:1]))
+        asked.get("/openapi.json")
+        asked.get("/elsewhere")
         text = asked.get("/metrics").text
+        assert 'displace_requests_total{route="/openapi.json",status="200"} 1' in text
+        assert 'displace_requests_total{route="other",status="404"} 1' in text
         assert 'displace_requests_total{route="/v1/locate",status="200"} 1' in text
         assert 'displace_request_seconds_bucket{route="/v1/locate",le="+Inf"} 1' in text
         assert 'displace_batch_queries_bucket{le="1"} 1\n' in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,6 +22,7 @@ from displace.maps.place_map import PlaceMap
 from displace.maps.remarks import remarks, rounding_loss
 from displace.matches import Matches
 from displace.web.batching import SIZES
+from displace.web.document import BODIES, IMAGES, REFUSALS, with_answers
 from displace.web.drives import Drive
 from displace.web.guard import Guard, error_response, refusal
 from displace.web.hosting import Hosted
@@ -34,55 +36,6 @@ LIKELIEST = 10
 STRETCHES = 2000
 """Numbers of a frame's belief."""
 SITE = Path(__file__).parent / "site"
-FILE = {"type": "string", "format": "binary"}
-BODIES = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "image/jpeg": {"schema": FILE},
-            "image/png": {"schema": FILE},
-            "multipart/form-data": {
-                "schema": {"type": "object", "properties": {"image": {"type": "array", "items": FILE}}}
-            },
-            VECTORS: {"schema": FILE},
-            "application/json": {
-                "schema": {
-                    "type": "object",
-                    "required": ["descriptors"],
-                    "properties": {
-                        "descriptors": {
-                            "type": "array",
-                            "items": {"type": "array", "items": {"type": "number"}},
-                        }
-                    },
-                },
-                "example": {"descriptors": [[0.1, 0.2, 0.3]]},
-            },
-        },
-    }
-}
-IMAGES = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            kind: BODIES["requestBody"]["content"][kind]  # type: ignore[index]
-            for kind in ("image/jpeg", "image/png", "multipart/form-data")
-        },
-    }
-}
-REFUSALS: dict[int | str, dict[str, Any]] = {
-    status: {"description": text}
-    for status, text in {
-        401: "The token is missing or wrong.",
-        404: "There is no such place, picture or drive.",
-        411: "A form without Content-Length.",
-        413: "The upload, image or batch is larger than the limits.",
-        415: "Neither an image nor descriptors.",
-        422: "The request cannot be read, or does not fit the map.",
-        429: "Too many requests of one client, or too many drives.",
-        503: "Too many queries are waiting, or the answer took too long.",
-    }.items()
-}
 
 
 def make_app(settings: ServerSettings) -> ASGIApp:
@@ -109,6 +62,7 @@ def make_app(settings: ServerSettings) -> ASGIApp:
     _add_drives(app, server)
     _add_map(app, server)
     _add_site(app, server)
+    app.openapi = partial(with_answers, app.openapi)  # type: ignore[method-assign]
     return Guard(
         app,
         {("POST", "/v1/locate"): locating},
@@ -243,12 +197,12 @@ def _add_map(app: FastAPI, server: Server) -> None:
     @app.get("/v1/places/{place}/images/{traversal}", summary="A picture of a place.")
     async def picture(place: str, traversal: str) -> Response:
         """Give a small JPEG, where the server was told where images are."""
-        content = await server.in_pool(
-            server.gallery.thumbnail, server.host.current.place_map, place, traversal
-        )
+        hosted = await server.hosted()
+        content = await server.in_pool(server.gallery.thumbnail, hosted.place_map, place, traversal)
         if content is None:
             raise RefusedError(404, "there is no such picture")
-        return Response(content, media_type="image/jpeg", headers={"cache-control": "private, max-age=300"})
+        headers = {"cache-control": "private, max-age=300", "displace-map": hosted.version}
+        return Response(content, media_type="image/jpeg", headers=headers)
 
 
 def _listed(server: Server, hosted: Hosted, start: int, count: int) -> list[dict[str, Any]]:

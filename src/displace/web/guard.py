@@ -30,7 +30,7 @@ HEADERS = [
 ]
 
 TOGETHER = 0.1
-"""Seconds after which the lines of requests are written, all in one: a line by itself took as long as its request."""
+"""Seconds after which the lines of requests are written, all in one: each by itself took a seventh of the time."""
 GONE = 499
 """Counted for clients that left before their request was whole; nobody is there to be answered."""
 
@@ -136,7 +136,9 @@ class Guard:
 
     def _count(self, scope: Scope, status: int, seconds: float) -> None:
         method, path = scope["method"], scope["path"]
-        route = path if (method, path) in self.quick else getattr(scope.get("route"), "path", "other")
+        # Routes of FastAPI leave themselves; those of Starlette, which have no parameters here, what they call.
+        known = "endpoint" in scope or (method, path) in self.quick
+        route = str(getattr(scope.get("route"), "path", path if known else "other"))
         self.metrics.count(route, status, seconds)
         if not self.answered:
             asyncio.get_running_loop().call_later(TOGETHER, self._log)

@@ -32,9 +32,11 @@ class Wanted(BaseModel):
         None, ge=0, le=1, description="Below it a query is not in the map; by default the server's."
     )
     near: str | None = Field(
-        None, description="Where the queries are known to be: LAT,LON or EASTING,NORTHING; with radius."
+        None,
+        description="Where the queries are known to be: LAT,LON or EASTING,NORTHING; with radius.",
+        examples=["51.752,-1.258"],
     )
-    radius: float | None = Field(None, gt=0, description="Metres around it.")
+    radius: float | None = Field(None, gt=0, description="Metres around it.", examples=[300])
     adapt: Literal["none", "batch", "auto"] = Field(
         "none", description="Whether the queries of this request, of one condition, adapt the matching to it."
     )

@@ -172,6 +172,7 @@ function show(record, view, about = "Your picture") {
   if (view) { $("query").querySelector(".stage").replaceChildren(view); $("query").hidden = false; }
   showMatch(record.places[0]);
   drawRoute(record.places, record.in_map !== false);
+  $("matches-title").textContent = record.in_map === false ? "Most similar places" : "Best places";
   $("matches").replaceChildren(...record.places.map((place, i) => {
     const button = element("button", { type: "button", text: String(place) });
     button.addEventListener("click", () => showMatch(place));
