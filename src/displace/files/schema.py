@@ -1,4 +1,7 @@
-"""What a value in a file may be: its kind, its size and its range. Whatever is not so is a ValueError that names it."""
+"""What a value in a file may be: its kind, its size and its range. Whatever is not so is a ValueError that names it.
+
+Where a message shows a value, it is made only to be raised: that value may be all of a file.
+"""
 
 from __future__ import annotations
 
@@ -33,45 +36,49 @@ def shown(value: Any) -> str:
 
 def text(value: Any, name: str, longest: int = MAX_TEXT) -> str:
     """Check a text that can be written as UTF-8."""
-    require(isinstance(value, str), f"{name} is {shown(value)}, not a text")
-    require(len(value) <= longest, f"{name} has {len(value)} characters; at most {longest} are allowed")
-    require(not any("\ud800" <= c <= "\udfff" for c in value), f"{name} is no valid text")
+    if not isinstance(value, str):
+        raise ValueError(f"{name} is {shown(value)}, not a text")
+    if len(value) > longest:
+        raise ValueError(f"{name} has {len(value)} characters; at most {longest} are allowed")
+    require(value.isascii() or not any("\ud800" <= c <= "\udfff" for c in value), f"{name} is no valid text")
     return str(value)
 
 
 def whole(value: Any, name: str, low: int = 0, high: int = 2**63 - 1) -> int:
     """Check a whole number from `low` to `high`."""
-    require(
-        isinstance(value, int) and not isinstance(value, bool),
-        f"{name} is {shown(value)}, not a whole number",
-    )
-    require(low <= value <= high, f"{name} is {shown(value)}; {low} to {high} is possible")
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"{name} is {shown(value)}, not a whole number")
+    if not low <= value <= high:
+        raise ValueError(f"{name} is {shown(value)}; {low} to {high} is possible")
     return int(value)
 
 
 def number(value: Any, name: str, low: float = -math.inf, high: float = math.inf) -> float:
     """Check a finite number from `low` to `high`."""
-    require(
-        isinstance(value, int | float) and not isinstance(value, bool),
-        f"{name} is {shown(value)}, not a number",
-    )
-    require(abs(value) <= 1.7e308, f"{name} is {shown(value)}, which is not finite")
-    require(low <= value <= high, f"{name} is {shown(value)}; {low:g} to {high:g} is possible")
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise ValueError(f"{name} is {shown(value)}, not a number")
+    if not abs(value) <= 1.7e308:
+        raise ValueError(f"{name} is {shown(value)}, which is not finite")
+    if not low <= value <= high:
+        raise ValueError(f"{name} is {shown(value)}; {low:g} to {high:g} is possible")
     return float(value)
 
 
 def listed(value: Any, name: str, check: Callable[[Any, str], Any], n: int | None = None) -> list[Any]:
     """Check a list, of `n` entries, each of which passes `check`."""
-    require(isinstance(value, list), f"{name} is {shown(value)}, not a list")
+    if not isinstance(value, list):
+        raise ValueError(f"{name} is {shown(value)}, not a list")
     require(n is None or len(value) == n, f"{name} has {len(value)} entries, not {n}")
-    return [check(entry, f"an entry of {name}") for entry in value]
+    entry_of = f"an entry of {name}"
+    return [check(entry, entry_of) for entry in value]
 
 
 def mapping(
     value: Any, name: str, check: Callable[[Any, str], Any] | None = None, has: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Check an object that has the keys `has`, each of whose values passes `check`."""
-    require(isinstance(value, dict), f"{name} is {shown(value)}, not an object")
+    if not isinstance(value, dict):
+        raise ValueError(f"{name} is {shown(value)}, not an object")
     for key in has:
         require(key in value, f"{name} has no {key!r}")
     if check is None:
