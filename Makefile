@@ -2,7 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 WORKERS ?= 2
-TEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# Compiled files are kept even where the environment says not to: both processes and all that they start read them.
+TEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 REACHED := 98
 DEV_EXTRAS := torch,lite,ros,faiss,pgvector,cluster,hloc,onnx,web,dev
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,8 @@ from hypothesis import settings
 from postgres import postgres as postgres  # a fixture
 
 os.environ.setdefault("DISPLACE_MODEL", "hog")  # the fastest, whatever is installed
+
+gc.disable()  # nothing of what is imported and collected becomes garbage
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -31,13 +35,17 @@ DATABASE = ("test_pgvector", "test_in_database", "test_search")
 FIRST = (
     *("processes", "vit", "tests/test_demo.py", "vgg", "resnet", "tests/test_report_browser.py"),
     *("tests/test_advise.py", "tests/test_cli_maps.py", "tests/test_cluster.py", "tests/test_examples.py"),
-    *("database", "tests/test_web_browser.py"),
+    *("database", "tests/test_web_browser.py", "tests/test_sped400.py", "tests/test_report.py"),
+    *("tests/test_tensors.py", "tests/test_place_map_updating.py", "tests/test_fuzz.py"),
+    *("tests/test_web_hardening.py", "tests/contract/test_fusions.py", "tests/contract/test_models.py"),
+    *("tests/test_evaluation_tables.py", "tests/test_evaluation_studies.py", "tests/test_town.py"),
 )
 """Groups that take long: started first, so that no process is left with one at the end.
 
 Processes are forked before anything that other tests use has started threads."""
 
 
+@cache
 def group_of(nodeid: str) -> str:
     """Tests of a group run in one process. It is the file, whose tests share fixtures, but for what takes long."""
     path = Path(nodeid.split("::")[0])
@@ -51,6 +59,8 @@ def group_of(nodeid: str) -> str:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the long groups first."""
     items.sort(key=lambda item: (*FIRST, group_of(item.nodeid)).index(group_of(item.nodeid)))
+    gc.freeze()  # what was imported stays; the search for garbage goes on without it
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)
