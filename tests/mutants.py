@@ -55,6 +55,7 @@ TESTS = (
     "test_fusions.py",
     "test_holdout.py",
     "test_interop_geojson.py",
+    "test_learning_details.py",
     "test_locating_details.py",
     "test_map_details.py",
     "test_metrics.py",
@@ -278,18 +279,21 @@ def every_mutant() -> list[Mutant]:
 
 
 class Recorder:
-    """A plug-in of pytest: how long each test takes; or, with `wanted`, the only tests to run."""
+    """A plug-in of pytest: processor time of each test; or, with `wanted`, the only tests to run."""
 
     def __init__(self, wanted: list[str] | None = None) -> None:
-        self.wanted, self.seconds = wanted, defaultdict[str, float](float)
+        self.wanted, self.seconds, self.since = wanted, dict[str, float](), 0.0
 
     def pytest_collection_modifyitems(self, items: list) -> None:  # type: ignore[type-arg]
         if self.wanted is not None:
             rank = {name: at for at, name in enumerate(self.wanted)}
             items[:] = sorted((i for i in items if i.nodeid in rank), key=lambda i: rank[i.nodeid])
 
-    def pytest_runtest_logreport(self, report) -> None:  # type: ignore[no-untyped-def]
-        self.seconds[report.nodeid] += report.duration
+    def pytest_runtest_logstart(self) -> None:
+        self.since = time.process_time()
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        self.seconds[nodeid] = time.process_time() - self.since
 
 
 def run_tests(wanted: list[str]) -> int:

@@ -237,6 +237,14 @@ class TestScatter:
         assert Scatter.of(np.ones((4, 2)), np.array([0, 0, 1, 1])).means_are_equal()
         assert Scatter.of(X[:3], np.arange(3)).sampling_ratio == np.inf
 
+    def test_means_are_equal_in_every_number_of_every_block(self, monkeypatch):
+        scatter = Scatter.of(np.array([[1.0, 2], [1, 2], [1, 3]]), np.arange(3))
+        assert not scatter.means_are_equal()
+        monkeypatch.setattr(Scatter, "_means_blocks", lambda self: iter([slice(0, 2), slice(2, 3)]))
+        assert not scatter.means_are_equal()
+        scatter.means = np.ones((3, 2))
+        assert scatter.means_are_equal()
+
     def test_an_empty_one_is_empty(self):
         none = Scatter.empty(3)
         assert (none.mean_square(), none.within_trace(), none.n_references) == (0, 0, 0)

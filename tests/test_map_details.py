@@ -15,7 +15,7 @@ from displace.fusion.solver.kept_references import KeptReferences
 from displace.fusion.solver.kept_views import KeptViews
 from displace.fusion.solver.scatter import Scatter
 from displace.geo import Positions
-from displace.maps import relearning, rounding
+from displace.maps import driving, relearning, rounding, state
 from displace.maps.basis import turned, turning
 from displace.maps.calibration import area_under_curve
 from displace.maps.rounding import RecallLoss, agreement, quantize, within_unit
@@ -32,6 +32,14 @@ def refs():
 
 
 class TestRounding:
+    @pytest.mark.parametrize("sign", [1, -1])
+    def test_the_largest_number_is_inside(self, sign):
+        assert within_unit(np.array([[sign * rounding.LARGEST, 0.0]]))
+        assert not within_unit(np.array([[sign * np.nextafter(rounding.LARGEST, 2), 0.0]]))
+        half = np.float16(rounding.LARGEST)
+        assert within_unit(np.array([[sign * half]], np.float16))
+        assert not within_unit(np.array([[sign * np.nextafter(half, np.float16(2))]], np.float16))
+
     @pytest.mark.parametrize("dtype", [np.float16, np.float32])
     @pytest.mark.parametrize(
         ("value", "inside"), [(1.0, True), (1.009, True), (1.02, False), (np.nan, False), (np.inf, False)]
@@ -152,9 +160,40 @@ class TestPooled:
                 kept.subtract(gone)
         with pytest.raises(InputError, match="place 'c'"):
             kept.subtract(KeptReferences(np.eye(3)[[0]], np.array(["c"])))
+        edge = KeptReferences(np.array([[0.0, 0, 1]]), np.array(["b"]))
+        edge.vectors[0, 0] = KeptReferences.rounding
+        assert KeptReferences(np.eye(3)[[2]], np.array(["b"])).subtract(edge).n_references == 0
         merged = kept.merge(KeptReferences(np.eye(3)[[1]], np.array(["a"])))
         assert merged.places.tolist() == ["a", "a", "b", "b"]
         assert merged.vectors[1].tolist() == [0, 1, 0]
+
+
+@pytest.mark.parametrize(("dtype", "large"), [("int8", True), ("float16", False), ("float32", False)])
+def test_rows_in_eight_bits_are_not_widened_where_they_are_many(refs, monkeypatch, dtype, large):
+    town = build(refs, "hops", dtype=dtype, calibration=False)
+    assert not town.state._too_large_widened
+    monkeypatch.setattr(state.exact, "MAPPED_ABOVE", 4 * town.vectors.size - 1)
+    assert town.state._too_large_widened is large
+    monkeypatch.setattr(state.exact, "MAPPED_ABOVE", 4 * town.vectors.size)
+    assert not town.state._too_large_widened
+
+
+class TestFramesAroundTheGap:
+    most = driving.MOST_FRAMES
+
+    def test_few_are_all_taken(self):
+        few = np.arange(self.most)
+        assert driving._around_the_gap(few, few > 3) is few
+
+    @pytest.mark.parametrize(("gap", "first"), [(None, 0.5), (0.6, 0.6), (0.01, 0.0), (0.99, 1.0)])
+    def test_of_many_those_around_it(self, gap, first):
+        n = 4 * self.most + 3
+        answerable = np.ones(n, bool)
+        if gap is not None:
+            answerable[int(gap * n) : int(gap * n) + 5] = False
+        taken = driving._around_the_gap(10 * np.arange(n), answerable)
+        start = int(np.clip(int(first * n) - self.most // 2, 0, n - self.most))
+        np.testing.assert_array_equal(taken, 10 * np.arange(start, start + self.most))
 
 
 def test_blocks_are_as_large_as_whole_places_allow():
@@ -193,6 +232,13 @@ class TestRelearning:
         assert (best <= (unit @ rows.T).max(axis=1) + 1e-3).all()
         assert relearning._masked(town.state, refs.only("t2"), np.arange(38), "t2") is None
         assert relearning._masked(town.state, refs.select([]), masked, "t2") is None
+
+    @pytest.mark.parametrize(("n_masked", "n_best"), [(10, relearning.TOP), (36, 4)])
+    def test_as_many_places_are_compared_as_a_map_compares(self, refs, monkeypatch, n_masked, n_best):
+        town, asked, plain = build(refs.without("t2"), "hops"), [], relearning._top
+        monkeypatch.setattr(relearning, "_top", lambda scores, k: asked.append(k) or plain(scores, k))
+        relearning._masked(town.state, refs.only("t2"), np.arange(n_masked), "t2")
+        assert asked == [n_best]
 
 
 class TestUpdatesThatAreRefused:
