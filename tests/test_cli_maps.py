@@ -17,7 +17,7 @@ from displace import PlaceMap, ReferenceSet, cli, verbs
 from displace import build as maps_build
 from displace.cli import console, console_maps
 from displace.descriptors.store import DescriptorStore
-from displace.errors import ConditioningWarning, InputError
+from displace.errors import InputError
 from displace.places import Places
 
 PLACES = 24
@@ -294,28 +294,29 @@ def test_a_traversal_that_is_not_in_the_map_is_not_removed(run, folder, fusion):
     assert (folder / f"{fusion}.displace").read_bytes() == before
 
 
-def test_a_map_of_one_traversal_is_updated(run, folder):
+def test_a_map_of_one_traversal_says_once_that_it_is_plain_retrieval_and_is_updated(run, folder):
     """HOG has more dimensions than 24 places give deviations: the ridge must be decided now."""
-    with pytest.warns(ConditioningWarning, match="plain retrieval"):
-        run("build", "route.desc", "-o", "one.displace", "--traversal", "sun")
+    built = run("build", "route.desc", "-o", "one.displace", "--traversal", "sun")
+    assert built.output.count("plain retrieval") == 1
+    refused = run("locate", "one.displace", "night")
+    assert "the map has seen the route once" in refused.stdout
+    assert "the map has seen" not in run("locate", "one.displace", "night", "--min-confidence", "0.2").stdout
+    assert "the map has seen" not in run("locate", "one.displace", "town/sun").stdout
     done = run("update", "one.displace", "--add", "night.desc")
     assert done.exit_code == 0, done.output
     assert "settings that one traversal had left open: ridge" in done.stdout
 
 
 def test_warnings_are_lines_without_the_place_in_the_code(folder):
-    command = [
-        sys.executable,
-        "-m",
-        "displace",
-        "build",
-        "route.desc",
-        "-o",
-        "w.displace",
-        "--traversal",
-        "sun",
-    ]
-    shown = subprocess.run([*command, "--no-calibration"], cwd=folder, capture_output=True, text=True).stderr
+    verbs.build(
+        folder / "route.desc",
+        folder / "w.displace",
+        traversals=["sun", "dusk"],
+        calibration=False,
+        keep_references=True,
+    )
+    command = [sys.executable, "-m", "displace", "update", "w.displace", "--remove", "dusk"]
+    shown = subprocess.run(command, cwd=folder, capture_output=True, text=True).stderr
     (line,) = [line for line in shown.splitlines() if "plain retrieval" in line]
     assert line.startswith("warning: ")
     assert ".py" not in shown
@@ -423,6 +424,29 @@ def test_inspect_shows_a_map(run, folder):
     record = json.loads(run("inspect", "town.displace", "--json").stdout)
     assert (record["places"], record["fusion"], record["dim"]) == (PLACES, "displace", 3168)
     assert 0 <= record["calibration"]["auc"] <= 1
+
+
+def test_inspect_takes_frames_as_a_tolerance(run, folder):
+    assert "exact place" in run("inspect", "route.desc").stdout
+    assert json.loads(run("inspect", "route.desc", "--tolerance", "2 frames", "--json").stdout)[
+        "tolerance"
+    ] == ("±2 frames")
+    refused = run("inspect", "route.desc", "--tolerance", "25m")
+    assert refused.exit_code == 2
+    assert "needs positions of the places" in refused.stderr
+    run("build", "route.desc", "-o", "kept.displace", "--keep-references")
+    before = (folder / "kept.displace").read_bytes()
+    exact, near = (
+        json.loads(run("inspect", "kept.displace", *given, "--json").stdout)
+        for given in ([], ["--tolerance", "2 frames"])
+    )
+    built = verbs.build(folder / "route.desc", folder / "near.displace", tolerance="2 frames")
+    assert near["calibration"]["n_correct"] == built.calibration.n_correct > exact["calibration"]["n_correct"]
+    assert (folder / "kept.displace").read_bytes() == before
+    without = run("inspect", "town.displace", "--tolerance", "2 frames")
+    assert without.exit_code == 2
+    assert "is not that of the map (exact place)" in without.stderr
+    assert run("inspect", "town.displace", "--tolerance", "exact").exit_code == 0
 
 
 def test_advise_prints_a_table(run):

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from displace import PlaceMap, build, cli, verbs
 from displace.bootstrap import Estimate
 from displace.descriptors.store import DescriptorStore
-from displace.errors import InputError
+from displace.errors import DisplaceError, InputError
 from displace.evaluation.tables import Column
 from displace.fusion import FUSIONS
 from displace.report.demonstration import demo_markdown
@@ -51,6 +51,33 @@ def vectors(demo):
 @pytest.fixture(scope="module")
 def page(demo):
     return demo.page.read_text(encoding="utf-8")
+
+
+def fill_disk(monkeypatch):
+    """Let the disk take no file any more: every one is written through `os.replace`."""
+
+    def replace(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("displace.files.atomic.os.replace", replace)
+
+
+def test_a_full_disk_is_one_message(tmp_path, monkeypatch):
+    copy_drawn(tmp_path / "d" / "town", 20)
+    fill_disk(monkeypatch)
+    done = CliRunner().invoke(cli.app, ["demo", "--folder", str(tmp_path / "d"), "--places", "20"])
+    assert done.exit_code == 2
+    assert isinstance(done.exception, SystemExit)  # no traceback
+    assert "No space left on device" in " ".join(done.stderr.split())
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_a_disk_that_is_full_at_the_end_leaves_the_page_as_it_was(demo, page, monkeypatch):
+    fill_disk(monkeypatch)
+    for write in (lambda: write_demo_page(demo), lambda: demo.place_map.save(demo.map_file)):
+        with pytest.raises(DisplaceError, match="No space left on device"):
+            write()
+    assert demo.page.read_text(encoding="utf-8") == page
 
 
 def right_within_one(scores):

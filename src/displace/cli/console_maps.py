@@ -15,7 +15,7 @@ from displace.cli import console
 from displace.maps import PlaceMap
 from displace.maps.calibration import Calibration
 from displace.maps.located import FRAME, Located
-from displace.maps.remarks import STALE, UNCALIBRATED, WEAKER, rounding_loss
+from displace.maps.remarks import ONE_CONDITION, STALE, UNCALIBRATED, WEAKER, rounding_loss
 from displace.verbs.build import map_output
 
 if TYPE_CHECKING:
@@ -90,8 +90,17 @@ def show_locate(located: Located, given: Mapping[str, Any]) -> None:
         _show_many(console.out, records, "" if output else "; -o FILE or --json has all")
     if output is not None:
         console.out.print(Text(f"{len(records)} rows in {output}"), soft_wrap=True)
+    if _refuses_most(located, records):
+        console.out.print(ONE_CONDITION, style="yellow", highlight=False)
     if located.place_map.calibration_is_stale:
         console.out.print(STALE, style="yellow", highlight=False)
+
+
+def _refuses_most(located: Located, records: list[dict[str, Any]]) -> bool:
+    """Whether a map of one traversal refuses most images with the limit that nobody chose."""
+    known = [record["in_map"] for record in records if record["places"] and record["in_map"] is not None]
+    one = isinstance(located.place_map, PlaceMap) and len(located.place_map.traversals) == 1
+    return one and located.min_confidence is None and 2 * sum(known) < len(known)
 
 
 def exit_locate(located: Located, _: Mapping[str, Any]) -> int:

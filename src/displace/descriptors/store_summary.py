@@ -7,6 +7,7 @@ from typing import Any
 
 from displace.descriptors.store import DescriptorStore
 from displace.manifest.summary import Traversal
+from displace.truth import Truth
 
 
 @dataclass(frozen=True)
@@ -35,10 +36,12 @@ class StoreSummary:
     """Vectors of contents that the manifest lists no more."""
     damaged: list[str]
     """Shards that cannot be used; their images will be described again."""
+    tolerance: str | None = None
+    """What counts as right between its places; None where no image has a place."""
 
 
-def summarize_store(store: DescriptorStore) -> StoreSummary:
-    """Count images, places, traversals and bytes of a store."""
+def summarize_store(store: DescriptorStore, tolerance: str | None = None) -> StoreSummary:
+    """Count images, places, traversals and bytes of a store; its places must allow the tolerance."""
     counted = store.manifest.summary()
     return StoreSummary(
         folder=str(store.folder),
@@ -55,4 +58,5 @@ def summarize_store(store: DescriptorStore) -> StoreSummary:
         n_bytes=store.shards.nbytes,
         n_unused=store.shards.n_rows - len(set(store.contents)),
         damaged=store.shards.damaged,
+        tolerance=str(Truth.of(store.stream().info, tolerance).tolerance) if counted.places else None,
     )

@@ -490,6 +490,12 @@ class PlaceMap:
             self.state, update = updating.removed(self.state, refs)
         return update
 
+    def with_tolerance(self, tolerance: str | float) -> PlaceMap:
+        """Return a map whose confidence is learned with another tolerance, from the references that this one keeps."""
+        from displace.maps import updating
+
+        return PlaceMap(updating.with_tolerance(self.state, tolerance))
+
     def changed(self, **fields: Any) -> PlaceMap:
         """Return a map with some fields of its state replaced; this one stays as it is."""
         return PlaceMap(replace(self.state, **fields))

@@ -50,9 +50,7 @@ def relearned(
     if new.anchors is None:
         return replace(new, calibration=None, samples=None), f"none: {BUILD_AGAIN} to have one"
     if kept is not None:
-        full = ReferenceSet(kept.vectors, kept.places, kept.traversals, info=new.places)
-        calibration, samples = learn(full, fusion, new.truth)
-        return _with(new, calibration, samples), "learned again from the references that were kept"
+        return learned_again(new, kept, fusion), "learned again from the references that were kept"
     if (old.projection is None) != (new.projection is None):
         return _with(
             new, None, None
@@ -62,6 +60,12 @@ def relearned(
     if samples is None or calibration is None:
         return _with(new, None, samples), f"none: the map keeps too few held-out queries; {BUILD_AGAIN}"
     return _with(new, calibration, samples), f"learned again from {len(samples)} held-out queries"
+
+
+def learned_again(state: MapState, kept: ReferenceSet, fusion: Fusion) -> MapState:
+    """Return the map with the confidence that a build from its references gives."""
+    full = ReferenceSet(kept.vectors, kept.places, kept.traversals, info=state.places)
+    return _with(state, *learn(full, fusion, state.truth))
 
 
 def _with(state: MapState, calibration: Any, samples: Samples | None) -> MapState:

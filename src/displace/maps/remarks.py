@@ -17,6 +17,12 @@ WEAKER = {
 }
 """What is said of a confidence by what it was learned from."""
 
+ONE_CONDITION = (
+    "most are refused: the map has seen the route once, and another season or light looks foreign to it. Add a second "
+    "recording (displace update MAP --add STORE), or accept less: --min-confidence 0.2"
+)
+"""What is said where a map of one traversal refuses most of the images."""
+
 
 def remarks(place_map: PlaceMap) -> Iterator[str]:
     """Sentences for whoever runs the map; none where nothing is missing."""

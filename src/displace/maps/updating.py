@@ -19,12 +19,13 @@ from displace.maps.anchoring import anchored
 from displace.maps.basis import turned
 from displace.maps.digests import digests_of
 from displace.maps.fitting import spectrum_note, stored_rows, with_places
-from displace.maps.relearning import relearned
+from displace.maps.relearning import learned_again, relearned
 from displace.maps.rounding import quantize
 from displace.maps.state import MapState
 from displace.maps.statistics import MapStatistics
 from displace.maps.update_checks import check_addition, check_name, check_removal, usable_statistics
 from displace.references import ReferenceSet
+from displace.truth import Tolerance, Truth
 
 EVERYTHING = "that would remove every reference of the map: delete the file instead"
 
@@ -92,6 +93,20 @@ def removed(state: MapState, refs: ReferenceSet | str) -> tuple[MapState, Update
     with _of_sound_statistics():
         after = before.astype(np.float64).subtract(fusion.further_statistics(refs.astype(np.float64), before))
     return _next(state, kept, before, after.astype(np.float32), refs, -1)
+
+
+def with_tolerance(state: MapState, tolerance: str | float | Tolerance) -> MapState:
+    """Return the map with a confidence for another tolerance, learned from the references that it keeps."""
+    truth = Truth.of(state.places, tolerance)
+    if truth.tolerance == state.tolerance:
+        return state
+    kept = None if state.statistics is None else state.statistics.loaded().references
+    if kept is None or state.anchors is None:
+        raise InputError(
+            f"tolerance={str(tolerance)!r} is not that of the map ({state.tolerance}), and another confidence needs "
+            "the references, which the map does not keep: build it again with that tolerance"
+        )
+    return learned_again(replace(state, tolerance=truth.tolerance), kept, _fusion(state))
 
 
 def _fusion(state: MapState) -> Fusion:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import tempfile
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from displace.errors import InputError
+from displace.errors import ConditioningWarning, InputError
 from displace.files.memory import physical_memory
 from displace.verbs.base import (
     MAP_ENDING,
@@ -155,7 +156,8 @@ def build(
         refs = described.references(traversals, exclude or ())
         look_at_neighbours(refs, tolerance)
         chosen: str | Fusion = fusion
-        with limit_threads(threads_for(threads, *refs.vectors.shape)):
+        with limit_threads(threads_for(threads, *refs.vectors.shape)), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "DisPlace falls back", ConditioningWarning)  # the map says so
             if fusion == "auto":
                 comparing = part(progress, "comparing")
                 found = advise(refs, tolerance=tolerance, progress=comparing)

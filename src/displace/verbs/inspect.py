@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from displace.maps import PlaceMap
 
 
-def inspect(source: Annotated[PathLike, Argument("STORE|MAP")]) -> PlaceMap | StoreSummary:
+def inspect(
+    source: Annotated[PathLike, Argument("STORE|MAP")], *, tolerance: str | None = None
+) -> PlaceMap | StoreSummary:
     """Say what a descriptor store or a map holds.
 
     Of a store no vector is read; of a map every byte is checked. A map shows its settings and why, its size, what
@@ -22,6 +24,9 @@ def inspect(source: Annotated[PathLike, Argument("STORE|MAP")]) -> PlaceMap | St
     ----------
     source : path-like
         A descriptor store, or a map: a file, or the address of one in a database (postgresql://host/database#name).
+    tolerance : str, optional
+        What counts as right: "25m" where places have positions, "2 frames" where they have an order, or exact. Of a
+        map that keeps its references (displace build --keep-references) the confidence is shown as learned with it.
 
     Examples
     --------
@@ -30,13 +35,15 @@ def inspect(source: Annotated[PathLike, Argument("STORE|MAP")]) -> PlaceMap | St
         displace inspect route.desc
         displace inspect town.displace
         displace inspect town.displace --json
+        displace inspect town.displace --tolerance "2 frames"
     """
     if "://" in str(source) or Path(source).is_file():
         from displace.maps import PlaceMap
 
-        return PlaceMap.load(source)
+        place_map = PlaceMap.load(source)
+        return place_map if tolerance is None else place_map.with_tolerance(tolerance)
 
     from displace.descriptors.store import DescriptorStore
     from displace.descriptors.store_summary import summarize_store
 
-    return summarize_store(DescriptorStore(source))
+    return summarize_store(DescriptorStore(source), tolerance)
