@@ -74,6 +74,19 @@ def test_evaluate_one_line(run, folder):
     assert not list(folder.glob("displace-*"))
 
 
+def test_one_reference_a_place_is_explained_once_and_results_say_where_they_are(run, folder):
+    vectors = l2_normalize(np.random.default_rng(0).standard_normal((20, 12))).astype(np.float32)
+    images = [f"{name}/{place}.jpg" for name in ("sun", "night") for place in range(10)]
+    manifest = Manifest(
+        images, [f"p{n % 10}" for n in range(20)], np.repeat(["sun", "night"], 10), folder / "images"
+    )
+    write_store(Queries(vectors, manifest.places, manifest), folder / "two.desc", "made")
+    done = run("evaluate", "two.desc", "--query", "night", "--fusion", "displace", "-o", "kept")
+    assert done.exit_code == 0, done.output
+    assert done.output.count("no place has more than one reference") == 1
+    assert "results in kept: displace report kept makes a page of them" in done.stdout
+
+
 @pytest.mark.parametrize(("placed", "wider"), [(True, "25m"), (False, '"2 frames"')])
 def test_evaluate_tells_of_a_sequence_that_is_judged_by_the_exact_place(run, folder, placed, wider, recwarn):
     """Unless the tolerance was asked for."""

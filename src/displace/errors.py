@@ -20,6 +20,7 @@
 
     DisplaceWarning (UserWarning)
     └── ConditioningWarning                the references are too few for the settings asked for
+        └── FallbackWarning                a simpler fusion takes the place of the one asked for, which `explain` says
 """
 
 
@@ -119,3 +120,7 @@ class RouteWarning(DisplaceWarning):
 
 class ConditioningWarning(DisplaceWarning):
     """The references are too few for the settings asked for."""
+
+
+class FallbackWarning(ConditioningWarning):
+    """A simpler fusion takes the place of the one asked for; its `explain` says so too."""

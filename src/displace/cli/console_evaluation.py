@@ -28,9 +28,12 @@ AS_GIVEN = "as given"
 STYLES = {BOLD: "bold green", UNDERLINE: "underline"}
 
 
-def show_evaluate(results: Sequence[Result], _: Mapping[str, Any]) -> None:
-    """Print recalls, times and bytes."""
+def show_evaluate(results: Sequence[Result], given: Mapping[str, Any]) -> None:
+    """Print recalls, times and bytes, and where they are kept."""
     console.out.print(evaluation_table(results))
+    if given["output"] is not None:
+        line = f"results in {given['output']}: displace report {given['output']} makes a page of them"
+        console.out.print(Text(line), soft_wrap=True)
 
 
 def show_bench(outcome: Outcome, _: Mapping[str, Any]) -> None:

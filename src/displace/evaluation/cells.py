@@ -19,7 +19,7 @@ import sklearn
 from displace._version import __version__
 from displace.arrays import Indices, Vectors
 from displace.datasets.base import Protocol
-from displace.errors import DisplaceError, DisplaceWarning
+from displace.errors import DisplaceError, DisplaceWarning, FallbackWarning
 from displace.evaluation.loading import Split
 from displace.evaluation.methods import Method
 from displace.evaluation.rankings import Ranking
@@ -143,6 +143,7 @@ def compute(
     )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DisplaceWarning)
+        warnings.simplefilter("ignore", FallbackWarning)  # the explanation says so
         try:
             start = time.perf_counter()
             fusion = cell.method.make().fit_references(

@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from displace.arrays import Indices, Vectors, l2_normalize
-from displace.errors import ConditioningWarning, InputError, SingularScatterError
+from displace.errors import ConditioningWarning, FallbackWarning, InputError, SingularScatterError
 from displace.fusion.base import (
     AS_GIVEN,
     Fusion,
@@ -474,7 +474,7 @@ class DisPlace(VectorFusion):
         warnings.warn(
             f"DisPlace falls back to plain retrieval (the normalised sum of references): {why}. "
             "It needs at least two places, with two different references for some of them.",
-            ConditioningWarning,
+            FallbackWarning,
             stacklevel=4,
         )
 

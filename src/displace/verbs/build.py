@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from displace.errors import ConditioningWarning, InputError
+from displace.errors import FallbackWarning, InputError
 from displace.files.memory import physical_memory
 from displace.verbs.base import (
     MAP_ENDING,
@@ -157,7 +157,7 @@ def build(
         look_at_neighbours(refs, tolerance)
         chosen: str | Fusion = fusion
         with limit_threads(threads_for(threads, *refs.vectors.shape)), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "DisPlace falls back", ConditioningWarning)  # the map says so
+            warnings.simplefilter("ignore", FallbackWarning)  # what is shown of the map says so
             if fusion == "auto":
                 comparing = part(progress, "comparing")
                 found = advise(refs, tolerance=tolerance, progress=comparing)
