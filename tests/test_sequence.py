@@ -9,7 +9,7 @@ import pytest
 from drives import drive_along, make_route
 
 from displace.sequence import SEQUENCES, get_sequence
-from displace.sequence.adaptation import MapRows, OnlineAdaptation, adapt
+from displace.sequence.adaptation import MapRows, OnlineAdaptation, Stops, adapt, moving, without_stops
 from displace.sequence.engine import KEPT, Belief, Given, Motion, forward, smooth
 from displace.sequence.tracking import Tracker
 from displace.sequence.weighing import standardised, standardised_row
@@ -207,3 +207,24 @@ def test_adapting_online_is_causal_and_helps() -> None:
 def test_a_place_scores_as_its_best_row() -> None:
     rows = MapRows(np.eye(4, dtype=np.float32), np.array([0, 2]))
     assert rows.best(np.array([[0.1, 0.7, 0.4, 0.2]])).tolist() == [[0.7, 0.4]]
+
+
+def test_a_stop_at_night_is_one_frame() -> None:
+    """The camera's noise alone makes more than half of what is usual from frame to frame."""
+    rng = np.random.default_rng(5)
+    places = make_route(80, 0.4, seed=8, dim=256)[1]
+    at = np.r_[0:40, np.full(20, 40), 41:80]
+    frames = places[at] + 0.0275 * rng.standard_normal((len(at), 256))
+    frames = (frames / np.linalg.norm(frames, axis=1, keepdims=True)).astype(np.float32)
+    apart = np.linalg.norm(np.diff(frames, axis=0), axis=1)
+    assert np.median(apart[40:59]) > 0.5 * np.quantile(apart, 0.75)
+    kept = moving(frames)
+    assert np.isin(kept, np.arange(41, 60)).sum() <= 2
+    assert len(kept) > 70
+    means, first, stands = without_stops(frames)
+    assert means[stands[50]] @ places[40] > frames[50] @ places[40]
+    assert (first[stands] <= np.arange(len(at))).all()
+    stops = Stops()
+    still = np.array([stops.still(frame) for frame in frames])
+    assert still[42:60].mean() > 0.85
+    assert still[:40].sum() + still[61:].sum() <= 8

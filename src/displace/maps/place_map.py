@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from displace.arrays import Indices, Vectors, as_vectors, blocks, check_count, top_k
+from displace.arrays import Indices, Vectors, as_vectors, blocks, check_count, l2_normalize, top_k
 from displace.errors import InputError
 from displace.fork_lock import ForkLock
 from displace.geo import Area, Positions
@@ -23,6 +23,7 @@ from displace.matches import Matches
 from displace.models import model_name
 from displace.places import Places
 from displace.search._database import is_address
+from displace.sequence.adaptation import without_stops
 from displace.sequence.following import Course, Fix, Follower, smooth_fixes, standing_out
 from displace.truth import Tolerance
 
@@ -318,7 +319,11 @@ class PlaceMap:
         projected = state.project(self.describe(queries))
         mode = self._mode(adapt, ("auto", "batch", "none"), len(projected))
         course = self._course(state)
-        return smooth_fixes(course, similarity_of(course.rows, projected, mode))
+        if not course.ordered:
+            return smooth_fixes(course, similarity_of(course.rows, projected, mode))
+        means, _, stands = without_stops(projected)
+        fixes = smooth_fixes(course, similarity_of(course.rows, l2_normalize(means), mode))
+        return [fixes[frame] for frame in stands]
 
     def smoothed(
         self, queries: ArrayLike | Picture | Sequence[Picture], k: int = 5, *, adapt: str = "auto"

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import sqrt
 
 import numpy as np
 
@@ -21,8 +22,13 @@ from displace.sequence.engine import Floats
 NEIGHBOURS = 10
 LEAST_QUERIES = 100
 """Fewer queries do not tell their condition from their places."""
-STILL = 0.5
-"""A frame that differs from the last one kept by less than this share of what is usual belongs to a stop."""
+STILL = 0.65
+"""A frame that differs from the last one kept by less than this share of what is usual belongs to a stop; the noise of
+a camera at night alone makes 0.6."""
+_USUAL = 0.75
+"""Quantile of the changes from frame to frame that counts as usual."""
+_SOON = 20
+"""Frames after which a drive under way knows what is usual."""
 _EVERY = 3
 """Of the frames of a drive under way, that places are looked at for the queries they resemble: neighbours are alike."""
 PARTS = 20
@@ -192,7 +198,7 @@ class OnlineAdaptation:
 def moving(vectors: Vectors) -> Indices:
     """Frames of a drive without those of its stops, which differ from the last one kept by much less than is usual."""
     changes = np.linalg.norm(np.diff(vectors, axis=0), axis=1)
-    usual = float(np.quantile(changes, 0.75)) if len(changes) else 0.0
+    usual = float(np.quantile(changes, _USUAL)) if len(changes) else 0.0
     kept = [0]
     for frame in range(1, len(vectors)):
         if np.linalg.norm(vectors[frame] - vectors[kept[-1]]) >= STILL * usual:
@@ -243,3 +249,52 @@ def _place_of(rows: MapRows) -> Indices:
     """Index of each row's place."""
     counts = np.diff(np.append(rows.starts, len(rows.vectors)))
     return np.repeat(np.arange(len(rows.starts)), counts)
+
+
+def without_stops(vectors: Vectors) -> tuple[Vectors, Indices, Indices]:
+    """Make the frames of a stop one: their noise is another's each time, what they show is not.
+
+    Returns
+    -------
+    means : array of shape (m, D)
+        Of the frames of each stop; all other frames as they are.
+    kept : array of shape (m,)
+        The first frame of each.
+    stands : array of shape (n,)
+        Which of them stands for each frame.
+    """
+    kept = moving(vectors)
+    counts = np.diff(np.append(kept, len(vectors)))
+    means = np.add.reduceat(vectors, kept, axis=0) / counts[:, None].astype(vectors.dtype)
+    return means, kept, np.repeat(np.arange(len(kept)), counts)
+
+
+class Stops:
+    """Says of the frames of a drive under way which belong to a stop, as `moving` does afterwards."""
+
+    def __init__(self) -> None:
+        self._before: Vectors | None = None
+        self._kept: Vectors | None = None
+        self._usual, self._n = 0.0, 0
+
+    def still(self, frame: Vectors) -> bool:
+        """Take the next frame (n,), a unit vector."""
+        before, kept = self._before, self._kept
+        self._before = frame
+        if before is None or kept is None:
+            self._kept = frame
+            return False
+        change = _apart(frame, before)
+        self._n += 1
+        # A quantile that follows the changes: up by three where one exceeds it, else down by one.
+        step = max(1 / self._n, 0.02) * (_USUAL - (change <= self._usual))
+        self._usual = change if self._n == 1 else self._usual * (1 + step)
+        if self._n >= _SOON and _apart(frame, kept) < STILL * self._usual:
+            return True
+        self._kept = frame
+        return False
+
+
+def _apart(a: Vectors, b: Vectors) -> float:
+    """Distance of two unit vectors."""
+    return sqrt(max(2 - 2 * float(a @ b), 0.0))

@@ -15,7 +15,7 @@ import numpy as np
 
 from displace.arrays import Indices, Vectors
 from displace.errors import InputError
-from displace.sequence.adaptation import moving
+from displace.sequence.adaptation import without_stops
 from displace.sequence.engine import Floats
 from displace.sequence.laps import second_lap
 from displace.sequence.pairing import AROUND, Pairing, pair, reduced, standardised_recording
@@ -103,16 +103,16 @@ def align(
         lap, opposite directions, different routes. The message says what was found.
     """
     _check(recordings, anchor)
-    moving = {name: _without_stops(vectors) for name, vectors in recordings.items()}
+    moving = {name: without_stops(vectors) for name, vectors in recordings.items()}
     ready = dict(
         zip(
             recordings,
-            reduced([standardised_recording(v[moving[n][0]]) for n, v in recordings.items()]),
+            reduced([standardised_recording(moving[name][0]) for name in recordings]),
             strict=True,
         )
     )
     for name, vectors in ready.items():
-        _check_laps(name, vectors, moving[name][0])
+        _check_laps(name, vectors, moving[name][1])
     rounds = 2 if can_refine(ready) else 1
     total = len(ready) * (len(ready) - 1) // 2 + rounds * (len(ready) - 1)
     coarse = _Coarse(ready, progress, total)
@@ -129,7 +129,7 @@ def align(
     pairings = {name: coarse.agreeing(name, pairings) for name in pairings}
     n_places = len(ready[chosen])
     tracks = {
-        name: _anchor_track(moving[name][1]) if name == chosen else _track(pairings[name], moving[name][1])
+        name: _anchor_track(moving[name][2]) if name == chosen else _track(pairings[name], moving[name][2])
         for name in recordings
     }
     return Alignment(chosen, n_places, tracks, pairings, _notes(pairings, tracks))
@@ -272,12 +272,6 @@ def _check_laps(name: str, vectors: Vectors, frames: Indices) -> None:
             f"recording {name!r} drives a part of its route twice: what frames {first} to {last} show is seen again "
             f"from frame {again}. Cut it into one recording for each lap"
         )
-
-
-def _without_stops(vectors: Vectors) -> tuple[Indices, Indices]:
-    """Frames that are kept, and for every frame the index of the kept one that stands for it."""
-    kept = moving(vectors)
-    return kept, np.searchsorted(kept, np.arange(len(vectors)), side="right") - 1
 
 
 def _anchor_track(stands: Indices) -> Track:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.arrays import Vectors, top_k
-from displace.sequence.adaptation import MapRows, OnlineAdaptation
+from displace.sequence.adaptation import MapRows, OnlineAdaptation, Stops
 from displace.sequence.engine import Belief, Blocks, Floats
 from displace.sequence.tracking import Tracker
 from displace.sequence.weighing import Scale, Scores, Weighed, smooth_drive, standardised_row
@@ -226,6 +226,8 @@ class Follower:
         self._tracker = Tracker(len(course.ids), course.scale.level, ordered=course.ordered)
         self._adaptation = OnlineAdaptation(course.rows) if adapt else None
         self._scale = course.scale
+        self._stops = Stops()
+        self._last: Fix | None = None
 
     @property
     def order(self) -> float:
@@ -235,12 +237,17 @@ class Follower:
     def step(self, query: Any) -> Fix:
         """Take the next frame: a descriptor (D,) or an image; returns where it was taken."""
         projected = self._project(query)
+        # A frame like the last one tells nothing new: were it evidence, a stop at the side of a road that the map
+        # does not have would soon be certain to be the place that it resembles most.
+        if self.course.ordered and self._stops.still(projected) and self._last is not None:
+            return self._last
         if self._adaptation is None:
             similarity = self.course.rows.similarity(projected)
         else:
             similarity = self._adaptation.scores(projected)
         scaled = standardised_row(similarity, self._scale.slope)
-        return self.course.fix(self._tracker.step(scaled), smoothed=False)
+        self._last = self.course.fix(self._tracker.step(scaled), smoothed=False)
+        return self._last
 
 
 def smooth_fixes(course: Course, similarity: Blocks) -> list[Fix]:
