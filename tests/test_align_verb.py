@@ -122,6 +122,16 @@ def test_different_routes_are_refused_and_nothing_is_written(tmp_path: Path) -> 
     assert DescriptorStore(tmp_path / "x.desc").manifest.place_ids() == []
 
 
+def test_one_recording_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    record(tmp_path / "drives" / "noon", wall(1, 15), np.arange(12), rng, 1.0)
+    with pytest.raises(
+        InputError, match=r"holds one recording only, 'noon' with 12 images: a map fuses several"
+    ):
+        verbs.build(tmp_path / "drives", tmp_path / "x.displace")
+    assert [path.name for path in tmp_path.iterdir() if not path.name.startswith(".")] == ["drives"]
+
+
 def test_a_video_is_followed(
     built: Path, recorded: tuple[Path, dict[str, np.ndarray]], tmp_path: Path
 ) -> None:

@@ -122,6 +122,17 @@ def test_a_stretch_at_twice_the_usual_speed_is_no_detour() -> None:
     assert (np.abs(found.frames[fast] - at[fast]) <= 2).mean() > 0.8
 
 
+def test_a_stretch_that_the_anchor_lacks_is_said(conditions: dict[str, np.ndarray]) -> None:
+    places = np.arange(160)
+    short = np.r_[0:70, 105:160]
+    recordings = {name: conditions[name][places] for name in ("rain", "dusk")} | {
+        "sun": conditions["sun"][short]
+    }
+    notes = align(recordings, anchor="sun").notes
+    assert any("rain and dusk: a stretch that both show" in note for note in notes), notes
+    assert not any("a stretch" in note for note in align(recordings, anchor="rain").notes)
+
+
 def test_what_cannot_be_lined_up_is_said(conditions: dict[str, np.ndarray]) -> None:
     sun, rain = conditions["sun"], conditions["rain"]
     elsewhere = make_route(150, 0.5, seed=99)[1]

@@ -132,7 +132,8 @@ def align(
         name: _anchor_track(moving[name][2]) if name == chosen else _track(pairings[name], moving[name][2])
         for name in recordings
     }
-    return Alignment(chosen, n_places, tracks, pairings, _notes(pairings, tracks))
+    notes = _notes(pairings, tracks) + coarse.unmapped(chosen, pairings)
+    return Alignment(chosen, n_places, tracks, pairings, notes)
 
 
 def in_order(pairing: Pairing) -> Pairing:
@@ -212,6 +213,23 @@ class _Coarse:
                 f"order than backwards (gain {max(gains[n] for n in foreign):.2f}, at least {LEAST_GAIN} is needed). "
                 "Leave them out, or name another anchor"
             )
+
+    def unmapped(self, anchor: str, pairings: dict[str, Pairing]) -> list[str]:
+        """Say which stretches two recordings share and the anchor lacks: they get no places."""
+        notes = []
+        for (a, b), link in self.pairs.items():
+            if anchor in (a, b):
+                continue
+            at, there = self.taken[a], self.taken[b][link.frames]
+            lacking = (pairings[a].off[at] >= 0.5) & (pairings[b].off[there] >= 0.5)
+            shared = (link.off < 0.5) & (link.confidence > 0.5) & lacking
+            count = round(shared.sum() * len(pairings[a].frames) / len(at))
+            if count >= LEAST_FRAMES:
+                notes.append(
+                    f"{a} and {b}: a stretch that both show, {count} frames of {a}, is not on the map as "
+                    f"{anchor!r} lacks it; to map it, too, line up with --anchor {a}"
+                )
+        return notes
 
     def agreeing(self, name: str, pairings: dict[str, Pairing]) -> Pairing:
         """Lower the confidence of frames for which the other recordings tell another place."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
@@ -200,13 +201,26 @@ class _Steps:
 
     def _manifest(self, source: PathLike, every: str) -> Path:
         """Manifest of recordings; one that is given, or was made before, stays as it is."""
+        from displace.manifest.table import Manifest
         from displace.verbs.manifest import manifest
 
         if Path(source).is_file() and Path(source).suffix.lower() == ".csv":
             return Path(source)
         table = self.output.with_suffix(".csv")
         if not table.exists() or self.overwrite:
+            frames = table.with_suffix(".frames")
+            kept = frames.exists()
             manifest([source], table, every=every, overwrite=True, progress=self.progress)
+            made = Manifest.read(table)
+            if len(made.traversal_names()) == 1:
+                table.unlink()
+                if not kept:
+                    shutil.rmtree(frames, ignore_errors=True)
+                raise InputError(
+                    f"{source} holds one recording only, {made.traversal_names()[0]!r} with {len(made):,} images: a "
+                    "map fuses several drives of a route, so record it again. Where one is all there is, say so with a "
+                    f"manifest: displace manifest {source} -o route.csv, then displace build route.csv"
+                )
         return table
 
     def place(self, store: DescriptorStore) -> None:
