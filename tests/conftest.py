@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,11 @@ ROOT = Path(__file__).resolve().parent.parent
 # The same examples on every run, and no limit on the time of one: a lazy import or a busy machine is no failure.
 settings.register_profile("displace", deadline=None, derandomize=True)
 settings.load_profile("displace")
+
+# Freed memory is kept for the next large array: to ask the system each time takes a quarter of a network's pass.
+with suppress(AttributeError, OSError):  # glibc's alone
+    ctypes.CDLL(None).mallopt(M_MMAP_MAX := -4, 0)
+    ctypes.CDLL(None).mallopt(M_TRIM_THRESHOLD := -1, 2**31 - 1)
 
 # Nobody pulls a plug here, so that nothing has to wait for the disk. Tests that kill processes count these calls.
 os.fsync = lambda descriptor: None

@@ -6,7 +6,8 @@ reach which line is measured once, by coverage, and kept in a folder (``--cache`
 as unnoticed; one that makes the tests use ten times their processor time loops, and counts as noticed.
 
 Not changed: documentation, annotations, text, what is raised or logged, what only type checkers read, and what only
-speed, memory or an assertion depends on (sizes of blocks, `copy=`, `overwrite_…=`, `check_finite=`, `strict=`).
+speed, memory or an assertion depends on (sizes of blocks, numbers of threads, `copy=`, `overwrite_…=`,
+`check_finite=`, `strict=`).
 """
 
 from __future__ import annotations
@@ -99,6 +100,8 @@ PRELOADED = (
 """Imported once, before a process is forked for each change."""
 PLUGINS = ("-p", "_hypothesis_pytestplugin")
 """Of pytest: no other is needed, and some take seconds to load."""
+SPEED = ("SMALL", "(WIDE, NARROW, AT_ONCE)")
+"""Sizes in `fusion/solver/eigen.py` on which nothing but speed depends."""
 CHOSEN = "not thousands and not Killed"
 """Those of their tests that are run: not those that damage thousands of files or kill processes again and again."""
 
@@ -187,8 +190,9 @@ def variants(node: ast.AST) -> Iterator[ast.AST]:
 
 def skipped(node: ast.AST) -> bool:
     """Whether a node and what is in it stay as they are."""
-    if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).endswith("BYTES"):
-        return True
+    if isinstance(node, ast.Assign):
+        name = ast.unparse(node.targets[0])
+        return name.endswith("BYTES") or name in SPEED
     if isinstance(node, ast.keyword):
         return str(node.arg).startswith(("strict", "copy", "check_finite", "overwrite", "row_bytes", "lwork"))
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
@@ -200,7 +204,7 @@ def skipped(node: ast.AST) -> bool:
     if isinstance(node, ast.Call):
         name = ast.unparse(node.func)
         return name.startswith(("logger.", "warnings.")) or name.endswith(
-            ("Error", "TypeVar", "cast", "progress", "blocks")
+            ("Error", "TypeVar", "cast", "progress", "blocks", "one_blas_thread")
         )
     return False
 

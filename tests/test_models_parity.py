@@ -8,12 +8,10 @@ backbone of SALAD) share one pass through it; everything before and after it run
 
 from __future__ import annotations
 
-import ctypes
 import json
 import math
 import zlib
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,8 +49,6 @@ CONFIGURATIONS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 PIECE = 1 << 16
-M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
-"""Options of glibc's `mallopt`."""
 
 _made: dict[str, np.ndarray] = {}
 """Tensors of the configuration before."""
@@ -235,17 +231,8 @@ def summaries(array: np.ndarray) -> dict[str, np.ndarray]:
     return {"mean": exact.mean(), "std": exact.std(), "first8": flat[:8], "sample64": flat[sample]}
 
 
-@pytest.fixture(scope="module")
-def kept_memory() -> None:
-    """Keep freed memory for the next large array: asking the system each time takes a quarter of the whole."""
-    with suppress(AttributeError, OSError):  # not of every C library
-        set_option = ctypes.CDLL(None).mallopt
-        set_option(M_MMAP_MAX, 0)
-        set_option(M_TRIM_THRESHOLD, 2**31 - 1)
-
-
 @pytest.fixture(scope="module", params=CONFIGURATIONS)
-def run(request: pytest.FixtureRequest, kept_memory: None, tmp_path_factory: pytest.TempPathFactory) -> Run:
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Load the made weights through the public interface and describe every image in every variant."""
     name, variants = CONFIGURATIONS[request.param]
     facts = json.loads((GOLDEN / f"{request.param}.json").read_text())
