@@ -110,7 +110,7 @@ def test_too_few_right_matches_are_weighed_as_fixed():
     assert few.ceiling == learning.CEILING
     assert few.steepness == STEEPNESS[0]
     np.testing.assert_allclose(
-        np.subtract(few.highest, few.lowest), 2 * learning.REACH * np.array(few.scales)
+        np.subtract(few.highest, few.lowest), 2 * 8 * np.array(few.scales), err_msg="eight deviations"
     )
     enough = learning._fit(known.take(np.r_[wrong, right[:ENOUGH]]), "traversals")
     assert tuple(enough.weights) != learning.FIXED[0]

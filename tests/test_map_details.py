@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from displace import DisPlace, ReferenceSet, build, get_fusion
+from displace import DisPlace, PlaceMap, ReferenceSet, build, get_fusion
 from displace.arrays import l2_normalize
 from displace.errors import InputError
+from displace.files import tensors
 from displace.fusion.base import Rows
 from displace.fusion.solver.kept_references import KeptReferences
 from displace.fusion.solver.kept_views import KeptViews
@@ -18,6 +19,7 @@ from displace.geo import Positions
 from displace.maps import driving, relearning, rounding, state
 from displace.maps.basis import turned, turning
 from displace.maps.calibration import area_under_curve
+from displace.maps.checking import check_row_places
 from displace.maps.rounding import RecallLoss, agreement, quantize, within_unit
 from displace.maps.samples import KEPT, Samples
 from displace.maps.streaming import place_blocks
@@ -176,6 +178,28 @@ def test_rows_in_eight_bits_are_not_widened_where_they_are_many(refs, monkeypatc
     assert town.state._too_large_widened is large
     monkeypatch.setattr(state.exact, "MAPPED_ABOVE", 4 * town.vectors.size)
     assert not town.state._too_large_widened
+
+
+def test_headings_that_are_not_known_are_kept(refs, tmp_path):
+    headings = np.where(np.arange(40) % 3 == 0, np.nan, 90.0)
+    places = Positions(np.stack([10.0 * np.arange(40), np.zeros(40)], axis=1), heading=headings)
+    build(refs, "hops", positions=places, calibration=False).save(tmp_path / "town")
+    np.testing.assert_array_equal(PlaceMap.load(tmp_path / "town").positions.heading, headings)
+
+
+def test_statistics_are_of_the_format_that_the_first_release_reads(refs, tmp_path):
+    build(refs, "hops", calibration=False).save(tmp_path / "town")
+    header, _ = tensors.read(tmp_path / "town-stats", "displace statistics", 1)
+    assert header["version"] == 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "n_places"), [([], 0), ([0, 1, 1], 3), ([1, 1, 2], 3), ([0, 2], 3), ([1, 0], 2)]
+)
+def test_rows_of_no_place_or_out_of_order_are_refused(rows, n_places):
+    with pytest.raises(ValueError, match="rows are not"):
+        check_row_places(np.array(rows, np.int64), len(rows), n_places)
+    check_row_places(np.array([0, 0, 1, 2]), 4, 3)
 
 
 class TestFramesAroundTheGap:
