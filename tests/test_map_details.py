@@ -16,7 +16,7 @@ from displace.fusion.solver.kept_references import KeptReferences
 from displace.fusion.solver.kept_views import KeptViews
 from displace.fusion.solver.scatter import Scatter
 from displace.geo import Positions
-from displace.maps import driving, relearning, rounding, state
+from displace.maps import driving, relearning, rounding, state, streaming
 from displace.maps.basis import turned, turning
 from displace.maps.calibration import area_under_curve
 from displace.maps.checking import check_row_places
@@ -24,6 +24,7 @@ from displace.maps.rounding import RecallLoss, agreement, quantize, within_unit
 from displace.maps.samples import KEPT, Samples
 from displace.maps.streaming import place_blocks
 from displace.places import Places
+from displace.references import ReferenceStream
 from displace.synthetic import make_route
 from displace.truth import Truth
 
@@ -200,6 +201,23 @@ def test_rows_of_no_place_or_out_of_order_are_refused(rows, n_places):
     with pytest.raises(ValueError, match="rows are not"):
         check_row_places(np.array(rows, np.int64), len(rows), n_places)
     check_row_places(np.array([0, 0, 1, 2]), 4, 3)
+
+
+def test_the_level_off_the_map_is_the_lowest_of_all_drives(refs, monkeypatch):
+    levels = iter([0.5, 0.2, 0.4])
+    monkeypatch.setattr(driving, "_level", lambda *_: next(levels))
+    monkeypatch.setattr(driving, "LEAST_QUERIES", 20)
+    info = Places(refs.place_ids, frames=np.arange(40.0))
+    route = ReferenceSet(refs.vectors, refs.places, refs.traversals, info=info)
+    assert build(route, "hops", tolerance="1 frames").state.driving.level == 0.2
+
+
+@pytest.mark.parametrize(("most", "measured"), [(40 * 16, True), (40 * 16 - 1, False)])
+def test_of_a_stream_what_rounding_costs_is_measured_on_few_rows(refs, tmp_path, monkeypatch, most, measured):
+    monkeypatch.setattr(streaming, "SMALL_ROWS", most)
+    stream = ReferenceStream(refs.places, refs.traversals, refs.info, 16, lambda rows: refs.vectors[rows])
+    town = streaming.build_streamed(stream, "hops", folder=tmp_path, calibration=False)
+    assert ("same_top_match" in town.notes) is measured
 
 
 class TestFramesAroundTheGap:
