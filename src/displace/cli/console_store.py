@@ -98,7 +98,7 @@ def show_store(console: Console, summary: StoreSummary) -> None:
         "model": f"{name}:{variant}" if variant else name,
         "descriptors": f"{summary.n_described:,} of {summary.n_listed:,} images, {summary.dim} × {summary.dtype}",
         "places": f"{summary.n_places:,}",
-        "counts as right": summary.tolerance or "–",
+        "right match": summary.tolerance or "–",
         "size": f"{decimal(summary.n_bytes)} in {summary.n_shards} shard{'s' * (summary.n_shards != 1)}",
     }
     if summary.n_pending:

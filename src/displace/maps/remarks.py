@@ -19,7 +19,7 @@ WEAKER = {
 
 ONE_CONDITION = (
     "most are refused: the map has seen the route once, and another season or light looks foreign to it. Add a second "
-    "recording (displace update MAP --add STORE), or accept less: --min-confidence 0.2"
+    "recording (displace update MAP --add STORE), or accept less, and more foreign images: --min-confidence 0.3"
 )
 """What is said where a map of one traversal refuses most of the images."""
 
