@@ -436,6 +436,7 @@ class TestDescribing:
             found = client.post("/v1/describe", files=form)
             damaged = [("image", ("x.png", files[0].read_bytes()[:2000], "image/png"))]
             assert client.post("/v1/describe", files=damaged).status_code == 422
+            assert client.post("/v1/describe", files=[("image", b"none")]).status_code == 415
         own = PlaceMap.load(pictures / "town.displace").describe(files)
         np.testing.assert_array_equal(np.frombuffer(found.content, "<f4").reshape(2, -1), own)
 

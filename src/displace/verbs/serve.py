@@ -118,7 +118,13 @@ def serve(
     )
     return_memory()
     uvicorn.run(
-        app, host=host, port=port, log_config=log_config(), access_log=False, timeout_graceful_shutdown=30
+        app,
+        host=host,
+        port=port,
+        log_config=log_config(),
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=30,
     )
 
 
