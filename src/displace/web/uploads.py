@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image
 from starlette.datastructures import UploadFile
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from displace.arrays import Vectors
 from displace.errors import ImageError
@@ -54,7 +54,7 @@ class Asked:
 
 async def read_asked(request: Request, dim: int, limits: Limits) -> Asked:
     """Read the body of a request: one image, a form with several, or descriptors as JSON or raw float32."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    kind = (_header(request, b"content-type") or "").partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
         return Asked(await _form(request, limits))
     body = await _body(request, limits)
@@ -91,13 +91,22 @@ def checked_image(content: bytes, limits: Limits) -> bytes:
 
 async def _body(request: Request, limits: Limits) -> bytes:
     """The body, read no further than the limit."""
-    _check_length(request.headers.get("content-length"), limits)
-    parts, size = [], 0
-    async for part in request.stream():
+    _check_length(_header(request, b"content-length"), limits)
+    parts, size, more = [], 0, True
+    while more:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        part, more = message.get("body", b""), message.get("more_body", False)
         size += len(part)
         _check_length(str(size), limits)
         parts.append(part)
     return b"".join(parts)
+
+
+def _header(request: Request, name: bytes) -> str | None:
+    """A header, by its name in lower case, without making an object of all of them."""
+    return next((value.decode("latin-1") for key, value in request.scope["headers"] if key == name), None)
 
 
 def _check_length(length: str | None, limits: Limits) -> None:
@@ -109,8 +118,9 @@ def _check_length(length: str | None, limits: Limits) -> None:
 
 async def _form(request: Request, limits: Limits) -> list[bytes]:
     """Images of a form; they are held in memory and never kept."""
-    _check_length(request.headers.get("content-length"), limits)
-    if "content-length" not in request.headers:
+    length = _header(request, b"content-length")
+    _check_length(length, limits)
+    if length is None:
         raise RefusedError(411, "a form needs a Content-Length")
     images = []
     try:
