@@ -43,6 +43,7 @@ TESTS = (
     "test_cli_maps.py",
     "test_compression.py",
     "test_confidence.py",
+    "test_core_details.py",
     "test_decisions.py",
     "test_details.py",
     "test_disk_rows.py",

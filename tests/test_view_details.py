@@ -69,6 +69,8 @@ class TestOneDrive:
         vectors, index, labels = self.frames()
         keep = ~((index == 5) & (labels == 1))
         assert frames_of_one_drive(vectors[keep], index[keep], labels[keep])
+        few = (index < 3) | (labels > 0)  # three places in a row that all traversals have are too few
+        assert not frames_of_one_drive(vectors[few], index[few], labels[few])
 
     @pytest.mark.parametrize(("n_broken", "seen"), [(2, True), (3, False)])
     def test_four_of_five_places_must_look_so(self, n_broken, seen):
