@@ -20,6 +20,7 @@ from displace.maps import driving, relearning, rounding, state, streaming
 from displace.maps.basis import turned, turning
 from displace.maps.calibration import area_under_curve
 from displace.maps.checking import check_row_places
+from displace.maps.digests import digests_of
 from displace.maps.rounding import RecallLoss, agreement, quantize, within_unit
 from displace.maps.samples import KEPT, Samples
 from displace.maps.streaming import place_blocks
@@ -218,6 +219,13 @@ def test_of_a_stream_what_rounding_costs_is_measured_on_few_rows(refs, tmp_path,
     stream = ReferenceStream(refs.places, refs.traversals, refs.info, 16, lambda rows: refs.vectors[rows])
     town = streaming.build_streamed(stream, "hops", folder=tmp_path, calibration=False)
     assert ("same_top_match" in town.notes) is measured
+
+
+@pytest.mark.parametrize("fusion", ["displace", "hops"])
+def test_a_stream_tells_what_it_was_built_from(refs, tmp_path, fusion):
+    stream = ReferenceStream(refs.places, refs.traversals, refs.info, 16, lambda rows: refs.vectors[rows])
+    town = streaming.build_streamed(stream, fusion, folder=tmp_path, calibration=False)
+    assert town.statistics.loaded().digests == digests_of(refs)
 
 
 class TestFramesAroundTheGap:
