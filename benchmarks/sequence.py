@@ -33,12 +33,14 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--align", type=int, default=20_000, metavar="FRAMES")
     parser.add_argument("--drives", type=int, default=5, help="generated drives along nordland811")
     parser.add_argument("--town", type=Path, default=Path(tempfile.gettempdir()) / "town_drives")
-    parser.add_argument("--only", choices=("step", "smooth", "align", "drives", "town"))
+    parser.add_argument("--only", choices=("step", "smooth", "align", "drives", "unordered", "town"))
     options = parser.parse_args(argv)
     if options.only in (None, "step"):
         step_against_locate(options.steps)
     if options.only in (None, "drives"):
         real_seasons(options.drives)
+    if options.only in (None, "unordered"):
+        unordered()
     if options.only in (None, "town"):
         town(options.town)
     if options.only in (None, "smooth"):
@@ -123,6 +125,35 @@ def real_seasons(n_drives: int) -> None:
             f"summer to winter, drive {seed}, {len(queries)} frames",
             *judged_track(tracks["summer"], queries, at),
         )
+
+
+def unordered() -> None:
+    """Queries in no order, along an order of places that means nothing to them: single frames' recall must stay."""
+    folder, model = shared_folder() / "data", get_model("hog")
+    header("R@1 (±1), HOG, queries shuffled", "single", "followed", "smoothed")
+    for name, references, query in (
+        ("sped400", ("ref1", "ref2", "ref3"), "query"),
+        ("nordland811", ("summer",), "winter"),
+    ):
+        if not (folder / name).is_dir():
+            print(f"skipped: no {folder / name}")
+            continue
+        seen = {
+            traversal: np.stack(
+                [model.prepare(read_image(f)) for f in sorted((folder / name / traversal).glob("*.jpg"))]
+            )
+            for traversal in (*references, query)
+        }
+        at = np.arange(len(seen[query]))
+        place_map = place_map_of({traversal: (seen[traversal], at) for traversal in references})
+        order = np.random.default_rng(0).permutation(at)
+        follower = place_map.follow(adapt="none")
+        ways = (
+            place_map.locate(seen[query][order], 1, adapt="none").places[:, 0],
+            np.array([follower.step(frame).place for frame in seen[query][order]]),
+            np.array([fix.place for fix in place_map.smooth(seen[query][order], adapt="none")]),
+        )
+        row(name, *(f"{100 * np.mean(np.abs(found.astype(int) - order) <= 1):.1f}" for found in ways))
 
 
 def drive(n: int, rng: np.random.Generator, detour: bool, drop: float) -> tuple[np.ndarray, np.ndarray]:

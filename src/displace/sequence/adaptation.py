@@ -284,11 +284,12 @@ class Stops:
         if before is None or kept is None:
             self._kept = frame
             return False
-        if self._n >= _SOON and _apart(frame, kept) < STILL * self._usual:
+        change = _apart(frame, before)
+        far = change if kept is before else _apart(frame, kept)
+        if self._n >= _SOON and far < STILL * self._usual:
             self._usual *= 0.999  # else a drive into the dark would stand for ever
             return True
         self._n += 1
-        change = _apart(frame, before)
         # A quantile that follows the changes: up by three where one exceeds it, else down by one.
         step = max(1 / self._n, 0.02) * (_USUAL - (change <= self._usual))
         self._usual = change if self._n == 1 else self._usual * (1 + step)
