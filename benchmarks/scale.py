@@ -155,7 +155,8 @@ def interleaved(
     # with BLAS for all a single one takes four times as long.
     faiss.cvar.distance_compute_blas_threshold = ONE_BY_ONE if size == 1 else 1
     for turn in range(repeats + 1):
-        some = queries[turn * size % 512 : turn * size % 512 + size]
+        first = turn * size % (len(queries) - size + 1)
+        some = queries[first : first + size]
         for at, searched in enumerate([index, flat.index] if flat else [index]):
             own = clock if at == 0 else time.process_time
             start = own()
