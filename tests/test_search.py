@@ -32,6 +32,20 @@ def test_best_rows_of_many_blocks_are_those_of_one(monkeypatch):
     np.testing.assert_allclose(parts[1], whole[1], rtol=1e-6)
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("among", [None, np.arange(1, 90, 2)])
+def test_best_rows_are_those_of_the_product_however_rows_lie_in_memory(monkeypatch, order, among):
+    rows, queries = np.array(unit_rows(90, 8), order=order), unit_rows(5, 8, seed=1)
+    scales = np.linspace(0.5, 2, 90, dtype=np.float32)
+    monkeypatch.setattr("displace.search._top.BLOCK", 8 * 20)
+    found, scores = best_rows(queries, rows, 4, among, scales)
+    chosen = np.arange(90) if among is None else among
+    products = (queries.astype(np.float64) @ rows[chosen].T) * scales[chosen]
+    best = np.argsort(-products, axis=1)[:, :4]
+    np.testing.assert_array_equal(found, chosen[best])
+    np.testing.assert_allclose(scores, np.take_along_axis(products, best, axis=1), rtol=1e-5)
+
+
 def test_equal_scores_keep_the_order_of_rows():
     top = RunningTop(1, 3)
     top.take(np.array([[0.5, 0.5]], np.float32), np.array([0, 1]))

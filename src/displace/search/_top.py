@@ -79,11 +79,11 @@ def best_rows(
         top = RunningTop(some.stop - some.start, min(k, n_rows))
         # Made once: new memory for each block would cost a fifth of the time.
         out = np.empty((min(n_rows, max(1, BLOCK // dim)), dim), np.float32)
-        products = np.empty((some.stop - some.start) * len(out), np.float32)
+        room = np.empty((some.stop - some.start) * len(out), np.float32)
         for block in blocks(n_rows, dim, BLOCK):
             numbers = np.arange(block.start, block.stop) if among is None else among[block]
-            scores = products[: (some.stop - some.start) * len(numbers)].reshape(-1, len(numbers))
-            np.matmul(queries[some], widened(rows[block if among is None else numbers], out).T, out=scores)
+            wide = widened(rows[block if among is None else numbers], out)
+            scores = _products(queries[some], wide, room)
             if scales is not None:
                 scores *= scales[numbers]
             top.take(scores, numbers)
@@ -92,6 +92,18 @@ def best_rows(
         empty = (0, min(k, n_rows))
         return np.empty(empty, np.intp), np.empty(empty, np.float32)
     return np.concatenate([r for r, _ in parts]), np.concatenate([s for _, s in parts])
+
+
+def _products(queries: Vectors, rows: Vectors, room: Vectors) -> Vectors:
+    """Inner products (q, b) of queries and rows, in the memory of `room`.
+
+    BLAS is fastest where it reads both along the rows' own memory: by a fifth to a half with rows one after the other,
+    when they stand on the left.
+    """
+    shape = len(queries), len(rows)
+    if rows.flags.c_contiguous:
+        return np.matmul(rows, queries.T, out=room[: shape[0] * shape[1]].reshape(shape[::-1])).T
+    return np.matmul(queries, rows.T, out=room[: shape[0] * shape[1]].reshape(shape))
 
 
 def reranked(queries: Vectors, candidates: Indices, rows: NDArray[Any], k: int) -> tuple[Indices, Vectors]:
