@@ -429,10 +429,11 @@ class TestDescribing:
         both = shown.post("/v1/describe", files=form)
         np.testing.assert_array_equal(np.frombuffer(both.content, "<f4").reshape(2, -1), own)
 
-    def test_processes_describe_as_threads_do(self, pictures):
+    @pytest.mark.parametrize("workers", [0, 1])
+    def test_several_at_a_time(self, pictures, workers):
         files = [pictures / "query" / f"{place:02d}.png" for place in (3, 7)]
         form = [("image", (path.name, path.read_bytes(), "image/png")) for path in files]
-        with TestClient(app_of(pictures / "town.displace", workers=1)) as client:
+        with TestClient(app_of(pictures / "town.displace", workers=workers)) as client:
             found = client.post("/v1/describe", files=form)
             damaged = [("image", ("x.png", files[0].read_bytes()[:2000], "image/png"))]
             assert client.post("/v1/describe", files=damaged).status_code == 422

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import ipaddress
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,8 +16,6 @@ if TYPE_CHECKING:
 
 TOKEN = "DISPLACE_TOKEN"
 READING_TOKEN = "DISPLACE_READING_TOKEN"
-M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8
-"""Of malloc.h."""
 
 
 def serve(
@@ -32,7 +28,7 @@ def serve(
     min_confidence: float = 0.5,
     token_file: PathLike | None = None,
     origin: Annotated[Sequence[str] | None, Option(metavar="URL")] = None,
-    workers: int = 0,
+    workers: int | None = None,
     rate: float = 200.0,
 ) -> None:
     """Serve a map: a page for people, and a JSON interface for robots.
@@ -61,9 +57,10 @@ def serve(
         File with the token in its first line, and a token for reading only in its second.
     origin : sequence of str, optional
         Web sites whose pages may ask too; by default none.
-    workers : int
-        Further processes that read and describe images, for models such as hog whose work threads do one image after
-        the other; 0 for threads alone. One process answers all requests, searches the map and keeps the drives.
+    workers : int, optional
+        Most processes that read and describe images beside the one that answers, for models such as hog whose work
+        threads do one image after the other; started when many images wait. By default one for each core, up to 8, and
+        none on a machine of one core; 0 for threads alone. With other models it changes nothing.
     rate : float
         Requests a second that one client may send, on average.
 
@@ -83,6 +80,7 @@ def serve(
         from displace.web.api import make_app
         from displace.web.limits import Limits
         from displace.web.logs import log_config
+        from displace.web.malloc import return_memory
         from displace.web.server import ServerSettings
     except ImportError:
         raise missing_extra("fastapi", "web") from None
@@ -90,7 +88,7 @@ def serve(
         raise InputError(f"min_confidence={min_confidence} must be a probability, 0 to 1")
     if not 0 <= port <= 65535:
         raise InputError(f"port={port} must be 0 to 65535")
-    if workers < 0:
+    if workers is not None and workers < 0:
         raise InputError(f"workers={workers} must be 0 or more")
     if not rate > 0:
         raise InputError(f"rate={rate} must be more than 0 requests a second")
@@ -126,18 +124,6 @@ def serve(
         server_header=False,
         timeout_graceful_shutdown=30,
     )
-
-
-def return_memory() -> None:
-    """Let the memory of images go back to the system when they are forgotten (Linux with glibc).
-
-    Its allocator would keep what the largest ones took, in pieces: a quarter more after ten thousand uploads.
-    """
-    if sys.platform == "linux":
-        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-        if mallopt is not None:
-            mallopt(M_MMAP_THRESHOLD, 256 * 1024)
-            mallopt(M_ARENA_MAX, 2)
 
 
 def is_loopback(host: str) -> bool:

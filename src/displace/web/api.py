@@ -28,8 +28,9 @@ from displace.web.guard import Guard, error_response, refusal
 from displace.web.hosting import Hosted
 from displace.web.locating import Locating, Wanted
 from displace.web.metrics import histogram
+from displace.web.refused import RefusedError
 from displace.web.server import Server, ServerSettings, takes_images
-from displace.web.uploads import VECTORS, RefusedError
+from displace.web.uploads import VECTORS
 
 LIKELIEST = 10
 """Places of a drive's frame, with their probabilities."""
@@ -272,7 +273,11 @@ def _add_site(app: FastAPI, server: Server) -> None:
     async def metrics() -> PlainTextResponse:
         """Requests, latencies, the map's version, the queue and the drives."""
         batcher = server.batcher
-        gauges = {"queries_waiting": float(batcher.n_waiting), "drives": float(len(server.drives))}
+        gauges = {
+            "queries_waiting": float(batcher.n_waiting),
+            "drives": float(len(server.drives)),
+            "describing_processes": float(server.describer.n_processes),
+        }
         text = server.metrics.text(server.host.current.version, gauges)
         sizes = histogram("batch_queries", SIZES, batcher.sizes, batcher.n_located)
         return PlainTextResponse("\n".join([text + "# TYPE displace_batch_queries histogram", *sizes, ""]))

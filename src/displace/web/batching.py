@@ -83,7 +83,9 @@ class Batcher:
             self.n_waiting += len(vectors)
             starts, self._runs = not self._runs, True
         if starts:
-            self._thread.submit(self._run, loop)
+            loop.call_soon(
+                self._thread.submit, self._run, loop
+            )  # after those that the event loop has at hand
         return await waiting.answer
 
     def close(self) -> None:

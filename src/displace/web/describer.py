@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from displace.arrays import Vectors
-from displace.descriptors.extraction import described_batch
-from displace.descriptors.preparation import (
-    Failure,
-    Prepared,
-    in_batches,
-    prepare,
-    prepare_in_process,
-    processes,
-)
-from displace.errors import ImageError
+from displace.descriptors.preparation import n_cores
 from displace.maps.place_map import PlaceMap
 from displace.models.base import DescriptorModel
+from displace.web.lanes import Described, Lanes, described
 from displace.web.limits import Limits
-from displace.web.uploads import checked_image
+from displace.web.refused import RefusedError
+from displace.web.worker import Answer, prepared_image
 
-BATCH = 16
+MOST_PROCESSES = 8
+"""Unless more are asked for: about what one process that answers can keep busy with small images."""
+MODELS = 2
+"""Whose processes are kept: when a map of another model takes over, drives may still be in the old one."""
+
+
+def default_workers(cores: int) -> int:
+    """Processes for models whose work is in Python; none where there is one core for all of it.
+
+    >>> [default_workers(cores) for cores in (1, 2, 4, 64)]
+    [0, 2, 4, 8]
+    """
+    return min(cores, MOST_PROCESSES) if cores > 1 else 0
 
 
 class Describer:
@@ -35,75 +43,73 @@ class Describer:
     ----------
     pool : Executor
         Threads.
-    workers : int
-        Processes that prepare images, for models whose preparation is the work (such as hog, which threads of one
-        process do one after the other); 0 for the threads alone.
+    workers : int, optional
+        Most processes, for models whose preparation is the work (such as hog, which threads of one process do one after
+        the other); 0 for the threads alone, by default `default_workers`.
     limits : Limits
         What is refused before it is decoded.
     """
 
-    def __init__(self, pool: Executor, workers: int, limits: Limits) -> None:
-        self.pool, self.workers, self.limits = pool, workers, limits
-        self._opened: tuple[PlaceMap, DescriptorModel] | None = None
-        self._processes: tuple[DescriptorModel, Executor] | None = None
+    def __init__(self, pool: Executor, workers: int | None, limits: Limits) -> None:
+        self.pool, self.limits = pool, limits
+        self.workers = default_workers(n_cores()) if workers is None else workers
+        self._opened: WeakKeyDictionary[PlaceMap, tuple[DescriptorModel, str]] = WeakKeyDictionary()
+        self._lanes: OrderedDict[str, Lanes] = OrderedDict()
+
+    @property
+    def n_processes(self) -> int:
+        """Processes that describe images now."""
+        return sum(lanes.n_processes for lanes in self._lanes.values())
 
     async def describe(self, place_map: PlaceMap, images: list[bytes]) -> Vectors:
-        """Descriptors of images, (q, D); `RefusedError` or `ImageError` where one is no image or cannot be read."""
-        if self._opened is None or self._opened[0] is not place_map:
-            self._opened = place_map, await self._run(place_map.own_model)
-        model = self._opened[1]
-        in_processes = self.workers and model.prepare_is_heavy
-        if len(images) == 1 and not in_processes:
-            found: Vectors = await self._run(_one, model, images[0], self.limits)
-            return found
-        await self._run(_check, images, self.limits)
-        if in_processes:
-            tasks = [_in_loop(self._of(model), prepare_in_process, [image]) for image in images]
-            prepared = [answer for (answer,) in await asyncio.gather(*tasks)]
-        else:
-            prepared = await asyncio.gather(*[self._run(prepare, model, image) for image in images])
-        described: Vectors = await self._run(_described, model, prepared)
-        return described
+        """Descriptors of images, (q, D); `RefusedError` or `DisplaceError` where one is none or cannot be read."""
+        if place_map not in self._opened:
+            self._opened[place_map] = await self._run(_opened, place_map)
+        model, key = self._opened[place_map]
+        if self.workers and model.prepare_is_heavy:
+            return await self._lanes_of(model, key).describe(images)
+        if len(images) == 1:
+            alone: Vectors = await self._run(_whole, model, images, self.limits)
+            return alone
+        tasks = [self._run(prepared_image, model, image, self.limits) for image in images]
+        found: Vectors = await self._run(_stacked, model, await asyncio.gather(*tasks))
+        return found
 
     def close(self) -> None:
         """End the processes."""
-        if self._processes is not None:
-            self._processes[1].shutdown(wait=True)
+        for lanes in self._lanes.values():
+            lanes.close()
 
-    def _of(self, model: DescriptorModel) -> Executor:
-        """Processes that hold the model; others end with their work when a map of another model takes over."""
-        if self._processes is None or self._processes[0] is not model:
-            if self._processes is not None:
-                self._processes[1].shutdown(wait=False)
-            self._processes = model, processes(model, self.workers)
-        return self._processes[1]
+    def _lanes_of(self, model: DescriptorModel, key: str) -> Lanes:
+        """Threads and processes of a model; a map that is replaced by one of the same model keeps them."""
+        if key not in self._lanes:
+            self._lanes[key] = Lanes(model, self.workers, self.limits)
+            while len(self._lanes) > MODELS:
+                self._lanes.popitem(last=False)[1].close(wait=False)
+        self._lanes.move_to_end(key)
+        return self._lanes[key]
 
     def _run(self, function: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
-        return _in_loop(self.pool, function, *args)
+        return asyncio.get_running_loop().run_in_executor(self.pool, function, *args)
 
 
-def _in_loop(pool: Executor, function: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
-    return asyncio.get_running_loop().run_in_executor(pool, function, *args)
+def _opened(place_map: PlaceMap) -> tuple[DescriptorModel, str]:
+    """The model of a map, and what is the same for two maps of one model."""
+    model = place_map.own_model()
+    return model, json.dumps(model.fingerprint(), sort_keys=True)
 
 
-def _one(model: DescriptorModel, image: bytes, limits: Limits) -> Vectors:
-    return _described(model, [prepare(model, checked_image(image, limits))])
+def _whole(model: DescriptorModel, images: list[bytes], limits: Limits) -> Vectors:
+    return _stacked(model, [prepared_image(model, image, limits) for image in images])
 
 
-def _check(images: list[bytes], limits: Limits) -> None:
-    for image in images:
-        checked_image(image, limits)
-
-
-def _described(model: DescriptorModel, prepared: list[Prepared | Failure]) -> Vectors:
-    vectors = np.empty((len(prepared), model.dim), np.float32)
-    whole: list[tuple[int, Prepared]] = []
-    for row, answer in enumerate(prepared):
-        if isinstance(answer, Failure):
-            raise ImageError(str(answer))
-        whole.append((row, answer))
-    for rows, batch in in_batches(whole, BATCH):
-        vectors[rows] = described_batch(model, batch)
-    if not np.isfinite(vectors).all():
-        raise ImageError("the image has a descriptor that is not finite")
-    return vectors
+def _stacked(model: DescriptorModel, prepared: Sequence[Answer]) -> Vectors:
+    """Descriptors of all images, or the first error."""
+    for each in prepared:
+        if isinstance(each, RefusedError):
+            raise each
+    found: list[Described] = described(model, prepared)
+    for vector in found:
+        if isinstance(vector, Exception):
+            raise vector
+    return np.stack(found)  # type: ignore[arg-type]

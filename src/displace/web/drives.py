@@ -12,7 +12,7 @@ from displace.arrays import Vectors
 from displace.errors import InputError
 from displace.web.hosting import Hosted
 from displace.web.limits import Clock, Limits
-from displace.web.uploads import RefusedError
+from displace.web.refused import RefusedError
 
 
 @dataclass(eq=False)

@@ -15,7 +15,7 @@ from displace.errors import DisplaceError
 from displace.web.batching import BusyError
 from displace.web.limits import Limits, RateLimit, Tokens
 from displace.web.metrics import Metrics
-from displace.web.uploads import RefusedError
+from displace.web.refused import RefusedError
 
 log = logging.getLogger("displace.serve")
 OPEN_TO_ALL = frozenset({"/", "/app.js", "/app.css", "/icon.svg", "/health", "/ready"})

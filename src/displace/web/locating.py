@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
+from displace.web.refused import RefusedError
 from displace.web.server import Server
-from displace.web.uploads import RefusedError
 
 _KEPT = 256
 """Different queries (``k=5&near=…``) that are remembered as read."""

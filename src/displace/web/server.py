@@ -20,7 +20,8 @@ from displace.web.gallery import Gallery
 from displace.web.hosting import Host, Hosted
 from displace.web.limits import Limits, Tokens
 from displace.web.metrics import Metrics
-from displace.web.uploads import RefusedError, read_asked
+from displace.web.refused import RefusedError
+from displace.web.uploads import read_asked
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,8 @@ class ServerSettings:
     tokens : Tokens
     origins : tuple of str
         Web sites whose pages may ask; none by default.
-    workers : int
-        Processes that describe images; 0 for threads alone.
+    workers : int, optional
+        Most processes that describe images; 0 for threads alone, by default one for each core.
     """
 
     map_file: Path
@@ -51,7 +52,7 @@ class ServerSettings:
     limits: Limits = field(default_factory=Limits)
     tokens: Tokens = field(default_factory=Tokens)
     origins: tuple[str, ...] = ()
-    workers: int = 0
+    workers: int | None = None
 
 
 class Server:

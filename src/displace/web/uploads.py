@@ -1,6 +1,6 @@
 """What a request asks about: images or descriptors, checked before anything is computed.
 
-Descriptors are checked as they are read; images by `checked_image`, in the thread that describes them.
+Descriptors are checked as they are read; images by `checked_image`, where they are described.
 """
 
 from __future__ import annotations
@@ -9,32 +9,14 @@ import json
 from dataclasses import dataclass
 
 import numpy as np
-from PIL import Image
 from starlette.datastructures import UploadFile
 from starlette.requests import ClientDisconnect, Request
 
 from displace.arrays import Vectors
-from displace.errors import ImageError
-from displace.images import FORMATS, open_image
 from displace.web.limits import Limits
+from displace.web.refused import RefusedError
 
 VECTORS = "application/octet-stream"
-
-
-class RefusedError(Exception):
-    """A request that is answered with an error.
-
-    Parameters
-    ----------
-    status : int
-        HTTP status.
-    message : str
-        What is wrong, and the way out.
-    """
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status, self.message = status, message
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,24 +51,6 @@ async def read_asked(request: Request, dim: int, limits: Limits) -> Asked:
         f"content type {kind or '(none)'} is not understood: send an image (image/jpeg …), several as "
         f"multipart/form-data, descriptors as application/json or raw float32 as {VECTORS}",
     )
-
-
-def checked_image(content: bytes, limits: Limits) -> bytes:
-    """Refuse what is no image, or too large a one, from its head alone."""
-    try:
-        with open_image(content) as image:
-            width, height = image.size
-    except Image.DecompressionBombError:
-        raise RefusedError(413, f"the image has more than {limits.pixels:,} pixels: scale it down") from None
-    except ImageError as error:
-        raise RefusedError(415, f"the image {error}") from None
-    except Exception:  # Pillow's readers raise nearly every type on damaged files
-        raise RefusedError(415, f"this is no image that is read here ({', '.join(FORMATS)})") from None
-    if width * height > limits.pixels:
-        raise RefusedError(
-            413, f"the image has {width * height:,} pixels, the limit is {limits.pixels:,}: scale it down"
-        )
-    return content
 
 
 async def _body(request: Request, limits: Limits) -> bytes:
