@@ -22,8 +22,8 @@ from displace.web import describer as describer_file
 from displace.web import lanes as lanes_file
 from displace.web import worker as worker_file
 from displace.web.batching import BusyError
-from displace.web.describer import Describer
-from displace.web.lanes import TOGETHER, TRIES, Lanes
+from displace.web.describer import THREADS, Describer
+from displace.web.lanes import MANY, TOGETHER, TRIES, Lanes
 from displace.web.limits import Limits
 from displace.web.refused import RefusedError
 from displace.web.worker import Worker, WorkerEndedError, prepared_image
@@ -293,12 +293,22 @@ class TestDescriber:
         with ThreadPoolExecutor(2) as pool:
             yield pool
 
-    @pytest.mark.parametrize(("cores", "lanes"), [(1, 0), (2, 2), (64, 8)])
-    def test_how_many_by_itself(self, place_map, pool, monkeypatch, cores, lanes):
+    @pytest.mark.parametrize(
+        ("cores", "workers", "expected"),
+        [
+            (1, None, (THREADS, None)),
+            (2, None, (2, MANY)),
+            (64, None, (8, MANY)),
+            (8, 0, (THREADS, None)),
+            (1, 3, (3, MANY)),
+        ],
+    )
+    def test_how_many(self, place_map, pool, monkeypatch, cores, workers, expected):
         monkeypatch.setattr(describer_file, "n_cores", lambda: cores)
-        describer = Describer(pool, None, Limits())
+        describer = Describer(pool, workers, Limits())
         np.testing.assert_array_equal(asyncio.run(describer.describe(place_map, PICTURES)), EXPECTED)
-        assert [len(each.lanes) for each in describer._lanes.values()] == [lanes] * bool(lanes)
+        (lanes,) = describer._lanes.values()
+        assert (len(lanes.lanes), lanes.many) == expected
         describer.close()
 
     def test_models_whose_work_is_elsewhere_have_threads(self, place_map, pool, monkeypatch):

@@ -16,13 +16,15 @@ from displace.arrays import Vectors
 from displace.descriptors.preparation import n_cores
 from displace.maps.place_map import PlaceMap
 from displace.models.base import DescriptorModel
-from displace.web.lanes import Described, Lanes, described
+from displace.web.lanes import MANY, Described, Lanes, described
 from displace.web.limits import Limits
 from displace.web.refused import RefusedError
 from displace.web.worker import Answer, prepared_image
 
 MOST_PROCESSES = 8
 """Unless more are asked for: about what one process that answers can keep busy with small images."""
+THREADS = 2
+"""Without processes: one after the other they do the work in Python, but a large image does not hold up the others."""
 MODELS = 2
 """Whose processes are kept: when a map of another model takes over, drives may still be in the old one."""
 
@@ -66,7 +68,7 @@ class Describer:
         if place_map not in self._opened:
             self._opened[place_map] = await self._run(_opened, place_map)
         model, key = self._opened[place_map]
-        if self.workers and model.prepare_is_heavy:
+        if model.prepare_is_heavy:
             return await self._lanes_of(model, key).describe(images)
         if len(images) == 1:
             alone: Vectors = await self._run(_whole, model, images, self.limits)
@@ -83,7 +85,8 @@ class Describer:
     def _lanes_of(self, model: DescriptorModel, key: str) -> Lanes:
         """Threads and processes of a model; a map that is replaced by one of the same model keeps them."""
         if key not in self._lanes:
-            self._lanes[key] = Lanes(model, self.workers, self.limits)
+            n_lanes, many = (self.workers, MANY) if self.workers else (THREADS, None)
+            self._lanes[key] = Lanes(model, n_lanes, self.limits, many)
             while len(self._lanes) > MODELS:
                 self._lanes.popitem(last=False)[1].close(wait=False)
         self._lanes.move_to_end(key)

@@ -68,10 +68,10 @@ class Lanes:
     model : DescriptorModel
         Whose `prepare` is the work.
     n_lanes : int
-        Threads, and processes at most.
+        Threads, each with a process at most.
     limits : Limits
-    many : int
-        Images that had to wait until processes are started.
+    many : int, optional
+        Images that had to wait until processes are started; None for threads alone.
     idle_seconds : float
         After which they are ended.
     """
@@ -81,7 +81,7 @@ class Lanes:
         model: DescriptorModel,
         n_lanes: int,
         limits: Limits,
-        many: int = MANY,
+        many: int | None = MANY,
         idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         self.model, self.limits, self.many, self.idle_seconds = model, limits, many, idle_seconds
@@ -142,7 +142,8 @@ class Lanes:
     @property
     def wants_processes(self) -> bool:
         """Whether there is enough to do for processes, and they can be started."""
-        return self.n_waited >= self.many and self.n_failed < TRIES and not self.closed
+        much = self.many is not None and self.n_waited >= self.many
+        return much and self.n_failed < TRIES and not self.closed
 
     def start(self) -> Worker | None:
         """A process that is ready; None where it cannot start."""
