@@ -150,7 +150,54 @@ def test_what_is_no_picture_is_said(browser, address, folder, tmp_path):
     page.wait_for_selector("#about:has-text('places from')")
     page.set_input_files("#pick", tmp_path / "no.jpg")
     page.wait_for_selector("#error:not([hidden])")
-    assert "no image" in page.inner_text("#error")
+    assert page.inner_text("#error").startswith("no.jpg: this is no image")
+    assert page.is_hidden("#result")
+    assert page.inner_text("#busy") == ""
+    page.set_input_files("#pick", [tmp_path / "no.jpg", folder / "query" / "04.png"])
+    page.wait_for_selector("#verdict strong:has-text('At 04')")
+    assert "no.jpg" in page.inner_text("#error")  # though another picture was located since
+    page.click("#history button")
+    assert page.is_hidden("#error")
+    page.close()
+
+
+def test_several_pictures_are_located_one_after_the_other(opened, folder):
+    page = opened()
+    page.set_input_files("#pick", [folder / "query" / f"{place}.png" for place in ("03", "06")])
+    page.wait_for_selector("#history li:nth-child(2)")
+    assert page.locator("#history button").all_inner_texts() == ["06.png: At 06", "03.png: At 03"]
+    page.fill("#compare", "50")
+    page.set_input_files("#pick", folder / "query" / "06.png")  # the same again
+    page.wait_for_selector("#history li:nth-child(3)")
+    assert page.input_value("#compare") == "0"
+
+
+def test_what_is_chosen_meanwhile_takes_the_place_of_a_video(opened, folder):
+    page, held = opened(), []
+    page.route("**/frames", lambda route: held.append(route))
+    with page.expect_request("**/frames"):
+        page.set_input_files("#pick", folder / "drive.webm")
+    page.set_input_files("#pick", folder / "query" / "04.png")
+    page.wait_for_selector("#history li")
+    with page.expect_request(lambda request: request.method == "DELETE"):  # the drive is ended
+        held[0].continue_()
+    assert len(held) == 1
+    assert page.inner_text("#verdict strong") == "At 04"
+    assert page.is_hidden("#scrub-row")
+
+
+def test_a_server_that_is_out_of_reach_is_said(browser, address, folder):
+    page = browser.new_page()
+    page.set_default_timeout(LIMIT)
+    page.goto(address)
+    page.wait_for_selector("#about:has-text('places from')")
+    page.route("**/v1/locate?*", lambda route: route.abort())
+    page.set_input_files("#pick", folder / "query" / "04.png")
+    page.wait_for_selector("#error:has-text('the server cannot be reached')")
+    page.unroute("**/v1/locate?*")
+    page.route("**/v1/locate?*", lambda route: route.fulfill(status=502, body="<html>bad gateway"))
+    page.set_input_files("#pick", folder / "query" / "04.png")
+    page.wait_for_selector("#error:has-text('the server answered 502')")
     page.close()
 
 

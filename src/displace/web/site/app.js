@@ -4,22 +4,24 @@ const SVG = "http://www.w3.org/2000/svg";
 const EVERY = 0.5; // seconds between the frames of a video that are located
 const LONGEST = 1800; // seconds of a video: its frames stay in this page
 const PAGE = 60, MOST = 50000; // places shown at a time, and held by this page
-const state = { map: null, places: [], token: sessionStorage.getItem("displace-token") || "", first: 0, record: null, fixes: [] };
+const state = { map: null, places: [], token: sessionStorage.getItem("displace-token") || "", first: 0, record: null, fixes: [], turn: 0 };
 
 async function ask(path, options = {}) {
   const headers = { ...(options.headers || {}) };
   if (state.token) headers.authorization = `Bearer ${state.token}`;
-  const response = await fetch(path, { ...options, headers });
+  const response = await fetch(path, { ...options, headers }).catch(() => { throw new Error("the server cannot be reached; try again in a moment"); });
   if (response.status === 401) $("token").hidden = false;
   if (response.status === 204) return null;
-  const body = await response.json();
+  const body = await response.json().catch(() => ({})); // a proxy in front of the server answers as it likes
   if (!response.ok) throw new Error(body.error ? body.error.message : `the server answered ${response.status}`);
   return body;
 }
 
-function fail(error) {
-  $("error").textContent = error.message || String(error);
+function fail(error, name = "") {
+  const message = error.message || String(error);
+  $("error").textContent = name ? `${name}: ${message}` : message[0].toUpperCase() + message.slice(1);
   $("error").hidden = false;
+  $("busy").textContent = "";
 }
 
 function element(name, attributes = {}, ...children) {
@@ -86,6 +88,8 @@ function drawCurves(m) {
   $("reliability-figure").hidden = !curve.length;
   chart($("reliability"), curve.map(([p, share, n]) => [p, share, `confidence ${p.toFixed(2)}: right in ${(100 * share).toFixed(0)} % of ${n}`]),
     { xs: shares, ys: shares, xTitle: "confidence", yTitle: "share that was right", under: [[[0, 0], [1, 1]]], dots: true });
+  const held = Object.keys(m.traversals).length < 3 ? "parts of the traversals that were held out" : "held-out traversals";
+  $("reliability-caption").textContent = `How often matches of each confidence were right, on ${held}; on the dashed line a confidence is what it says`;
   $("spectrum-figure").hidden = !m.spectrum;
   if (!m.spectrum) return;
   const most = m.spectrum[m.spectrum.length - 1][0], x = (n) => Math.log(n) / Math.log(Math.max(2, most)), kept = m.dimensions[0];
@@ -168,6 +172,7 @@ function show(record, view, about = "Your picture") {
   const [kind, strong, rest] = record.linked ? ["", `Place ${record.places[0]}`, ""] : words(record);
   $("verdict").className = kind;
   $("verdict").replaceChildren(element("strong", { text: strong }), rest);
+  $("busy").textContent = "";
   $("result").hidden = false;
   if (view) { $("query").querySelector(".stage").replaceChildren(view); $("query").hidden = false; }
   showMatch(record.places[0]);
@@ -182,6 +187,7 @@ function show(record, view, about = "Your picture") {
 }
 
 function openPlace(place) {
+  $("error").hidden = true;
   $("scrub-row").hidden = true;
   $("query").hidden = true;
   show({ places: [place], linked: true });
@@ -220,17 +226,27 @@ function compare() {
   stage.append(over);
 }
 
-async function locate(file) {
+async function locateAll(files) {
+  // What is chosen while another file is in work takes its place: its frames are not sent any further.
+  const turn = ++state.turn;
   $("error").hidden = true;
-  $("scrub-row").hidden = true;
-  $("verdict").className = "";
-  $("verdict").textContent = "Looking …";
-  $("result").hidden = false;
-  if (file.type.startsWith("video/")) return follow(file);
+  for (const file of [...files]) {
+    $("result").hidden = true;
+    $("busy").textContent = `Looking at ${file.name} …`;
+    $("compare").value = 0;
+    try { await locate(file, turn); } catch (error) { if (turn === state.turn) fail(error, file.name); }
+    if (turn !== state.turn) return;
+  }
+}
+
+async function locate(file, turn) {
+  if (file.type.startsWith("video/")) return follow(file, turn);
   const found = await ask("/v1/locate?k=5", { method: "POST", body: file, headers: { "content-type": file.type || "image/jpeg" } });
+  if (turn !== state.turn) return;
   const view = element("img", { alt: "your picture" });
   view.src = URL.createObjectURL(file);
   const record = found.results[0];
+  $("scrub-row").hidden = true;
   show(record, view);
   remember(file.name, words(record)[1], view.src, () => { $("scrub-row").hidden = true; show(record, view); });
 }
@@ -239,14 +255,14 @@ function remember(name, what, source, again) {
   const image = element("img", { alt: "" });
   image.src = source;
   const button = element("button", { type: "button", text: `${name}: ${what}` });
-  button.addEventListener("click", again);
+  button.addEventListener("click", () => { $("error").hidden = true; again(); });
   $("history").prepend(element("li", {}, image, button));
   $("history-section").hidden = false;
 }
 
 // --- a video -------------------------------------------------------------------------------------
 
-async function follow(file) {
+async function follow(file, turn) {
   if (!state.map.has_order) throw new Error("The places of this map have no order, so that no video can be followed. Drop single pictures.");
   const video = element("video", { muted: "", playsinline: "" });
   video.src = URL.createObjectURL(file);
@@ -258,30 +274,28 @@ async function follow(file) {
   const scale = Math.min(1, 1280 / Math.max(video.videoWidth, video.videoHeight));
   canvas.width = video.videoWidth * scale; canvas.height = video.videoHeight * scale;
   const { drive } = await ask("/v1/drives", { method: "POST" });
-  state.fixes = [];
+  const fixes = [];
   try {
-    for (let time = 0; time < video.duration; time += EVERY) {
+    for (let time = 0; time < video.duration && turn === state.turn; time += EVERY) {
       await seek(Math.min(time, video.duration - 0.01));
       canvas.getContext("2d").drawImage(video, 0, 0, canvas.width, canvas.height);
       const frame = await new Promise((resolve) => canvas.toBlob(resolve, "image/jpeg", 0.92));
       const fix = await ask(`/v1/drives/${drive}/frames`, { method: "POST", body: frame, headers: { "content-type": "image/jpeg" } });
-      state.fixes.push({ ...fix, time, source: URL.createObjectURL(frame) });
-      $("verdict").textContent = `Following … ${time.toFixed(1)} of ${video.duration.toFixed(1)} s`;
+      fixes.push({ ...fix, time, source: URL.createObjectURL(frame) });
+      if (turn === state.turn) $("busy").textContent = `Following ${file.name}: ${time.toFixed(1)} of ${video.duration.toFixed(1)} s …`;
     }
   } finally { await ask(`/v1/drives/${drive}`, { method: "DELETE" }).catch(() => {}); }
-  $("scrub").max = state.fixes.length - 1;
-  $("scrub").value = state.fixes.length - 1;
-  $("scrub-row").hidden = false;
-  drawBelief();
-  scrubbed();
-  const [fixes, last] = [state.fixes, state.fixes[state.fixes.length - 1]];
-  remember(file.name, `${fixes.length} frames followed`, last.source, () => {
+  if (turn !== state.turn) return;
+  const again = () => {
     state.fixes = fixes;
-    $("scrub").max = $("scrub").value = fixes.length - 1;
+    $("scrub").max = fixes.length - 1; // first: it bounds the value
+    $("scrub").value = fixes.length - 1;
     $("scrub-row").hidden = false;
     drawBelief();
     scrubbed();
-  });
+  };
+  again();
+  remember(file.name, `${fixes.length} frames followed`, fixes[fixes.length - 1].source, again);
 }
 
 function drawBelief() {
@@ -330,13 +344,18 @@ for (const tab of document.querySelectorAll("[role=tab]")) {
     if (step) select(tabs[(tabs.indexOf(tab) + step + tabs.length) % tabs.length]);
   });
 }
-for (const input of [$("pick"), $("camera")]) input.addEventListener("change", () => { if (input.files[0]) locate(input.files[0]).catch(fail); });
+for (const input of [$("pick"), $("camera")]) input.addEventListener("change", () => {
+  if (!input.files.length) return;
+  locateAll(input.files);
+  input.value = ""; // the same file may be chosen again
+});
+for (const name of ["dragover", "drop"]) window.addEventListener(name, (event) => event.preventDefault()); // beside the box a file would take the page's place
 $("drop").addEventListener("dragover", (event) => { event.preventDefault(); $("drop").classList.add("over"); });
 $("drop").addEventListener("dragleave", () => $("drop").classList.remove("over"));
 $("drop").addEventListener("drop", (event) => {
   event.preventDefault();
   $("drop").classList.remove("over");
-  if (event.dataTransfer.files[0]) locate(event.dataTransfer.files[0]).catch(fail);
+  if (event.dataTransfer.files.length) locateAll(event.dataTransfer.files);
 });
 $("compare").addEventListener("input", compare);
 $("scrub").addEventListener("input", scrubbed);
