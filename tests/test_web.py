@@ -250,7 +250,29 @@ class TestRefused:
         sent = {"content": body, "headers": {"content-type": "image/jpeg"}}
         refused = shown.post("/v1/locate", **({"files": [("image", ("a.jpg", body))]} if as_form else sent))
         assert refused.status_code == 415
-        assert "no image that is read here" in refused.json()["error"]["message"]
+        expected = "this is no image that is read here" if body else "the image is empty"
+        assert refused.json()["error"]["message"].startswith(expected)
+
+    @pytest.mark.parametrize("workers", [0, 1])
+    def test_which_image_of_several_is_said(self, pictures, workers):
+        whole = (pictures / "query" / "03.png").read_bytes()
+        with TestClient(app_of(pictures / "town.displace", workers=workers)) as client:
+            for content, why in (
+                (b"none", "this is no image"),
+                (whole[:2000], "cannot read the image given as"),
+            ):
+                refused = client.post("/v1/locate", files=[("image", whole), ("image", content)])
+                assert refused.json()["error"]["message"].startswith(f"image 2 of 2: {why}")
+
+    def test_the_way_out_is_said(self, asked, route):
+        def message(answer):
+            return answer.json()["error"]["message"]
+
+        assert message(asked.get("/elsewhere")).startswith("there is nothing at /elsewhere: /openapi.json")
+        assert message(asked.get("/v1/locate")).startswith("GET is not understood at /v1/locate")
+        assert message(asked.post("/v1/locate?top=3", **raw(route.queries[:1]))) == (
+            "top: there is no such parameter; there are k, min_confidence, near, radius, adapt"
+        )
 
     def test_more_than_the_limits(self, pictures, vectors_map, route):
         limits = Limits(upload_bytes=2000, pixels=10_000, queries=2, places=3)

@@ -134,6 +134,7 @@ def read_image(source: PathLike | bytes | Pixels) -> Pixels:
     if isinstance(source, np.ndarray):
         return source
     path: PathLike = "the image given as bytes" if isinstance(source, bytes) else source
+    named = path if isinstance(source, bytes) else f"image {path}"
     try:
         with open_image(source) as image:
             return np.array(_rgb(_upright(image)))
@@ -146,9 +147,9 @@ def read_image(source: PathLike | bytes | Pixels) -> Pixels:
         raise ImageError(f"{path} has more than {limit} megapixels; scale it down first") from None
     except OSError as error:
         why = error.strerror or f"{error}{_if_empty(path)}"
-        raise ImageError(f"cannot read image {path}: {why}") from None
+        raise ImageError(f"cannot read {named}: {why}") from None
     except Exception as error:  # Pillow's decoders raise nearly every type on damaged files
-        raise ImageError(f"cannot read image {path}: {error}{_if_empty(path)}") from error
+        raise ImageError(f"cannot read {named}: {error}{_if_empty(path)}") from error
 
 
 def content_hash(path: PathLike) -> str:

@@ -88,8 +88,12 @@ def _add_errors(app: FastAPI) -> None:
         return error_response(422, "; ".join(texts))
 
     @app.exception_handler(HTTPException)
-    async def elsewhere(_: Request, error: HTTPException) -> Response:
-        return error_response(error.status_code, str(error.detail))
+    async def elsewhere(request: Request, error: HTTPException) -> Response:
+        why = {
+            404: f"there is nothing at {request.url.path}: /openapi.json lists what there is",
+            405: f"{request.method} is not understood at {request.url.path}: /openapi.json lists what is",
+        }
+        return error_response(error.status_code, why.get(error.status_code, str(error.detail)))
 
 
 def _add_queries(app: FastAPI, server: Server, locating: Locating) -> None:

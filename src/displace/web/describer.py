@@ -5,21 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any
 from weakref import WeakKeyDictionary
-
-import numpy as np
 
 from displace.arrays import Vectors
 from displace.descriptors.preparation import n_cores
 from displace.maps.place_map import PlaceMap
 from displace.models.base import DescriptorModel
-from displace.web.lanes import MANY, Described, Lanes, described
+from displace.web.lanes import MANY, Lanes, described, stacked
 from displace.web.limits import Limits
-from displace.web.refused import RefusedError
-from displace.web.worker import Answer, prepared_image
+from displace.web.worker import prepared_image
 
 MOST_PROCESSES = 8
 """Unless more are asked for: about what one process that answers can keep busy with small images."""
@@ -74,8 +71,7 @@ class Describer:
             alone: Vectors = await self._run(_whole, model, images, self.limits)
             return alone
         tasks = [self._run(prepared_image, model, image, self.limits) for image in images]
-        found: Vectors = await self._run(_stacked, model, await asyncio.gather(*tasks))
-        return found
+        return stacked(await self._run(described, model, await asyncio.gather(*tasks)))
 
     def close(self) -> None:
         """End the processes."""
@@ -103,16 +99,4 @@ def _opened(place_map: PlaceMap) -> tuple[DescriptorModel, str]:
 
 
 def _whole(model: DescriptorModel, images: list[bytes], limits: Limits) -> Vectors:
-    return _stacked(model, [prepared_image(model, image, limits) for image in images])
-
-
-def _stacked(model: DescriptorModel, prepared: Sequence[Answer]) -> Vectors:
-    """Descriptors of all images, or the first error."""
-    for each in prepared:
-        if isinstance(each, RefusedError):
-            raise each
-    found: list[Described] = described(model, prepared)
-    for vector in found:
-        if isinstance(vector, Exception):
-            raise vector
-    return np.stack(found)  # type: ignore[arg-type]
+    return stacked(described(model, [prepared_image(model, image, limits) for image in images]))

@@ -53,7 +53,10 @@ _WHY = {
     ),
     415: ("Neither an image nor descriptors.", "this is no image that is read here (JPEG, PNG, …)"),
     422: ("The request cannot be read, or does not fit the map.", "k=2000 must be at most 1000"),
-    429: ("Too many requests of one client, or too many drives.", "more than 200 requests a second"),
+    429: (
+        "Too many requests of one client, or too many drives.",
+        "more than 200 requests a second of one client: wait a moment",
+    ),
     503: (
         "Too many queries are waiting, or the answer took too long.",
         "4096 queries are waiting; try again in a moment",

@@ -131,7 +131,8 @@ class Guard:
         if scope["path"] not in OPEN_TO_ALL and not self.tokens.admit(given, reads=method in ("GET", "HEAD")):
             return error_response(401, "send a token: Authorization: Bearer TOKEN")
         if not self.rates.admits(scope["client"][0] if scope.get("client") else "?"):
-            return error_response(429, f"more than {self.limits.requests_per_second:g} requests a second")
+            most = f"{self.limits.requests_per_second:g} requests a second"
+            return error_response(429, f"more than {most} of one client: wait a moment")
         return None
 
     def _count(self, scope: Scope, status: int, seconds: float) -> None:

@@ -105,11 +105,7 @@ class Lanes:
                 raise BusyError(f"{len(self.queue)} images are waiting; try again in a moment")
             self.queue.extend(waiting)
             self.changed.notify(len(waiting))
-        found = await asyncio.gather(*(each.answer for each in waiting), return_exceptions=True)
-        for each in found:
-            if isinstance(each, BaseException):
-                raise each
-        return np.stack(found)  # type: ignore[arg-type]
+        return stacked(await asyncio.gather(*(each.answer for each in waiting), return_exceptions=True))
 
     def take(self) -> list[WaitingImage] | None:
         """The next images for a lane, none after the idle time; None when all is done."""
@@ -260,6 +256,18 @@ def described(model: DescriptorModel, prepared: Sequence[Answer]) -> list[Descri
                 vector if finite else RefusedError(422, "the image has a descriptor that is not finite")
             )
     return found
+
+
+def stacked(found: Sequence[Vectors | BaseException]) -> Vectors:
+    """Descriptors of all images of a request, (q, D), or the first error, which says whose it is."""
+    vectors: list[Vectors] = []
+    for number, each in enumerate(found, 1):
+        if isinstance(each, RefusedError):
+            raise each.of(number, len(found))
+        if isinstance(each, BaseException):
+            raise each
+        vectors.append(each)
+    return np.stack(vectors)
 
 
 def hand_over(taken: Iterable[WaitingImage], found: Iterable[Described]) -> None:

@@ -66,8 +66,7 @@ def read_wanted(server: Server, query: bytes) -> Wanted:
             {"k": min(5, most), "min_confidence": server.settings.min_confidence, **given}
         )
     except ValidationError as error:
-        texts = [f"{each['loc'][0]}: {each['msg']}" for each in error.errors()]
-        raise RefusedError(422, "; ".join(texts)) from None
+        raise RefusedError(422, "; ".join(map(_why, error.errors()))) from None
     if wanted.k > most:
         raise RefusedError(422, f"k={wanted.k} must be at most {most}")
     return wanted
@@ -105,6 +104,14 @@ class Locating:
         for record in records:
             record["in_map"] = _in_map(record, wanted.min_confidence)
         return _as_json({"map": hosted.version, "results": records}).encode()
+
+
+def _why(error: Any) -> str:
+    """What is wrong with a parameter."""
+    name, message = error["loc"][0], error["msg"]
+    if error["type"] == "extra_forbidden":
+        message = f"there is no such parameter; there are {', '.join(Wanted.model_fields)}"
+    return f"{name}: {message}"
 
 
 def _point(text: str | None) -> tuple[float, float] | None:

@@ -27,9 +27,15 @@ class RefusedError(Exception):
         super().__init__(message)
         self.status, self.message = status, message
 
+    def of(self, number: int, count: int) -> RefusedError:
+        """The same of one image among several."""
+        return RefusedError(self.status, f"image {number} of {count}: {self.message}") if count > 1 else self
+
 
 def checked_image(content: bytes, limits: Limits) -> bytes:
     """Refuse what is no image, or too large a one, from its head alone."""
+    if not content:
+        raise RefusedError(415, "the image is empty: nothing was sent")
     try:
         with open_image(content) as image:
             width, height = image.size

@@ -76,7 +76,8 @@ def _header(request: Request, name: bytes) -> str | None:
 def _check_length(length: str | None, limits: Limits) -> None:
     if length is not None and length.isdecimal() and int(length) > limits.upload_bytes:
         raise RefusedError(
-            413, f"more than {limits.upload_bytes:,} bytes in one request: send less at a time"
+            413,
+            f"more than {limits.upload_bytes:,} bytes in one request: scale images down, or send fewer at a time",
         )
 
 
