@@ -120,6 +120,11 @@ class Serving:
         self.reader.join()
         self.process.stderr.close()
 
+    def children(self):
+        """Processes that it started (Linux)."""
+        threads = Path(f"/proc/{self.process.pid}/task").glob("*/children")
+        return [int(pid) for thread in threads for pid in thread.read_text().split()]
+
     def resident(self):
         """Bytes of memory that the process holds (Linux)."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
@@ -210,6 +215,7 @@ def test_damaged_uploads_are_located_or_refused(town, tmp_path, monkeypatch):
     assert {200, 415, 422} <= set(statuses)
     if UPLOADS >= 10_000:
         assert late <= 1.05 * early
+    assert not [line for line in server.lines if "Warning" in line]
     lines = [json.loads(line) for line in server.lines if line.startswith("{")]
     assert {line["event"] for line in lines} == {"request"}
     assert set(lines[0]) == {"time", "level", "event", "method", "route", "status", "ms"}
@@ -282,6 +288,45 @@ class TestUnderLoad:
             answers.append(ask(0))
         assert {status for status, _ in answers} == {200}
         assert len({version for _, version in answers}) <= 2
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="finds processes as Linux lists them")
+    def test_a_process_that_is_killed_loses_no_request_and_none_is_left_behind(self, town):
+        body = encoded(drawn(3, 3), "JPEG")
+
+        def ask(server):
+            connection = http.client.HTTPConnection("127.0.0.1", server.port)
+            connection.request("POST", "/v1/locate", body, {"content-type": "image/jpeg"})
+            answer = connection.getresponse()
+            found = answer.status, json.loads(answer.read())["results"][0]["places"][0]
+            connection.close()
+            return found
+
+        def ready(server):
+            connection = http.client.HTTPConnection("127.0.0.1", server.port)
+            connection.request("GET", "/metrics")
+            text = connection.getresponse().read().decode()
+            connection.close()
+            return float(re.search(r"displace_describing_processes (\d\S*)", text)[1])
+
+        with (
+            Serving(town, "--workers", "1", "--rate", "1000000") as server,
+            ThreadPoolExecutor(16) as pool,
+        ):
+            answers = []
+            while not ready(server):
+                answers += pool.map(ask, [server] * 64)
+            (killed,) = server.children()
+            os.kill(killed, signal.SIGKILL)
+            answers += pool.map(ask, [server] * 64)
+            while not ready(server):
+                answers += pool.map(ask, [server] * 64)
+            (another,) = server.children()
+            server.process.send_signal(signal.SIGTERM)
+            server.process.wait()
+            assert not Path(f"/proc/{another}").exists()
+        assert set(answers) == {(200, 3)}
+        assert killed != another
+        assert [json.loads(line)["event"] for line in server.lines if "ended unexpectedly" in line]
 
     def test_what_was_accepted_is_answered_before_the_end(self, town, monkeypatch):
         import uvicorn

@@ -79,7 +79,7 @@ def serve(
 
         from displace.web.api import make_app
         from displace.web.limits import Limits
-        from displace.web.logs import log_config
+        from displace.web.logs import leave_out_pillow, log_config
         from displace.web.malloc import return_memory
         from displace.web.server import ServerSettings
     except ImportError:
@@ -115,6 +115,7 @@ def serve(
         )
     )
     return_memory()
+    leave_out_pillow()
     uvicorn.run(
         app,
         host=host,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import logging
+import warnings
 from datetime import UTC, datetime
 from typing import Any
 
@@ -28,6 +29,11 @@ class JsonLines(logging.Formatter):
 
 def _time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+
+
+def leave_out_pillow() -> None:
+    """Keep Pillow's warnings out of the log: a damaged image is answered for, and may have a hundred of them."""
+    warnings.filterwarnings("ignore", module=r"PIL\.")
 
 
 def log_config() -> dict[str, Any]:

@@ -24,7 +24,8 @@ from displace.models import open_model
 from displace.models.base import DescriptorModel
 from displace.threads import limit_threads
 from displace.web.limits import Limits
-from displace.web.malloc import return_memory
+from displace.web.logs import leave_out_pillow
+from displace.web.malloc import LARGE_FOR_WORKER, return_memory
 from displace.web.refused import RefusedError, checked_image
 
 Answer = Prepared | RefusedError
@@ -142,7 +143,8 @@ def _ready_model(fingerprint: dict[str, Any]) -> DescriptorModel:
     # There is a process for each core: threads of theirs would only wait for each other.
     cv2.setNumThreads(1)
     limit_threads(1)
-    return_memory()
+    return_memory(LARGE_FOR_WORKER)
+    leave_out_pillow()
     model = open_model(fingerprint)
     with suppress(DisplaceError):  # a crop may leave nothing of an image this small
         model.prepare(np.zeros((256, 256, 3), np.uint8))
