@@ -195,13 +195,22 @@ def metrics(port: int) -> dict[str, float]:
     return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line[0] != "#")}
 
 
+def started_by(process: subprocess.Popen[bytes]) -> list[int]:
+    """Processes that a process has started (Linux)."""
+    threads = Path(f"/proc/{process.pid}/task").glob("*/children")
+    return [int(pid) for thread in threads for pid in thread.read_text().split()]
+
+
+def resident(pid: int) -> float:
+    """MiB of memory that a process holds (Linux)."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024  # type: ignore[index]
+
+
 def cpu_seconds(process: subprocess.Popen[bytes]) -> float:
     """CPU time of a process and those that it started, so far (Linux)."""
-    threads = Path(f"/proc/{process.pid}/task").glob("*/children")
-    children = [pid for thread in threads for pid in thread.read_text().split()]
-    stats = [
-        Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in (process.pid, *children)
-    ]
+    pids = (process.pid, *started_by(process))
+    stats = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids]
     return sum(int(stat[11]) + int(stat[12]) for stat in stats) / os.sysconf("SC_CLK_TCK")
 
 
@@ -288,7 +297,9 @@ def compare(
             together, _ = by_itself(place_map, queries, Counter({n: 1}), seconds / ROUNDS)
             per_query = 1000 / len(load.latencies)
             rounds.append(Round(load, sizes, cpu * per_query, own * per_query, alone, alone_cpu, together))
+        held = [resident(pid) for pid in (process.pid, *started_by(process))]
     show(sorted(rounds, key=lambda each: each.share)[ROUNDS // 2], n)
+    print(f"memory in MiB, of the server and of its processes: {', '.join(f'{size:.0f}' for size in held)}")
     shares = [each.share for each in rounds], [each.share_together for each in rounds]
     print()
     for what, found in zip(("at the same batch sizes", f"with {n} at a time"), shares, strict=True):

@@ -141,6 +141,14 @@ class TestWorker:
             worker.prepare(PICTURES)
         worker.end()
 
+    @pytest.mark.skipif(sys.platform == "win32", reason="timers of POSIX")
+    def test_an_image_that_takes_too_long_ends_it(self):
+        worker = Worker(HOG, Limits(seconds=1e-6))
+        worker.wait()
+        with pytest.raises(WorkerEndedError):
+            worker.prepare(PICTURES[:1])
+        worker.end()
+
     def test_one_that_cannot_start_is_noticed(self, monkeypatch):
         monkeypatch.setattr(worker_file, "COMMAND", (sys.executable, "-c", "raise SystemExit(1)"))
         worker = Worker(HOG, Limits())

@@ -211,8 +211,7 @@ class Lane:
 
     def _end(self) -> None:
         """End the process, also one that is being started."""
-        starting = self._starting
-        if starting is not None:
+        if (starting := self._starting) is not None:
             starting.join()
         if self.worker is not None:
             worker, self.worker = self.worker, None
@@ -227,7 +226,11 @@ class Lane:
         except WorkerEndedError as error:
             self._end()
             log.warning("%s again; its image is refused", error)
-            return [RefusedError(503, "the image could not be read: memory may have run out; send it again")]
+            return [
+                RefusedError(
+                    503, "the image could not be read: it took too long, or memory ran out; send it again"
+                )
+            ]
 
     def _prepared(self, images: list[bytes]) -> list[Answer]:
         if self.worker is not None:
@@ -236,8 +239,8 @@ class Lane:
 
     def _in_process(self, images: list[bytes]) -> list[Answer]:
         """Prepare an image that may have ended a process: never in the server's own."""
-        if self._starting is not None:
-            self._starting.join()
+        if (starting := self._starting) is not None:
+            starting.join()
         self.worker = self.worker or self.lanes.start()
         if self.worker is None:
             raise WorkerEndedError("no process can be started")

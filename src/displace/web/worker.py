@@ -36,7 +36,7 @@ LAST_SECONDS = 10.0
 
 
 class WorkerEndedError(DisplaceError):
-    """The process ended by itself: memory ran out, or it could not start."""
+    """The process ended by itself: memory ran out, an image took too long, or it could not start."""
 
 
 def prepared_image(model: DescriptorModel, image: bytes, limits: Limits) -> Answer:
@@ -70,7 +70,7 @@ class Worker:
             start_new_session=True,
         )
         self._asks, self._answers = _piped(self._process)
-        self._begin = {"model": model.fingerprint(), "pixels": limits.pixels}
+        self._begin = {"model": model.fingerprint(), "pixels": limits.pixels, "seconds": limits.seconds}
 
     @property
     def pid(self) -> int:
@@ -127,13 +127,24 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):  # of a terminal or of systemd: the server says when to end
         signal.signal(number, signal.SIG_IGN)
     begin = json.loads(asks.readline())
-    model, limits = _ready_model(begin["model"]), Limits(pixels=begin["pixels"])
+    model = _ready_model(begin["model"])
+    limits = Limits(pixels=begin["pixels"], seconds=begin["seconds"])
     _send(answers, "ready", ())
     with suppress(BrokenPipeError):  # the server has gone
         while line := asks.readline():
             images = [asks.read(size) for size in json.loads(line)]
-            found = [prepared_image(model, image, limits) for image in images]
+            found = [_in_time(model, image, limits) for image in images]
             _send(answers, [_head(answer) for answer in found], [_content(answer) for answer in found])
+
+
+def _in_time(model: DescriptorModel, image: bytes, limits: Limits) -> Answer:
+    """`prepared_image`, or the end of this process (POSIX) when the client has had its answer without it."""
+    if not hasattr(signal, "setitimer"):
+        return prepared_image(model, image, limits)
+    signal.setitimer(signal.ITIMER_REAL, limits.seconds)
+    answer = prepared_image(model, image, limits)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    return answer
 
 
 def _ready_model(fingerprint: dict[str, Any]) -> DescriptorModel:
