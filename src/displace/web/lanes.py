@@ -40,6 +40,7 @@ IDLE_SECONDS = 600.0
 """After which a process that has nothing to do gives its memory back."""
 TRIES = 3
 """Processes in a row that end before they are ready; then the threads stay alone."""
+UNREADABLE = "the image could not be read: it took too long, or memory ran out; send it again"
 
 
 @dataclass(eq=False)
@@ -226,11 +227,7 @@ class Lane:
         except WorkerEndedError as error:
             self._end()
             log.warning("%s again; its image is refused", error)
-            return [
-                RefusedError(
-                    503, "the image could not be read: it took too long, or memory ran out; send it again"
-                )
-            ]
+            return [RefusedError(503, UNREADABLE)]
 
     def _prepared(self, images: list[bytes]) -> list[Answer]:
         if self.worker is not None:
