@@ -424,6 +424,15 @@ class TestMap:
         )
 
 
+def test_pictures_that_lie_elsewhere_are_said(pictures, tmp_path, caplog):
+    with TestClient(
+        app_of(pictures / "town.displace", manifest=pictures / "route.csv", images=[tmp_path])
+    ) as client:
+        assert client.get("/v1/places").json()["places"][0]["images"] == []
+    (said,) = (record.getMessage() for record in caplog.records if record.name == "displace.serve")
+    assert said.endswith(f"00.png lies outside of {tmp_path} and is not shown: name its folder with --images")
+
+
 class TestAdapting:
     def test_queries_of_one_request_adapt_the_matching(self, asked, vectors_map, route):
         own = PlaceMap.load(vectors_map)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 from collections import OrderedDict
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from displace.images import read_image
 from displace.manifest.table import Manifest
 from displace.maps.place_map import PlaceMap
 
+log = logging.getLogger("displace.serve")
 SIDE = 480
 """Longest side of a thumbnail, in pixels."""
 KEPT = 500
@@ -41,6 +43,7 @@ class Gallery:
             for place, traversal, path in rows:
                 if place:
                     self.named.setdefault(place, {}).setdefault(traversal, path)
+            self._say_if_outside()
 
     def of(self, place_map: PlaceMap, place: str) -> dict[str, Path]:
         """Images of a place by traversal."""
@@ -75,6 +78,17 @@ class Gallery:
             while len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
         return self._kept[path]
+
+    def _say_if_outside(self) -> None:
+        """Say so where the first picture lies elsewhere; the others most likely do, too."""
+        first = next((path for images in self.named.values() for path in images.values()), None)
+        if first is not None and not self._inside(first):
+            folders = ", ".join(map(str, self.roots))
+            log.warning(
+                "%s lies outside of %s and is not shown: name its folder with --images",
+                first.resolve(),
+                folders,
+            )
 
     def _inside(self, path: Path) -> bool:
         real = path.resolve()
