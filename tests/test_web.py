@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import tempfile
 import threading
 
 import numpy as np
@@ -289,6 +290,9 @@ class TestRefused:
             assert many.status_code == 413
             assert "4,000,000 pixels" in many.json()["error"]["message"]
             assert client.post("/v1/locate?k=4", json={"descriptors": []}).status_code == 422
+            three = client.post("/v1/locate", files=[("image", b"x")] * 3)
+            assert three.status_code == 413
+            assert three.json()["error"]["message"] == "the form has more than 2 files: send fewer"
         with TestClient(app_of(vectors_map, limits=limits)) as client:
             assert client.post("/v1/locate", **raw(route.queries[:3])).status_code == 413
 
@@ -459,6 +463,18 @@ class TestDescribing:
         form = [("image", (path.name, path.read_bytes(), "image/png")) for path in files]
         both = shown.post("/v1/describe", files=form)
         np.testing.assert_array_equal(np.frombuffer(both.content, "<f4").reshape(2, -1), own)
+
+    def test_no_image_goes_to_the_disk(self, shown, pictures, monkeypatch):
+        def no_file(*_, **__):
+            raise AssertionError("a temporary file")
+
+        noise = np.random.default_rng(0).integers(0, 256, (800, 1000, 3), np.uint8)
+        buffer = io.BytesIO()
+        Image.fromarray(noise).save(buffer, "PNG")
+        assert len(buffer.getvalue()) > 2 * 2**20
+        monkeypatch.setattr(tempfile, "TemporaryFile", no_file)
+        files = [("image", buffer.getvalue()), ("image", (pictures / "query" / "03.png").read_bytes())]
+        assert shown.post("/v1/describe", files=files).status_code == 200
 
     @pytest.mark.parametrize("workers", [0, 1])
     def test_several_at_a_time(self, pictures, workers):

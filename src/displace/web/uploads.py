@@ -6,10 +6,12 @@ Descriptors are checked as they are read; images by `checked_image`, where they 
 from __future__ import annotations
 
 import json
+from contextlib import aclosing
 from dataclasses import dataclass
 
 import numpy as np
 from starlette.datastructures import UploadFile
+from starlette.formparsers import MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 
 from displace.arrays import Vectors
@@ -87,16 +89,21 @@ async def _form(request: Request, limits: Limits) -> list[bytes]:
     _check_length(length, limits)
     if length is None:
         raise RefusedError(411, "a form needs a Content-Length")
-    images = []
     try:
-        async with request.form(max_files=limits.queries, max_fields=limits.queries) as form:
-            for value in form.getlist("image"):
-                if isinstance(value, UploadFile):
-                    images.append(await value.read())
-    except RefusedError:
+        async with aclosing(request.stream()) as stream:
+            most = limits.queries
+            parser = MultiPartParser(request.headers, stream, max_files=most, max_fields=most)
+            parser.spool_max_size = limits.upload_bytes  # else a file of a megabyte would go to the disk
+            form = await parser.parse()
+        files = [value for value in form.getlist("image") if isinstance(value, UploadFile)]
+        images = [await file.read() for file in files]
+        await form.close()
+    except ClientDisconnect:
         raise
     except Exception as error:
-        raise RefusedError(422, f"the form cannot be read: {getattr(error, 'detail', error)}") from None
+        if "Too many" in getattr(error, "message", ""):
+            raise RefusedError(413, f"the form has more than {limits.queries} files: send fewer") from None
+        raise RefusedError(422, f"the form cannot be read: {getattr(error, 'message', error)}") from None
     if not images:
         raise RefusedError(422, "the form has no file named 'image'")
     return images
