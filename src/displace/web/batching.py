@@ -83,9 +83,8 @@ class Batcher:
             self.n_waiting += len(vectors)
             starts, self._runs = not self._runs, True
         if starts:
-            loop.call_soon(
-                self._thread.submit, self._run, loop
-            )  # after those that the event loop has at hand
+            # After the requests that the event loop has at hand: they join the batch.
+            loop.call_soon(self._thread.submit, self._run, loop)
         return await waiting.answer
 
     def close(self) -> None:
