@@ -331,6 +331,68 @@ def test_a_calibration_of_the_first_release_works_as_it_did(route):
     assert np.isfinite(place_map.locate(route.queries[:3]).confidence).all()
 
 
+@pytest.mark.filterwarnings("ignore:DisPlace falls back")
+@pytest.mark.parametrize("fusion", ["displace", "hops"])
+def test_one_traversal_measures_from_the_mean_of_its_references(route, fusion, tmp_path):
+    """Its map says so in the file; a map that does not is read as before, and several traversals need no such thing."""
+    refs = route.references
+    place_map = build(refs.only("t0"), fusion)
+    assert place_map.calibration.centred
+    assert place_map.state.samples.centred
+    assert not build(refs.only("t0", "t1"), fusion).calibration.centred
+    place_map.save(tmp_path / "one.displace")
+    loaded = PlaceMap.load(tmp_path / "one.displace")
+    assert loaded.calibration == place_map.calibration
+    assert loaded.state.samples.centred
+    queries = route.queries[:20]
+    np.testing.assert_allclose(loaded.locate(queries).confidence, place_map.locate(queries).confidence)
+    record = {name: value for name, value in asdict(place_map.calibration).items() if name != "centred"}
+    before = place_map.changed(calibration=checked_calibration(record))
+    assert not before.calibration.centred
+    best, scores = before.state.best(before.state.project(queries), 20, "exact")
+    plain = before.state.witness.evidence(queries, best, scores)
+    np.testing.assert_allclose(before.locate(queries).confidence, before.calibration.probability(plain))
+
+
+@pytest.mark.filterwarnings("ignore:DisPlace falls back")
+def test_a_common_change_of_light_does_not_make_right_matches_foreign():
+    """Descriptors have much in common, and in another light something else: every picture differs by the same vector."""
+    own = make_route(n_places=80, n_traversals=1, dim=256, noise=0.5, nuisance=0.0, seed=3)
+    common, change = 2 * foreign(2, 256, seed=1)
+    refs = own.references
+    place_map = build(ReferenceSet(unit(refs.vectors + common), refs.places, refs.traversals))
+    matches = place_map.locate(unit(own.queries + common + change / 4), k=1)
+    right = matches.places[:, 0] == own.truth
+    assert right.mean() > 0.95
+    assert np.mean(matches.confidence[right] >= 0.5) > 0.7
+    elsewhere = unit(foreign(400, 256) + common + change / 4)
+    assert np.mean(place_map.locate(elsewhere, k=1).confidence >= 0.5) <= 0.01
+
+
+def unit(vectors):
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+
+def test_an_update_of_one_traversal_goes_on_as_it_was_learned(small):
+    """Without a projection what one traversal has shown stays, and a second one is measured in the same way."""
+    refs = small.references
+    place_map = build(refs.only("t0"), "hops")
+    update = place_map.add(refs.only("t1"))
+    assert "learned again" in update.confidence
+    samples = place_map.state.samples
+    assert samples.centred
+    assert place_map.calibration.centred
+    alone = build(refs.only("t0"), "hops").state
+    queries = refs.only("t1")
+    asked = [at for at, name in enumerate(samples.names) if name == "t1"]
+    found = samples.take(np.isin(samples.folds, asked)).evidence
+    scores = alone.scores(alone.project(queries.vectors))
+    best = np.argsort(-scores, axis=1)[:, :20]
+    evidence = alone.witness.evidence(queries.vectors, best, np.take_along_axis(scores, best, axis=1), True)
+    among = [np.isclose(evidence, one, rtol=1e-3, atol=1e-3).all(axis=1).any() for one in found]
+    assert np.mean(among) > 0.4  # those whose best place was not masked
+
+
 @pytest.fixture(scope="module")
 def small():
     return make_route(n_places=80, n_traversals=4, dim=32, noise=0.5, nuisance=0.5, seed=7)

@@ -90,6 +90,63 @@ def test_evidence_is_that_of_the_definition(fusion, cohort, tolerance, monkeypat
             assert evidence[0] == pytest.approx(wanted[0], abs=1e-5)
 
 
+def expected_centred(town, refs, query, best, same, cohort):
+    """Similarity and standing of one query from the mean of the references, by loops."""
+    P = np.eye(town.dim) if town.projection is None else np.float64(town.projection)
+    means = np.array([refs.vectors[refs.places == place].mean(axis=0) for place in town.place_ids], float)
+    everywhere = means.mean(axis=0)
+    seen, rows = unit((query - everywhere) @ P), [unit((mean - everywhere) @ P) for mean in means]
+    chance = [float(rows[r] @ seen) for r in cohort if not same(r, best)]
+    deviations = (float(rows[best] @ seen) - np.mean(chance)) / np.std(chance, ddof=1)
+    return [float(rows[best] @ seen), np.clip(standing(np.array([deviations]), len(rows))[0], -3, 12)]
+
+
+@pytest.mark.parametrize("tolerance", ["exact", "2 frames"])
+@pytest.mark.parametrize("cohort", [256, 11])
+@pytest.mark.parametrize("fusion", ["hops", DisPlace(ridge=0.5, center=False, tau=0.7)], ids=str)
+def test_centred_evidence_is_that_of_the_definition(fusion, cohort, tolerance, monkeypatch):
+    """Lead and distance are as they are otherwise."""
+    refs, queries = around_a_point(0.3, n_traversals=3)
+    monkeypatch.setattr(witness, "COHORT", cohort)
+    town = build(refs, fusion, dtype="float32", tolerance=tolerance)
+    plain, centred = (asked(town, queries, centred) for centred in (False, True))
+    np.testing.assert_array_equal(centred[:, 2:], plain[:, 2:])
+    best = town.state.scores(town.state.project(queries)).argmax(axis=1)
+    reach = 0 if tolerance == "exact" else 2
+    rows = np.linspace(0, 29, min(30, cohort)).astype(int)
+    for query, place, evidence in zip(queries, best, centred, strict=True):
+        wanted = expected_centred(town, refs, query, place, lambda a, b: abs(a - b) <= reach, rows)
+        np.testing.assert_allclose(evidence[:2], wanted, rtol=2e-4, atol=2e-4)
+
+
+def test_centred_evidence_does_not_see_what_all_pictures_share():
+    """The same pictures elsewhere in space: similarity and standing stay where the best places do."""
+    (near, queries), (far, moved) = around_a_point(0.0), around_a_point(0.2)
+    here, there = (build(refs, "hops", dtype="float32") for refs in (near, far))
+    same = here.locate(queries, k=1).places[:, 0] == there.locate(moved, k=1).places[:, 0]
+    assert same.sum() >= 5
+    found, elsewhere = asked(here, queries, True), asked(there, moved, True)
+    np.testing.assert_allclose(found[same, :2], elsewhere[same, :2], rtol=1e-3, atol=1e-3)
+    plain, shared = asked(here, queries, False), asked(there, moved, False)
+    assert np.abs(plain - shared)[:, 0].mean() > 0.05
+
+
+def around_a_point(shift, n_traversals=1):
+    """References of 30 places, and queries, all of them moved by the same vector."""
+    route = make_route(n_places=30, n_traversals=n_traversals, dim=12, noise=0.3, seed=2)
+    refs = route.references
+    info = Places(np.arange(30), frames=np.arange(30))
+    moved = ReferenceSet(refs.vectors + shift, refs.places, refs.traversals, info=info)
+    return moved, (route.queries[:12] + shift).astype(np.float32)
+
+
+def asked(town, queries, centred):
+    """Evidence about queries in a map."""
+    scores = town.state.scores(town.state.project(queries))
+    best = np.argsort(-scores, axis=1)[:, :20]
+    return town.state.witness.evidence(queries, best, np.take_along_axis(scores, best, axis=1), centred)
+
+
 def test_evidence_in_blocks_is_the_same(monkeypatch):
     route = make_route(n_places=30, n_traversals=3, dim=12, seed=2)
     town = build(route.references, "hops")
@@ -112,7 +169,7 @@ def test_two_other_places_say_nothing_about_chance():
         at = town.row_places, None, None
         anchors = Anchors.of_references(take, *at, places.vectors, places.places)
         seen = witness.Witness(take, *at, anchors, town.state.truth, town.place_ids)
-        mean, deviation = seen._chance(np.array([[0.9, 0.1, 0.3, 0.2]]), np.array([0]))
+        mean, deviation = seen._chance(np.array([[0.9, 0.1, 0.3, 0.2]]), np.array([0]), seen._cohort[1])
         others = [0.1, 0.3, 0.2][: n - 1]
         assert mean[0] == pytest.approx(np.mean(others) if n == 4 else 0)
         assert deviation[0] == pytest.approx(np.std(others, ddof=1) if n == 4 else 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -115,6 +117,32 @@ def test_too_few_right_matches_are_weighed_as_fixed():
     enough = learning._fit(known.take(np.r_[wrong, right[:ENOUGH]]), "traversals")
     assert tuple(enough.weights) != learning.FIXED[0]
     assert enough.ceiling == 1.0
+
+
+def test_one_traversal_is_weighed_in_units_that_all_maps_share():
+    """Those of standing and lead; similarity and distance have the map's own, and nothing is extrapolated."""
+    known = samples()
+    wrong = replace(known.take(~known.right), centred=True)
+    found, plain = learning._fit(wrong, "one"), learning._fit(replace(wrong, centred=False), "one")
+    assert found.centred
+    assert not plain.centred
+    assert (tuple(found.weights), found.bias) == learning.CENTRED
+    own, scales = learning._measures(wrong)
+    for feature in range(4):
+        usual = learning.USUAL.get(feature, (own[feature], scales[feature]))
+        assert (found.offsets[feature], found.scales[feature]) == pytest.approx(usual)
+    assert found.spread == pytest.approx(learning.WIDER * plain.spread)
+    assert found.farthest == plain.farthest
+    np.testing.assert_allclose(np.subtract(found.highest, found.lowest), 16 * np.array(found.scales))
+    middle = np.array(found.offsets)
+    for feature, sign in enumerate((1, 1, 1, -1)):
+        steps = np.tile(middle, (60, 1))
+        steps[:, feature] += sign * np.linspace(-12, 12, 60) * found.scales[feature]
+        probability = found.probability(steps)
+        assert (np.diff(probability) >= 0).all()
+        assert probability.max() <= learning.CEILING
+        if feature < 3:
+            assert np.ptp(probability[-8:]) < 1e-12
 
 
 def test_no_query_is_judged_by_its_own_traversal():

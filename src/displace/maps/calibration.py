@@ -55,6 +55,8 @@ class Calibration:
         Highest probability that is given.
     doubt : float
         What the logarithm of the odds is multiplied by below one half (`tempered`).
+    centred : bool
+        Whether similarity and standing are measured from the mean of the references.
     basis : str
         What it was learned from: "held-out traversals"; "two traversals", a quarter of one held out at a time; or "one
         traversal", where there are no right matches to learn from and fixed weights are used.
@@ -77,6 +79,7 @@ class Calibration:
     steepness: float = 8.0
     ceiling: float = 1.0
     doubt: float = 1.0
+    centred: bool = False
     basis: str = BASES[0]
 
     @property

@@ -103,7 +103,7 @@ def unpacked(header: dict[str, Any], arrays: tensors.Arrays, name: str) -> dict[
         for part in ("projection", "mean", "scales"):
             fields[part] = arrays.get(part)
         fields["anchors"] = _unpacked_anchors(arrays)
-        fields["samples"] = _unpacked_samples(arrays, header.get("sampled", []))
+        fields["samples"] = _unpacked_samples(arrays, header)
         check_fields(fields)
     except (KeyError, ValueError, TypeError, AttributeError, IndexError, OverflowError) as error:
         raise FormatError(f"{name} is damaged: {error!r}") from None
@@ -218,6 +218,7 @@ def packed(state: MapState) -> tuple[dict[str, Any], tensors.Arrays]:
         "calibration": state.calibration and state.calibration.to_json(),
         "calibrated_on": state.calibrated_on,
         "sampled": [] if state.samples is None else state.samples.names,
+        "sampled_centred": state.samples is not None and state.samples.centred,
         "driving": state.driving and state.driving.to_json(),
         **{name: getattr(state, name) for name in KINDS},
         # In metres, as from the first version on; 0 is the very place. Frames came later, beside it.
@@ -255,13 +256,15 @@ def _packed_samples(samples: Samples | None) -> dict[str, NDArray[Any] | None]:
     return {"samples": samples.evidence.astype(np.float32), "sample_labels": labels}
 
 
-def _unpacked_samples(arrays: tensors.Arrays, names: list[str]) -> Samples | None:
+def _unpacked_samples(arrays: tensors.Arrays, header: dict[str, Any]) -> Samples | None:
     if "samples" not in arrays:
         return None
+    centred = header.get("sampled_centred", False)
+    schema.require(isinstance(centred, bool), f"sampled_centred is {schema.shown(centred)}")
     labels, folds = np.array(arrays["sample_labels"]).T
     with np.errstate(invalid="ignore"):  # a damaged number is refused with the others
         evidence = np.array(arrays["samples"], np.float64)
-    return Samples(evidence, labels, folds, list(names))
+    return Samples(evidence, labels, folds, list(header.get("sampled", [])), centred)
 
 
 def _packed_positions(positions: Positions | None) -> dict[str, NDArray[Any] | None]:

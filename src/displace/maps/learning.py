@@ -58,6 +58,13 @@ SLOPE, STEEPNESS = (1.0, 75.0), (8.0, 1.0)
 """What the slope, and the steepness of the lead, are drawn to, and how strongly."""
 FIXED = ((0.2, 0.3, 0.4, -0.6), -2.5)
 """Weights and bias where there are no right matches to learn slope and bias from."""
+CENTRED = ((0.4, 0.8, 0.5, -0.4), -3.3)
+"""The same for evidence that is centred, as that of one traversal is."""
+USUAL = {1: (1.2, 2.2), 2: (0.35, 0.4)}
+"""Mean and deviation of standing and lead, where evidence is centred and right matches are too few: both are numbers
+without a dimension, and what a few matches of one small map say of them is more chance than knowledge."""
+WIDER = 3.0
+"""Times as far as otherwise that a query may then be beyond the others: its condition is not the references'."""
 REACH = 8
 """Deviations that bound the numbers in that case."""
 CEILING = 0.75
@@ -109,11 +116,11 @@ def gathered(
     watch: Watch | None,
 ) -> Samples | None:
     """Evidence of all folds; None where there is none."""
-    plan = list(_plan(refs))
+    plan, centred = list(_plan(refs)), len(refs.traversal_ids) == 1
     parts: list[tuple[Fold, Vectors, NDArray[np.int8]]] = []
     for number, fold in enumerate(plan):
         first = all(fold.traversal != earlier.traversal for earlier in plan[:number])
-        part = _asked(refs, fold, fusion, truth, watch if first else None)
+        part = _asked(refs, fold, fusion, truth, watch if first else None, centred)
         if part is not None:
             parts.append((fold, *part))
         if progress:
@@ -125,6 +132,7 @@ def gathered(
         np.concatenate([labels for *_, labels in parts]),
         np.repeat(np.arange(len(parts), dtype=np.int8), [len(labels) for *_, labels in parts]),
         [str(fold.traversal) for fold, *_ in parts],
+        centred,
     )
 
 
@@ -144,7 +152,7 @@ def _plan(refs: ReferenceSet) -> Iterator[Fold]:
 
 
 def _asked(
-    refs: ReferenceSet, fold: Fold, fusion: Fusion, truth: Truth, watch: Watch | None
+    refs: ReferenceSet, fold: Fold, fusion: Fusion, truth: Truth, watch: Watch | None, centred: bool
 ) -> tuple[Vectors, NDArray[np.int8]] | None:
     """Evidence and labels of a fold's queries in a map of its references."""
     rest, queries = refs.select(fold.references), refs.select(fold.queries)
@@ -157,12 +165,18 @@ def _asked(
         watch(fitted, queries)
     rows = fitted.rows()
     assert rows is not None
-    evidence, found = evidence_in(rows, fitted.place_ids_, rest, truth, queries.vectors, fitted)
+    evidence, found = evidence_in(rows, fitted.place_ids_, rest, truth, queries.vectors, fitted, centred)
     return evidence, labelled(found, queries.places, fitted.place_ids_, truth)
 
 
 def evidence_in(
-    rows: Rows, ids: NDArray[Any], refs: ReferenceSet, truth: Truth, queries: Vectors, fitted: Fusion
+    rows: Rows,
+    ids: NDArray[Any],
+    refs: ReferenceSet,
+    truth: Truth,
+    queries: Vectors,
+    fitted: Fusion,
+    centred: bool,
 ) -> tuple[Vectors, NDArray[Any]]:
     """Evidence about queries in a map of `refs`, and the place found for each."""
     known = refs.select(np.isin(refs.places, ids))
@@ -176,7 +190,7 @@ def evidence_in(
     )
     matches = fitted.rank(queries, k=TOP)
     best = np.searchsorted(ids, matches.places)
-    evidence = Witness.of(rows, anchors, truth, ids).evidence(queries, best, matches.scores)
+    evidence = Witness.of(rows, anchors, truth, ids).evidence(queries, best, matches.scores, centred)
     return evidence, matches.places[:, 0]
 
 
@@ -209,9 +223,13 @@ def _fit(samples: Samples, basis: str) -> Calibration:
     right, x = samples.right, samples.evidence
     offsets, scales = _measures(samples)
     if right.sum() < ENOUGH:
-        weights, bias = FIXED
-        lowest, highest = offsets - REACH * scales, offsets + REACH * scales
+        weights, bias = CENTRED if samples.centred else FIXED
         farthest, spread = _reach([x[:, 3]])
+        if samples.centred:
+            spread *= WIDER
+            for feature, (usual, deviation) in USUAL.items():
+                offsets[feature], scales[feature] = usual, deviation
+        lowest, highest = offsets - REACH * scales, offsets + REACH * scales
         steepness = STEEPNESS[0]
     else:
         strength = (x - offsets) / scales @ WEIGHTS
@@ -239,6 +257,7 @@ def _fit(samples: Samples, basis: str) -> Calibration:
         steepness=steepness,
         ceiling=CEILING if right.sum() < ENOUGH else 1.0,
         doubt=MORE_DOUBT if right.sum() < ENOUGH else DOUBT,
+        centred=samples.centred,
         basis=basis,
     )
 

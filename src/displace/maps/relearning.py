@@ -98,10 +98,15 @@ def _located_before(old: MapState, refs: ReferenceSet) -> Samples | None:
     margin = int(np.ceil(MARGIN * len(stretch)))
     edges = np.concatenate([stretch[:margin], stretch[len(stretch) - margin :]])
     asked = refs.select(np.isin(refs.places, np.setdiff1d(route, edges)))
-    return _joined([_masked(old, asked.only(name), stretch, str(name)) for name in asked.traversal_ids])
+    centred = old.samples is not None and old.samples.centred
+    return _joined(
+        [_masked(old, asked.only(name), stretch, str(name), centred) for name in asked.traversal_ids]
+    )
 
 
-def _masked(state: MapState, queries: ReferenceSet, masked: NDArray[Any], name: str) -> Samples | None:
+def _masked(
+    state: MapState, queries: ReferenceSet, masked: NDArray[Any], name: str, centred: bool
+) -> Samples | None:
     """Evidence about queries in a map some of whose places are masked."""
     ids = np.setdiff1d(state.places.ids, masked)
     if state.witness is None or len(queries) == 0 or len(ids) < 3:
@@ -111,9 +116,9 @@ def _masked(state: MapState, queries: ReferenceSet, masked: NDArray[Any], name: 
     scores = state.scores(state.project(vectors))
     scores[:, np.isin(state.places.ids, masked)] = -np.inf
     best, scores = _top(scores, min(TOP, len(ids)))
-    evidence = state.witness.evidence(vectors, best, scores)
+    evidence = state.witness.evidence(vectors, best, scores, centred)
     labels = labelled(state.places.ids[best[:, 0]], queries.places, ids, state.truth)
-    return Samples(evidence, labels, np.zeros(len(labels), np.int8), [name])
+    return Samples(evidence, labels, np.zeros(len(labels), np.int8), [name], centred)
 
 
 def _top(scores: Vectors, k: int) -> tuple[Indices, Vectors]:

@@ -29,12 +29,15 @@ class Samples:
         Fold of each query.
     names : list of str
         Traversal of each fold.
+    centred : bool
+        Whether similarity and standing are measured from the mean of the references.
     """
 
     evidence: Vectors
     labels: NDArray[np.int8]
     folds: NDArray[np.int8]
     names: list[str]
+    centred: bool = False
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -65,6 +68,7 @@ class Samples:
             np.concatenate([self.labels, other.labels]),
             np.concatenate([self.folds, other.folds + np.int8(len(self.names))]),
             self.names + other.names,
+            self.centred,
         )
 
     def without(self, traversals: list[str]) -> Samples:

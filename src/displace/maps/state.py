@@ -174,7 +174,8 @@ class MapState:
             return self.calibration.probability_of_scores(scores)
         if self.witness is None:
             return None
-        return self.calibration.probability(self.witness.evidence(queries, best, scores))
+        evidence = self.witness.evidence(queries, best, scores, self.calibration.centred)
+        return self.calibration.probability(evidence)
 
     @property
     def ranked_at_least(self) -> int:

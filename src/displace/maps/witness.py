@@ -5,6 +5,10 @@ units of the highest of so many chance scores (Gumbel), so that 30 places and 30
 to the best other place, in standard deviations. *Distance* is that between the query and the mean of the references
 that the row was made of, in the descriptors' own space: what is new about a picture lies outside the references' span,
 where a projection does not look, and foreign pictures are far away there, whatever they look like through it.
+
+Of a map that looks at descriptors as they are, similarity and standing are *centred*: measured from the mean of the
+references, as a map of several traversals measures them. What all pictures have in common is most of a plain cosine and
+says nothing about a place, but it changes with the light.
 """
 
 from __future__ import annotations
@@ -151,7 +155,7 @@ class Witness:
             lambda at: rows.vectors[at], rows.place_index, rows.projection, rows.mean, anchors, truth, ids
         )
 
-    def evidence(self, queries: Vectors, best: Indices, scores: Vectors) -> Vectors:
+    def evidence(self, queries: Vectors, best: Indices, scores: Vectors, centred: bool = False) -> Vectors:
         """Return the four numbers (q, 4) for queries (q, D), their best places (q, k) and those places' scores.
 
         Parameters
@@ -160,45 +164,57 @@ class Witness:
         best : array of shape (q, k)
             Index of each place, best first; up to 20 are used.
         scores : array of shape (q, k)
+        centred : bool
+            Whether similarity and standing are measured from the mean of the references.
         """
         found = np.empty((len(queries), len(NAMES)))
         for part in blocks(len(queries), row_bytes=8 * (4 * queries.shape[1] + 8 * COHORT)):
             # A query, or a map, of absurd numbers gives absurd evidence, which is clipped or counts as none.
             with np.errstate(over="ignore", invalid="ignore"):
-                found[part] = self._evidence(queries[part], best[part, :TOP], scores[part, :TOP])
+                found[part] = self._evidence(queries[part], best[part, :TOP], scores[part, :TOP], centred)
         largest = float(np.finfo(np.float32).max)
         return np.clip(np.where(np.isnan(found), 0.0, found), -largest, largest)
 
-    def _evidence(self, queries: Vectors, best: Indices, scores: Vectors) -> Vectors:
-        scores = scores.astype(np.float64)
+    def _evidence(self, queries: Vectors, best: Indices, scores: Vectors, centred: bool) -> Vectors:
+        scores, place = scores.astype(np.float64), best[:, 0]
         top = scores[:, 0]
-        centred = queries.astype(np.float64) - self.anchors.mean
-        projected = centred if self.projection is None else centred @ self.projection
+        away = queries.astype(np.float64) - self.anchors.mean
+        projected = away if self.projection is None else away @ self.projection
         unit = l2_normalize(projected + self._offset)
-        distance = self._distance(centred, projected, unit, best[:, 0])
-        chance, deviation = self._chance(unit, best[:, 0])
+        row = best_rows(unit, self.take, self.row_places, place)
+        chance, deviation = self._chance(unit, place, self._cohort[1])
+        similarity, stands = top, (top - chance) / deviation
+        if centred:
+            unit = l2_normalize(projected)
+            similarity = np.einsum("ij,ij->i", unit, l2_normalize(self._targets(row)))
+            usual, its_deviation = self._chance(unit, place, self._centred_cohort)
+            stands = (similarity - usual) / its_deviation
         ids = self.ids[best]
         others = np.where(self.truth.correct(ids, ids[:, :1]), -np.inf, scores).max(axis=1)
         rival = np.where(np.isfinite(others), others, scores[:, -1])
         return np.stack(
             [
-                top,
-                np.clip(standing((top - chance) / deviation, len(self.ids)), *STANDING),
+                similarity,
+                np.clip(standing(stands, len(self.ids)), *STANDING),
                 np.clip((top - rival) / deviation, *LEAD),
-                distance,
+                self._distance(away, projected, row),
             ],
             axis=1,
         )
 
-    def _distance(self, centred: Vectors, projected: Vectors, unit: Vectors, place: Indices) -> Vectors:
+    def _targets(self, rows: Indices) -> Vectors:
+        """The mean of each row's references from that of all, projected."""
+        lengths = self.anchors.lengths[rows, None]
+        targets: Vectors = lengths * self.take(rows).astype(np.float64) - self._offset
+        return targets
+
+    def _distance(self, centred: Vectors, projected: Vectors, row: Indices) -> Vectors:
         """Squared distance of each query from the best row's references, in the descriptors' own space.
 
         It is divided by what one reference and a mean of K of them expect of it, 1 + 1/K: a map of more traversals is
         then judged by what one of fewer has shown.
         """
-        anchors = self.anchors
-        row = best_rows(unit, self.take, self.row_places, place)
-        target = anchors.lengths[row, None] * self.take(row).astype(np.float64) - self._offset
+        anchors, target = self.anchors, self._targets(row)
         if self._unscaling is not None:
             projected, target = projected @ self._unscaling, target @ self._unscaling
         away = np.einsum("ij,ij->i", centred, centred) + anchors.squares[row]
@@ -207,9 +223,9 @@ class Witness:
         )
         return distance
 
-    def _chance(self, unit: Vectors, place: Indices) -> tuple[Vectors, Vectors]:
-        """Mean and standard deviation of the scores of other places, for each query."""
-        rows, vectors = self._cohort
+    def _chance(self, unit: Vectors, place: Indices, vectors: Vectors) -> tuple[Vectors, Vectors]:
+        """Mean and standard deviation of the scores of other places in the cohort, for each query."""
+        rows = self._cohort[0]
         scores = unit @ vectors.T
         other = ~self.truth.correct(self.ids[self.row_places[rows]][None, :], self.ids[place][:, None])
         n = other.sum(axis=1)
@@ -223,6 +239,10 @@ class Witness:
     def _cohort(self) -> tuple[Indices, Vectors]:
         rows = spread(len(self.row_places), COHORT)
         return rows, self.take(rows).astype(np.float64)
+
+    @cached_property
+    def _centred_cohort(self) -> Vectors:
+        return l2_normalize(self._targets(self._cohort[0]))
 
     @cached_property
     def _offset(self) -> Vectors:
