@@ -356,7 +356,7 @@ def test_one_traversal_measures_from_the_mean_of_its_references(route, fusion, t
 
 @pytest.mark.filterwarnings("ignore:DisPlace falls back")
 def test_a_common_change_of_light_does_not_make_right_matches_foreign():
-    """Descriptors have much in common, and in another light something else: every picture differs by the same vector."""
+    """Descriptors have much in common, and in another light something else: all differ by the same vector."""
     own = make_route(n_places=80, n_traversals=1, dim=256, noise=0.5, nuisance=0.0, seed=3)
     common, change = 2 * foreign(2, 256, seed=1)
     refs = own.references

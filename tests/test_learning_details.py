@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from displace.maps import learning
+from displace.maps.calibration import BASES
 from displace.maps.learning import ENOUGH, FEW, QUANTILE, SHARE, SLOPE, STEEPNESS, WEIGHTS
 from displace.maps.samples import Samples
 
@@ -88,7 +89,7 @@ def test_how_far_right_matches_are_is_the_mean_over_the_folds():
 
 def test_a_fit_is_of_right_matches_by_fold_and_bounded_by_what_was_seen():
     known = samples()
-    found = learning._fit(known, "traversals")
+    found = learning._fit(known, BASES[0])
     distances = [known.evidence[known.right & (known.folds == fold), 3] for fold in range(3)]
     assert (found.farthest, found.spread) == pytest.approx(learning._reach(distances))
     np.testing.assert_allclose(found.lowest, known.evidence.min(axis=0))
@@ -107,14 +108,14 @@ def test_a_fit_is_of_right_matches_by_fold_and_bounded_by_what_was_seen():
 def test_too_few_right_matches_are_weighed_as_fixed():
     known = samples()
     wrong, right = np.flatnonzero(~known.right), np.flatnonzero(known.right)
-    few = learning._fit(known.take(np.r_[wrong, right[: ENOUGH - 1]]), "one")
+    few = learning._fit(known.take(np.r_[wrong, right[: ENOUGH - 1]]), BASES[2])
     assert (tuple(few.weights), few.bias) == learning.FIXED
     assert few.ceiling == learning.CEILING
     assert few.steepness == STEEPNESS[0]
     np.testing.assert_allclose(
         np.subtract(few.highest, few.lowest), 2 * 8 * np.array(few.scales), err_msg="eight deviations"
     )
-    enough = learning._fit(known.take(np.r_[wrong, right[:ENOUGH]]), "traversals")
+    enough = learning._fit(known.take(np.r_[wrong, right[:ENOUGH]]), BASES[0])
     assert tuple(enough.weights) != learning.FIXED[0]
     assert enough.ceiling == 1.0
 
@@ -123,7 +124,7 @@ def test_one_traversal_is_weighed_in_units_that_all_maps_share():
     """Those of standing and lead; similarity and distance have the map's own, and nothing is extrapolated."""
     known = samples()
     wrong = replace(known.take(~known.right), centred=True)
-    found, plain = learning._fit(wrong, "one"), learning._fit(replace(wrong, centred=False), "one")
+    found, plain = learning._fit(wrong, BASES[2]), learning._fit(replace(wrong, centred=False), BASES[2])
     assert found.centred
     assert not plain.centred
     assert (tuple(found.weights), found.bias) == learning.CENTRED
@@ -145,26 +146,35 @@ def test_one_traversal_is_weighed_in_units_that_all_maps_share():
             assert np.ptp(probability[-8:]) < 1e-12
 
 
+def test_a_refusal_counts_the_less_the_fewer_conditions_a_map_has():
+    known = samples()
+    found = [learning._fit(known, basis).doubt for basis in BASES]
+    assert found == sorted(found, reverse=True)
+    assert 0 < found[-1] < found[0] < 1
+    few = known.take(np.r_[np.flatnonzero(~known.right), np.flatnonzero(known.right)[: ENOUGH - 1]])
+    assert {learning._fit(few, basis).doubt for basis in BASES} == {found[-1]}
+
+
 def test_no_query_is_judged_by_its_own_traversal():
     known = samples()
-    found = learning._cross_judged(known, "traversals")
+    found = learning._cross_judged(known, BASES[0])
     for fold in range(3):
         own = known.folds == fold
-        others = learning._fit(known.take(~own), "traversals")
+        others = learning._fit(known.take(~own), BASES[0])
         np.testing.assert_allclose(found[own], others.probability(known.evidence[own]))
     changed = Samples(known.evidence, known.labels.copy(), known.folds, known.names)
     changed.labels[known.folds == 1] = 0
     own = known.folds == 1
-    np.testing.assert_array_equal(learning._cross_judged(changed, "traversals")[own], found[own])
+    np.testing.assert_array_equal(learning._cross_judged(changed, BASES[0])[own], found[own])
 
 
 def test_a_base_rate_where_the_others_teach_nothing():
     known = samples(folds=2)
     right, first = known.right, known.folds == 0
     all_right = known.take(first | right)
-    found = learning._cross_judged(all_right, "traversals")
+    found = learning._cross_judged(all_right, BASES[0])
     np.testing.assert_array_equal(found[all_right.folds == 0], 1.0)  # every match of the other is right
     few = known.take(first | ~right)
-    np.testing.assert_array_equal(learning._cross_judged(few, "traversals")[few.folds == 0], 0.0)
+    np.testing.assert_array_equal(learning._cross_judged(few, BASES[0])[few.folds == 0], 0.0)
     alone = known.take(first)
-    np.testing.assert_array_equal(learning._cross_judged(alone, "traversals"), 0.5)
+    np.testing.assert_array_equal(learning._cross_judged(alone, BASES[0]), 0.5)

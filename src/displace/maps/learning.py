@@ -2,7 +2,8 @@
 
 Each traversal in turn is located in a map of the others from which a stretch of places is removed as well: some matches
 are right, some are wrong, and some queries have no right answer. With two traversals a quarter of one is held out at a
-time; with one there are no right matches, and fixed weights take their place.
+time; with one there are no right matches: fixed weights take their place, similarity and standing are measured from the
+mean of the references, and standing and lead have units that all maps share.
 
 What similarity, standing and distance weigh against each other is the same for every map (`WEIGHTS`): learned anew for
 each, from the few matches of a small one, it did worse on sets that it was not chosen on. A map's own are the units,
@@ -69,9 +70,9 @@ REACH = 8
 """Deviations that bound the numbers in that case."""
 CEILING = 0.75
 """Highest confidence in that case."""
-DOUBT, MORE_DOUBT = 0.5, 0.3
-"""What the logarithm of the odds against a match counts, and what in that case: right matches of a condition unlike the
-references' look as wrong ones of theirs do."""
+DOUBT = dict(zip(BASES, (0.6, 0.4, 0.3), strict=True))
+"""What the logarithm of the odds against a match counts: right matches of a condition unlike the references' look as
+wrong ones of theirs do, and the fewer conditions a map has the more there are that it does not know."""
 
 Watch = Callable[[Fusion, ReferenceSet], None]
 
@@ -256,7 +257,7 @@ def _fit(samples: Samples, basis: str) -> Calibration:
         spread=spread,
         steepness=steepness,
         ceiling=CEILING if right.sum() < ENOUGH else 1.0,
-        doubt=MORE_DOUBT if right.sum() < ENOUGH else DOUBT,
+        doubt=DOUBT[BASES[2] if right.sum() < ENOUGH else basis],
         centred=samples.centred,
         basis=basis,
     )

@@ -98,16 +98,11 @@ def _located_before(old: MapState, refs: ReferenceSet) -> Samples | None:
     margin = int(np.ceil(MARGIN * len(stretch)))
     edges = np.concatenate([stretch[:margin], stretch[len(stretch) - margin :]])
     asked = refs.select(np.isin(refs.places, np.setdiff1d(route, edges)))
-    centred = old.samples is not None and old.samples.centred
-    return _joined(
-        [_masked(old, asked.only(name), stretch, str(name), centred) for name in asked.traversal_ids]
-    )
+    return _joined([_masked(old, asked.only(name), stretch, str(name)) for name in asked.traversal_ids])
 
 
-def _masked(
-    state: MapState, queries: ReferenceSet, masked: NDArray[Any], name: str, centred: bool
-) -> Samples | None:
-    """Evidence about queries in a map some of whose places are masked."""
+def _masked(state: MapState, queries: ReferenceSet, masked: NDArray[Any], name: str) -> Samples | None:
+    """Evidence about queries in a map some of whose places are masked, measured as its samples are."""
     ids = np.setdiff1d(state.places.ids, masked)
     if state.witness is None or len(queries) == 0 or len(ids) < 3:
         return None
@@ -116,6 +111,7 @@ def _masked(
     scores = state.scores(state.project(vectors))
     scores[:, np.isin(state.places.ids, masked)] = -np.inf
     best, scores = _top(scores, min(TOP, len(ids)))
+    centred = state.samples is not None and state.samples.centred
     evidence = state.witness.evidence(vectors, best, scores, centred)
     labels = labelled(state.places.ids[best[:, 0]], queries.places, ids, state.truth)
     return Samples(evidence, labels, np.zeros(len(labels), np.int8), [name], centred)

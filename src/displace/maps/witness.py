@@ -6,9 +6,8 @@ to the best other place, in standard deviations. *Distance* is that between the 
 that the row was made of, in the descriptors' own space: what is new about a picture lies outside the references' span,
 where a projection does not look, and foreign pictures are far away there, whatever they look like through it.
 
-Of a map that looks at descriptors as they are, similarity and standing are *centred*: measured from the mean of the
-references, as a map of several traversals measures them. What all pictures have in common is most of a plain cosine and
-says nothing about a place, but it changes with the light.
+*Centred*, similarity and standing are measured from the mean of the references; those of a map of one traversal are.
+What all pictures have in common is most of a plain cosine and says nothing about a place, but it changes with the light.
 """
 
 from __future__ import annotations
