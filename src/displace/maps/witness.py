@@ -7,7 +7,7 @@ that the row was made of, in the descriptors' own space: what is new about a pic
 where a projection does not look, and foreign pictures are far away there, whatever they look like through it.
 
 *Centred*, similarity and standing are measured from the mean of the references; those of a map of one traversal are.
-What all pictures have in common is most of a plain cosine and says nothing about a place, but it changes with the light.
+What all pictures have in common is most of a plain cosine and says nothing about a place, but changes with the light.
 """
 
 from __future__ import annotations
