@@ -169,7 +169,7 @@ def test_two_other_places_say_nothing_about_chance():
         at = town.row_places, None, None
         anchors = Anchors.of_references(take, *at, places.vectors, places.places)
         seen = witness.Witness(take, *at, anchors, town.state.truth, town.place_ids)
-        mean, deviation = seen._chance(np.array([[0.9, 0.1, 0.3, 0.2]]), np.array([0]), seen._cohort[1])
+        mean, deviation = seen._chance(np.array([[0.9, 0.1, 0.3, 0.2]]) @ seen._cohort[1].T, np.array([0]))
         others = [0.1, 0.3, 0.2][: n - 1]
         assert mean[0] == pytest.approx(np.mean(others) if n == 4 else 0)
         assert deviation[0] == pytest.approx(np.std(others, ddof=1) if n == 4 else 1)

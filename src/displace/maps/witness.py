@@ -180,13 +180,13 @@ class Witness:
         away = queries.astype(np.float64) - self.anchors.mean
         projected = away if self.projection is None else away @ self.projection
         unit = l2_normalize(projected + self._offset)
-        row = best_rows(unit, self.take, self.row_places, place)
-        chance, deviation = self._chance(unit, place, self._cohort[1])
+        target = self._targets(row := best_rows(unit, self.take, self.row_places, place))
+        by_chance = unit @ self._cohort[1].T
+        chance, deviation = self._chance(by_chance, place)
         similarity, stands = top, (top - chance) / deviation
         if centred:
-            unit = l2_normalize(projected)
-            similarity = np.einsum("ij,ij->i", unit, l2_normalize(self._targets(row)))
-            usual, its_deviation = self._chance(unit, place, self._centred_cohort)
+            similarity = _cosines(projected, target)
+            usual, its_deviation = self._chance(self._centred(by_chance, projected), place)
             stands = (similarity - usual) / its_deviation
         ids = self.ids[best]
         others = np.where(self.truth.correct(ids, ids[:, :1]), -np.inf, scores).max(axis=1)
@@ -196,7 +196,7 @@ class Witness:
                 similarity,
                 np.clip(standing(stands, len(self.ids)), *STANDING),
                 np.clip((top - rival) / deviation, *LEAD),
-                self._distance(away, projected, row),
+                self._distance(away, projected, target, row),
             ],
             axis=1,
         )
@@ -207,13 +207,13 @@ class Witness:
         targets: Vectors = lengths * self.take(rows).astype(np.float64) - self._offset
         return targets
 
-    def _distance(self, centred: Vectors, projected: Vectors, row: Indices) -> Vectors:
+    def _distance(self, centred: Vectors, projected: Vectors, target: Vectors, row: Indices) -> Vectors:
         """Squared distance of each query from the best row's references, in the descriptors' own space.
 
         It is divided by what one reference and a mean of K of them expect of it, 1 + 1/K: a map of more traversals is
         then judged by what one of fewer has shown.
         """
-        anchors, target = self.anchors, self._targets(row)
+        anchors = self.anchors
         if self._unscaling is not None:
             projected, target = projected @ self._unscaling, target @ self._unscaling
         away = np.einsum("ij,ij->i", centred, centred) + anchors.squares[row]
@@ -222,10 +222,9 @@ class Witness:
         )
         return distance
 
-    def _chance(self, unit: Vectors, place: Indices, vectors: Vectors) -> tuple[Vectors, Vectors]:
-        """Mean and standard deviation of the scores of other places in the cohort, for each query."""
+    def _chance(self, scores: Vectors, place: Indices) -> tuple[Vectors, Vectors]:
+        """Mean and standard deviation of the cohort's scores (q, c) without those of the best place, for each query."""
         rows = self._cohort[0]
-        scores = unit @ vectors.T
         other = ~self.truth.correct(self.ids[self.row_places[rows]][None, :], self.ids[place][:, None])
         n = other.sum(axis=1)
         mean = np.where(other, scores, 0).sum(axis=1) / np.maximum(n, 1)
@@ -239,9 +238,23 @@ class Witness:
         rows = spread(len(self.row_places), COHORT)
         return rows, self.take(rows).astype(np.float64)
 
+    def _centred(self, scores: Vectors, projected: Vectors) -> Vectors:
+        """The cohort's scores measured from the mean of the references; from those that are not, which saves a product.
+
+        A row r stands for the mean λr − o of its references, and a query p was scored as (p + o)·r / |p + o|.
+        """
+        offset, (of_rows, lengths) = self._offset, self._cohort_from_the_mean
+        square, along = np.einsum("ij,ij->i", projected, projected), projected @ offset
+        inner = scores * np.sqrt(np.maximum(square + 2 * along + offset @ offset, 0))[:, None] - of_rows
+        inner = self.anchors.lengths[self._cohort[0]] * inner - along[:, None]
+        result: Vectors = inner / np.maximum(np.sqrt(square)[:, None] * lengths, TINY**2)
+        return result
+
     @cached_property
-    def _centred_cohort(self) -> Vectors:
-        return l2_normalize(self._targets(self._cohort[0]))
+    def _cohort_from_the_mean(self) -> tuple[Vectors, Vectors]:
+        """Inner product of each row of the cohort with the offset, and how far its references are from the mean."""
+        rows, vectors = self._cohort
+        return vectors @ self._offset, np.linalg.norm(self._targets(rows), axis=1)
 
     @cached_property
     def _offset(self) -> Vectors:
@@ -259,6 +272,12 @@ class Witness:
         gram[np.diag_indices_from(gram)] += TINY * np.trace(gram) / len(gram)
         unscaling: Vectors = np.linalg.inv(np.linalg.cholesky(gram)).T
         return unscaling
+
+
+def _cosines(a: Vectors, b: Vectors) -> Vectors:
+    lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+    result: Vectors = np.einsum("ij,ij->i", a, b) / np.maximum(lengths, TINY**2)
+    return result
 
 
 def best_rows(projected: Vectors, take: Take, row_places: Indices, places: Indices) -> Indices:
