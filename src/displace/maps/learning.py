@@ -65,7 +65,7 @@ USUAL = {1: (1.2, 2.2), 2: (0.35, 0.4)}
 """Mean and deviation of standing and lead, where evidence is centred and right matches are too few: both are numbers
 without a dimension, and what a few matches of one small map say of them is more chance than knowledge."""
 WIDER = 3.0
-"""Times as far as otherwise that a query may then be beyond the others: its condition is not the references'."""
+"""Times as wide as otherwise the scale of distances beyond the usual is then: a query's condition is not the map's."""
 REACH = 8
 """Deviations that bound the numbers in that case."""
 CEILING = 0.75
