@@ -172,3 +172,30 @@ def test_a_new_drive_is_assigned_to_a_map_by_sight(
     assert on.mean() > 0.4  # one frame for each place: not all of a stop
     assert np.mean([abs(true[p] - a) <= 3 for p, a in zip(placed.places[on], at[on], strict=True)]) > 0.9
     assert len(set(placed.places[on].tolist())) == on.sum()
+
+
+def test_a_manifest_of_other_recordings_is_not_gone_on_with(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    for name in ("wrong", "right"):
+        for drive in ("dusk", "noon"):
+            record(tmp_path / name / drive, wall(0, 8), np.arange(4), rng, 1.0)
+    output = tmp_path / "town.displace"
+    verbs.build(tmp_path / "wrong", output)
+    output.unlink()  # as if it had been stopped
+    verbs.build(tmp_path / "wrong", output)
+    output.unlink()
+    with pytest.raises(InputError, match=r"town\.csv is of other recordings than .*right.*--overwrite"):
+        verbs.build(tmp_path / "right", output)
+    record(tmp_path / "wrong" / "night", wall(0, 8), np.arange(4), rng, 1.0)
+    with pytest.raises(InputError, match=r"town\.csv was made of .*wrong without night\..*--overwrite"):
+        verbs.build(tmp_path / "wrong", output)
+    assert "night" in verbs.build(tmp_path / "wrong", output, overwrite=True).traversals
+
+
+def test_a_map_in_another_model_says_how_to_describe_the_images_anew(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    for drive in ("dusk", "noon"):
+        record(tmp_path / "drives" / drive, wall(0, 8), np.arange(4), rng, 1.0)
+    verbs.build(tmp_path / "drives", tmp_path / "town.displace", model="hog")
+    with pytest.raises(InputError, match=r"extract \S+town\.csv -o \S+town\.desc -m netvlad --overwrite"):
+        verbs.build(tmp_path / "drives", tmp_path / "town.displace", model="netvlad", overwrite=True)

@@ -231,3 +231,12 @@ def test_a_folder_with_several_videos_is_no_traversal(tmp_path):
         ManifestError, match=r"night holds 2 videos or bags.*cam0\.avi, cam1\.avi.*give each by itself"
     ):
         unpack(tmp_path / "route", tmp_path / "f")
+
+
+def test_what_is_wrong_with_the_last_recording_is_said_before_the_first_is_decoded(tmp_path):
+    (tmp_path / "route" / "night").mkdir(parents=True)
+    for name in ("dusk.avi", "night/cam0.avi", "night/cam1.avi"):
+        video(tmp_path / "route" / name, n=2)
+    with pytest.raises(ManifestError, match="night holds 2 videos"):
+        unpack(tmp_path / "route", tmp_path / "f")
+    assert not (tmp_path / "f").exists()

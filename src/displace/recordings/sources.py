@@ -60,10 +60,7 @@ def unpack(
         "max_gap": max_gap,
     }
     folders: dict[str, Path] = {}
-    for given in parts:
-        name, part = given.name if given.is_dir() else given.stem, _recorded_as(given)
-        if name in folders:
-            raise ManifestError(f"two sources are named {name!r}; rename one of them")
+    for name, (given, part) in _named(parts).items():
         report = partial(progress, name) if progress else None
         if is_bag(part):
             folders[name] = extract_bag(part, Path(frames) / name, progress=report, **bags)
@@ -73,6 +70,27 @@ def unpack(
         else:
             folders[name] = part
     return folders
+
+
+def folders_of(source: str | os.PathLike[str], frames: str | os.PathLike[str]) -> list[Path]:
+    """Where `unpack` has the images of each recording of a source; nothing is read but the names of files."""
+    parts = _parts(source)
+    if parts is not None:
+        named = _named(parts)
+        return [Path(frames) / name if _is_file(part) else part for name, (_, part) in named.items()]
+    children = [child for child in Path(source).iterdir() if child.is_dir() and child.suffix != ".frames"]
+    return [child for child in children if _is_recording(child)] or [Path(source)]
+
+
+def _named(parts: Sequence[Path]) -> dict[str, tuple[Path, Path]]:
+    """Traversals by name: what was given, and the recording it stands for. Before a frame of any is decoded."""
+    named: dict[str, tuple[Path, Path]] = {}
+    for given in parts:
+        name = given.name if given.is_dir() else given.stem
+        if name in named:
+            raise ManifestError(f"two sources are named {name!r}; rename one of them")
+        named[name] = given, _recorded_as(given)
+    return named
 
 
 def _parts(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[Path] | None:

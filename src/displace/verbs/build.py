@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import shlex
 import shutil
 import tempfile
 import warnings
@@ -196,6 +198,8 @@ class _Steps:
             return Path(source)
         table = self._manifest(source, every)
         folder = self.output.with_suffix(".desc")
+        if model is not None and is_store(folder):
+            _check_described_by(model, folder, table)
         extract(table, folder, model=model, weights=weights, device=device, progress=self.progress)
         return folder
 
@@ -207,7 +211,9 @@ class _Steps:
         if Path(source).is_file() and Path(source).suffix.lower() == ".csv":
             return Path(source)
         table = self.output.with_suffix(".csv")
-        if not table.exists() or self.overwrite:
+        if table.exists() and not self.overwrite:
+            check_made_of(source, table)
+        else:
             frames = table.with_suffix(".frames")
             kept = frames.exists()
             manifest([source], table, every=every, overwrite=True, progress=self.progress)
@@ -230,6 +236,42 @@ class _Steps:
         if (store.places == "").all():
             made = self.output.with_suffix(".csv")
             align(store.folder, made if made.exists() else None, overwrite=True, progress=self.progress)
+
+
+def check_made_of(source: PathLike, table: Path) -> None:
+    """Refuse to go on with a manifest that an earlier run made of other recordings."""
+    from displace.manifest.table import Manifest
+    from displace.recordings.sources import folders_of
+
+    way_out = "Choose another name with -o, or make it anew with --overwrite, which describes no image twice"
+    waiting = {os.path.abspath(folder) for folder in folders_of(source, table.with_suffix(".frames"))}
+    known = set(waiting)
+    for path in Manifest.read(table).paths():
+        above = {str(folder) for folder in Path(os.path.abspath(path)).parents}
+        if not above & known:
+            raise InputError(f"{table} is of other recordings than {source}: it has {path}. {way_out}")
+        waiting -= above
+    if waiting:
+        names = ", ".join(sorted(os.path.basename(folder) for folder in waiting))
+        raise InputError(f"{table} was made of {source} without {names}. {way_out}")
+
+
+def _check_described_by(model: str, folder: Path, table: Path) -> None:
+    """Refuse another model than that of the store beside the map: replacing a map does not drop its descriptors."""
+    from displace.descriptors.store import DescriptorStore
+    from displace.models import model_name
+
+    made = DescriptorStore(folder).model
+    if made.get("model") != model.partition(":")[0]:
+        raise InputError(
+            f"{folder} holds descriptors of {model_name(made)}, and model={model!r} is asked for. Choose another name "
+            f"for the map with -o, or describe the images anew first: {described_anew(table, folder, model)}"
+        )
+
+
+def described_anew(table: PathLike, folder: PathLike, model: str) -> str:
+    """Return the command that describes the images of a manifest by another model."""
+    return shlex.join(["displace", "extract", str(table), "-o", str(folder), "-m", model, "--overwrite"])
 
 
 def resumes(given: Mapping[str, Any]) -> bool:
