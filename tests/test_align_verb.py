@@ -199,3 +199,21 @@ def test_a_map_in_another_model_says_how_to_describe_the_images_anew(tmp_path: P
     verbs.build(tmp_path / "drives", tmp_path / "town.displace", model="hog")
     with pytest.raises(InputError, match=r"extract \S+town\.csv -o \S+town\.desc -m netvlad --overwrite"):
         verbs.build(tmp_path / "drives", tmp_path / "town.displace", model="netvlad", overwrite=True)
+
+
+def test_a_store_that_is_not_finished_is_not_lined_up(
+    recorded: tuple[Path, dict[str, np.ndarray]], tmp_path: Path
+) -> None:
+    def stop(stage: str, done: int, total: int) -> None:
+        if stage == "describing" and 0 < done < total:
+            raise KeyboardInterrupt
+
+    verbs.manifest([recorded[0]], tmp_path / "route.csv")
+    with pytest.raises(KeyboardInterrupt):
+        verbs.extract(
+            tmp_path / "route.csv", model="hog", batch_size=8, output=tmp_path / "route.desc", progress=stop
+        )
+    for verb in (verbs.align, verbs.build):
+        with pytest.raises(InputError, match="are not described yet"):
+            verb(tmp_path / "route.desc")
+    assert DescriptorStore(tmp_path / "route.desc").manifest.place_ids() == []

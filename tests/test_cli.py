@@ -145,6 +145,11 @@ def test_check_counts_and_exits_with_1_on_problems(run, route):
         (("manifest", "route", "-o", "route/route.csv"), "error: route/route.csv exists"),
         (("manifest", "route", "-o", "x.csv", "--layout", "name"), "did you mean 'names'?"),
         (("manifest", "route", "--check"), "error: route is a folder"),
+        (
+            ("manifest", "route/route.csv"),
+            "error: route/route.csv is no recording; if it is a manifest, --check",
+        ),
+        (("extract", "none.csv"), "make one with: displace manifest FOLDER -o none.csv"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )

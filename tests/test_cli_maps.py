@@ -11,6 +11,7 @@ import cv2
 import numpy as np
 import pytest
 from drawn import SMALL, copy_drawn
+from PIL import Image
 from typer.testing import CliRunner
 
 from displace import PlaceMap, ReferenceSet, cli, verbs
@@ -237,6 +238,32 @@ def test_unreadable_images_are_named_and_the_others_located(run, folder):
         (["update", "town.displace"], "give either --add or --remove"),
         (["update", "town.displace", "--remove", "sun"], "built without --keep-references"),
         (["export", "town.displace", "--to", "onx", "-o", "x"], "did you mean 'onnx'"),
+        (
+            ["locate", "town/sun/0005.jpg", "town.displace"],
+            "the map comes first: displace locate town.displace",
+        ),
+        (["locate", "town/sun/0005.jpg", "town/sun"], "it is a picture: the map comes first"),
+        (["locate", "route.desc", "town/sun/0005.jpg"], "make a map of it with: displace build route.desc"),
+        (["locate", "route.csv", "town/sun/0005.jpg"], "make a map of it with: displace build route.csv"),
+        (["serve", "no.displace"], "make a map with: displace build SOURCE -o no.displace"),
+        (["locate", "town.displace", "town/sun", "--traversal", "sun"], "chooses from a descriptor store"),
+        (
+            ["locate", "town.displace", "town/sun/0005.jpg", "--crop", "0,0,0.2,0"],
+            "displace extract MANIFEST -o STORE -m hog",
+        ),
+        (["advise", "route.csv"], "make one with: displace extract route.csv"),
+        (["advise", "town"], "make one with: displace manifest town -o route.csv"),
+        (["advise", "town.displace"], "it is a map: give the store that it was built from"),
+        (
+            ["update", "town.displace", "--add", "night"],
+            "displace manifest night -o new.csv --against MAP, then displace extract new.csv -m hog",
+        ),
+        (["export", "town.displace", "--to", "hloc", "-o", "x"], "with --queries STORE"),
+        (["export", "route.desc", "--to", "onnx", "-o", "x"], "displace build route.desc makes a map of it"),
+        (
+            ["export", "town.displace", "--to", "onnx", "--queries", "night.desc", "-o", "x"],
+            "leave --queries out",
+        ),
     ],
 )
 def test_bad_input_is_one_message_and_exit_code_2(run, arguments, message):
@@ -244,6 +271,36 @@ def test_bad_input_is_one_message_and_exit_code_2(run, arguments, message):
     assert done.exit_code == 2
     assert message in done.stderr
     assert "Traceback" not in done.output
+
+
+def test_a_file_says_what_it_has_of_images_that_are_not_in_the_map(run, folder):
+    flat = folder / "flat"
+    flat.mkdir(exist_ok=True)
+    for name in ("a", "b"):
+        Image.new("RGB", (64, 48), "grey").save(flat / f"{name}.png")
+    shown = run("locate", "town.displace", "flat", "-o", "flat.csv").stdout
+    assert "2 rows in flat.csv; images not in the map have their likeliest place there" in shown
+    assert all(row["place"] for row in read_rows(folder / "flat.csv"))
+    limited = ("locate", "town.displace", "flat", "-o", "flat.csv", "--overwrite", "--min-confidence", "0.5")
+    assert "likeliest" not in run(*limited).stdout
+    assert not any(row["place"] for row in read_rows(folder / "flat.csv"))
+
+
+def test_places_of_a_map_come_with_the_commands_that_add_the_recording(run, folder):
+    done = run("manifest", "night", "-o", "snow.csv", "--against", "town.displace")
+    assert "next: displace extract snow.csv -m hog, then displace update town.displace --add snow.desc" in (
+        done.stdout
+    )
+    assert "1 traversal\n" in done.stdout
+
+
+@pytest.mark.filterwarnings("ignore::displace.errors.FallbackWarning")
+def test_the_last_traversal_that_is_left_is_not_told_of_as_two(run):
+    run("build", "route.desc", "-o", "pair.displace", "--traversal", "sun", "--traversal", "dusk")
+    done = run("update", "pair.displace", "--remove", "dusk", "--references", "route.desc")
+    assert done.exit_code == 0, done.output
+    assert "does not hold for the one that is left" in done.stdout
+    assert "the projection moved" not in done.stdout
 
 
 def test_update_adds_and_removes(run, folder):
@@ -519,8 +576,8 @@ def test_a_store_that_is_not_finished_is_refused_unless_asked_for(run, monkeypat
     assert done.exit_code == 2
     assert "1 of 96 images are not described yet" in done.stderr
     assert "--partial" in done.stderr
-    if verb == "build":
-        assert run("build", "route.desc", "-o", "unfinished.displace", "--partial").exit_code == 0
+    output = ["-o", "unfinished.displace"] if verb == "build" else []
+    assert run(verb, "route.desc", *output, "--partial").exit_code == 0
 
 
 def test_exports_of_a_store_say_which_option_they_want(run):

@@ -219,7 +219,7 @@ def test_the_packages_suite_stands_in_for_a_file_that_is_not_there(run, folder):
         (["bench", "robotcra"], "did you mean 'robotcar'"),
         (["bench", "robotcar", "--root", "nowhere"], "finds none of its descriptor stores"),
         (["bench", "mine.toml", "--store", "first"], "must be MODEL=PATH"),
-        (["table", "nowhere"], "nowhere does not exist; make some with: displace bench SUITE -o nowhere"),
+        (["table", "nowhere"], "nowhere does not exist; make some with: displace evaluate STORE -o nowhere"),
     ],
 )
 def test_bad_input_is_one_message_and_exit_code_2(run, arguments, message):

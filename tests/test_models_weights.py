@@ -120,8 +120,10 @@ def test_unreachable_address() -> None:
     with socket.socket() as taken:  # where nobody listens
         taken.bind(("127.0.0.1", 0))
         weights = Weights("w.pth", f"http://127.0.0.1:{taken.getsockname()[1]}/w.pth")
-        with pytest.raises(WeightsError, match="refused"):
+        with pytest.raises(WeightsError, match="refused") as caught:
             fetch(cached_path("some", weights), "some:one", weights)
+    assert "cannot be reached" in str(caught.value)
+    assert "cannot write" not in str(caught.value)  # the file is not what is wrong
 
 
 def test_killed_download_leaves_nothing_that_looks_complete(server: str, cache: Path) -> None:

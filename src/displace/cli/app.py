@@ -1,6 +1,6 @@
 """The `displace` command: its verbs are the files of `displace.verbs`, what they print is in the console files.
 
-Exit codes: 0 done, 1 done but images were skipped (--strict) or problems found (--check), 2 bad input,
+Exit codes: 0 done, 1 done but images were skipped (--strict, locate) or problems found (--check), 2 bad input,
 130 interrupted.
 """
 
@@ -75,8 +75,9 @@ def displace(
     displace extract route.csv -o route.desc       images to descriptors
     displace build route.desc -o town.displace     one file to deploy
 
-    Exit codes: 0 done; 1 images skipped under --strict, or problems found by
-    --check; 2 bad input; 130 interrupted.
+    Exit codes: 0 done; 1 images skipped under --strict, problems found by
+    --check, or locate met images that it could not read or, with
+    --min-confidence, none in the map; 2 bad input; 130 interrupted.
     """
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -89,11 +90,18 @@ def show_locate(located: Located, given: Mapping[str, Any]) -> None:
     else:
         _show_many(console.out, records, "" if output else "; -o FILE or --json has all")
     if output is not None:
-        console.out.print(Text(f"{len(records)} rows in {output}"), soft_wrap=True)
+        console.out.print(Text(f"{len(records)} rows in {output}{_unsure(located, records)}"), soft_wrap=True)
     if _refuses_most(located, records):
         console.out.print(ONE_CONDITION, style="yellow", highlight=False)
     if located.place_map.calibration_is_stale:
         console.out.print(STALE, style="yellow", highlight=False)
+
+
+def _unsure(located: Located, records: list[dict[str, Any]]) -> str:
+    """What a file has of images that the screen calls not in the map, where nobody chose a limit."""
+    if located.min_confidence is not None or all(record["in_map"] is not False for record in records):
+        return ""
+    return "; images not in the map have their likeliest place there, --min-confidence 0.5 leaves it blank"
 
 
 def _refuses_most(located: Located, records: list[dict[str, Any]]) -> bool:
@@ -196,7 +204,9 @@ def show_update(done: Update, given: Mapping[str, Any]) -> None:
     console.out.print(
         Text(f"{verb} {abs(done.n_references)} references, {done.n_places:+d} places: {path}"), soft_wrap=True
     )
-    if done.sampling_ratio is not None:
+    if done.sampling_ratio is not None and isfinite(
+        done.sampling_ratio[1]
+    ):  # else nothing is left to project
         before, after = done.sampling_ratio
         console.out.print(
             f"the projection moved by {done.moved:.1f} % of its span; γ {before:.3g} → {after:.3g}",

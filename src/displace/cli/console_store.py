@@ -19,7 +19,8 @@ from displace.descriptors.extraction import Extraction
 from displace.descriptors.store_summary import StoreSummary, summarize_store
 from displace.manifest.summary import Summary, Traversal
 from displace.maps import PlaceMap
-from displace.models import ModelRow
+from displace.models import ModelRow, model_name
+from displace.verbs.base import MAP_ENDING
 from displace.verbs.listing import Listed
 from displace.verbs.manifest import manifest_output
 
@@ -27,7 +28,20 @@ from displace.verbs.manifest import manifest_output
 def show_manifest(summary: Summary | Check, given: Mapping[str, Any]) -> None:
     """Print the counts, and where the manifest is."""
     written = "" if given["check"] else f"\n{manifest_output(given['sources'], given['output'])}"
-    console.out.print(f"{summary}{written}", highlight=False, markup=False, soft_wrap=True)
+    console.out.print(f"{summary}{written}{_next(given)}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _next(given: Mapping[str, Any]) -> str:
+    """What makes a recording part of the map whose places it got: described by another model it would be refused."""
+    against = given["against"]
+    if given["check"] or against is None or Path(against).suffix != MAP_ENDING:
+        return ""
+    model = PlaceMap.load(against, verify=False).model
+    if model is None or model.get("imported"):
+        return ""
+    table = manifest_output(given["sources"], given["output"])
+    store = table.with_suffix(".desc")
+    return f"\nnext: displace extract {table} -m {model_name(model)}, then displace update {against} --add {store}"
 
 
 def exit_manifest(summary: Summary | Check, given: Mapping[str, Any]) -> int:

@@ -71,7 +71,7 @@ class StoreIndex:
             return cls._parse(record, folder)
         except (FileNotFoundError, NotADirectoryError):
             what = "is not a descriptor store" if folder.exists() else "does not exist"
-            raise StoreError(f"{folder} {what}; make one with: displace extract MANIFEST -o STORE") from None
+            raise StoreError(f"{folder} {what}; {_way_to_one(folder)}") from None
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise StoreError(
                 f"{path} cannot be read ({type(error).__name__}: {error}); "
@@ -160,3 +160,16 @@ def _hash(value: Any, name: str) -> str | None:
 def _real(path: Path) -> str:
     # Without following links: the name is what two manifests share.
     return os.path.normpath(Path.cwd() / path)
+
+
+def _way_to_one(given: Path) -> str:
+    """How to make a store of what was given instead of one."""
+    from displace.images import has_images
+
+    if given.is_file() and given.suffix == ".displace":
+        return "it is a map: give the store that it was built from"
+    if given.is_file() and given.suffix.lower() == ".csv":
+        return f"make one with: displace extract {given}"
+    if given.is_dir() and has_images(given):
+        return f"make one with: displace manifest {given} -o route.csv, then displace extract route.csv"
+    return "make one with: displace extract MANIFEST -o STORE"

@@ -199,7 +199,10 @@ def _instead(folder: Path) -> str:
     if is_store(folder):
         return f"is a descriptor store, not a results folder; make one with: displace evaluate {folder} -o results"
     what = "has no results" if folder.is_dir() else "does not exist"
-    return f"{what}; make some with: displace bench SUITE -o {folder}"
+    return (
+        f"{what}; make some with: displace evaluate STORE -o {folder}, or of a whole suite with: "
+        f"displace bench SUITE -o {folder}"
+    )
 
 
 def _matches(value: Any, wanted: Any) -> bool:

@@ -54,7 +54,8 @@ def read_table(path: str | os.PathLike[str]) -> tuple[Texts, NumberColumns]:
     except csv.Error as error:
         raise ManifestError(f"{path} is not a CSV file: line {reader.line_num}: {error}") from None
     except OSError as error:
-        raise ManifestError(f"cannot read manifest {path}: {error.strerror}") from None
+        way_out = "" if path.exists() else f"; make one with: displace manifest FOLDER -o {path}"
+        raise ManifestError(f"cannot read manifest {path}: {error.strerror}{way_out}") from None
     texts = {name: columns[name] for name in REQUIRED}
     numbers = {}
     for name in NUMBERS:

@@ -54,7 +54,8 @@ class Summary:
 
     def __str__(self) -> str:
         width = max((len(t.name) for t in self.traversals), default=0)
-        lines = [f"{self.images:,} images, {self.places:,} places, {len(self.traversals)} traversals"]
+        traversals = "1 traversal" if len(self.traversals) == 1 else f"{len(self.traversals)} traversals"
+        lines = [f"{self.images:,} images, {self.places:,} places, {traversals}"]
         lines += [
             f"  {t.name:<{width}}  {t.images:>8,} images  {t.places:>8,} places  {t.coverage:7.1%}"
             + (f"  {t.blank:,} without a place" if t.blank else "")

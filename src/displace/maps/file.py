@@ -81,9 +81,31 @@ def load(path: str | os.PathLike[str], verify: bool) -> MapState:
     return MapState(**fields)
 
 
+def _instead(path: Path) -> str:
+    """What to do where something else than a map was given; nothing of a map that is damaged."""
+    from displace.descriptors.store import is_store
+    from displace.images import is_image
+
+    if not path.exists():
+        return f"; make a map with: displace build SOURCE -o {path}"
+    if is_store(path):
+        return f"; it is a descriptor store, make a map of it with: displace build {path}"
+    if path.suffix.lower() == ".csv":
+        return f"; if it is a manifest, make a map of it with: displace build {path}"
+    return "; it is a picture: the map comes first, then the images" if is_image(path) else ""
+
+
+def _read_file(path: Path, verify: bool) -> tuple[dict[str, Any], tensors.Arrays]:
+    """Header and arrays of a map's file."""
+    try:
+        return tensors.read(path, FORMAT, VERSION, verify)
+    except FormatError as error:
+        raise FormatError(f"{error}{_instead(path)}") from None
+
+
 def _read(path: Path, verify: bool) -> tuple[dict[str, Any], str]:
     """Fields of the map in a file, and its checksum."""
-    header, arrays = tensors.read(path, FORMAT, VERSION, verify)
+    header, arrays = _read_file(path, verify)
     return unpacked(header, arrays, str(path)), str(header["payload_sha256"])
 
 
@@ -160,12 +182,12 @@ def _writing(path: Path) -> Iterator[None]:
 
 def checksum_of(path: Path) -> str:
     """Checksum of the arrays of the map at `path`."""
-    return str(tensors.read(path, FORMAT, VERSION, verify=False)[0]["payload_sha256"])
+    return str(_read_file(Path(path), verify=False)[0]["payload_sha256"])
 
 
 def version_of(path: Path) -> str:
     """Names the map at `path` by all that it holds: the header has the checksum of the arrays."""
-    header = tensors.read(path, FORMAT, VERSION, verify=False)[0]
+    header = _read_file(Path(path), verify=False)[0]
     return hashlib.sha256(json.dumps(header, sort_keys=True).encode()).hexdigest()[:12]
 
 

@@ -43,5 +43,15 @@ def check_same_model(model: Mapping[str, Any] | None, fingerprint: Mapping[str, 
     if parts:
         raise ModelMismatchError(
             f"the queries were described by {model_name(fingerprint)}, the map's references by "
-            f"{model_name(model)}; they differ in\n  " + "\n  ".join(parts)
+            f"{model_name(model)}; they differ in\n  " + "\n  ".join(parts) + _described_alike(model)
         )
+
+
+def _described_alike(model: Mapping[str, Any]) -> str:
+    """How to describe queries as the map's references were; only the other program can repeat imported ones."""
+    if model.get("imported"):
+        return ""
+    return (
+        "\nDescribe the images with the map's model and settings, into another store: displace extract MANIFEST "
+        f"-o STORE -m {model_name(model)}"
+    )

@@ -52,9 +52,10 @@ def relearned(
     if kept is not None:
         return learned_again(new, kept, fusion), "learned again from the references that were kept"
     if (old.projection is None) != (new.projection is None):
-        return _with(
-            new, None, None
-        ), f"none: what one traversal had shown does not hold for two; {BUILD_AGAIN}"
+        shown = "one traversal had shown does not hold for two"
+        if new.projection is None:
+            shown = "several traversals had shown does not hold for the one that is left"
+        return _with(new, None, None), f"none: what {shown}; {BUILD_AGAIN}"
     samples = _samples_after(old, refs, sign)
     calibration = None if samples is None else calibration_of(samples, basis_of(n))
     if samples is None or calibration is None:

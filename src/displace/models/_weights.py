@@ -147,6 +147,9 @@ def _download(address: str, file: IO[Any], progress: Progress | None) -> None:
     except urllib.error.HTTPError as error:
         error.close()  # it is an open connection, too
         raise WeightsError(f"the server answered {error.code} {error.reason}") from error
+    except urllib.error.URLError as error:
+        # Not an OSError, which would read as if the file could not be written.
+        raise WeightsError(f"the server cannot be reached ({error.reason})") from error
     with opened as answer:
         length = answer.headers.get("Content-Length")
         total = int(length) if length else None

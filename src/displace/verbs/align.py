@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from displace.errors import InputError
-from displace.verbs.base import Output, Progress, StorePath, Traversals, check_output, part
+from displace.verbs.base import Output, Progress, StorePath, Traversals, check_output, part, whole_store
 
 if TYPE_CHECKING:
     import numpy as np
@@ -73,6 +73,7 @@ def align(
     traversals: Traversals = None,
     check: bool = False,
     undo: bool = False,
+    partial: bool = False,
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> Lined:
@@ -97,6 +98,8 @@ def align(
         Write a page beside the store: the matrix with the path, pairs of frames, the weakest stretches first.
     undo : bool
         Give the images the places back that they had before.
+    partial : bool
+        Take a store whose extraction was not finished as it is: images without a descriptor get no place.
     overwrite : bool
         Replace places that the images have already, and the output where it exists.
     progress : callable, optional
@@ -124,6 +127,7 @@ def align(
     described = DescriptorStore(store)
     if undo:
         return _undone(described)
+    described = whole_store(store, partial)
     names = list(traversals) if traversals else described.manifest.traversal_names()
     manifest = described.manifest
     _check_blank(described, names, overwrite)

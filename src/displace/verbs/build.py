@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import shlex
 import shutil
 import tempfile
@@ -136,9 +135,9 @@ def build(
     check_threads(threads)
     with exclusive(output), limit_threads(threads):
         made = _Steps(output, overwrite, progress)
-        described = DescriptorStore(made.store_of(store, model, weights, device, every))
-        made.place(described)
-        described = whole_store(described.folder, partial)
+        described = whole_store(made.store_of(store, model, weights, device, every), partial)
+        made.place(described, partial)
+        described = DescriptorStore(described.folder)
         if tolerance is None and by_sight(described):
             tolerance = SIGHT_TOLERANCE
         stream = described.stream(traversals, exclude or ())
@@ -229,13 +228,14 @@ class _Steps:
                 )
         return table
 
-    def place(self, store: DescriptorStore) -> None:
+    def place(self, store: DescriptorStore, partial: bool) -> None:
         """Line recordings up by sight where no image has a place; a manifest made here says so from then on."""
         from displace.verbs.align import align
 
         if (store.places == "").all():
             made = self.output.with_suffix(".csv")
-            align(store.folder, made if made.exists() else None, overwrite=True, progress=self.progress)
+            output = made if made.exists() else None
+            align(store.folder, output, partial=partial, overwrite=True, progress=self.progress)
 
 
 def check_made_of(source: PathLike, table: Path) -> None:
@@ -244,15 +244,18 @@ def check_made_of(source: PathLike, table: Path) -> None:
     from displace.recordings.sources import folders_of
 
     way_out = "Choose another name with -o, or make it anew with --overwrite, which describes no image twice"
-    waiting = {os.path.abspath(folder) for folder in folders_of(source, table.with_suffix(".frames"))}
-    known = set(waiting)
-    for path in Manifest.read(table).paths():
-        above = {str(folder) for folder in Path(os.path.abspath(path)).parents}
+    waiting = {folder.resolve() for folder in folders_of(source, table.with_suffix(".frames"))}
+    known = frozenset(waiting)
+    for folder in {path.parent for path in Manifest.read(table).paths()}:
+        within = folder.resolve()
+        above = {within, *within.parents}
         if not above & known:
-            raise InputError(f"{table} is of other recordings than {source}: it has {path}. {way_out}")
+            raise InputError(
+                f"{table} is of other recordings than {source}: it has images in {folder}. {way_out}"
+            )
         waiting -= above
     if waiting:
-        names = ", ".join(sorted(os.path.basename(folder) for folder in waiting))
+        names = ", ".join(sorted(folder.name for folder in waiting))
         raise InputError(f"{table} was made of {source} without {names}. {way_out}")
 
 

@@ -83,6 +83,7 @@ def export(
     if output is None:
         raise InputError(f"to={to!r} needs a file or folder to write: give one with -o")
     check_output(output, overwrite)
+    _check_written_of(to, source, is_store(source), queries)
     options: dict[str, Any] = {} if crs is None else {"crs": crs}
     if is_store(source):
         store = DescriptorStore(source)
@@ -92,6 +93,23 @@ def export(
         return interop.export(to, place_map, output, **options)
     located = Located.of_store(place_map, DescriptorStore(queries), traversal, k)
     return interop.export(to, located, output, **options)
+
+
+def _check_written_of(to: str, source: PathLike, of_store: bool, queries: PathLike | None) -> None:
+    """Refuse a store where a map is written, and a map where located images are, with the option that is missing."""
+    from displace.interop import EXPORTERS
+
+    form = EXPORTERS.get(to)
+    if of_store and form.write_store is None:
+        raise InputError(
+            f"{to} is written of a map, and {source} is a descriptor store: displace build {source} makes a map of it"
+        )
+    if not of_store and queries is None and form.write_map is None:
+        raise InputError(
+            f"{to} is not written of a map alone: name a store of images to locate in it with --queries STORE"
+        )
+    if not of_store and queries is not None and form.write_located is None:
+        raise InputError(f"{to} is written of a map alone: leave --queries out")
 
 
 def _asked(

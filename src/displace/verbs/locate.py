@@ -8,7 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from displace.errors import InputError
-from displace.verbs.base import Argument, MapPath, Option, Output, PathLike, Progress, check_output, part
+from displace.verbs.base import (
+    MAP_ENDING,
+    Argument,
+    MapPath,
+    Option,
+    Output,
+    PathLike,
+    Progress,
+    check_output,
+    part,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -70,7 +80,8 @@ def locate(
     k : int, optional
         Places for each image: 5 on the screen, and in a file the best one, unless this says how many.
     min_confidence : float, optional
-        Below this probability an image counts as not in the map (0.5), and files have no place for it.
+        Below this probability an image counts as not in the map, and files have no place for it. By default 0.5 on
+        the screen; files then have the best place of every image, with its confidence.
     traversal : str, optional
         Of a store: which traversal; by default all.
     search : str
@@ -120,6 +131,7 @@ def locate(
     from displace.maps.remote import is_served
     from displace.recordings.query_images import images_of
 
+    _check_order(map_file, sources)
     form = None if output is None else _form(Path(output))
     if output is not None:
         check_output(output, overwrite)
@@ -141,6 +153,8 @@ def locate(
             place_map, store, traversal, shown, search=search, min_confidence=min_confidence
         )
     else:
+        if traversal is not None:
+            raise InputError(f"traversal={traversal!r} chooses from a descriptor store; images have none")
         model = None
         if isinstance(place_map, PlaceMap):
             model = place_map.open_model(
@@ -153,6 +167,13 @@ def locate(
     if output is not None and form is not None:
         export(form, located, output, min_confidence=min_confidence or 0.0, places=k or 1)
     return located
+
+
+def _check_order(map_file: PathLike, sources: Sequence[PathLike]) -> None:
+    """Notice a map that is given behind the images."""
+    behind = [str(source) for source in sources if Path(source).suffix == MAP_ENDING]
+    if behind and Path(map_file).suffix != MAP_ENDING and "://" not in str(map_file):
+        raise InputError(f"the map comes first: displace locate {behind[0]} {map_file}")
 
 
 def _served(address: str, options: dict[str, PathLike | None]) -> RemoteMap:
@@ -239,7 +260,9 @@ def _locate_images(
     good = np.array([row not in failures for row in range(len(vectors))])
     if not good.any():
         raise InputError(
-            f"none of the {len(good)} images could be read. First problem: {next(iter(skipped.values()))}"
+            next(iter(skipped.values()))
+            if len(good) == 1
+            else f"none of the {len(good)} images could be read. First problem: {next(iter(skipped.values()))}"
         )
     videos = images.videos() if follow and place_map.has_order else {}
     matches = _matches(place_map, vectors, good, videos, k, search, adapt)

@@ -110,6 +110,8 @@ def manifest(
     """
     if (check or dataset) and len(sources) > 1:
         raise InputError(f"--check and --dataset take one SOURCE; got {len(sources)}")
+    if not check and Path(sources[0]).suffix.lower() == ".csv" and Path(sources[0]).is_file():
+        raise ManifestError(f"{sources[0]} is no recording; if it is a manifest, --check says what it holds")
     output = manifest_output(sources, output)
     if output.exists() and not check and not overwrite:  # it may have been edited by hand
         raise ManifestError(f"{output} exists; choose another name with -o, or replace it with --overwrite")

@@ -71,8 +71,15 @@ def update(
 
 
 def _add(place_map: PlaceMap, recording: PathLike, traversals: Sequence[str] | None) -> Update:
-    from displace.descriptors.store import DescriptorStore
+    from displace.descriptors.store import DescriptorStore, is_store
+    from displace.models import model_name
 
+    if Path(recording).exists() and not is_store(recording) and place_map.model is not None:
+        raise InputError(
+            f"{recording} is not a descriptor store. Give a recording places of the map and describe it first: "
+            f"displace manifest {recording} -o new.csv --against MAP, then displace extract new.csv -m "
+            f"{model_name(place_map.model)}, then displace update MAP --add new.desc"
+        )
     store = DescriptorStore(recording)
     place_map.check_model(store.model)
     refs = store.references(traversals)
