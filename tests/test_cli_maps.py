@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 import subprocess
 import sys
 
@@ -72,6 +73,16 @@ def test_build_shows_what_the_map_holds(run, folder):
     assert (
         "shown.displace exists; choose another name with -o, or replace it with --overwrite" in again.stderr
     )
+
+
+def test_build_of_recordings_names_the_images_that_it_could_not_read(run, folder):
+    for name in ("sun", "dusk"):
+        shutil.copytree(folder / "town" / name, folder / "two drives" / name)
+    (folder / "two drives" / "sun" / "0003.jpg").write_text("no picture")
+    done = run("build", "two drives", "-m", "hog")
+    assert done.exit_code == 0, done.output
+    assert "because they could not be read: 1 images" in done.stderr
+    assert "two drives/sun/0003.jpg is not an image" in done.stderr
 
 
 def test_build_of_two_traversals_says_that_its_confidence_is_weaker(run):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
@@ -32,7 +33,8 @@ def show_evaluate(results: Sequence[Result], given: Mapping[str, Any]) -> None:
     """Print recalls, times and bytes, and where they are kept."""
     console.out.print(evaluation_table(results))
     if given["output"] is not None:
-        line = f"results in {given['output']}: displace report {given['output']} makes a page of them"
+        report = shlex.join(["displace", "report", str(given["output"])])
+        line = f"results in {given['output']}: {report} makes a page of them"
         console.out.print(Text(line), soft_wrap=True)
 
 

@@ -13,11 +13,12 @@ from rich.table import Table
 from rich.text import Text
 
 from displace.cli import console
+from displace.descriptors.store import DescriptorStore
 from displace.maps import PlaceMap
 from displace.maps.calibration import Calibration
 from displace.maps.located import FRAME, Located
 from displace.maps.remarks import ONE_CONDITION, STALE, UNCALIBRATED, WEAKER, rounding_loss
-from displace.verbs.build import map_output
+from displace.verbs.build import map_output, store_beside
 
 if TYPE_CHECKING:
     from displace.maps import Update
@@ -118,8 +119,14 @@ def exit_locate(located: Located, _: Mapping[str, Any]) -> int:
 
 
 def show_build(place_map: PlaceMap, given: Mapping[str, Any]) -> None:
-    """Show what a map holds."""
-    show_map(console.out, place_map, map_output(given["store"], given["output"]))
+    """Show what a map holds, and which images it could not have."""
+    output = map_output(given["store"], given["output"])
+    show_map(console.out, place_map, output)
+    skipped = DescriptorStore(store_beside(given["store"], output)).skipped
+    if skipped:
+        said = f"not in the map, because they could not be read: {len(skipped):,} images"
+        console.err.print(said, style="yellow", highlight=False)
+        console.show_skipped(console.err, skipped)
 
 
 def show_export(written: list[Path] | list[str], _: Mapping[str, Any]) -> None:

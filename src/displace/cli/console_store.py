@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -41,7 +42,8 @@ def _next(given: Mapping[str, Any]) -> str:
         return ""
     table = manifest_output(given["sources"], given["output"])
     store = table.with_suffix(".desc")
-    return f"\nnext: displace extract {table} -m {model_name(model)}, then displace update {against} --add {store}"
+    describe = shlex.join(["displace", "extract", str(table), "-m", model_name(model)])
+    return f"\nnext: {describe}, then {shlex.join(['displace', 'update', str(against), '--add', str(store)])}"
 
 
 def exit_manifest(summary: Summary | Check, given: Mapping[str, Any]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -61,7 +62,9 @@ class Lined:
         lines += [f"  {note}" for note in found.notes]
         if self.page is not None:
             lines.append(str(self.page))
-        lines.append(f"{self.store.folder}: next: displace build {self.store.folder}")
+        lines.append(
+            f"{self.store.folder}: next: {shlex.join(['displace', 'build', str(self.store.folder)])}"
+        )
         return "\n".join(lines)
 
 

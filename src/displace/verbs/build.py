@@ -193,10 +193,10 @@ class _Steps:
         from displace.descriptors.store import is_store
         from displace.verbs.extract import extract
 
+        folder = store_beside(source, self.output)
         if is_store(source):
-            return Path(source)
+            return folder
         table = self._manifest(source, every)
-        folder = self.output.with_suffix(".desc")
         if model is not None and is_store(folder):
             _check_described_by(model, folder, table)
         extract(table, folder, model=model, weights=weights, device=device, progress=self.progress)
@@ -327,3 +327,10 @@ def _check_streamable(fusion: str, keep_references: bool) -> None:
 def map_output(store: PathLike, output: PathLike | None) -> Path:
     """Where the map of a source goes."""
     return Path(store).with_suffix(MAP_ENDING) if output is None else Path(output)
+
+
+def store_beside(source: PathLike, output: Path) -> Path:
+    """Store of a source: itself, or the one that is made beside the map."""
+    from displace.descriptors.store import is_store
+
+    return Path(source) if is_store(source) else output.with_suffix(".desc")
