@@ -544,6 +544,7 @@ def test_export(run, folder):
         (["-k", 0], "k=0 must be a whole number"),
         (["--min-confidence", 50], "must be a probability"),
         (["-o", "x.txt"], "let it end in .csv"),
+        (["-o", "x.geojson"], "the map has no positions"),
     ],
 )
 def test_options_of_locate_are_checked_before_anything_is_described(run, monkeypatch, options, message):
@@ -551,6 +552,24 @@ def test_options_of_locate_are_checked_before_anything_is_described(run, monkeyp
     done = run("locate", "town.displace", "town/sun", *options)
     assert done.exit_code == 2
     assert message in " ".join(done.stderr.split())
+
+
+def test_whether_a_photo_is_in_the_map_follows_the_limit_in_json_too(run):
+    ask = ("locate", "town.displace", "night/0005.jpg", "--json")
+    (record,) = json.loads(run(*ask).stdout)
+    sure = record["confidence"]
+    assert record["in_map"] == (sure >= 0.5)
+    for limit, within in ((sure - 0.001, True), (sure + 0.001, False)):
+        done = run(*ask, "--min-confidence", limit)
+        assert json.loads(done.stdout)[0]["in_map"] is within
+        assert done.exit_code == (0 if within else 1)
+
+
+def test_a_map_of_plain_retrieval_keeps_no_identity(run, folder):
+    assert run("build", "route.desc", "-o", "plain.displace", "--traversal", "sun").exit_code == 0
+    place_map = PlaceMap.load(folder / "plain.displace")
+    assert place_map.projection is None
+    assert (folder / "plain.displace").stat().st_size < place_map.dim**2
 
 
 def test_a_file_has_as_many_places_as_asked_for(run, folder):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -260,6 +261,30 @@ def test_what_cannot_be_written_is_told_before_anything_is_computed(run, folder,
     assert message in done.stderr
     assert "Traceback" not in done.output
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*.desc/**/*")} == before
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["evaluate", "first.desc", "--fusion", "hops", "--query", "night", "-o", "unmade"],
+        ["table", "made", "-o", "t.md"],
+        ["report", "made", "-o", "full.html"],
+        ["report", "made", "-o", "figures.html", "--figures", "figures"],
+    ],
+    ids=" ".join,
+)
+def test_a_full_disk_is_one_message(run, folder, monkeypatch, arguments):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    if not (folder / "made").exists():
+        run("evaluate", "first.desc", "--fusion", "hops", "--query", "night", "-o", "made")
+    monkeypatch.setattr("displace.files.atomic.tempfile.mkstemp", full)
+    done = run(*arguments)
+    assert done.exit_code == 2, done.output
+    assert "No space left on device" in done.stderr
+    assert "cannot write" in done.stderr
+    assert "Traceback" not in done.output
 
 
 def test_the_report_repeats_the_command(run, folder):

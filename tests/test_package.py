@@ -13,8 +13,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import tiny
 
 import displace
+from displace import verbs
 
 SOURCE = Path(displace.__file__).parent
 
@@ -148,11 +150,18 @@ def test_documented_examples_run(name):
     assert doctest.testmod(module).failed == 0
 
 
-def test_locating_loads_neither_scikit_learn_nor_scipy():
+def test_locating_loads_neither_scikit_learn_nor_scipy(tmp_path):
     """They take a second to import, which a photo located from the command line would wait for."""
+    tiny.make_route(tmp_path / "route", n_places=6)
+    verbs.extract(tmp_path / "route" / "route.csv", tmp_path / "r.desc", model="hog")
+    verbs.build(tmp_path / "r.desc", tmp_path / "r.displace")
+    photo = next((tmp_path / "route").rglob("*.png"))
     code = (
-        "import sys, displace.verbs.locate, displace.maps.located, displace.recordings.query_images, displace.interop; "
-        "print(' '.join(sorted({m.split('.')[0] for m in sys.modules})))"
+        f"import sys\nfrom displace import cli\nsys.argv = ['displace', 'locate', 'r.displace', {str(photo)!r}]\n"
+        "try:\n    cli.main()\nfinally:\n"
+        "    print('loaded', *sorted({m.split('.')[0] for m in sys.modules}))"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert not {"sklearn", "scipy"} & set(found.stdout.split())
+    found = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    loaded = set(found.stdout.splitlines()[-1].split())
+    assert {"loaded", "numpy", "displace"} <= loaded
+    assert not {"sklearn", "scipy"} & loaded

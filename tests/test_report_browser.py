@@ -241,3 +241,19 @@ def test_5000_queries_and_all_the_pictures_that_fit(visit, tmp_path):
     page.wait_for_function("[...document.querySelectorAll('.ex-number')].at(-1).textContent === '4999'")
     assert page.locator("#ex-rows .ex-row").count() < 60
     assert page.errors == []
+
+
+@on_the_town
+def test_names_are_cut_at_their_beginning(visit, report):
+    """Names of one route begin alike: their ends tell them apart."""
+    page = visit(report)
+    name = page.locator(".ex-name").first
+    assert name.evaluate("cell => getComputedStyle(cell).direction") == "rtl"
+    name.evaluate("cell => { cell.style.width = '60px'; cell.style.flex = 'none'; }")
+    name.locator("bdi").evaluate("text => { text.textContent = 'a/very/long/folder/before/0042.jpg'; }")
+    edges = name.evaluate(
+        """cell => { const own = cell.getBoundingClientRect();
+        const text = cell.firstElementChild.getBoundingClientRect();
+        return [text.left < own.left, text.right <= own.right + 1]; }"""
+    )
+    assert edges == [True, True]

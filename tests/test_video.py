@@ -12,6 +12,7 @@ import cv2
 import numpy as np
 import pytest
 
+from displace import verbs
 from displace.errors import ImageError, InputError, ManifestError
 from displace.images import find_images, read_image
 from displace.manifest.builder import build_manifest
@@ -231,6 +232,21 @@ def test_a_folder_with_several_videos_is_no_traversal(tmp_path):
         ManifestError, match=r"night holds 2 videos or bags.*cam0\.avi, cam1\.avi.*give each by itself"
     ):
         unpack(tmp_path / "route", tmp_path / "f")
+
+
+def test_that_videos_tell_no_places_is_said_before_one_is_decoded(tmp_path, monkeypatch, caplog):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    sources = [video(tmp_path / f"{name}.avi", n=2) for name in "ab"]
+    monkeypatch.setattr("displace.recordings.sources.extract_frames", stop)
+    for before in ("no place is known yet", ""):
+        caplog.clear()
+        with pytest.raises(KeyboardInterrupt):
+            verbs.manifest(sources, tmp_path / "route.csv")
+        assert before in caplog.text
+        assert bool(before) == bool(caplog.text)
+        (tmp_path / "a.csv").touch()  # positions
 
 
 def test_what_is_wrong_with_the_last_recording_is_said_before_the_first_is_decoded(tmp_path):

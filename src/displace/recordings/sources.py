@@ -66,7 +66,7 @@ def unpack(
             folders[name] = extract_bag(part, Path(frames) / name, progress=report, **bags)
         elif is_video(part):
             folders[name] = extract_frames(part, Path(frames) / name, progress=report, **videos)
-            _bring_positions([part.with_suffix(".csv"), given.parent / f"{name}.csv"], folders[name])
+            _bring_positions(_positions_of(name, given, part), folders[name])
         else:
             folders[name] = part
     return folders
@@ -80,6 +80,22 @@ def folders_of(source: str | os.PathLike[str], frames: str | os.PathLike[str]) -
         return [Path(frames) / name if _is_file(part) else part for name, (_, part) in named.items()]
     children = [child for child in Path(source).iterdir() if child.is_dir() and child.suffix != ".frames"]
     return [child for child in children if _is_recording(child)] or [Path(source)]
+
+
+def tells_no_place(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> bool:
+    """Whether a source is several videos and nothing else, none with positions; no frame is decoded to tell."""
+    named = _named(_parts(source) or [])
+    return len(named) > 1 and all(
+        is_video(part)
+        and not is_bag(part)
+        and not any(path.is_file() for path in _positions_of(name, given, part))
+        for name, (given, part) in named.items()
+    )
+
+
+def _positions_of(name: str, given: Path, video: Path) -> list[Path]:
+    """Where the positions of a video may be."""
+    return [video.with_suffix(".csv"), given.parent / f"{name}.csv"]
 
 
 def _named(parts: Sequence[Path]) -> dict[str, tuple[Path, Path]]:

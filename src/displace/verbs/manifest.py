@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from displace.manifest.summary import Summary
     from displace.manifest.table import Manifest
     from displace.maps import PlaceMap
+
+logger = logging.getLogger(__name__)
 
 RESUMES = True
 LEAST_SHARE = 0.05
@@ -121,11 +124,17 @@ def manifest(
         return read_manifest(sources[0]).summary(check_images=True, progress=part(progress, "decoding"))
 
     from displace.manifest.builder import build_manifest
-    from displace.recordings.sources import unpack
+    from displace.recordings.sources import tells_no_place, unpack
 
     known = None if against is None else known_places(against)
+    source = sources[0] if len(sources) == 1 else sources
+    if known is None and layout == "auto" and tells_no_place(source):
+        logger.warning(
+            "videos without positions: no place is known yet; displace align finds them by sight, once the frames are "
+            "described"
+        )
     folders = unpack(
-        sources[0] if len(sources) == 1 else sources,
+        source,
         output.with_suffix(".frames"),
         every=every,
         topic=topic,
