@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import doctest
 import re
+import shlex
 from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
 
-from displace import build
+from displace import build, cli
 from displace.fusion.base import Fusion
 from displace.synthetic import make_route
 
@@ -28,6 +30,25 @@ def test_links_between_pages_lead_somewhere():
         for target in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")):
             if "://" not in target:
                 assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def commands_of(page):
+    """The displace commands in the blocks of a page, without remarks; lines that show the usage are none."""
+    for block in re.findall(r"```\w*\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
+        for line in re.sub(r"\\\n\s*", " ", block).splitlines():
+            for part in re.split(r"&&|\|", line):
+                words = shlex.split(part, comments=True) if part.strip().startswith("displace ") else []
+                if words and "[OPTIONS]" not in words and words[1] != "VERB":
+                    yield words[1:]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_in_the_documentation_are_commands_that_there_are(page):
+    verbs = typer.main.get_command(cli.app).commands
+    for verb, *arguments in commands_of(page):
+        verbs[verb].make_context(
+            verb, arguments
+        )  # refuses what is no option, and arguments too many or too few
 
 
 def test_every_page_is_in_the_contents_of_the_site():
