@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import html
 import json
 import os
 import sys
@@ -288,11 +289,13 @@ def test_a_full_disk_is_one_message(run, folder, monkeypatch, arguments):
 
 
 def test_the_report_repeats_the_command(run, folder):
-    done = run("evaluate", "first.desc", "--tolerance", "2 frames", "--query", "night", "-o", "kept")
+    done = run("evaluate", "first.desc", "--tolerance", "2 frames", "--query", "night", "-o", "kept well")
     assert done.exit_code == 0, done.output
-    assert run("report", "kept", "-o", "kept.html").exit_code == 0
-    page = (folder / "kept.html").read_text("utf-8")
-    assert "displace evaluate first.desc --query night --tolerance &#x27;2 frames&#x27; -o kept\n" in page
+    assert "displace report 'kept well' makes a page of them" in done.stdout
+    assert run("report", "kept well", "-o", "kept.html").exit_code == 0
+    page = html.unescape((folder / "kept.html").read_text("utf-8"))
+    assert "displace evaluate first.desc --query night --tolerance '2 frames' -o 'kept well'\n" in page
+    assert "displace report 'kept well'/ -o report.html" in page
     assert "±2 frames, each against all others: ±2 frames" not in page
 
 

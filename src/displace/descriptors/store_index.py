@@ -9,6 +9,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from displace.descriptors.shards import writing_to
@@ -169,7 +170,7 @@ def _way_to_one(given: Path) -> str:
     if given.is_file() and given.suffix == ".displace":
         return "it is a map: give the store that it was built from"
     if given.is_file() and given.suffix.lower() == ".csv":
-        return f"make one with: displace extract {given}"
+        return f"make one with: displace extract {quote(str(given))}"
     if given.is_dir() and has_images(given):
-        return f"make one with: displace manifest {given} -o route.csv, then displace extract route.csv"
+        return f"make one with: displace manifest {quote(str(given))} -o route.csv, then displace extract route.csv"
     return "make one with: displace extract MANIFEST -o STORE"

@@ -18,6 +18,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from displace.descriptors.store import is_store
@@ -197,7 +198,8 @@ class Results:
 def _instead(folder: Path) -> str:
     """Say what a folder without results is, and how to make some."""
     if is_store(folder):
-        return f"is a descriptor store, not a results folder; make one with: displace evaluate {folder} -o results"
+        evaluate = f"displace evaluate {quote(str(folder))} -o results"
+        return f"is a descriptor store, not a results folder; make one with: {evaluate}"
     what = "has no results" if folder.is_dir() else "does not exist"
     return (
         f"{what}; make some with: displace evaluate STORE -o {folder}, or of a whole suite with: "

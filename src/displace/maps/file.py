@@ -14,6 +14,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -89,9 +90,9 @@ def _instead(path: Path) -> str:
     if not path.exists():
         return f"; make a map with: displace build SOURCE -o {path}"
     if is_store(path):
-        return f"; it is a descriptor store, make a map of it with: displace build {path}"
+        return f"; it is a descriptor store, make a map of it with: displace build {quote(str(path))}"
     if path.suffix.lower() == ".csv":
-        return f"; if it is a manifest, make a map of it with: displace build {path}"
+        return f"; if it is a manifest, make a map of it with: displace build {quote(str(path))}"
     return "; it is a picture: the map comes first, then the images" if is_image(path) else ""
 
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from displace.errors import ManifestError
@@ -157,7 +158,7 @@ def _recorded_as(part: Path) -> Path:
         raise ManifestError(
             f"folder {part} holds {len(found)} videos or bags, and a traversal is one of them: "
             f"{', '.join(str(path.relative_to(part)) for path in found)}. Join them, or give each by itself: "
-            f"displace manifest {found[0]} …"
+            f"displace manifest {quote(str(found[0]))} …"
         )
     return found[0] if found else part
 

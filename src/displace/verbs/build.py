@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 from displace.errors import FallbackWarning, InputError
@@ -224,7 +225,7 @@ class _Steps:
                 raise InputError(
                     f"{source} holds one recording only, {made.traversal_names()[0]!r} with {len(made):,} images: a "
                     "map fuses several drives of a route, so record it again. Where one is all there is, say so with a "
-                    f"manifest: displace manifest {source} -o route.csv, then displace build route.csv"
+                    f"manifest: displace manifest {quote(str(source))} -o route.csv, then displace build route.csv"
                 )
         return table
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 from displace.errors import InputError
@@ -102,7 +103,8 @@ def _check_written_of(to: str, source: PathLike, of_store: bool, queries: PathLi
     form = EXPORTERS.get(to)
     if of_store and form.write_store is None:
         raise InputError(
-            f"{to} is written of a map, and {source} is a descriptor store: displace build {source} makes a map of it"
+            f"{to} is written of a map, and {source} is a descriptor store: displace build {quote(str(source))} makes "
+            "a map of it"
         )
     if not of_store and queries is None and form.write_map is None:
         raise InputError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 from displace.errors import InputError
@@ -173,7 +174,7 @@ def _check_order(map_file: PathLike, sources: Sequence[PathLike]) -> None:
     """Notice a map that is given behind the images."""
     behind = [str(source) for source in sources if Path(source).suffix == MAP_ENDING]
     if behind and Path(map_file).suffix != MAP_ENDING and "://" not in str(map_file):
-        raise InputError(f"the map comes first: displace locate {behind[0]} {map_file}")
+        raise InputError(f"the map comes first: displace locate {quote(behind[0])} {quote(str(map_file))}")
 
 
 def _served(address: str, options: dict[str, PathLike | None]) -> RemoteMap:

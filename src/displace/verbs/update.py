@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 from displace.errors import InputError
@@ -77,7 +78,7 @@ def _add(place_map: PlaceMap, recording: PathLike, traversals: Sequence[str] | N
     if Path(recording).exists() and not is_store(recording) and place_map.model is not None:
         raise InputError(
             f"{recording} is not a descriptor store. Give a recording places of the map and describe it first: "
-            f"displace manifest {recording} -o new.csv --against MAP, then displace extract new.csv -m "
+            f"displace manifest {quote(str(recording))} -o new.csv --against MAP, then displace extract new.csv -m "
             f"{model_name(place_map.model)}, then displace update MAP --add new.desc"
         )
     store = DescriptorStore(recording)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
+from shlex import quote
 from string import Template
 
 import numpy as np
@@ -57,7 +58,7 @@ def _parts(demo: Demo) -> dict[str, str]:
         "singles": _singles(demo),
         "singles_range": _singles_range(demo),
         "confidence": _confidence(demo),
-        "folder": escape(demo.folder.as_posix()),
+        "folder": escape(quote(demo.folder.as_posix())),
         "first": escape(demo.queries.images[len(demo.queries) // 2]),
     }
 

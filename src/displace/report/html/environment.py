@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
+from shlex import quote
 
 from displace.evaluation.benchmark import COMMANDS
 from displace.evaluation.results import Result
@@ -17,11 +18,15 @@ def environment_html(results: Sequence[Result], folder: Path) -> str:
     """Versions, descriptors, methods with their settings, suites, and the commands."""
     suites = sorted((folder / "suites").glob("*.toml"))
     shown = [folded(f"Suite {path.name}", f"<pre>{escape(path.read_text('utf-8'))}</pre>") for path in suites]
+    name = quote(folder.name)
     typed = folder / "suites" / COMMANDS
-    commands = [f"displace bench {path.name} -o {folder.name}/" for path in suites]
+    commands = [f"displace bench {quote(path.name)} -o {name}/" for path in suites]
     commands += typed.read_text("utf-8").splitlines() if typed.exists() else []
     studies = " --studies all" if load_studies(folder) else ""
-    commands += [f"displace table {folder.name}/", f"displace report {folder.name}/ -o report.html{studies}"]
+    commands += [
+        f"displace table {name}/",
+        f"displace report {name}/ -o report.html{studies}",
+    ]
     return "".join(
         [
             heading("Commands"),
