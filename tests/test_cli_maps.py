@@ -642,6 +642,18 @@ def test_threads_are_checked(run, verb):
     assert "threads=0 must be at least 1" in done.stderr
 
 
+@pytest.mark.parametrize(("width", "listed"), [(200, "drives/night/left/a.jpg"), (40, "│ left/a.jpg")])
+def test_names_that_would_be_folded_are_listed_without_the_folder_that_all_are_in(width, listed):
+    record = {"places": ["0001"], "scores": [0.5], "in_map": True}
+    records = [{"image": f"drives/night/{name}.jpg", **record} for name in ("left/a", "right/b")]
+    with (shown := console.Console(width=width)).capture() as text:
+        console_maps._show_many(shown, records, "")
+    assert listed in text.get()
+    assert ("images in drives/night\n" in text.get()) == (width == 40)
+    mixed = ["/a/very/long/folder/for/a/picture.jpg", "night/b.jpg"]
+    assert console_maps._within(shown, mixed) == ("", mixed)
+
+
 def test_where_the_images_are_that_are_not_shown_is_said_unless_it_was_given():
     """Of many images a table shows the first ones; with -o the others need no advice."""
     record = {"image": "a.jpg", "places": ["0001"], "scores": [0.5], "in_map": True}

@@ -30,7 +30,7 @@ def advice_table(advice: Advice) -> Group:
     )
     parts: list[RenderableType] = [head, Text(advice.settings, style="dim"), Text()]
     if advice.scores:
-        parts += [fusions_table(advice), conditions_table(advice)]
+        parts += [fusions_table(advice), Text(), conditions_table(advice)]
     if advice.worth:
         parts.append(worth_table(advice))
     parts += [Text(f"warning: {line}", style="yellow") for line in advice.warnings]
@@ -55,7 +55,8 @@ def fusions_table(advice: Advice) -> Table:
     note = (
         "" if all(score.storable for score in advice.scores) else "* for evaluation only: no map holds it. "
     )
-    table.caption, table.caption_justify = f"{note}Brackets: 95 % bootstrap over queries", "left"
+    meaning = "R@1: percent of queries whose first place is right; brackets: 95 % bootstrap over queries"
+    table.caption, table.caption_justify = f"{note}{meaning}", "left"
     return table
 
 

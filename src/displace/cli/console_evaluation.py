@@ -26,6 +26,7 @@ from displace.verbs.tabulate import Tabulated, as_text, tables_of
 
 AS_GIVEN = "as given"
 """What a fusion without a choice says of its settings."""
+MEANING = "R@k: percent of the queries with a right place among the first k"
 STYLES = {BOLD: "bold green", UNDERLINE: "underline"}
 
 
@@ -107,7 +108,7 @@ def _query_table(query: str, cells: list[Result]) -> list[RenderableType]:
     )
     told = [cell for cell in done if cell.explanation not in ("", AS_GIVEN)]
     settings = [Text(f"{cell.label}: {cell.explanation}", style="dim") for cell in told]
-    return [head, grid, counts, *settings, Text()]
+    return [head, grid, Text(MEANING, style="dim"), counts, *settings, Text()]
 
 
 def results_table(tabulated: Tabulated) -> Group:

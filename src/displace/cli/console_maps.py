@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from math import isfinite
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 SHOWN = 40
 """Images of which the table shows a row; -o writes all."""
+FOLDED = 0.4
+"""Share of the width above which a name would be folded beside the other columns."""
 
 
 def show_map(shown: Console, place_map: PlaceMap, path: str | Path) -> None:
@@ -163,6 +165,9 @@ POSITION = ("easting", "northing", "latitude", "longitude")
 
 def _show_many(shown: Console, records: list[dict[str, Any]], where: str) -> None:
     """Show the first of many located images, and where the others are."""
+    folder, names = _within(shown, [record["image"] for record in records[:SHOWN]])
+    if folder:
+        shown.print(Text(f"images in {folder}"), soft_wrap=True)
     table = Table()
     table.add_column("image", overflow="fold")
     frame = [name for name in FRAME if name in records[0]]
@@ -173,11 +178,11 @@ def _show_many(shown: Console, records: list[dict[str, Any]], where: str) -> Non
     columns += [name for name in POSITION if name in records[0]]
     for name in ("score", *columns):
         table.add_column(name, justify="right")
-    for record in records[:SHOWN]:
+    for name, record in zip(names, records, strict=False):
         score = f"{record['scores'][0]:.3f}" if record["scores"] else ""
         cells = [_number(name, record[name]) for name in columns]
         table.add_row(
-            Text(record["image"]),
+            Text(name),
             *[_number(name, record[name]) for name in frame],
             _place(record),
             score,
@@ -189,6 +194,15 @@ def _show_many(shown: Console, records: list[dict[str, Any]], where: str) -> Non
     n_in = sum(bool(record["in_map"]) for record in records)
     if "confidence" in records[0] and n_in < len(records):
         shown.print(f"{n_in} of {len(records)} images are in the map", highlight=False)
+
+
+def _within(shown: Console, names: list[str]) -> tuple[str, list[str]]:
+    """The folder that all images are in, and their names there, where whole names would be folded; else none."""
+    parents = [set(PurePath(name).parents) for name in names]
+    folder = max(set.intersection(*parents), key=lambda parent: len(parent.parts), default=PurePath())
+    if not folder.name or max(map(len, names)) <= shown.width * FOLDED:
+        return "", names
+    return str(folder), [str(PurePath(name).relative_to(folder)) for name in names]
 
 
 def _place(record: dict[str, Any]) -> Text:
