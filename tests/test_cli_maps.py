@@ -240,6 +240,7 @@ def test_unreadable_images_are_named_and_the_others_located(run, folder):
         (["locate", "nowhere.displace", "town/sun/0005.jpg"], "cannot read nowhere.displace: No such file"),
         (["locate", "town.displace", "town/sun/0005.jpg", "--crop", "0,0,0.2,0"], "they differ in"),
         (["locate", "town.displace", "town/sun/0005.jpg", "--search", "fais"], "did you mean 'faiss'"),
+        (["build", "town", "-o", "x.csv"], "let the map's name end in .displace"),
         (["build", "route.desc", "-o", "x.displace", "--fusion", "bsf"], "exists for evaluation only"),
         (["build", "route.desc", "-o", "x.displace", "--exclude", "fog"], "unknown traversal 'fog'"),
         (

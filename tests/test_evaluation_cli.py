@@ -20,6 +20,7 @@ from displace.descriptors.imported import write_store
 from displace.descriptors.store import DescriptorStore, Queries
 from displace.errors import RouteWarning
 from displace.evaluation.results import Results
+from displace.evaluation.table_formats import FORMATS
 from displace.fusion import FUSIONS
 from displace.manifest.table import Manifest
 
@@ -286,6 +287,24 @@ def test_a_full_disk_is_one_message(run, folder, monkeypatch, arguments):
     assert "No space left on device" in done.stderr
     assert "cannot write" in done.stderr
     assert "Traceback" not in done.output
+
+
+@pytest.mark.parametrize(
+    ("verb", "name"),
+    [(["table", "--format", form], "own.csv") for form in FORMATS] + [(["report"], "own.html")],
+)
+def test_a_file_of_the_user_is_not_replaced_and_ones_own_is(run, folder, verb, name):
+    if not (folder / "made").exists():
+        run("evaluate", "first.desc", "--fusion", "hops", "--query", "night", "-o", "made")
+    (folder / name).write_text("image,place,traversal\n")
+    refused = run(*verb, "made", "-o", name)
+    assert refused.exit_code == 2
+    assert f"{name} exists, and is no {verb[0]} that displace wrote" in refused.stderr
+    assert (folder / name).read_text() == "image,place,traversal\n"
+    (folder / name).unlink()
+    for _ in range(2):
+        done = run(*verb, "made", "-o", name)
+        assert done.exit_code == 0, done.output
 
 
 def test_the_report_repeats_the_command(run, folder):

@@ -77,6 +77,18 @@ def check_output(output: PathLike, overwrite: bool) -> None:
         raise InputError(f"{output} exists; choose another name with -o, or replace it with --overwrite")
 
 
+def check_own_output(output: PathLike, marks: Sequence[str], what: str) -> None:
+    """Refuse to replace a file unless an earlier run wrote it: it then has one of these marks near its beginning."""
+    path = Path(output)
+    if path.is_file():
+        with path.open("rb") as file:
+            head = file.read(4096)
+        if head and not any(mark.encode() in head for mark in marks):
+            raise InputError(
+                f"{output} exists, and is no {what} that displace wrote: choose another name with -o, or remove it"
+            )
+
+
 def check_map_output(output: Path, overwrite: bool) -> None:
     """Refuse what cannot be written before anything is computed, and to replace a map unless asked to."""
     if output.is_dir():

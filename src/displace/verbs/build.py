@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from displace.fusion.base import Fusion
     from displace.maps import PlaceMap
 
+BESIDE = (".csv", ".desc", ".frames")
+"""Endings of what recordings become beside their map: it would replace them."""
+
 SIGHT_TOLERANCE = "2 frames"
 """What counts as right where places were found by sight: as exact as alignment is."""
 
@@ -132,6 +135,7 @@ def build(
     from displace.threads import limit_threads, threads_for
 
     output = map_output(store, output)
+    _check_ending(output)
     check_map_output(output, overwrite)
     check_threads(threads)
     with exclusive(output), limit_threads(threads):
@@ -237,6 +241,15 @@ class _Steps:
             made = self.output.with_suffix(".csv")
             output = made if made.exists() else None
             align(store.folder, output, partial=partial, overwrite=True, progress=self.progress)
+
+
+def _check_ending(output: Path) -> None:
+    """Refuse a map in place of the manifest or the store that are made beside it."""
+    if output.suffix.lower() in BESIDE:
+        raise InputError(
+            f"cannot write {output}: beside a map {output.with_suffix('.csv').name} is its manifest and "
+            f"{output.with_suffix('.desc').name} its store; let the map's name end in {MAP_ENDING}"
+        )
 
 
 def check_made_of(source: PathLike, table: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from displace.errors import InputError
-from displace.verbs.base import Argument, Option, PathLike, Progress
+from displace.verbs.base import Argument, Option, PathLike, Progress, check_own_output
 
 if TYPE_CHECKING:
     from displace.report.html import Report
@@ -88,6 +88,7 @@ def report(
     if not 0 <= megabytes <= 1e6:
         raise InputError(f"megabytes={megabytes} must be at least 0 and at most 1,000,000")
     check_file(Path(output).resolve())
+    check_own_output(output, ("<title>displace report",), "report")
     if figures is not None:
         make_folder(figures)
     folder = Results.open(results)

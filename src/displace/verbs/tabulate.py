@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from displace.verbs.base import Argument, Option, Output, PathLike
+from displace.verbs.base import Argument, Option, Output, PathLike, check_own_output
 
 if TYPE_CHECKING:
     from displace.evaluation.results import Result, Results
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from displace.evaluation.wins import Wins
 
 COMMAND = "table"
+MARKS = ("**Recall@", "dataset,protocol,tolerance,", "\\usepackage{booktabs")
+"""Near the beginning of the tables that are written, by format."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ def tabulate(
 
     if output is not None:
         check_file(Path(output).resolve())
+        check_own_output(output, MARKS, "table")
     folder = Results.open(results)
     found = tables_of(folder, folder, k)
     if output is not None:
