@@ -11,7 +11,7 @@ from drives import drive_along
 
 from displace import verbs
 from displace.descriptors.store import DescriptorStore
-from displace.errors import InputError
+from displace.errors import InputError, ManifestError
 from displace.manifest.table import Manifest
 
 WIDTH, HEIGHT = 72, 54
@@ -217,3 +217,13 @@ def test_a_store_that_is_not_finished_is_not_lined_up(
         with pytest.raises(InputError, match="are not described yet"):
             verb(tmp_path / "route.desc")
     assert DescriptorStore(tmp_path / "route.desc").manifest.place_ids() == []
+
+
+def test_a_recording_of_another_route_gets_no_places_of_a_map(built: Path, tmp_path: Path) -> None:
+    rng = np.random.default_rng(7)
+    record(tmp_path / "elsewhere", wall(9, 60), drive_along(60, rng), rng, 1.0)
+    with pytest.raises(ManifestError, match=r"'elsewhere' does not seem to follow the map's route: \d of"):
+        verbs.manifest([tmp_path / "elsewhere"], tmp_path / "elsewhere.csv", against=built)
+    record(tmp_path / "again", wall(0, 60), drive_along(60, rng), rng, 1.3)
+    verbs.manifest([tmp_path / "again"], tmp_path / "again.csv", against=built)
+    assert len(verbs.read_manifest(tmp_path / "again.csv").place_ids()) > 30

@@ -93,11 +93,15 @@ def show_locate(located: Located, given: Mapping[str, Any]) -> None:
     else:
         _show_many(console.out, records, "" if output else "; -o FILE or --json has all")
     if output is not None:
-        console.out.print(Text(f"{len(records)} rows in {output}{_unsure(located, records)}"), soft_wrap=True)
+        console.out.print(Text(f"{_rows(records)} in {output}{_unsure(located, records)}"), soft_wrap=True)
     if _refuses_most(located, records):
         console.out.print(ONE_CONDITION, style="yellow", highlight=False)
     if located.place_map.calibration_is_stale:
         console.out.print(STALE, style="yellow", highlight=False)
+
+
+def _rows(records: list[dict[str, Any]]) -> str:
+    return "1 row" if len(records) == 1 else f"{len(records):,} rows"
 
 
 def _unsure(located: Located, records: list[dict[str, Any]]) -> str:

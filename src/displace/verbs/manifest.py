@@ -22,6 +22,8 @@ logger = logging.getLogger(__name__)
 RESUMES = True
 LEAST_SHARE = 0.05
 """Of a recording's frames that must find a place of a map, each its own, for the recording to be along it."""
+LEAST_PROBABILITY = 0.5
+"""Of the place of a frame: a reference that is likelier wrong than right would spoil the map."""
 
 
 def manifest(
@@ -239,12 +241,13 @@ def by_sight(place_map: PlaceMap, blank: Manifest, progress: Progress | None = N
         for row, fix in zip(rows[good], place_map.smooth(vectors[good]), strict=True):
             sure[row] = round(fix.probability, 4)
             place = str(fix.place)
-            if fix.off_map < 0.5 and (place not in best or sure[row] > sure[best[place]]):
+            on_map = fix.off_map < 0.5 and sure[row] >= LEAST_PROBABILITY
+            if on_map and (place not in best or sure[row] > sure[best[place]]):
                 best[place] = int(row)
         if len(best) < LEAST_SHARE * len(rows):
             raise ManifestError(
                 f"recording {name!r} does not seem to follow the map's route: {len(best)} of its {len(rows)} frames "
-                "have a place of their own"
+                f"have a place of their own with a probability of {LEAST_PROBABILITY} or more"
             )
         for place, row in best.items():
             places[row] = place
