@@ -453,7 +453,8 @@ def test_names_are_shown_as_they_are(run, folder):
         located = run("locate", "[x]names.displace", *sources, "-o", "[y].csv", "--overwrite")
         assert located.exit_code == 0, located.output
         assert "[/b]0003" in located.stdout
-        assert "rows in [y].csv" in located.stdout
+        rows = "1 row" if len(sources) == 1 else f"{len(sources)} rows"
+        assert f"{rows} in [y].csv" in located.stdout
 
 
 def test_folders_are_shown_as_they_are(capsys):
@@ -553,6 +554,21 @@ def test_options_of_locate_are_checked_before_anything_is_described(run, monkeyp
     done = run("locate", "town.displace", "town/sun", *options)
     assert done.exit_code == 2
     assert message in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--fusion", "hopps"], "did you mean 'hops'?"),
+        (["--dtype", "float8"], "must be one of float16, float32, int8"),
+        (["--tolerance", "near"], "tolerance='near' must be"),
+    ],
+)
+def test_options_of_build_are_checked_before_anything_is_described(run, folder, options, message):
+    done = run("build", "town", "-o", "misspelt.displace", *options)
+    assert done.exit_code == 2
+    assert message in done.stderr
+    assert not list(folder.glob("misspelt.*"))
 
 
 def test_whether_a_photo_is_in_the_map_follows_the_limit_in_json_too(run):

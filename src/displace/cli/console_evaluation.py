@@ -77,7 +77,7 @@ def evaluation_table(results: Sequence[Result]) -> Group:
         parts += _query_table(query, list(cells))
     impossible = {result.label: result.error for result in results if not result.ok}
     parts += [Text(f"{label} was not possible: {why}", style="yellow") for label, why in impossible.items()]
-    return Group(*parts)
+    return Group(*parts, Text(MEANING, style="dim"))
 
 
 def _query_table(query: str, cells: list[Result]) -> list[RenderableType]:
@@ -108,7 +108,7 @@ def _query_table(query: str, cells: list[Result]) -> list[RenderableType]:
     )
     told = [cell for cell in done if cell.explanation not in ("", AS_GIVEN)]
     settings = [Text(f"{cell.label}: {cell.explanation}", style="dim") for cell in told]
-    return [head, grid, Text(MEANING, style="dim"), counts, *settings, Text()]
+    return [head, grid, counts, *settings, Text()]
 
 
 def results_table(tabulated: Tabulated) -> Group:

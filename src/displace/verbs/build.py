@@ -138,6 +138,7 @@ def build(
     _check_ending(output)
     check_map_output(output, overwrite)
     check_threads(threads)
+    _check_options(fusion, dtype, tolerance)
     with exclusive(output), limit_threads(threads):
         made = _Steps(output, overwrite, progress)
         described = whole_store(made.store_of(store, model, weights, device, every), partial)
@@ -241,6 +242,20 @@ class _Steps:
             made = self.output.with_suffix(".csv")
             output = made if made.exists() else None
             align(store.folder, output, partial=partial, overwrite=True, progress=self.progress)
+
+
+def _check_options(fusion: str, dtype: str, tolerance: str | None) -> None:
+    """Refuse what is misspelt before recordings are described, which takes long."""
+    from displace.fusion import get_fusion
+    from displace.maps.rounding import DTYPES
+    from displace.truth import Tolerance
+
+    if fusion != "auto":
+        get_fusion(fusion)
+    if dtype not in DTYPES:
+        raise InputError(f"dtype={dtype!r} must be one of {', '.join(DTYPES)}")
+    if tolerance is not None:
+        Tolerance.parse(tolerance)
 
 
 def _check_ending(output: Path) -> None:
