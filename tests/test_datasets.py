@@ -13,7 +13,7 @@ from scipy.io import savemat
 
 from displace.datasets import DATASETS
 from displace.datasets.base import Check, Counts, Dataset, Protocol
-from displace.errors import DatasetError, DisplaceError, UnknownNameError
+from displace.errors import DatasetError, DisplaceError, InputError, UnknownNameError
 from displace.manifest.table import Manifest
 from displace.recall import recall_at
 from displace.truth import Tolerance
@@ -457,3 +457,16 @@ def test_documented_protocols(name):
             assert str(
                 [protocol.expected.places, protocol.expected.references, protocol.expected.queries]
             ) == str([int(cell.replace(",", "")) for cell in row.split("|")[-4:-1]])
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "message"),
+    [
+        (Tolerance("frames", 2), r"has no column 'frame'; add one, or count exact places"),
+        (Tolerance("metres", 25), r"has no positions; count frames \('2 frames'\) or exact places"),
+    ],
+)
+def test_a_protocol_that_counts_what_is_not_there_names_what_can_be_counted(tolerance, message):
+    bare = Manifest(["a/1.jpg", "b/1.jpg"], ["1", "1"], ["a", "b"])
+    with pytest.raises(InputError, match=message):
+        Protocol("one's own", tolerance).truth(bare, "b")

@@ -101,7 +101,10 @@ def _exact(protocol: Protocol, manifest: Manifest, query: str) -> TruthRule:
 def _frames(protocol: Protocol, manifest: Manifest, query: str) -> TruthRule:
     references, queries = protocol.split(manifest, query)
     if references.frame is None or queries.frame is None:
-        raise InputError(f"protocol {protocol.name!r} counts frames, but the manifest has no column 'frame'")
+        raise InputError(
+            f"protocol {protocol.name!r} counts frames, but the manifest has no column 'frame'; add one, or "
+            "count exact places"
+        )
     places, first = np.unique(references.places, return_index=True)
     return WithinFrames(queries.frame, int(protocol.tolerance.value), places, references.frame[first])
 
@@ -109,7 +112,10 @@ def _frames(protocol: Protocol, manifest: Manifest, query: str) -> TruthRule:
 def _metres(protocol: Protocol, manifest: Manifest, query: str) -> TruthRule:
     points = manifest.positions()
     if points is None:
-        raise InputError(f"protocol {protocol.name!r} counts metres, but the manifest has no positions")
+        raise InputError(
+            f"protocol {protocol.name!r} counts metres, but the manifest has no positions; count frames ('2 frames') "
+            "or exact places"
+        )
     # All rows are projected together, so that queries and places are in one frame.
     metric = Manifest(
         manifest.images, manifest.places, manifest.traversals, easting=points[:, 0], northing=points[:, 1]
