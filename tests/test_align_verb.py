@@ -227,3 +227,18 @@ def test_a_recording_of_another_route_gets_no_places_of_a_map(built: Path, tmp_p
     record(tmp_path / "again", wall(0, 60), drive_along(60, rng), rng, 1.3)
     verbs.manifest([tmp_path / "again"], tmp_path / "again.csv", against=built)
     assert len(verbs.read_manifest(tmp_path / "again.csv").place_ids()) > 30
+
+
+def test_frames_that_were_taken_otherwise_are_not_gone_on_with(tmp_path: Path) -> None:
+    rng, drives = np.random.default_rng(5), tmp_path / "drives"
+    drives.mkdir()
+    for name, n in (("dusk", 12), ("noon", 14)):
+        writer = cv2.VideoWriter(
+            str(drives / f"{name}.avi"), cv2.VideoWriter_fourcc(*"MJPG"), 5, (WIDTH, HEIGHT)
+        )
+        for _ in range(n):
+            writer.write(rng.integers(0, 255, (HEIGHT, WIDTH, 3), np.uint8))
+        writer.release()
+    verbs.manifest([drives], tmp_path / "town.csv", every="2")
+    with pytest.raises(InputError, match=r"town\.csv has the frames that every='2' took, and every='3' is"):
+        verbs.build(drives, tmp_path / "town.displace", every="3")

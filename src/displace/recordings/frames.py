@@ -151,6 +151,14 @@ class FramesFolder:
                 path.unlink()
 
 
+def taken_every(folder: Path) -> str | None:
+    """Which frames were taken, as `Sampler` was told; None of a folder that was not taken out of a recording."""
+    try:
+        return str(json.loads((folder / _RECORD).read_text(encoding="utf-8"))["settings"]["every"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 def read_frames(folder: Path) -> list[tuple[str, float]]:
     """Read file name and time in seconds of each frame in a finished folder."""
     with (folder / FRAMES).open(encoding="utf-8", newline="") as file:

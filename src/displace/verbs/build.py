@@ -217,7 +217,7 @@ class _Steps:
             return Path(source)
         table = self.output.with_suffix(".csv")
         if table.exists() and not self.overwrite:
-            check_made_of(source, table)
+            check_made_of(source, table, every)
         else:
             frames = table.with_suffix(".frames")
             kept = frames.exists()
@@ -267,9 +267,10 @@ def _check_ending(output: Path) -> None:
         )
 
 
-def check_made_of(source: PathLike, table: Path) -> None:
-    """Refuse to go on with a manifest that an earlier run made of other recordings."""
+def check_made_of(source: PathLike, table: Path, every: str = "1") -> None:
+    """Refuse to go on with a manifest that an earlier run made of other recordings, or of other frames of them."""
     from displace.manifest.table import Manifest
+    from displace.recordings.frames import taken_every
     from displace.recordings.sources import folders_of
 
     way_out = "Choose another name with -o, or make it anew with --overwrite, which describes no image twice"
@@ -281,6 +282,11 @@ def check_made_of(source: PathLike, table: Path) -> None:
         if not above & known:
             raise InputError(
                 f"{table} is of other recordings than {source}: it has images in {folder}. {way_out}"
+            )
+        if taken_every(within) not in (None, str(every)):
+            raise InputError(
+                f"{table} has the frames that every={taken_every(within)!r} took, and every={str(every)!r} is asked "
+                f"for. {way_out}"
             )
         waiting -= above
     if waiting:
