@@ -139,8 +139,9 @@ class OnlineAdaptation:
         self._total = np.zeros(rows.vectors.shape[1])
         self._n = 0
         self._lengths: tuple[float, Vectors | None] = (0.0, None)
-        self._best = np.zeros((NEIGHBOURS, n_places), np.float32)
+        self._best = np.zeros((n_places, NEIGHBOURS), np.float32)
         self._sum, self._least = np.zeros(n_places, np.float32), np.zeros(n_places, np.float32)
+        self._least_at = np.zeros(n_places, np.intp)
         self._parts = [0] * PARTS
 
     def scores(self, query: Vectors) -> Vectors:
@@ -181,18 +182,22 @@ class OnlineAdaptation:
     def _keep(self, found: Vectors) -> None:
         """Put the scores among the best of their places."""
         if self._n <= NEIGHBOURS:
-            self._best[self._n - 1] = found
+            self._best[:, self._n - 1] = found
             self._sum += found
             if self._n == NEIGHBOURS:
-                self._least = self._best.min(axis=0)
+                self._least, self._least_at = self._best.min(axis=1), self._best.argmin(axis=1)
             return
         if self._n > LEAST_QUERIES / 2 and self._n % _EVERY:
             return
-        higher = np.flatnonzero(found > self._least)
+        higher = (found > self._least).nonzero()[0]
         if len(higher):
-            self._best[self._best[:, higher].argmin(axis=0), higher] = found[higher]
-            self._sum[higher] += found[higher] - self._least[higher]
-            self._least[higher] = self._best[:, higher].min(axis=0)
+            # The least of each place gives way; where it stands is known, so the ten are looked through only once.
+            new = found[higher]
+            self._sum[higher] += new - self._least[higher]
+            self._best[higher, self._least_at[higher]] = new
+            ten = self._best[higher]
+            at = ten.argmin(axis=1)
+            self._least_at[higher], self._least[higher] = at, ten[np.arange(len(at)), at]
 
 
 def moving(vectors: Vectors) -> Indices:

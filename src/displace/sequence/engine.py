@@ -113,13 +113,16 @@ def paced(pace: float) -> tuple[float, ...]:
     [0.075, 0.425, 0.425, 0.075]
     """
     below = int(pace)
-    exact = np.zeros(below + 3)
-    exact[below], exact[below + 1] = 1 - (pace - below), pace - below
-    moving = exact * (np.arange(len(exact)) > 0)
-    steps = exact - 2 * _UNSTEADY * moving
-    steps[1:] += _UNSTEADY * moving[:-1]
-    steps[:-1] += _UNSTEADY * moving[1:]
-    return tuple(np.trim_zeros(steps, "b").tolist())
+    steps = [0.0] * (below + 3)
+    # Plain numbers: a drive under way learns its pace with every frame.
+    for step, share in ((below, below + 1 - pace), (below + 1, pace - below)):
+        unsteady = _UNSTEADY * share if step else 0.0
+        steps[step] += share - 2 * unsteady
+        steps[step - 1] += unsteady
+        steps[step + 1] += unsteady
+    while steps[-1] == 0:
+        steps.pop()
+    return tuple(steps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,24 +279,30 @@ Row = Callable[[int, Belief, Vectors], None]
 """Gets the number of a frame, its belief and its evidence."""
 
 
-def forward(evidence: Blocks, motion: Motion, see: Row, learn: bool = True) -> tuple[Motion, float]:
-    """Filter a drive; `see` gets frames from the first to the last. Returns the motion learned and the log-evidence."""
+def forward(evidence: Blocks, motion: Motion, see: Row, learn: bool = True) -> tuple[Motion, Floats]:
+    """Filter a drive; `see` gets frames from the first to the last.
+
+    Returns
+    -------
+    motion, log_evidence
+        The motion learned, and the logarithm of the probability of having seen each frame, (q,).
+    """
     n_frames, n_places = evidence.shape
     learner = Learner(motion)
-    belief, total = Belief.at_start(n_places, motion), 0.0
+    belief, earned = Belief.at_start(n_places, motion), np.zeros(n_frames)
     for rows in in_blocks(n_frames):
         ratios = evidence.block(rows)
         places, off = likelihood(ratios)
-        tops = np.maximum(ratios.max(axis=1), 0.0)
+        earned[rows] = np.maximum(ratios.max(axis=1), 0.0)
         for row in range(len(places)):
             frame = rows.start + row
             if frame and learn:
                 learner.see(belief.whatever_pace().places, 1 - belief.off_map, places[row])
             predicted = predict(belief, learner.motion) if frame else belief
             belief, seen = update(predicted, places[row], float(off[row]))
-            total += float(np.log(seen) + tops[row])
+            earned[frame] += np.log(seen)
             see(frame, belief.whatever_pace(), ratios[row])
-    return learner.motion, total
+    return learner.motion, earned
 
 
 @dataclass(frozen=True, eq=False)

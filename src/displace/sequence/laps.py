@@ -6,7 +6,7 @@ import numpy as np
 
 from displace.arrays import Vectors
 from displace.sequence.engine import Belief, Given, Motion, smooth
-from displace.sequence.weighing import Scale, Weighed, earned, level_between
+from displace.sequence.weighing import Scale, Weighed, earned
 
 _MOST_FRAMES = 400
 _APART = 0.06
@@ -17,6 +17,8 @@ second, over the root of the number of frames, is for what few frames reach by c
 _LEAST_FRAMES = 50
 _NOT_LATER = -2.0
 _SLOPE = 1.5
+_ABOVE, _MORE = 0.27, 0.5
+"""Level of the off-map state: this share of the way from what chance earns to what the path earns, and more."""
 
 
 def second_lap(vectors: Vectors) -> tuple[int, int, int] | None:
@@ -51,7 +53,7 @@ def second_lap(vectors: Vectors) -> tuple[int, int, int] | None:
         if belief.off_map < 0.5 and mode - frame > apart + 3:
             again[frame] = mode
 
-    smooth(Weighed(Given(scores), Scale(_SLOPE, level_between(chance, path) + 0.5)), motion, see)
+    smooth(Weighed(Given(scores), Scale(_SLOPE, chance + _ABOVE * (path - chance) + _MORE)), motion, see)
     seen = np.flatnonzero(again >= 0)
     if len(seen) == 0:
         return None

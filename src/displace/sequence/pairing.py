@@ -8,6 +8,7 @@ import numpy as np
 
 from displace.arrays import Indices, Vectors, l2_normalize
 from displace.sequence.engine import Belief, Blocks, Floats, Motion, smooth
+from displace.sequence.tracking import level_between
 from displace.sequence.weighing import (
     Columns,
     Scale,
@@ -15,7 +16,6 @@ from displace.sequence.weighing import (
     Weighed,
     earned,
     earned_by_chance,
-    level_between,
 )
 
 AROUND = 2

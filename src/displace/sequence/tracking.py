@@ -7,11 +7,27 @@ from math import exp, log
 import numpy as np
 
 from displace.arrays import Vectors
-from displace.sequence.engine import MOST, UNKNOWN, Belief, Learner, Motion
+from displace.sequence.engine import KEPT, MOST, UNKNOWN, Belief, Floats, Learner, Motion, paced
 
-ABOVE = 0.27
-"""The off-map state's level: this share of the way from what chance earns to what the path earns."""
+UNDER_WAY = (0.7, 1.5)
+"""Paces of a drive that is followed, relative to its usual one; a third would cost more than it tells."""
+STEEP, HALFWAY = 0.25, 0.5
+"""The off-map state's level, as a share of the way from what chance earns to what the path earns: so much for each
+nat between them, but no more than half. Where they are near each other, the path has stretches that earn no more than
+chance does, and a level in the middle would call them off the map."""
 _CERTAIN = 0.999
+_FADED = 1e6
+"""A belief on a scale beyond this is brought back: products of float32 must not vanish."""
+
+
+def level_between(chance: float, path: float) -> float:
+    """Level of the off-map state between what chance and what the path earn.
+
+    >>> level_between(1.0, 2.0), level_between(1.0, 5.0)
+    (1.25, 3.0)
+    """
+    gain = max(0.0, path - chance)
+    return chance + min(STEEP * gain, HALFWAY) * gain
 
 
 class Tracker:
@@ -33,8 +49,8 @@ class Tracker:
     """
 
     _MEMORY = 50.0
-    _ENOUGH = 16.0
-    _SLOW, _SURE, _APART = 150.0, 20.0, 1.0
+    _ENOUGH = 14.0
+    _SLOW, _SURE, _APART = 150.0, 20.0, 2.0
 
     def __init__(
         self, n_places: int, level: float, motion: Motion | None = None, ordered: bool = True
@@ -46,8 +62,8 @@ class Tracker:
         self._backwards: _Chain | None = None
         self._gain = 0.0
         # What a frame earns on the path and by chance, with weights as if `_SURE` frames had been seen.
-        self._path, self._path_weight = self._SURE * (level + (1 - ABOVE) * self._APART), self._SURE
-        self._chance, self._chance_weight = self._SURE * (level - ABOVE * self._APART), self._SURE
+        self._path, self._path_weight = self._SURE * (level + HALFWAY * self._APART), self._SURE
+        self._chance, self._chance_weight = self._SURE * (level - HALFWAY * self._APART), self._SURE
 
     @property
     def order(self) -> float:
@@ -57,8 +73,7 @@ class Tracker:
     @property
     def level(self) -> float:
         """Evidence that a frame must bring to be on the map."""
-        path, chance = self._path / self._path_weight, self._chance / self._chance_weight
-        return chance + ABOVE * max(0.0, path - chance)
+        return level_between(self._chance / self._chance_weight, self._path / self._path_weight)
 
     def step(self, scores: Vectors) -> Belief:
         """Take the scaled scores (N,) of the next frame; returns the belief given all frames so far."""
@@ -72,18 +87,21 @@ class Tracker:
             alone = _alone(places, off)
             self._forwards, self._backwards = _Chain(alone), _Chain(alone, backwards=True)
             return alone
-        self.learner.see(self._forwards.places, 1 - self._forwards.off_map, places, self._forwards.scale)
+        forwards, backwards = self._forwards, self._backwards
+        self.learner.see(forwards.places, 1 - forwards.off_map, places, forwards.scale)
         motion = self.learner.motion
-        seen, on_path = self._forwards.step(motion, places, off)
-        seen_backwards, by_chance = self._backwards.step(motion, places, off)
-        self._gain += log(seen) - log(seen_backwards) - self._gain / self._MEMORY
-        on_map = 1 - self._forwards.off_map
+        kernels = _kernels(motion)
+        on_path = forwards.step(motion, kernels, places, off)
+        by_chance = backwards.step(motion, kernels, places, off)
+        on_map = 1 - forwards.off_map
+        # Off the map there is nothing to follow in order: the trust stays as it was.
+        self._gain += on_path - by_chance - on_map * self._gain / self._MEMORY
         self._path += on_map * (on_path + top) - self._path / self._SLOW
         self._path_weight += on_map - self._path_weight / self._SLOW
         self._chance += by_chance + top - self._chance / self._SLOW
         self._chance_weight += 1 - self._chance_weight / self._SLOW
         trust = self.order
-        followed = self._forwards.belief()
+        followed = forwards.belief()
         if trust > _CERTAIN:
             return followed
         alone = _alone(places, off)
@@ -93,8 +111,18 @@ class Tracker:
         )
 
 
+def _kernels(motion: Motion) -> list[Floats]:
+    """Steps at each of the paces under way, times the probability of keeping to the route and to the pace."""
+    rate = motion.mean_step
+    stays = (1 - motion.leave) * (1 - motion.jump) * (1 + KEPT) / 2
+    kernels = [np.array(paced(rate * pace), np.float32) for pace in UNDER_WAY]
+    for kernel in kernels:
+        kernel *= np.float32(stays)
+    return kernels
+
+
 class _Chain:
-    """A belief that moves along the route; its places are kept as float32, on a scale of their own.
+    """A belief that moves along the route at one of two paces; kept as float32, on a scale of its own.
 
     Parameters
     ----------
@@ -105,29 +133,52 @@ class _Chain:
 
     def __init__(self, belief: Belief, backwards: bool = False) -> None:
         self.places = belief.places.astype(np.float32)
+        half = self.places * np.float32(0.5)
+        self._at = (half, half.copy())
         self.off_map = belief.off_map
         self.backwards = backwards
         self.scale = 1.0
 
-    def step(self, motion: Motion, places: Vectors, off: float) -> tuple[float, float]:
-        """Go on by a frame; returns the probability of having seen it, and its logarithm had it been on the map."""
-        n, on_map = len(self.places), 1 - self.off_map
-        stays = (1 - motion.leave) * (1 - motion.jump) * self.scale
-        kernel = np.array(motion.steps, np.float32)
-        kernel *= np.float32(stays)
-        if self.backwards:
-            joint = np.convolve(self.places, kernel[::-1])[len(kernel) - 1 :]
-        else:
-            joint = np.convolve(self.places, kernel)[:n]
-        joint += np.float32((on_map * (1 - motion.leave) * motion.jump + self.off_map * motion.back) / n)
-        # What passed the end of the route has left the map, too.
-        on_map = min(float(np.add.reduce(joint)), 1.0)
-        gone = (1 - on_map) * off
-        joint *= places
-        found = float(np.add.reduce(joint))
-        seen = max(found + gone, 1e-300)
-        self.places, self.scale, self.off_map = joint, 1 / seen, gone / seen
-        return seen, log(max(found, 1e-300) / max(on_map, 1e-9))
+    def step(self, motion: Motion, kernels: list[Floats], places: Vectors, off: float) -> float:
+        """Go on by a frame; returns the logarithm of the probability of having seen it, had it been on the map."""
+        n, on_map = len(places), 1 - self.off_map
+        if self.scale > _FADED:
+            for at in self._at:
+                at *= np.float32(self.scale)
+            self.scale = 1.0
+        slow, fast = self._changed()
+        arrives = on_map * (1 - motion.leave) * motion.jump + self.off_map * motion.back
+        anywhere = np.float32(arrives / (2 * n * self.scale))
+        on_map, moved = arrives + on_map * (1 - motion.leave) * (1 - motion.jump), []
+        for at, kernel in zip((slow, fast), kernels, strict=True):
+            if self.backwards:
+                reached = np.convolve(at, kernel[::-1])
+                cut = len(kernel) - 1
+                gone, joint = reached[:cut], reached[cut:]
+            else:
+                reached = np.convolve(at, kernel)
+                gone, joint = reached[n:], reached[:n]
+            # What passed the end of the route has left the map, too.
+            on_map -= self.scale * float(np.add.reduce(gone))
+            joint += anywhere
+            joint *= places
+            moved.append(joint)
+        self._at = (moved[0], moved[1])
+        self.places = moved[0] + moved[1]
+        found = self.scale * float(np.add.reduce(self.places))
+        left = (1 - on_map) * off
+        seen = max(found + left, 1e-300)
+        self.scale, self.off_map = self.scale / seen, left / seen
+        return log(max(found, 1e-300) / max(on_map, 1e-9))
+
+    def _changed(self) -> tuple[Vectors, Vectors]:
+        """Let some of each pace change to the other; what is kept is left to the kernels."""
+        slow, fast = self._at
+        share = np.float32((1 - KEPT) / (1 + KEPT))
+        some = slow * share
+        slow += fast * share
+        fast += some
+        return slow, fast
 
     def belief(self) -> Belief:
         """The belief, summing to 1."""

@@ -20,7 +20,7 @@ from displace.sequence.engine import (
     unseen,
     update,
 )
-from displace.sequence.tracking import ABOVE
+from displace.sequence.tracking import level_between
 
 _LEAST_SPREAD = 1e-6
 _SAMPLE = 600
@@ -31,9 +31,7 @@ _GAIN_NOISE = 3.0
 their number, which is what drives without order reach by chance."""
 _TWICE = 2e7
 """Frames times places up to which the motion is learned by smoothing, too."""
-_ABOVE_SMOOTHED = 0.35
-"""In place of `ABOVE` where all frames are known: what is off the map then shows more clearly."""
-_FEW = 50
+_FEW = 20
 """Frames whose own level counts as much as the map's."""
 
 
@@ -131,8 +129,14 @@ class _Middle:
     def shape(self) -> tuple[int, int]:
         return min(self.scores.shape[0], _SAMPLE), self.scores.shape[1]
 
-    def block(self, rows: slice) -> Vectors:
+    @property
+    def rows(self) -> slice:
+        """Its frames."""
         first = (self.scores.shape[0] - self.shape[0]) // 2
+        return slice(first, first + self.shape[0])
+
+    def block(self, rows: slice) -> Vectors:
+        first = self.rows.start
         block = self.scores.block(slice(rows.start + first, rows.stop + first))
         return block[:, ::-1] if self.backwards else block
 
@@ -163,11 +167,16 @@ def standardised_row(similarity: Vectors, slope: float) -> Vectors:
     return centred
 
 
-def earned(scores: Blocks, slope: float, motion: Motion) -> float:
-    """Log-evidence of a frame, on average, were the drive on the route all the time."""
+def earnings(scores: Blocks, slope: float, motion: Motion) -> Floats:
+    """Log-evidence of each frame (q,), were the drive on the route all the time."""
     never_off = replace(motion, leave=1e-6, back=0.5)
-    _, total = forward(Weighed(scores, Scale(slope, 0.0)), never_off, unseen, learn=False)
-    return total / scores.shape[0]
+    _, each = forward(Weighed(scores, Scale(slope, 0.0)), never_off, unseen, learn=False)
+    return each
+
+
+def earned(scores: Blocks, slope: float, motion: Motion) -> float:
+    """Mean of the earnings."""
+    return float(earnings(scores, slope, motion).mean())
 
 
 def earned_by_chance(scores: Blocks, slope: float, motion: Motion) -> float:
@@ -177,11 +186,6 @@ def earned_by_chance(scores: Blocks, slope: float, motion: Motion) -> float:
     far the best of many wrong paths comes.
     """
     return earned(_Middle(scores, backwards=True), slope, motion)
-
-
-def level_between(chance: float, path: float, above: float = ABOVE) -> float:
-    """Level of the off-map state between what chance and what the path earn."""
-    return chance + above * max(0.0, path - chance)
 
 
 def smooth_drive(scores: Blocks, scale: Scale, see: Row, ordered: bool = True) -> bool:
@@ -206,22 +210,40 @@ def smooth_drive(scores: Blocks, scale: Scale, see: Row, ordered: bool = True) -
     n_frames, slope = scores.shape[0], scale.slope
     motion, _ = forward(Weighed(scores, scale), Motion(), unseen)
     motion = motion.at_paces(motion.mean_step)
-    path, chance = (earned(_Middle(scores, way), slope, motion) for way in (False, True))
-    if not ordered or path - chance < _LEAST_GAIN + _GAIN_NOISE / np.sqrt(min(n_frames, _SAMPLE)):
+    path, chance = (earnings(_Middle(scores, way), slope, motion) for way in (False, True))
+    if not ordered or path.mean() - chance.mean() < _LEAST_GAIN + _GAIN_NOISE / np.sqrt(len(path)):
         _each_alone(Weighed(scores, scale), see)
         return False
-    overlap = 1.0
+    off_map, middle = np.zeros(n_frames), _Middle(scores).rows
+
+    def keep(frame: int, belief: Belief, evidence: Vectors) -> None:  # noqa: ARG001
+        off_map[frame] = belief.off_map
+
+    def own() -> Weighed:
+        return Weighed(scores, own_scale(scale, float(chance.mean()), path, 1 - off_map[middle], n_frames))
+
     for _ in range(2 if n_frames * scores.shape[1] <= _TWICE else 0):
-        weighed = Weighed(scores, own_scale(scale, chance, path, overlap, n_frames))
-        moves, _ = smooth(weighed, motion, unseen)
-        motion, overlap = moves.motion(Motion()), moves.on_map / max(moves.on_map + moves.off_map, 1e-9)
-    smooth(Weighed(scores, own_scale(scale, chance, path, overlap, n_frames)), motion, see)
+        moves, _ = smooth(own(), motion, keep)
+        motion = moves.motion(Motion())
+    smooth(own(), motion, see)
     return True
 
 
-def own_scale(scale: Scale, chance: float, path: float, overlap: float, n_frames: int) -> Scale:
-    """Scale whose level is what a drive itself tells, the more so the longer it is."""
-    own = level_between(chance, chance + (path - chance) / max(overlap, 0.2), _ABOVE_SMOOTHED)
+def own_scale(scale: Scale, chance: float, path: Floats, on_map: Floats, n_frames: int) -> Scale:
+    """Scale whose level is what a drive itself tells, the more so the longer it is.
+
+    Parameters
+    ----------
+    scale : Scale
+        Of the map.
+    chance : float
+        What a frame earns on a path that cannot be right.
+    path, on_map : arrays of shape (m,)
+        What frames earn on the path, and how likely each is on the map: the others do not count.
+    n_frames : int
+        Of the drive.
+    """
+    own = level_between(chance, float(on_map @ path / max(on_map.sum(), 1e-9)))
     share = n_frames / (n_frames + _FEW)
     return Scale(scale.slope, share * own + (1 - share) * scale.level)
 
