@@ -162,7 +162,9 @@ def slow_chain(scores: np.ndarray, levels: list[float]) -> list[Belief]:
             belief, _ = update(belief, places[0], off[0])
             belief = Belief(np.stack([belief.places / 2] * 2), belief.off_map)
         else:
-            learner.see(belief.whatever_pace().places, 1 - belief.off_map, places[0])
+            looks = 1 if len(found) < 50 else 2
+            if len(found) % looks == 0:
+                learner.see(belief.whatever_pace().places, 1 - belief.off_map, places[0], frames=looks)
             rate = learner.motion.mean_step
             motion = replace(learner.motion, paces=tuple(paced(rate * pace) for pace in UNDER_WAY))
             belief, _ = update(predict(belief, motion), places[0], off[0])

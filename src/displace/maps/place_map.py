@@ -299,6 +299,9 @@ class PlaceMap:
         state = self.state
 
         def project(query: Any) -> Vectors:
+            one = state.project_one(query)
+            if one is not None:
+                return one
             vector = query if is_image(query) else np.atleast_2d(np.asarray(query))
             projected: Vectors = state.project(self.describe(vector))[0]
             return projected

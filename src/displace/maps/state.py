@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 LARGE = 1e15
 """Descriptors with larger numbers are projected in float64."""
+_SAFE = 1e-20, 1e25
+"""Sums of squares that need no care: every number is far below `LARGE`."""
 DAMAGED = "the rows of the map are damaged: build it anew, or take a copy that is whole"
 
 
@@ -126,6 +129,28 @@ class MapState:
             queries = queries.astype(np.float64)  # or products would be beyond the range of numbers
         centred = queries if self.mean is None else queries - self.mean
         return l2_normalize(centred if self.projection is None else centred @ self.projection)
+
+    def project_one(self, query: Any) -> Vectors | None:
+        """As `project`, for one descriptor (D,); None for anything else, and where it needs more care.
+
+        What comes from a camera all the time is checked in one pass: numbers that are finite, not too large and not
+        all zero are told by the sum of their squares.
+        """
+        if (
+            not isinstance(query, np.ndarray)
+            or query.dtype not in (np.float32, np.float64)
+            or query.shape != (self.dim,)
+        ):
+            return None
+        if not _SAFE[0] < float(query @ query) < _SAFE[1]:
+            return None
+        centred = query if self.mean is None else query - self.mean
+        projected = centred if self.projection is None else centred @ self.projection
+        square = float(projected @ projected)
+        if not _SAFE[0] < square < _SAFE[1]:
+            return None
+        unit: Vectors = projected / projected.dtype.type(sqrt(square))
+        return unit
 
     def rows(self) -> Vectors:
         """The rows as numbers: float16 or float32, int8 rows multiplied out.

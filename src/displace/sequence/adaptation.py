@@ -29,7 +29,7 @@ _USUAL = 0.75
 """Quantile of the changes from frame to frame that counts as usual."""
 _SOON = 20
 """Frames after which a drive under way knows what is usual."""
-_EVERY = 3
+_EVERY = 4
 """Of the frames of a drive under way, that places are looked at for the queries they resemble: neighbours are alike."""
 PARTS = 20
 """Pieces of the route that coverage is counted in."""
@@ -142,21 +142,23 @@ class OnlineAdaptation:
         self._best = np.zeros((n_places, NEIGHBOURS), np.float32)
         self._sum, self._least = np.zeros(n_places, np.float32), np.zeros(n_places, np.float32)
         self._least_at = np.zeros(n_places, np.intp)
-        self._parts = [0] * PARTS
+        self._parts, self._squares = [0] * PARTS, 0
 
     def scores(self, query: Vectors) -> Vectors:
         """Scores (N,) of one projected query (n,), given the queries before it."""
         self._total += query
         self._n += 1
         share = self._coverage() * self._n / (self._n + LEAST_QUERIES / 2)
-        centred = query - share / self._n * self._total
-        centred = (centred / max(float(np.sqrt(centred @ centred)), 1e-12)).astype(np.float32, copy=False)
+        centred = (query - share / self._n * self._total).astype(np.float32, copy=False)
+        centred /= np.float32(max(sqrt(float(centred @ centred)), 1e-12))
         raw = centred @ self.rows.columns
         if share:
             raw -= np.float32(share * float(self._row_mean @ centred))
             raw *= self._over_lengths(share)
         found: Vectors = self.rows.best(raw[None])[0]
-        self._parts[int(found.argmax()) * PARTS // len(found)] += 1
+        part = int(found.argmax()) * PARTS // len(found)
+        self._squares += 2 * self._parts[part] + 1
+        self._parts[part] += 1
         self._keep(found)
         if self._n < NEIGHBOURS or not share:
             return found
@@ -168,7 +170,7 @@ class OnlineAdaptation:
     def _coverage(self) -> float:
         """Share of the route that the queries before covered."""
         seen = self._n - 1
-        return min(1.0, seen**2 / sum(count**2 for count in self._parts) / PARTS) if seen else 0.0
+        return min(1.0, seen**2 / self._squares / PARTS) if seen else 0.0
 
     def _over_lengths(self, share: float) -> Vectors:
         """One over the lengths of the rows less this share of their mean; computed anew where it changed by 0.5 %."""

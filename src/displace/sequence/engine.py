@@ -237,7 +237,9 @@ class Learner:
         self._prior = [_PRIOR * rest * weight for weight in self.motion.steps] + [_PRIOR * self.motion.jump]
         self._counts = [0.0] * len(self._prior)
 
-    def see(self, before: Vectors, on_map: float, places: Vectors, scale: float = 1.0) -> None:
+    def see(
+        self, before: Vectors, on_map: float, places: Vectors, scale: float = 1.0, frames: int = 1
+    ) -> None:
         """Count how the drive got to a frame with these likelihoods.
 
         Parameters
@@ -248,30 +250,32 @@ class Learner:
             What it then sums to.
         places : array of shape (N,)
         scale : float
+        frames : int
+            For how many it counts, where only some are looked at.
         """
         n, motion = len(places), self.motion
         if on_map < 1e-6:
             return
         # Plain numbers: a drive of few frames a second is followed among other things, and arrays of five are slow.
-        reach = len(motion.steps) - 1
+        reach, jump = len(motion.steps) - 1, motion.jump
         if n <= reach:
             return
         # All steps at once; the last places, from where not all of them stay on the route, do not count.
         reached = np.correlate(places, before[: n - reach]).tolist()
-        ways = [(1 - motion.jump) * weight * far for weight, far in zip(motion.steps, reached, strict=True)]
-        ways.append(motion.jump * on_map / scale * float(np.add.reduce(places)) / n)
+        ways = [(1 - jump) * weight * far for weight, far in zip(motion.steps, reached, strict=True)]
+        ways.append(jump * on_map / scale * float(np.add.reduce(places)) / n)
         total = sum(ways)
         if total <= 0:
             return
-        fades, weight = 1 - 1 / self.memory, on_map / total
-        self._counts = [fades * count + weight * way for count, way in zip(self._counts, ways, strict=True)]
-        shares = [prior + count for prior, count in zip(self._prior, self._counts, strict=True)]
-        steps = sum(shares[:-1])
+        fades, weight = 1 - frames / self.memory, frames * on_map / total
+        self._counts = counts = [
+            fades * count + weight * way for count, way in zip(self._counts, ways, strict=True)
+        ]
+        shares = [prior + count for prior, count in zip(self._prior, counts, strict=True)]
+        jumps = shares.pop()
+        steps = sum(shares)
         self.motion = Motion(
-            tuple(share / steps for share in shares[:-1]),
-            shares[-1] / (steps + shares[-1]),
-            motion.leave,
-            motion.back,
+            tuple([share / steps for share in shares]), jumps / (steps + jumps), motion.leave, motion.back
         )
 
 

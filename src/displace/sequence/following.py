@@ -194,7 +194,7 @@ class Course:
         """Belief of all places that count as the same as the best one."""
         same = self.same(best)
         if isinstance(same, slice):
-            return float(belief[same].sum())
+            return float(np.add.reduce(belief[same]))
         return float(belief[same(np.flatnonzero(belief > _NEXT_TO_NOTHING))].sum())
 
     def fix(self, belief: Belief, smoothed: bool) -> Fix:

@@ -16,6 +16,8 @@ from displace.sequence.weighing import (
     Weighed,
     earned,
     earned_by_chance,
+    earnings,
+    mean_on_map,
 )
 
 AROUND = 2
@@ -24,6 +26,9 @@ FASTEST = 4.0
 """Greatest ratio of the rates of two recordings that is looked for."""
 SLOPE = 1.5
 """Of the evidence: see `Scale`."""
+_MOST_ABOVE = 1 / 3
+"""Of the way from what chance earns to what the path earns, for the level of the off-map state: a frame that loses its
+place is lost to the map, so less than where a drive is followed."""
 _DIMENSIONS = 512
 _MANY = 2e11
 """Products of numbers above which descriptors are first reduced to `_DIMENSIONS` random directions."""
@@ -120,15 +125,12 @@ def pair(queries: Vectors, anchor: Vectors, rounds: int = 2) -> Pairing:
     scores = Scores(similarity, Columns.of(similarity))
     prior = _fastest_fitting(scores)
     chance = earned_by_chance(scores, SLOPE, prior)
-    path = earned(scores, SLOPE, prior)
-    found, motion, overlap = _Summary(len(queries), len(anchor)), prior, 1.0
+    path = earnings(scores, SLOPE, prior)
+    found, motion = _Summary(len(queries), len(anchor)), prior
     for _ in range(rounds):
-        # What the frames on the path earn, the others earning what chance does.
-        on_path = chance + (path - chance) / max(overlap, 0.2)
-        evidence = Weighed(scores, Scale(SLOPE, level_between(chance, on_path)))
-        counts, _ = smooth(evidence, motion, found.see)
+        level = level_between(chance, mean_on_map(path, 1 - found.off), _MOST_ABOVE)
+        counts, _ = smooth(Weighed(scores, Scale(SLOPE, level)), motion, found.see)
         motion = prior.at_paces(counts.mean_step or prior.mean_step)
-        overlap = float((found.off < 0.5).mean())
     return Pairing(
         frames=found.frames,
         low=found.low,
@@ -136,8 +138,8 @@ def pair(queries: Vectors, anchor: Vectors, rounds: int = 2) -> Pairing:
         confidence=found.confidence,
         off=found.off,
         motion=motion,
-        gain=path - chance,
-        overlap=overlap,
+        gain=float(path.mean()) - chance,
+        overlap=float((found.off < 0.5).mean()),
     )
 
 

@@ -16,18 +16,27 @@ STEEP, HALFWAY = 0.25, 0.5
 nat between them, but no more than half. Where they are near each other, the path has stretches that earn no more than
 chance does, and a level in the middle would call them off the map."""
 _CERTAIN = 0.999
+_SOON, _NOW_AND_THEN = 50, 2
+"""After so many frames, the pace is learned from one frame in so many: it does not change that fast."""
+_SELDOM, _RUN = 6, 12
+"""Of a drive that follows the route beyond doubt, one frame in so many is held against the route backwards, too, and so
+many in a row: alone they would not tell how far a wrong path comes."""
 _FADED = 1e6
 """A belief on a scale beyond this is brought back: products of float32 must not vanish."""
 
 
-def level_between(chance: float, path: float) -> float:
-    """Level of the off-map state between what chance and what the path earn.
+_CHANGED = np.float32((1 - KEPT) / (1 + KEPT))
+"""What of a pace changes to the other, to what is kept."""
+
+
+def level_between(chance: float, path: float, most: float = HALFWAY) -> float:
+    """Level of the off-map state between what chance and what the path earn, at most this share of the way.
 
     >>> level_between(1.0, 2.0), level_between(1.0, 5.0)
     (1.25, 3.0)
     """
     gain = max(0.0, path - chance)
-    return chance + min(STEEP * gain, HALFWAY) * gain
+    return chance + min(STEEP * gain, most) * gain
 
 
 class Tracker:
@@ -49,7 +58,7 @@ class Tracker:
     """
 
     _MEMORY = 50.0
-    _ENOUGH = 14.0
+    _ENOUGH, _BEYOND_DOUBT = 14.0, 30.0
     _SLOW, _SURE, _APART = 150.0, 20.0, 2.0
 
     def __init__(
@@ -57,10 +66,10 @@ class Tracker:
     ) -> None:
         self.ordered = ordered
         self.learner = Learner(motion or Motion())
-        self._n = n_places
+        self._kernels = _kernels(self.learner.motion)
         self._forwards: _Chain | None = None
         self._backwards: _Chain | None = None
-        self._gain = 0.0
+        self._gain, self._frame = 0.0, 0
         # What a frame earns on the path and by chance, with weights as if `_SURE` frames had been seen.
         self._path, self._path_weight = self._SURE * (level + HALFWAY * self._APART), self._SURE
         self._chance, self._chance_weight = self._SURE * (level - HALFWAY * self._APART), self._SURE
@@ -88,18 +97,23 @@ class Tracker:
             self._forwards, self._backwards = _Chain(alone), _Chain(alone, backwards=True)
             return alone
         forwards, backwards = self._forwards, self._backwards
-        self.learner.see(forwards.places, 1 - forwards.off_map, places, forwards.scale)
-        motion = self.learner.motion
-        kernels = _kernels(motion)
+        self._frame += 1
+        looks = 1 if self._frame < _SOON else _NOW_AND_THEN
+        if self._frame % looks == 0:
+            self.learner.see(forwards.places, 1 - forwards.off_map, places, forwards.scale, looks)
+            self._kernels = _kernels(self.learner.motion)
+        motion, kernels = self.learner.motion, self._kernels
         on_path = forwards.step(motion, kernels, places, off)
-        by_chance = backwards.step(motion, kernels, places, off)
         on_map = 1 - forwards.off_map
-        # Off the map there is nothing to follow in order: the trust stays as it was.
-        self._gain += on_path - by_chance - on_map * self._gain / self._MEMORY
         self._path += on_map * (on_path + top) - self._path / self._SLOW
         self._path_weight += on_map - self._path_weight / self._SLOW
-        self._chance += by_chance + top - self._chance / self._SLOW
-        self._chance_weight += 1 - self._chance_weight / self._SLOW
+        every = 1 if self._gain < self._BEYOND_DOUBT else _SELDOM
+        if self._frame % (every * _RUN) < _RUN:
+            by_chance = backwards.step(motion, kernels, places, off)
+            # Off the map there is nothing to follow in order: the trust stays as it was.
+            self._gain += every * (on_path - by_chance - on_map * self._gain / self._MEMORY)
+            self._chance += every * (by_chance + top - self._chance / self._SLOW)
+            self._chance_weight += every * (1 - self._chance_weight / self._SLOW)
         trust = self.order
         followed = forwards.belief()
         if trust > _CERTAIN:
@@ -111,14 +125,12 @@ class Tracker:
         )
 
 
-def _kernels(motion: Motion) -> list[Floats]:
+def _kernels(motion: Motion) -> tuple[Floats, Floats]:
     """Steps at each of the paces under way, times the probability of keeping to the route and to the pace."""
-    rate = motion.mean_step
+    rate = sum(step * share for step, share in enumerate(motion.steps))
     stays = (1 - motion.leave) * (1 - motion.jump) * (1 + KEPT) / 2
-    kernels = [np.array(paced(rate * pace), np.float32) for pace in UNDER_WAY]
-    for kernel in kernels:
-        kernel *= np.float32(stays)
-    return kernels
+    slow, fast = (np.array([stays * share for share in paced(rate * pace)], np.float32) for pace in UNDER_WAY)
+    return slow, fast
 
 
 class _Chain:
@@ -133,52 +145,52 @@ class _Chain:
 
     def __init__(self, belief: Belief, backwards: bool = False) -> None:
         self.places = belief.places.astype(np.float32)
-        half = self.places * np.float32(0.5)
-        self._at = (half, half.copy())
+        self._slow = self.places * np.float32(0.5)
+        self._fast = self._slow.copy()
         self.off_map = belief.off_map
         self.backwards = backwards
         self.scale = 1.0
 
-    def step(self, motion: Motion, kernels: list[Floats], places: Vectors, off: float) -> float:
+    def step(self, motion: Motion, kernels: tuple[Floats, Floats], places: Vectors, off: float) -> float:
         """Go on by a frame; returns the logarithm of the probability of having seen it, had it been on the map."""
-        n, on_map = len(places), 1 - self.off_map
-        if self.scale > _FADED:
-            for at in self._at:
-                at *= np.float32(self.scale)
-            self.scale = 1.0
-        slow, fast = self._changed()
+        on_map = 1 - self.off_map
         arrives = on_map * (1 - motion.leave) * motion.jump + self.off_map * motion.back
-        anywhere = np.float32(arrives / (2 * n * self.scale))
-        on_map, moved = arrives + on_map * (1 - motion.leave) * (1 - motion.jump), []
-        for at, kernel in zip((slow, fast), kernels, strict=True):
-            if self.backwards:
-                reached = np.convolve(at, kernel[::-1])
-                cut = len(kernel) - 1
-                gone, joint = reached[:cut], reached[cut:]
-            else:
-                reached = np.convolve(at, kernel)
-                gone, joint = reached[n:], reached[:n]
-            # What passed the end of the route has left the map, too.
-            on_map -= self.scale * float(np.add.reduce(gone))
+        on_map = arrives + on_map * (1 - motion.leave) * (1 - motion.jump)
+        self._change()
+        slow, slow_gone = self._moved(self._slow, kernels[0])
+        fast, fast_gone = self._moved(self._fast, kernels[1])
+        # What passed the end of the route has left the map, too.
+        on_map -= self.scale * (slow_gone + fast_gone)
+        anywhere = np.float32(arrives / (2 * len(places) * self.scale))
+        for joint in (slow, fast):
             joint += anywhere
             joint *= places
-            moved.append(joint)
-        self._at = (moved[0], moved[1])
-        self.places = moved[0] + moved[1]
+        self._slow, self._fast, self.places = slow, fast, slow + fast
         found = self.scale * float(np.add.reduce(self.places))
         left = (1 - on_map) * off
         seen = max(found + left, 1e-300)
         self.scale, self.off_map = self.scale / seen, left / seen
         return log(max(found, 1e-300) / max(on_map, 1e-9))
 
-    def _changed(self) -> tuple[Vectors, Vectors]:
+    def _change(self) -> None:
         """Let some of each pace change to the other; what is kept is left to the kernels."""
-        slow, fast = self._at
-        share = np.float32((1 - KEPT) / (1 + KEPT))
-        some = slow * share
-        slow += fast * share
+        slow, fast = self._slow, self._fast
+        if self.scale > _FADED:
+            slow *= np.float32(self.scale)
+            fast *= np.float32(self.scale)
+            self.scale = 1.0
+        some = slow * _CHANGED
+        slow += fast * _CHANGED
         fast += some
-        return slow, fast
+
+    def _moved(self, at: Vectors, kernel: Floats) -> tuple[Vectors, float]:
+        """Belief moved on by the steps of a pace, and how much of it passed the end of the route."""
+        if self.backwards:
+            reached = np.correlate(at, kernel, "full")
+            cut = len(kernel) - 1
+            return reached[cut:], sum(reached[:cut].tolist())
+        reached = np.correlate(at, kernel[::-1], "full")
+        return reached[: len(at)], sum(reached[len(at) :].tolist())
 
     def belief(self) -> Belief:
         """The belief, summing to 1."""

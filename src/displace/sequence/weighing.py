@@ -179,6 +179,11 @@ def earned(scores: Blocks, slope: float, motion: Motion) -> float:
     return float(earnings(scores, slope, motion).mean())
 
 
+def mean_on_map(each: Floats, on_map: Floats) -> float:
+    """Mean of what frames earn, each counting as much as it is likely on the map."""
+    return float(on_map @ each / max(float(on_map.sum()), 1e-9))
+
+
 def earned_by_chance(scores: Blocks, slope: float, motion: Motion) -> float:
     """Log-evidence of a frame on a path that cannot be right: along the route driven backwards.
 
@@ -243,7 +248,7 @@ def own_scale(scale: Scale, chance: float, path: Floats, on_map: Floats, n_frame
     n_frames : int
         Of the drive.
     """
-    own = level_between(chance, float(on_map @ path / max(on_map.sum(), 1e-9)))
+    own = level_between(chance, mean_on_map(path, on_map))
     share = n_frames / (n_frames + _FEW)
     return Scale(scale.slope, share * own + (1 - share) * scale.level)
 
