@@ -147,7 +147,7 @@ def test_a_kidnapped_drive_is_found_again() -> None:
     ratios = np.full((60, 200), -3.0)
     at = np.r_[np.arange(10, 40), np.arange(150, 180)]
     ratios[np.arange(60), at] = 4.0
-    tracker = Tracker(200, level=3.0)
+    tracker = Tracker(level=3.0)
     found = [int(tracker.step(row + 3).places.argmax()) for row in ratios]
     assert found[29] == 39
     assert found[35:] == at[35:].tolist()
@@ -175,7 +175,7 @@ def slow_chain(scores: np.ndarray, levels: list[float]) -> list[Belief]:
 def test_the_fast_chain_is_the_chain() -> None:
     places, frames = make_route(120, 0.5, seed=1)
     scores = 1.5 * standardised(frames[drive_along(120, np.random.default_rng(3))] @ places.T)
-    tracker = Tracker(scores.shape[1], level=2.0)
+    tracker = Tracker(level=2.0)
     beliefs, levels = [], []
     for row in scores:
         levels.append(tracker.level)
@@ -192,7 +192,7 @@ def test_the_trust_in_order_outlasts_a_stretch_off_the_map() -> None:
     rng = np.random.default_rng(0)
     scores = rng.normal(0, 1, (120, 100)).astype(np.float32)
     scores[np.arange(40), np.arange(40)] += 8
-    tracker = Tracker(100, level=3.0)
+    tracker = Tracker(level=3.0)
     trust = [(tracker.step(row), tracker.order)[1] for row in scores]
     assert trust[39] > 0.999
     assert trust[-1] > 0.99
@@ -225,7 +225,7 @@ def test_frames_off_the_path_do_not_count_for_the_level() -> None:
 def test_a_drive_that_leaves_the_map_is_off_it() -> None:
     ratios = np.full((50, 100), -3.0)
     ratios[np.arange(30), np.arange(30)] = 4.0
-    tracker = Tracker(100, level=3.0)
+    tracker = Tracker(level=3.0)
     off = [tracker.step(row + 3).off_map for row in ratios]
     assert max(off[8:29]) < 0.1
     assert min(off[35:]) > 0.9

@@ -20,7 +20,7 @@ class Filter(SequenceMethod):
         best = Best(similarity.shape, k)
         scale = Scale()
         scaled = Weighed(Scores(similarity), Scale(scale.slope, level=0.0))
-        tracker = Tracker(similarity.shape[1], scale.level)
+        tracker = Tracker(scale.level)
         for rows in in_blocks(similarity.shape[0]):
             for row, ratios in enumerate(scaled.block(rows)):
                 best.keep(rows.start + row, tracker.step(ratios).places)

@@ -223,7 +223,7 @@ class Follower:
 
     def __init__(self, course: Course, project: Callable[[Any], Vectors], adapt: bool) -> None:
         self.course, self._project = course, project
-        self._tracker = Tracker(len(course.ids), course.scale.level, ordered=course.ordered)
+        self._tracker = Tracker(course.scale.level, ordered=course.ordered)
         self._adaptation = OnlineAdaptation(course.rows) if adapt else None
         self._scale = course.scale
         self._stops = Stops()
@@ -271,7 +271,7 @@ def smooth_fixes(course: Course, similarity: Blocks) -> list[Fix]:
 
 def filtered(course: Course, similarity: Blocks) -> list[Belief]:
     """Beliefs of a drive's frames, each given those before it."""
-    tracker = Tracker(len(course.ids), course.scale.level, ordered=course.ordered)
+    tracker = Tracker(course.scale.level, ordered=course.ordered)
     scaled = Weighed(Scores(similarity), Scale(course.scale.slope, level=0.0))
     return [tracker.step(row) for row in scaled.block(slice(0, similarity.shape[0]))]
 

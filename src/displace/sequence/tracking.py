@@ -7,7 +7,7 @@ from math import exp, log
 import numpy as np
 
 from displace.arrays import Vectors
-from displace.sequence.engine import KEPT, MOST, UNKNOWN, Belief, Floats, Learner, Motion, paced
+from displace.sequence.engine import KEPT, MOST, UNKNOWN, Belief, Learner, Motion, paced
 
 UNDER_WAY = (0.7, 1.5)
 """Paces of a drive that is followed, relative to its usual one; a third would cost more than it tells."""
@@ -48,7 +48,6 @@ class Tracker:
 
     Parameters
     ----------
-    n_places : int
     level : float
         Of the off-map state, before anything was learned.
     motion : Motion, optional
@@ -61,9 +60,7 @@ class Tracker:
     _ENOUGH, _BEYOND_DOUBT = 14.0, 30.0
     _SLOW, _SURE, _APART = 150.0, 20.0, 2.0
 
-    def __init__(
-        self, n_places: int, level: float, motion: Motion | None = None, ordered: bool = True
-    ) -> None:
+    def __init__(self, level: float, motion: Motion | None = None, ordered: bool = True) -> None:
         self.ordered = ordered
         self.learner = Learner(motion or Motion())
         self._kernels = _kernels(self.learner.motion)
@@ -125,7 +122,7 @@ class Tracker:
         )
 
 
-def _kernels(motion: Motion) -> tuple[Floats, Floats]:
+def _kernels(motion: Motion) -> tuple[Vectors, Vectors]:
     """Steps at each of the paces under way, times the probability of keeping to the route and to the pace."""
     rate = sum(step * share for step, share in enumerate(motion.steps))
     stays = (1 - motion.leave) * (1 - motion.jump) * (1 + KEPT) / 2
@@ -144,14 +141,14 @@ class _Chain:
     """
 
     def __init__(self, belief: Belief, backwards: bool = False) -> None:
-        self.places = belief.places.astype(np.float32)
-        self._slow = self.places * np.float32(0.5)
-        self._fast = self._slow.copy()
+        self.places: Vectors = belief.places.astype(np.float32)
+        self._slow: Vectors = self.places * np.float32(0.5)
+        self._fast: Vectors = self._slow.copy()
         self.off_map = belief.off_map
         self.backwards = backwards
         self.scale = 1.0
 
-    def step(self, motion: Motion, kernels: tuple[Floats, Floats], places: Vectors, off: float) -> float:
+    def step(self, motion: Motion, kernels: tuple[Vectors, Vectors], places: Vectors, off: float) -> float:
         """Go on by a frame; returns the logarithm of the probability of having seen it, had it been on the map."""
         on_map = 1 - self.off_map
         arrives = on_map * (1 - motion.leave) * motion.jump + self.off_map * motion.back
@@ -183,7 +180,7 @@ class _Chain:
         slow += fast * _CHANGED
         fast += some
 
-    def _moved(self, at: Vectors, kernel: Floats) -> tuple[Vectors, float]:
+    def _moved(self, at: Vectors, kernel: Vectors) -> tuple[Vectors, float]:
         """Belief moved on by the steps of a pace, and how much of it passed the end of the route."""
         if self.backwards:
             reached = np.correlate(at, kernel, "full")
