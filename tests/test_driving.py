@@ -106,6 +106,31 @@ def test_locating_a_batch_adapts_to_its_condition(
     np.testing.assert_array_equal(auto.places, place_map.locate(frames[:20]).places)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("fusion", ["hops", "displace"])
+def test_one_descriptor_is_projected_as_many_are(
+    fusion: str, dtype: type, driven: tuple[np.ndarray, np.ndarray]
+) -> None:
+    state = displace.build(references(), fusion=fusion, calibration=False).state
+    for frame in driven[0][:5].astype(dtype):
+        one = state.project_one(frame)
+        assert one is not None
+        np.testing.assert_allclose(one, state.project(frame[None])[0], atol=1e-6)
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, 1e20, 0.0])
+def test_a_descriptor_that_needs_care_is_looked_at_again(wrong: float, place_map: displace.PlaceMap) -> None:
+    frame = np.full(32, wrong, np.float32)
+    assert place_map.state.project_one(frame) is None
+    assert place_map.state.project_one(np.ones(31, np.float32)) is None
+    assert place_map.state.project_one([1.0] * 32) is None
+    if not np.isfinite(wrong):
+        with pytest.raises(InputError, match="NaN or infinity"):
+            place_map.follow().step(frame)
+    else:
+        assert np.isfinite(place_map.follow().step(frame).belief).all()
+
+
 def test_unknown_ways_to_adapt_are_refused(place_map: displace.PlaceMap) -> None:
     with pytest.raises(InputError, match="adapt='day' must be one of none, batch, auto"):
         place_map.locate(np.ones((1, 32)), adapt="day")

@@ -269,6 +269,38 @@ def test_adapting_online_is_causal_and_helps() -> None:
     assert right(scores[late], late) >= right(frames[late] @ places.T, late)
 
 
+def naive_online(places: np.ndarray, frames: np.ndarray) -> list[np.ndarray]:
+    """Scores as `OnlineAdaptation` defines them, from all frames so far each time."""
+    n_places, mean = len(places), places.mean(axis=0)
+    kept: list[np.ndarray] = []
+    parts: list[int] = []
+    scores = []
+    for n, frame in enumerate(frames, 1):
+        counts = np.bincount(parts, minlength=20) if parts else np.zeros(20)
+        coverage = min(1.0, len(parts) ** 2 / (counts**2).sum() / 20) if parts else 0.0
+        share = coverage * n / (n + 50)
+        query = frame - share * frames[:n].mean(axis=0)
+        rows = places - share * mean
+        found = rows @ query / np.linalg.norm(query) / np.linalg.norm(rows, axis=1)
+        parts.append(int(found.argmax()) * 20 // n_places)
+        if n <= 50 or n % 4 == 0:
+            kept.append(found)
+        if n < 10 or not share:
+            scores.append(found)
+            continue
+        best = np.sort(kept, axis=0)[-10:].mean(axis=0)
+        scores.append(((1 + share) * found - share * best) / (1 + share / 2))
+    return scores
+
+
+def test_adapting_online_is_its_definition() -> None:
+    places, frames = one_traversal()
+    online = OnlineAdaptation(MapRows(places, np.arange(200)))
+    # Lengths of rows are computed anew where the share of the mean has changed by 0.5 %, no sooner.
+    for frame, expected in zip(frames[:120], naive_online(places, frames[:120]), strict=True):
+        np.testing.assert_allclose(online.scores(frame), expected, atol=4e-3)
+
+
 def test_a_place_scores_as_its_best_row() -> None:
     rows = MapRows(np.eye(4, dtype=np.float32), np.array([0, 2]))
     assert rows.best(np.array([[0.1, 0.7, 0.4, 0.2]])).tolist() == [[0.7, 0.4]]

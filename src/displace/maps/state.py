@@ -142,7 +142,9 @@ class MapState:
             or query.shape != (self.dim,)
         ):
             return None
-        if not _SAFE[0] < float(query @ query) < _SAFE[1]:
+        with np.errstate(over="ignore", invalid="ignore"):
+            square = float(query @ query)
+        if not _SAFE[0] < square < _SAFE[1]:
             return None
         centred = query if self.mean is None else query - self.mean
         projected = centred if self.projection is None else centred @ self.projection

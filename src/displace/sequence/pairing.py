@@ -26,9 +26,9 @@ FASTEST = 4.0
 """Greatest ratio of the rates of two recordings that is looked for."""
 SLOPE = 1.5
 """Of the evidence: see `Scale`."""
-_MOST_ABOVE = 1 / 3
-"""Of the way from what chance earns to what the path earns, for the level of the off-map state: a frame that loses its
-place is lost to the map, so less than where a drive is followed."""
+_STEEP, _MOST = 0.15, 1 / 3
+"""As `STEEP` and `HALFWAY` where a drive is followed; less, as scores that are standardised over frames, too, vary more
+along a path."""
 _DIMENSIONS = 512
 _MANY = 2e11
 """Products of numbers above which descriptors are first reduced to `_DIMENSIONS` random directions."""
@@ -128,7 +128,7 @@ def pair(queries: Vectors, anchor: Vectors, rounds: int = 2) -> Pairing:
     path = earnings(scores, SLOPE, prior)
     found, motion = _Summary(len(queries), len(anchor)), prior
     for _ in range(rounds):
-        level = level_between(chance, mean_on_map(path, 1 - found.off), _MOST_ABOVE)
+        level = level_between(chance, mean_on_map(path, 1 - found.off), _STEEP, _MOST)
         counts, _ = smooth(Weighed(scores, Scale(SLOPE, level)), motion, found.see)
         motion = prior.at_paces(counts.mean_step or prior.mean_step)
     return Pairing(

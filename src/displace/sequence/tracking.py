@@ -29,14 +29,14 @@ _CHANGED = np.float32((1 - KEPT) / (1 + KEPT))
 """What of a pace changes to the other, to what is kept."""
 
 
-def level_between(chance: float, path: float, most: float = HALFWAY) -> float:
-    """Level of the off-map state between what chance and what the path earn, at most this share of the way.
+def level_between(chance: float, path: float, steep: float = STEEP, most: float = HALFWAY) -> float:
+    """Level of the off-map state between what chance and what the path earn; see `STEEP`.
 
     >>> level_between(1.0, 2.0), level_between(1.0, 5.0)
     (1.25, 3.0)
     """
     gain = max(0.0, path - chance)
-    return chance + min(STEEP * gain, most) * gain
+    return chance + min(steep * gain, most) * gain
 
 
 class Tracker:
