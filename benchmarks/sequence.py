@@ -17,6 +17,7 @@ from displace.images import read_image
 from displace.manifest.table import Manifest
 from displace.models import get_model
 from displace.places import Places
+from displace.sequence.adaptation import without_stops
 from displace.sequence.alignment import Track, align
 from displace.sequence.engine import Motion
 from displace.sequence.pairing import Pairing, pair, standardised_recording
@@ -24,6 +25,8 @@ from displace.verbs.align import LEAST_CONFIDENCE
 
 N_ROBOTCAR, DIM = 3876, 512
 """RobotCar: places of a traversal, numbers of a descriptor."""
+MAPPED = "sun", "overcast", "rain", "dusk"
+"""Drives of the town that maps are made of."""
 
 
 def main(argv: list[str]) -> None:
@@ -33,7 +36,8 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--align", type=int, default=20_000, metavar="FRAMES")
     parser.add_argument("--drives", type=int, default=5, help="generated drives along nordland811")
     parser.add_argument("--town", type=Path, default=Path(tempfile.gettempdir()) / "town_drives")
-    parser.add_argument("--only", choices=("step", "smooth", "align", "drives", "unordered", "town"))
+    parser.add_argument("--towns", type=int, default=3, help="towns of `--only gaps`")
+    parser.add_argument("--only", choices=("step", "smooth", "align", "drives", "unordered", "town", "gaps"))
     options = parser.parse_args(argv)
     if options.only in (None, "step"):
         step_against_locate(options.steps)
@@ -43,6 +47,8 @@ def main(argv: list[str]) -> None:
         unordered()
     if options.only in (None, "town"):
         town(options.town)
+    if options.only in (None, "gaps"):
+        gaps(options.town, options.towns)
     if options.only in (None, "smooth"):
         smoothing(*options.smooth)
     if options.only in (None, "align"):
@@ -201,40 +207,69 @@ def judged(found: Pairing, queries: np.ndarray, anchor: np.ndarray) -> list[str]
 
 def town(folder: Path) -> None:
     """Drives through the rendered town: how they line up, a map of them, the night along it, and a map with a hole."""
-    model = get_model("hog")
-    manifest = Manifest.read(town_drives.write(folder))
-    vectors = np.stack([model.prepare(read_image(file)) for file in manifest.paths()])
-    drives = {
-        name: (vectors[manifest.traversals == name], town_drives.driven(name)) for name in town_drives.DRIVES
-    }
-    mapped = ("sun", "overcast", "rain", "dusk")
+    drives = town_recordings(folder, seed=0)
     found = align({name: drives[name][0] for name in drives}, anchor="sun")
     at = drives["sun"][1][found.tracks["sun"].references]
     header("town_drives, HOG, to 'sun'", "within ±2", "p90", "null precision", "null recall")
     for name, track in found.tracks.items():
         if name != "sun":
             row(f"{name}, {len(track.places)} frames", *judged_track(track, drives[name][1], at))
-    lined = place_map_of({name: aligned(found.tracks[name], drives[name]) for name in mapped})
-    true = place_map_of({name: nearest(drives[name], at) for name in mapped})
+    lined = place_map_of({name: aligned(found.tracks[name], drives[name]) for name in MAPPED})
+    true = place_map_of({name: nearest(drives[name], at) for name in MAPPED})
     header("R@1 (±2 frames)", "single", "followed", "smoothed")
     for title, place_map in (("map by sight", lined), ("map by truth", true)):
         for name in ("night", "snow"):
             row(f"{title}, {name}", *recalls(place_map, *drives[name], at))
-    kept = np.r_[: int(0.4 * len(at)), int(0.6 * len(at)) : len(at)]
-    header("a fifth of the places removed", "off-map precision", "off-map recall")
-    holed = place_map_of({name: nearest(drives[name], at, kept) for name in mapped})
-    for name in ("night", "snow"):
-        frames, places = drives[name]
-        missing = np.abs(places[:, None] - at[kept]).min(axis=1) > 2
-        follower = holed.follow()
-        for way, fixes in (
-            ("followed", [follower.step(frame) for frame in frames]),
-            ("smoothed", holed.smooth(frames)),
-        ):
-            off = np.array([fix.off_map > 0.5 for fix in fixes])
-            both = (off & missing).sum()
-            row(f"{name}, {way}", f"{both / max(1, off.sum()):.2f}", f"{both / missing.sum():.2f}")
+    removed(drives, at, {"a fifth of the places removed": [(0.4, 0.6)]})
     shuffled(true, *drives["snow"], at)
+
+
+def gaps(folder: Path, n_towns: int) -> None:
+    """Other stretches removed from the map, in several towns; the first of them is that of `town`."""
+    stretches = {
+        "the first fifth removed": [(0.0, 0.2)],
+        "the middle fifth removed": [(0.4, 0.6)],
+        "the last fifth removed": [(0.8, 1.0)],
+        "two tenths removed": [(0.2, 0.3), (0.65, 0.75)],
+    }
+    for seed in range(n_towns):
+        drives = town_recordings(folder.with_name(f"{folder.name}{seed or ''}"), seed)
+        at = drives["sun"][1][without_stops(drives["sun"][0])[1]]
+        print(f"\ntown {seed}\n")
+        removed(drives, at, stretches)
+
+
+def town_recordings(folder: Path, seed: int) -> dict[str, References]:
+    """Drives through a town, drawn where they are not there: descriptors and places of frames."""
+    model = get_model("hog")
+    manifest = Manifest.read(town_drives.write(folder, seed=seed))
+    vectors = np.stack([model.prepare(read_image(file)) for file in manifest.paths()])
+    return {
+        name: (vectors[manifest.traversals == name], town_drives.driven(name, seed=seed))
+        for name in town_drives.DRIVES
+    }
+
+
+def removed(
+    drives: dict[str, References], at: np.ndarray, stretches: dict[str, list[tuple[float, float]]]
+) -> None:
+    """Precision and recall of being off a map without some of its places, of two drives that it has not seen."""
+    for title, parts in stretches.items():
+        share = np.arange(len(at)) / len(at)
+        kept = np.flatnonzero(~np.any([(first <= share) & (share < last) for first, last in parts], axis=0))
+        header(title, "off-map precision", "off-map recall")
+        holed = place_map_of({name: nearest(drives[name], at, kept) for name in MAPPED})
+        for name in ("night", "snow"):
+            frames, places = drives[name]
+            missing = np.abs(places[:, None] - at[kept]).min(axis=1) > 2
+            follower = holed.follow()
+            for way, fixes in (
+                ("followed", [follower.step(frame) for frame in frames]),
+                ("smoothed", holed.smooth(frames)),
+            ):
+                off = np.array([fix.off_map > 0.5 for fix in fixes])
+                both = (off & missing).sum()
+                row(f"{name}, {way}", f"{both / max(1, off.sum()):.2f}", f"{both / missing.sum():.2f}")
 
 
 References = tuple[np.ndarray, np.ndarray]

@@ -198,6 +198,19 @@ def test_the_trust_in_order_outlasts_a_stretch_off_the_map() -> None:
     assert trust[-1] > 0.99
 
 
+def test_a_drive_that_begins_off_the_map_is_off_it() -> None:
+    rng = np.random.default_rng(3)
+    scores = rng.normal(0, 1.5, (60, 200)).astype(np.float32)
+    scores[np.arange(30, 60), np.arange(30)] += 6
+    tracker = Tracker(level=2.2)
+    beliefs = [tracker.step(row) for row in scores]
+    off = np.array([belief.off_map for belief in beliefs])
+    assert off[8:30].min() > 0.5
+    assert off[40:].max() < 0.5
+    for belief in beliefs:
+        assert float(belief.places.sum()) + belief.off_map == pytest.approx(1, abs=1e-4)
+
+
 @pytest.mark.parametrize(("chance", "path"), [(1.6, 2.6), (1.6, 3.6), (1.6, 6.0), (2.0, 1.0)])
 def test_the_level_lies_between_chance_and_path(chance: float, path: float) -> None:
     level = level_between(chance, path)

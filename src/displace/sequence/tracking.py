@@ -16,6 +16,9 @@ STEEP, HALFWAY = 0.25, 0.5
 nat between them, but no more than half. Where they are near each other, the path has stretches that earn no more than
 chance does, and a level in the middle would call them off the map."""
 _CERTAIN = 0.999
+_HEEDED = 0.5
+"""What the chain says about being off the map counts at least this much: a drive that begins where the map has nothing
+earns no trust, and a frame for itself cannot tell that it is beside the map."""
 _SOON, _NOW_AND_THEN = 50, 2
 """After so many frames, the pace is learned from one frame in so many: it does not change that fast."""
 _SELDOM, _RUN = 6, 12
@@ -116,10 +119,13 @@ class Tracker:
         if trust > _CERTAIN:
             return followed
         alone = _alone(places, off)
-        return Belief(
-            np.float32(trust) * followed.places + np.float32(1 - trust) * alone.places,
-            trust * followed.off_map + (1 - trust) * alone.off_map,
-        )
+        heeded = max(trust, _HEEDED)
+        off_map = heeded * followed.off_map + (1 - heeded) * alone.off_map
+        on_map = trust * (1 - followed.off_map) + (1 - trust) * (1 - alone.off_map)
+        share = (1 - off_map) / max(on_map, 1e-9)
+        mixed = np.float32(share * trust) * followed.places
+        mixed += np.float32(share * (1 - trust)) * alone.places
+        return Belief(mixed, off_map)
 
 
 def _kernels(motion: Motion) -> tuple[Vectors, Vectors]:
