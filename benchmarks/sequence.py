@@ -36,7 +36,7 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--align", type=int, default=20_000, metavar="FRAMES")
     parser.add_argument("--drives", type=int, default=5, help="generated drives along nordland811")
     parser.add_argument("--town", type=Path, default=Path(tempfile.gettempdir()) / "town_drives")
-    parser.add_argument("--towns", type=int, default=3, help="towns of `--only gaps`")
+    parser.add_argument("--towns", type=int, default=2, help="towns of `--only gaps`")
     parser.add_argument("--only", choices=("step", "smooth", "align", "drives", "unordered", "town", "gaps"))
     options = parser.parse_args(argv)
     if options.only in (None, "step"):
@@ -255,8 +255,8 @@ def removed(
 ) -> None:
     """Precision and recall of being off a map without some of its places, of two drives that it has not seen."""
     for title, parts in stretches.items():
-        share = np.arange(len(at)) / len(at)
-        kept = np.flatnonzero(~np.any([(first <= share) & (share < last) for first, last in parts], axis=0))
+        gone = [np.arange(int(first * len(at)), int(last * len(at))) for first, last in parts]
+        kept = np.setdiff1d(np.arange(len(at)), np.concatenate(gone))
         header(title, "off-map precision", "off-map recall")
         holed = place_map_of({name: nearest(drives[name], at, kept) for name in MAPPED})
         for name in ("night", "snow"):

@@ -11,7 +11,7 @@ from displace.sequence.engine import KEPT, MOST, UNKNOWN, Belief, Learner, Motio
 
 UNDER_WAY = (0.7, 1.5)
 """Paces of a drive that is followed, relative to its usual one; a third would cost more than it tells."""
-STEEP, HALFWAY = 0.25, 0.5
+STEEP, HALFWAY = 0.22, 0.5
 """The off-map state's level, as a share of the way from what chance earns to what the path earns: so much for each
 nat between them, but no more than half. Where they are near each other, the path has stretches that earn no more than
 chance does, and a level in the middle would call them off the map."""
@@ -36,7 +36,7 @@ def level_between(chance: float, path: float, steep: float = STEEP, most: float 
     """Level of the off-map state between what chance and what the path earn; see `STEEP`.
 
     >>> level_between(1.0, 2.0), level_between(1.0, 5.0)
-    (1.25, 3.0)
+    (1.22, 3.0)
     """
     gain = max(0.0, path - chance)
     return chance + min(steep * gain, most) * gain
