@@ -190,7 +190,7 @@ def _learned(
     progress: StageProgress | None,
 ) -> Learned:
     """Statistics in a tree, one solution, rows in slices."""
-    whole, kept = _reduced(client, estimator, parts, progress)
+    whole = _reduced(client, estimator, parts, progress)
     ids, counts, within, digests = client.submit(summary_of, whole, pure=False).result()
     fitted = estimator
     if not estimator.place_by_place:
@@ -199,7 +199,6 @@ def _learned(
         fitted = client.submit(without_rows, solution, pure=False).result()
         del solution
     means, rows = _rows(client, whole, fitted, len(ids), stream.dim, folder, progress)
-    del kept
     fitted.place_ids_ = ids
     on_disk: Any = means
     arrays = Scatter(ids, counts, on_disk, within).to_arrays()
@@ -209,31 +208,29 @@ def _learned(
     return Learned(fitted, Rows(stored, np.arange(len(ids)), projection, mean), arrays, digests)
 
 
-def _reduced(
-    client: Any, estimator: Fusion, parts: list[ShardPart], progress: StageProgress | None
-) -> tuple[Any, list[Any]]:
-    """Future of the statistics of all shards, and all futures that it comes from."""
+def _reduced(client: Any, estimator: Fusion, parts: list[ShardPart], progress: StageProgress | None) -> Any:
+    """Future of the statistics of all shards.
+
+    Nothing else is held on to: a worker lets statistics go once they are merged, and where it dies before, Dask knows
+    how to compute them again. They stay where they are: means of as many places as there are references would fill
+    this process.
+    """
     from distributed import as_completed
 
-    sizes = {}
-    for part in parts:
-        future = client.submit(partial_of, part, estimator, pure=False)
-        sizes[future] = len(part.rows)
-    futures = list(sizes)
-    kept, level = list(futures), futures
+    level = [client.submit(partial_of, part, estimator, pure=False) for part in parts]
+    sizes = {future.key: len(part.rows) for future, part in zip(level, parts, strict=True)}
+    reading = as_completed(level)
     while len(level) > 1:
-        pairs = [
-            client.submit(merged, a, b, pure=False) for a, b in zip(level[::2], level[1::2], strict=False)
-        ]
-        level = pairs + ([level[-1]] if len(level) % 2 else [])
-        kept += pairs
+        pairs = zip(level[::2], level[1::2], strict=False)
+        level = [client.submit(merged, a, b, pure=False) for a, b in pairs] + level[len(level) // 2 * 2 :]
     done, total = 0, sum(sizes.values())
-    for future in as_completed(futures):
-        future.result()
-        done += sizes[future]
+    for future in reading:
+        if future.status != "finished":
+            future.result()  # raises what went wrong
+        done += sizes[future.key]
         if progress:
             progress("reading", done, total)
-    return level[0], kept
+    return level[0]
 
 
 def _rows(
