@@ -231,6 +231,11 @@ class TestCalibrationRows:
         assert set(places[rows].tolist()) == chosen
         assert len(rows) == 2 * len(chosen)
 
+    def test_each_stretch_has_a_place(self, monkeypatch):
+        monkeypatch.setattr(building, "MAX_CALIBRATION", 2)
+        rows = calibration_rows(np.arange(91), Places(np.arange(91)), 3)
+        assert rows.tolist() == list(range(0, 91, 10))
+
     @pytest.mark.parametrize(
         ("n_traversals", "n_places", "swapped"),
         [(30, 2, True), (29, 2, False), (30, 3, False), (31, 3, True)],

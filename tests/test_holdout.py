@@ -120,3 +120,13 @@ def test_a_held_out_quarter_is_asked_where_the_other_traversal_has_it():
     places, traversals = places[keep], traversals[keep]
     first = next(folds_of_quarters(places, traversals, np.arange(16), max_folds=8, max_queries=99))
     assert places[first.queries].tolist() == [1, 2, 8, 10, 11]
+
+
+def test_the_margin_grows_with_the_stretch():
+    """Of 30 places 2 at each end, a twentieth and no less; of a quarter of 40 places 4, a tenth."""
+    places, traversals = repeated(100, list("abc"))
+    first = next(folds_with_a_gap(places, traversals, np.arange(100), max_folds=3, max_queries=999))
+    assert places[first.queries].tolist() == [*range(2, 28), *range(30, 100)]
+    places, traversals = repeated(160, ["only"])
+    first = next(folds_of_quarters(places, traversals, np.arange(160), max_folds=4, max_queries=999))
+    assert places[first.queries].tolist() == list(range(4, 36))

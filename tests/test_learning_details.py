@@ -174,6 +174,12 @@ def test_a_base_rate_where_the_others_teach_nothing():
     all_right = known.take(first | right)
     found = learning._cross_judged(all_right, BASES[0])
     np.testing.assert_array_equal(found[all_right.folds == 0], 1.0)  # every match of the other is right
+    enough = known.take(first | ~right | (np.cumsum(right & ~first) <= ENOUGH))
+    taught = learning._fit(enough.take(enough.folds == 1), "traversals")
+    np.testing.assert_allclose(
+        learning._cross_judged(enough, "traversals")[enough.folds == 0],
+        taught.probability(enough.evidence[enough.folds == 0]),
+    )
     few = known.take(first | ~right)
     np.testing.assert_array_equal(learning._cross_judged(few, BASES[0])[few.folds == 0], 0.0)
     alone = known.take(first)

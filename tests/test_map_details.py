@@ -9,7 +9,7 @@ import pytest
 
 from displace import DisPlace, PlaceMap, ReferenceSet, build, get_fusion
 from displace.arrays import l2_normalize
-from displace.errors import InputError
+from displace.errors import FormatError, InputError
 from displace.files import tensors
 from displace.fusion.base import Rows
 from displace.fusion.solver.kept_references import KeptReferences
@@ -21,6 +21,7 @@ from displace.maps.basis import turned, turning
 from displace.maps.calibration import area_under_curve
 from displace.maps.checking import check_row_places
 from displace.maps.digests import digests_of
+from displace.maps.file import packed, unpacked
 from displace.maps.rounding import RecallLoss, agreement, quantize, within_unit
 from displace.maps.samples import KEPT, Samples
 from displace.maps.streaming import place_blocks
@@ -182,6 +183,26 @@ def test_rows_in_eight_bits_are_not_widened_where_they_are_many(refs, monkeypatc
     assert not town.state._too_large_widened
 
 
+@pytest.mark.parametrize(("length", "whole"), [(1.005, True), (1.012, False)])
+def test_scales_of_rows_that_are_searched_as_stored_are_those_of_unit_vectors(refs, length, whole):
+    town = build(refs, "hops", dtype="int8", calibration=False)
+    scales = town.state.scales.copy()
+    scales[7] = length / 127
+    searched = town.changed(scales=scales).state
+    if whole:
+        assert searched._index_as_stored().recall == 1.0
+    else:
+        with pytest.raises(FormatError, match="rows of the map are damaged"):
+            searched._index_as_stored()
+
+
+def test_rows_in_eight_bits_are_their_codes_times_their_scales(refs):
+    town = build(refs, "hops", dtype="int8", calibration=False).state
+    some = np.array([3, 0, 39])
+    np.testing.assert_allclose(town.rows_at(some), town.vectors[some] * town.scales[some, None])
+    np.testing.assert_allclose(np.linalg.norm(town.rows_at(some), axis=1), 1, atol=0.02)
+
+
 def test_headings_that_are_not_known_are_kept(refs, tmp_path):
     headings = np.where(np.arange(40) % 3 == 0, np.nan, 90.0)
     places = Positions(np.stack([10.0 * np.arange(40), np.zeros(40)], axis=1), heading=headings)
@@ -244,6 +265,10 @@ class TestFramesAroundTheGap:
         taken = driving._around_the_gap(10 * np.arange(n), answerable)
         start = int(np.clip(int(first * n) - self.most // 2, 0, n - self.most))
         np.testing.assert_array_equal(taken, 10 * np.arange(start, start + self.most))
+
+
+def test_one_reference_is_the_smallest_block():
+    assert [part.tolist() for part in place_blocks(np.array([5, 4, 6]), 8, 1)] == [[1], [0], [2]]
 
 
 def test_blocks_are_as_large_as_whole_places_allow():
@@ -358,3 +383,40 @@ def test_a_map_that_tells_views_apart_keeps_its_references():
     one_each = ReferenceSet(np.tile(vectors, (2, 1)), np.tile(np.arange(12), 2), ["a"] * 12 + ["b"] * 12)
     assert isinstance(DisPlace().statistics(several), KeptViews)
     assert isinstance(DisPlace().statistics(one_each), Scatter)
+
+
+def test_a_map_that_was_updated_is_driven_along_as_it_is_now(refs):
+    """The route is made once for each state of a map, not for each call and not for all states."""
+    info = Places(refs.place_ids, frames=np.arange(40.0))
+    route = ReferenceSet(refs.vectors, refs.places, refs.traversals, info=info)
+    town = build(route.without("t2"), "hops", calibration=False)
+    course = town._course(town.state)
+    assert town._course(town.state) is course
+    town.add(route.only("t2"))
+    assert town._course(town.state) is not course
+    np.testing.assert_array_equal(town._course(town.state).rows.vectors, town.state.working_rows)
+
+
+@pytest.mark.parametrize("degrees", [0, 1, "yes", None])
+def test_whether_positions_are_degrees_is_yes_or_no(refs, degrees):
+    town = build(refs, "hops", calibration=False)
+    header, arrays = packed(town.state)
+    assert unpacked(header, arrays, "town")["dim"] == 16
+    with pytest.raises(FormatError, match="degrees is"):
+        unpacked({**header, "degrees": degrees}, arrays, "town")
+
+
+def test_rows_of_no_numbers_are_within_bounds():
+    for dtype in (np.float16, np.float32):
+        assert within_unit(np.empty((0, 3), dtype))
+
+
+def test_only_fusions_of_each_place_by_itself_are_fitted_block_by_block(refs):
+    """What `place_by_place` says is so: the rows of some places are the same without the others."""
+    half = refs.select(refs.places < refs.place_ids[20])
+    for name in ("displace", "hops", "pooling", "dmat_avg"):
+        whole, part = (get_fusion(name)().fit_references(some) for some in (refs, half))
+        rows = [fusion.rows() for fusion in (whole, part)]
+        first = rows[0].vectors[: len(rows[1].vectors)]
+        same = first.shape == rows[1].vectors.shape and np.allclose(first, rows[1].vectors)
+        assert get_fusion(name).place_by_place is same, name

@@ -165,3 +165,20 @@ def test_means_on_disk_are_read_twice_for_the_scatter_between_places(monkeypatch
     assert_close(scatter.between(), expected, 1e-5)
     assert len(rows_read) > 9, "in blocks"
     assert sum(rows_read) == 2 * len(scatter.means)
+
+
+def test_the_mean_square_is_that_of_every_reference_s_place():
+    one = Scatter.of(np.array([[3.0, 4.0]]), np.array(["a"]))
+    assert (one.mean_square(), one.within_trace(), one.mean.tolist()) == (25, 0, [3, 4])
+    two = Scatter.of(np.array([[1.0, 0.0], [3.0, 0.0], [0.0, 5.0]]), np.array(["a", "a", "b"]))
+    assert two.mean_square() == pytest.approx((4 + 4 + 25) / 3)
+    assert two.within_trace() == pytest.approx((1 + 1) / 3)
+    none = Scatter.empty(2)
+    assert (none.mean_square(), none.within_trace()) == (0, 0)
+
+
+@pytest.mark.parametrize("scatter", [Scatter.empty(1, ids=np.int64), Scatter.of(np.ones((1, 1)), np.array([4]))])
+@pytest.mark.parametrize("place", [3, 5])
+def test_a_place_that_is_not_there_is_named_wherever_it_would_stand(scatter, place):
+    with pytest.raises(InputError, match=rf"not there: \[{place}\]"):
+        scatter.remove(np.ones((1, 1)), np.array([place]))

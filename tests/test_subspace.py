@@ -56,3 +56,22 @@ def test_one_reference_a_place_is_cosine():
 def test_a_wrong_number_of_components_is_refused():
     with pytest.raises(InputError, match="n_components=0"):
         get_fusion("subspace")(n_components=0).fit(np.eye(3), [0, 1, 2])
+
+
+@pytest.mark.parametrize(("dim", "rows"), [(1, 1), (2, 1), (3, 1), (4, 2), (7, 3)])
+def test_a_basis_has_at_most_half_the_dimensions_and_at_least_one_vector(dim, rows):
+    references = np.random.default_rng(0).normal(size=(5, dim))
+    fusion = get_fusion("subspace")().fit(references, [0] * 5)
+    assert fusion.basis_.shape == (rows, dim)
+    assert get_fusion("subspace")(n_components=99).fit(references, [0] * 5).basis_.shape == (rows, dim)
+
+
+def test_references_of_zeros_are_one_row_of_zeros():
+    np.testing.assert_array_equal(basis_of(np.zeros((3, 4)), 2), np.zeros((1, 4)))
+
+
+def test_what_points_away_from_the_references_scores_below_nothing():
+    fusion = get_fusion("subspace")().fit(np.eye(4)[[0, 1, 2]], [0, 0, 1])
+    scores = fusion._scores(np.array([[0.6, 0.0, 0.8, 0.0], [-0.6, -0.1, -0.8, 0.0]]))
+    unit = np.sqrt(0.6**2 + 0.1**2 + 0.8**2)
+    np.testing.assert_allclose(scores, [[0.6, 0.8], [-np.hypot(0.6, 0.1) / unit, -0.8 / unit]])

@@ -191,11 +191,11 @@ def calibration_rows(places: NDArray[Any], info: Places, dim: int) -> Indices:
 
     The rule looks at sizes alone, so that a map is the same however it was built.
     """
-    share = MAX_CALIBRATION / max(1, len(places) * dim)
-    if share >= 1:
+    n_numbers = len(places) * dim
+    if n_numbers <= MAX_CALIBRATION:
         return np.arange(len(places))
     route = in_route_order(info)
-    length = max(1, int(share * len(route) / STRETCHES))
+    length = max(1, int(MAX_CALIBRATION / n_numbers * len(route) / STRETCHES))
     starts = np.linspace(0, len(route) - length, STRETCHES).astype(np.intp)
     chosen = np.unique(np.concatenate([route[start : start + length] for start in starts]))
     return np.flatnonzero(np.isin(places, chosen))

@@ -101,7 +101,7 @@ def checked_calibration(record: Any) -> Calibration | None:
         probability = (calibration.probability_of_scores if ranking else calibration.probability)(example)
     require(probability.shape == (1,) and bool(np.isfinite(probability).all()), "its calibration is void")
     require(isinstance(calibration.centred, bool), f"centred is {schema.shown(calibration.centred)}")
-    np.asarray(calibration.curve, np.float64).reshape(-1, 3)
+    np.asarray(calibration.curve, np.float64).reshape(len(calibration.curve), 3)
     require(np.isfinite(float(calibration.auc) + float(calibration.error)), "its calibration is void")
     return calibration
 

@@ -125,7 +125,7 @@ class MapState:
 
     def project(self, queries: Vectors) -> Vectors:
         """Bring descriptors into the space of the rows: normalise((q − mean)·projection)."""
-        if np.abs(queries).max(initial=0) > LARGE:
+        if (np.abs(queries) > LARGE).any():
             queries = queries.astype(np.float64)  # or products would be beyond the range of numbers
         centred = queries if self.mean is None else queries - self.mean
         return l2_normalize(centred if self.projection is None else centred @ self.projection)

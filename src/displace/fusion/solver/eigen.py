@@ -132,7 +132,7 @@ def _cholesky(scatter: Scatter, ridge: float) -> Vectors:
     S_W.flat[:: len(S_W) + 1] += ridge
     (potrf,) = get_lapack_funcs(("potrf",), (S_W,))
     L: Vectors
-    L, info = potrf(S_W, lower=1, clean=0, overwrite_a=1)
+    L, info = potrf(S_W, lower=True, clean=False, overwrite_a=1)
     pivots = np.diagonal(L)
     # A pivot of the size of rounding is as good as zero: its eigenvector would be noise.
     rounding = 4 * np.sqrt(len(L)) * np.finfo(L.dtype).eps
@@ -144,11 +144,11 @@ def _cholesky(scatter: Scatter, ridge: float) -> Vectors:
 def _gram(L: Vectors, scatter: Scatter, kept: ChooseN) -> tuple[Vectors, Vectors]:
     """Through the N×N Gram matrix of the whitened place means: G = AᵀA, A = L⁻¹Bᵀ, v = L⁻ᵀA u/√λ."""
     trsm, syrk, gemm = get_blas_funcs(("trsm", "syrk", "gemm"), (L,))
-    A = trsm(1, L, scatter.between_rows().T, lower=1, overwrite_b=1)
-    G = syrk(1, A, trans=1, lower=1)
+    A = trsm(1, L, scatter.between_rows().T, lower=True, overwrite_b=1)
+    G = syrk(1, A, trans=True, lower=True)
     eigenvalues, U = _symmetric(G, kept)
     V = gemm(1, A, U / np.sqrt(eigenvalues[: U.shape[1]]).astype(U.dtype))
-    return eigenvalues, trsm(1, L, V, lower=1, trans_a=1, overwrite_b=1)
+    return eigenvalues, trsm(1, L, V, lower=True, trans_a=True, overwrite_b=1)
 
 
 def _direct(L: Vectors, scatter: Scatter, kept: ChooseN) -> tuple[Vectors, Vectors]:
@@ -166,9 +166,9 @@ def _full(
 ) -> tuple[Vectors, Vectors]:
     (trsm,) = get_blas_funcs(("trsm",), (L,))
     (sygst,) = get_lapack_funcs(("sygst",), (L,))
-    C, _ = sygst(scatter.between(), L, lower=1, overwrite_a=1)
+    C, _ = sygst(scatter.between(), L, lower=True, overwrite_a=1)
     eigenvalues, U = symmetric(C, kept)
-    return eigenvalues, trsm(1, L, U, lower=1, trans_a=1, overwrite_b=1)
+    return eigenvalues, trsm(1, L, U, lower=True, trans_a=True, overwrite_b=1)
 
 
 _REDUCED = {"gram": _gram, "direct": _direct, "staged": _staged}
@@ -197,8 +197,8 @@ def _tridiagonal(C: Vectors, kept: ChooseN) -> tuple[Vectors, Vectors]:
         stop = start + AT_ONCE
         C[start:stop, start:] = C[start:, start:stop].T
     sytrd, sytrd_lwork = get_lapack_funcs(("sytrd", "sytrd_lwork"), (C,))
-    lwork = int(sytrd_lwork(size, lower=0)[0])
-    reflectors, d, e, tau, _ = sytrd(C, lower=0, lwork=lwork, overwrite_a=1)
+    lwork = int(sytrd_lwork(size, lower=False)[0])
+    reflectors, d, e, tau, _ = sytrd(C, lower=False, lwork=lwork, overwrite_a=1)
     values, vectors = _divide_and_conquer(d, e)
     values = values[::-1].astype(np.float64)
     vectors = np.asfortranarray(vectors[:, ::-1][:, : kept(values)], dtype=C.dtype)
@@ -227,7 +227,7 @@ def _bring_back(reflectors: Vectors, tau: Vectors, vectors: Vectors) -> None:
     for columns in blocks(below.shape[1], 1, AT_ONCE):
         rows = np.ascontiguousarray(below[:, columns].T)
         for start, V, T_inverse in parts:
-            shares = trsm(1, T_inverse, (rows[:, start:] @ V).T, lower=0, overwrite_b=1).T
+            shares = trsm(1, T_inverse, (rows[:, start:] @ V).T, lower=False, overwrite_b=1).T
             product = products[: len(rows) * len(V)].reshape(len(rows), len(V))
             rows[:, start:] -= np.matmul(shares, V.T, out=product)
         below[:, columns] = rows.T

@@ -52,10 +52,8 @@ class KeptReferences:
         for vector, place in zip(other.vectors, other.places.tolist(), strict=True):
             start, end = np.searchsorted(self.places, place), np.searchsorted(self.places, place, "right")
             candidates = start + np.flatnonzero(keep[start:end])
-            away = np.abs(np.subtract(self.vectors[candidates], vector, dtype=np.float64)).max(
-                axis=1, initial=0
-            )
-            limit = self.rounding * max(1.0, float(np.abs(vector).max(initial=0)))
+            away = np.abs(np.subtract(self.vectors[candidates], vector, dtype=np.float64)).max(axis=1)
+            limit = self.rounding * max(1.0, float(np.abs(vector).max()))
             if len(candidates) == 0 or away.min() > limit:
                 raise InputError(f"cannot remove a reference of place {place!r} that is not in the map")
             keep[candidates[away.argmin()]] = False

@@ -56,10 +56,10 @@ class KeptViews(KeptReferences):
 
     def merge(self, other: Self) -> Self:
         """Take further references in; returns self."""
-        if (self.groups is None) != (other.groups is None):
-            self.groups = None  # views of some are not known: they are found for all
-        elif self.groups is not None and other.groups is not None:
+        if self.groups is not None and other.groups is not None:
             self.groups = np.concatenate([self.groups, other.groups])
+        else:
+            self.groups = None  # where views of some are not known, they are found for all
         same = self.traversals.dtype.kind == other.traversals.dtype.kind
         names = [kept.traversals if same else kept.traversals.astype(str) for kept in (self, other)]
         self.traversals = np.concatenate(names)

@@ -105,7 +105,7 @@ class Scatter:
         total = np.zeros(self.means.shape[1])
         for rows in self._means_blocks():
             total += self.means[rows].sum(axis=0, dtype=np.float64)
-        return total / max(1, len(self.means))
+        return total / len(self.means)
 
     def mean_square(self) -> float:
         """Mean over the references of the squared length of their place's mean."""
@@ -113,7 +113,7 @@ class Scatter:
         for rows in self._means_blocks():
             part = self.means[rows]
             total += float(self.counts[rows] @ np.einsum("nd,nd->n", part, part, dtype=np.float64))
-        return total / max(1, self.n_references)
+        return total / self.n_references if self.n_references else 0.0
 
     def means_are_equal(self) -> bool:
         """Whether all places have the same mean."""
@@ -142,7 +142,9 @@ class Scatter:
 
     def within_trace(self) -> float:
         """tr(S_W)."""
-        return float(np.trace(self.within, dtype=np.float64)) / max(1, self.n_references)
+        if not self.n_references:
+            return 0.0
+        return float(np.trace(self.within, dtype=np.float64)) / self.n_references
 
     def between_rows(self, rows: slice = slice(None), mean: Vectors | None = None) -> Vectors:
         """Return the rows of B, shape (N, D), with S_B = BᵀB; all of them, or a slice with the `mean` at hand."""
@@ -155,7 +157,7 @@ class Scatter:
         S_B, mean = np.zeros_like(self.within), self.mean
         (syrk,) = get_blas_funcs(("syrk",), (S_B,))
         for rows in self._means_blocks():
-            S_B = syrk(1, self.between_rows(rows, mean).T, beta=1, c=S_B, lower=1, overwrite_c=1)
+            S_B = syrk(1, self.between_rows(rows, mean).T, beta=1, c=S_B, lower=True, overwrite_c=1)
         return S_B
 
     def add(self, vectors: Vectors, places: NDArray[Any]) -> Scatter:
@@ -291,7 +293,7 @@ class Scatter:
         rows = deviation if used.all() else deviation[used]
         rows = np.ascontiguousarray(rows * np.sqrt(weight[used])[:, None], dtype=self.within.dtype)
         (syrk,) = get_blas_funcs(("syrk",), (self.within,))
-        self.within = syrk(sign, rows.T, beta=1, c=self.within, lower=1, overwrite_c=1)
+        self.within = syrk(sign, rows.T, beta=1, c=self.within, lower=True, overwrite_c=1)
 
     def _make_room_for(self, ids: NDArray[Any]) -> None:
         """Give the places `ids` rows with a count of 0, keeping the ids sorted."""
@@ -320,12 +322,12 @@ class Scatter:
             )
 
     def _check_removable(self, ids: NDArray[Any], counts: Indices) -> None:
-        at = np.searchsorted(self.place_ids, ids).clip(max=max(0, len(self.place_ids) - 1))
-        known = self.place_ids[at] == ids if len(self.place_ids) else np.zeros(len(ids), bool)
+        known = np.isin(ids, self.place_ids)
         if not known.all():
             raise InputError(
                 f"cannot remove references of places that are not there: {ids[~known][:5].tolist()}"
             )
+        at = np.searchsorted(self.place_ids, ids)
         over = counts > self.counts[at]
         if over.any():
             worst = np.flatnonzero(over)[0]

@@ -287,7 +287,7 @@ def _share_at_home(centred: _Centred, index: Indices, labels: Indices) -> float:
 def _repeats(group: Indices, labels: Indices) -> bool:
     """Whether some group has two traversals."""
     pairs = np.unique(np.stack([group, labels]), axis=1)
-    return bool(np.bincount(pairs[0]).max(initial=0) > 1)
+    return bool(np.bincount(pairs[0]).max() > 1)
 
 
 def _numbered(index: Indices, labels: Indices) -> Indices:
