@@ -6,8 +6,8 @@ reach which line is measured once, by coverage, and kept in a folder (``--cache`
 as unnoticed; one that makes the tests use ten times their processor time loops, and counts as noticed.
 
 Not changed: documentation, annotations, text, what is raised or logged, what only type checkers read, and what only
-speed, memory or an assertion depends on (sizes of blocks, numbers of threads, `copy=`, `overwrite_…=`,
-`check_finite=`, `strict=`).
+speed, memory or an assertion depends on (sizes of blocks, which `_layers` tells, numbers of threads, `copy=`,
+`overwrite_…=`, `clean=`, `check_finite=`, `strict=`).
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ TESTS = (
     "contract/test_maps_of_fusions.py",
     "contract/test_search.py",
     "test_arrays.py",
+    "test_checking.py",
     "test_cli_maps.py",
     "test_compression.py",
     "test_confidence.py",
@@ -62,6 +63,7 @@ TESTS = (
     "test_map_details.py",
     "test_metrics.py",
     "test_neighbours.py",
+    "test_numbers.py",
     "test_place_map.py",
     "test_place_map_file.py",
     "test_place_map_updating.py",
@@ -101,6 +103,8 @@ PRELOADED = (
 """Imported once, before a process is forked for each change."""
 PLUGINS = ("-p", "_hypothesis_pytestplugin")
 """Of pytest: no other is needed, and some take seconds to load."""
+READING = "tests/test_numbers.py"
+"""Tests that read constants, which are computed before any test: they are run for every change outside of functions."""
 SPEED = ("SMALL", "(WIDE, NARROW, AT_ONCE)")
 """Sizes in `fusion/solver/eigen.py` on which nothing but speed depends."""
 CHOSEN = "not thousands and not Killed"
@@ -194,8 +198,12 @@ def skipped(node: ast.AST) -> bool:
     if isinstance(node, ast.Assign):
         name = ast.unparse(node.targets[0])
         return name.endswith("BYTES") or name in SPEED
+    if isinstance(node, ast.FunctionDef):
+        return node.name == "_layers"
     if isinstance(node, ast.keyword):
-        return str(node.arg).startswith(("strict", "copy", "check_finite", "overwrite", "row_bytes", "lwork"))
+        return str(node.arg).startswith(
+            ("strict", "copy", "check_finite", "overwrite", "row_bytes", "lwork", "clean")
+        )
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
         return all(isinstance(side, ast.Name | ast.Attribute) for side in (node.left, node.right))  # types
     if isinstance(node, ast.Raise | ast.JoinedStr | ast.Assert | ast.Import | ast.ImportFrom):
@@ -364,12 +372,14 @@ def measure(cache: Path) -> None:
 def tests_of(mutant: Mutant, measured: dict, most: int) -> list[str]:  # type: ignore[type-arg]
     """Tests that reach a change: at most so many, those first that reach least besides."""
     first, last = mutant.reach
+    outside = first == 1
+    reading = [test for test in measured["seconds"] if outside and test.startswith(READING)]
     names = [
         test
         for test, lines in measured["reached"].get(mutant.path, {}).items()
         if any(first <= line <= last for line in lines)
     ]
-    return sorted(names, key=lambda name: (measured["lines"][name], name))[:most]
+    return [*reading, *sorted(names, key=lambda name: (measured["lines"][name], name))][:most]
 
 
 def judged(mutant: Mutant, package: Path, tests: list[str], seconds: float, log: Path) -> str:

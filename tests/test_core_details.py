@@ -5,23 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from displace import DisPlace, build
+from displace import build
 from displace.errors import FormatError
-from displace.fusion.solver import tuning
 from displace.geo import Positions
-from displace.maps import learning, witness
 from displace.maps.checking import check_fields, check_rows, checked_calibration
 from displace.places import Places
 from displace.synthetic import make_route
 from displace.truth import Tolerance, Truth
-
-
-def test_constants_with_which_everything_was_measured():
-    assert DisPlace.compared == ({}, {"tau": 1.0}, {"ridge": 0.0, "center": False})
-    assert tuning.RIDGES == (0.01, 0.1, 0.3, 1.0, 3.0, 10.0)
-    assert tuning.ROWS == (1, 2, 4, 6, 8, 12)
-    assert (witness.TOP, witness.COHORT, witness.STANDING) == (20, 256, (-3.0, 12.0))
-    assert (learning.MAX_FOLDS, learning.MAX_QUERIES, learning.FEW_PLACES) == (5, 2000, 100)
 
 
 def test_half_a_position_is_none():

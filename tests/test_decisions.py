@@ -146,6 +146,20 @@ def problem_of(refs):
     )
 
 
+@pytest.mark.parametrize(
+    ("places", "several"), [([0, 1, 2], False), ([0, 0, 1], True), ([0, 1, 1], True), ([0], False)]
+)
+def test_several_views_of_any_place(places, several):
+    refs = make_route(n_places=3, n_traversals=2, dim=4).references
+    assert replace(problem_of(refs), places=np.array(places)).several_views is several
+
+
+def test_the_sampling_of_references_that_each_stand_alone():
+    refs = make_route(n_places=3, n_traversals=3, dim=4).references
+    assert problem_of(refs).sampling_ratio == pytest.approx(4 / 6)
+    assert problem_of(refs.only("t0")).sampling_ratio == float("inf")
+
+
 class TestRounds:
     def test_hits_of_the_plain_ones_against_loops(self, monkeypatch):
         refs = make_route(n_places=30, n_traversals=3, dim=6, noise=0.8, seed=5).references
@@ -194,8 +208,8 @@ class TestUpdates:
 
     def test_references_are_counted(self):
         refs = ReferenceSet(np.eye(3), [0, 1, 0], ["b", "b", "c"])
-        assert updating._counted({"a": 5}, refs, +1) == {"a": 5, "b": 2, "c": 1}
-        assert updating._counted({"a": 5, "b": 2, "c": 1}, refs, -1) == {"a": 5}
+        assert updating._counted({"a": 5}, refs, gained=True) == {"a": 5, "b": 2, "c": 1}
+        assert updating._counted({"a": 5, "b": 2, "c": 1}, refs, gained=False) == {"a": 5}
 
     def test_an_update_reports_what_it_did(self):
         refs = make_route(n_places=30, n_traversals=4, dim=8).references

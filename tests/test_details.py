@@ -59,8 +59,8 @@ class TestScatter:
             return Scatter(np.array([0]), np.array([1]), np.zeros((1, 3), np.float32), within)
 
         with pytest.raises(LinAlgError, match="not positive definite"):
-            eigen._cholesky(with_last(1e-9), 0.0)
-        assert eigen._cholesky(with_last(1e-2), 0.0).shape == (3, 3)
+            eigen._cholesky(with_last(7.5e-7), 0.0)  # of 4√3 roundings, 8.3e-7
+        assert eigen._cholesky(with_last(9e-7), 0.0).shape == (3, 3)
 
 
 class TestBsf:
@@ -108,6 +108,14 @@ class TestSingle:
         assert fusion.traversal_recalls_["short"] == 50
         assert fusion.traversal_recalls_["long"] == 100
         assert fusion.traversal_ in ("long", "query")
+
+    def test_one_traversal_is_compared_with_none_and_two_are_with_each_other(self):
+        E = np.eye(4)
+        alone = get_fusion("single")().fit(E, [0, 1, 2, 3], ["a"] * 4)
+        assert (alone.traversal_, alone.traversal_recalls_) == ("a", {})
+        both = get_fusion("single")().fit(np.concatenate([E[:1], E]), [0, 0, 1, 2, 3], ["a"] + ["b"] * 4)
+        assert both.traversal_recalls_ == {"a": 25, "b": 100}
+        assert both.traversal_ == "b"
 
     def test_only_places_of_the_traversal_are_found(self):
         E = np.eye(3)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from displace.maps import learning
+from displace.maps import calibration, learning
 from displace.maps.calibration import BASES
 from displace.maps.learning import ENOUGH, FEW, QUANTILE, SHARE, SLOPE, STEEPNESS, WEIGHTS
 from displace.maps.samples import Samples
@@ -155,6 +155,26 @@ def test_a_refusal_counts_the_less_the_fewer_conditions_a_map_has():
     assert {learning._fit(few, basis).doubt for basis in BASES} == {found[-1]}
 
 
+@pytest.mark.parametrize(("n", "basis"), [(1, 2), (2, 1), (3, 0), (4, 0), (9, 0)])
+def test_what_a_confidence_is_learned_from(n, basis):
+    assert learning.basis_of(n) == BASES[basis]
+
+
+def test_how_well_it_works_is_told_from_enough_right_matches():
+    known = samples()
+    wrong, right = np.flatnonzero(~known.right), np.flatnonzero(known.right)
+    for n, told in ((ENOUGH - 1, False), (ENOUGH, True)):
+        found = learning.calibration_of(known.take(np.r_[wrong, right[:n]]), BASES[0])
+        assert bool(found.curve) is told
+
+
+@pytest.mark.parametrize(("basis", "learned"), [(0, False), (1, False), (2, True)])
+def test_nothing_is_learned_where_all_are_right_or_all_wrong_but_of_one_traversal(basis, learned):
+    known = samples()
+    for some in (known.take(known.right), known.take(~known.right)):
+        assert (learning.calibration_of(some, BASES[basis]) is not None) is learned
+
+
 def test_no_query_is_judged_by_its_own_traversal():
     known = samples()
     found = learning._cross_judged(known, BASES[0])
@@ -184,3 +204,83 @@ def test_a_base_rate_where_the_others_teach_nothing():
     np.testing.assert_array_equal(learning._cross_judged(few, BASES[0])[few.folds == 0], 0.0)
     alone = known.take(first)
     np.testing.assert_array_equal(learning._cross_judged(alone, BASES[0]), 0.5)
+
+
+    np.testing.assert_array_equal(learning._cross_judged(alone, "traversals"), 0.5)
+
+
+class TestProbabilities:
+    """What `displace.maps.calibration` computes, written out number by number."""
+
+    p = np.array([0.02, 0.3, 0.49, 0.5, 0.51, 0.97])
+
+    @pytest.mark.parametrize("doubt", [0.3, 0.5, 1.0])
+    def test_below_a_half_the_logarithm_of_the_odds_counts_in_part(self, doubt):
+        found = calibration.tempered(self.p, doubt)
+        for before, after in zip(self.p, found, strict=True):
+            factor = doubt if before < 0.5 else 1
+            assert np.log(after / (1 - after)) == pytest.approx(
+                factor * np.log(before / (1 - before)), abs=1e-12
+            )
+
+    def test_what_is_farther_than_right_matches_loses_more_and_more(self):
+        distances = np.array([0.0, 2.0, 3.0, 4.0])
+        np.testing.assert_allclose(calibration.novelty(distances, 2.0, 0.5), [0, 0, 2 + 2, 4 + 8])
+
+    def test_bins_are_tenths(self):
+        p = np.array([0.0, 0.05, 0.1, 0.95, 1.0])
+        right = np.array([False, True, True, True, False])
+        weight = np.array([1.0, 3.0, 1.0, 2.0, 2.0])
+        assert calibration.reliability(p, right) == [
+            [pytest.approx(0.025), 0.5, 2],
+            [pytest.approx(0.1), 1.0, 1],
+            [pytest.approx(0.975), 0.5, 2],
+        ]
+        assert calibration.reliability(p, right, weight)[0] == [pytest.approx(0.15 / 4), 0.75, 2]
+        error = (abs(0.05 - 1) + abs(0.1 - 1) + abs(1.95 - 1)) / 5
+        assert calibration.calibration_error(p, right) == pytest.approx(error)
+        error = (abs(0.15 - 3) + abs(0.1 - 1) + abs(2 * 1.95 - 2)) / 9
+        assert calibration.calibration_error(p, right, weight) == pytest.approx(error)
+
+    @pytest.mark.parametrize("seed", range(3))
+    def test_the_area_is_the_share_of_pairs_in_order(self, seed):
+        rng = np.random.default_rng(seed)
+        p, right = rng.integers(0, 6, 40) / 6, rng.random(40) < 0.6
+        pairs = [(a > b) + (a == b) / 2 for a in p[right] for b in p[~right]]
+        assert calibration.area_under_curve(p, right) == pytest.approx(np.mean(pairs))
+
+    def test_scores_of_the_first_release(self):
+        scores = np.array([[0.9, 0.5, 0.3, 0.1], [0.4, 0.4, 0.4, 0.4]])
+        found = calibration.ranking_features(scores)
+        rest = np.array([0.5, 0.3, 0.1])
+        np.testing.assert_allclose(found[0], [0.9, 0.4, (0.9 - 0.3) / rest.std()])
+        np.testing.assert_allclose(found[1], [0.4, 0, 0], atol=1e-6)
+        np.testing.assert_array_equal(calibration.ranking_features(scores[:, :1]), [[0.9, 0, 0], [0.4, 0, 0]])
+        many = np.linspace(1, 0, 30)[None]
+        np.testing.assert_array_equal(
+            calibration.ranking_features(many), calibration.ranking_features(many[:, :20])
+        )
+
+    def test_a_probability_is_that_of_the_formula(self):
+        lowest, highest = [0.0, -1.0, 0.0, 0.5], [1.0, 5.0, 3.0, 2.0]
+        weights, offsets, scales = [1.0, 0.5, 0.0, -0.6], [0.3, 1.0, 0.0, 1.0], [0.1, 2.0, 1.0, 0.5]
+        own = calibration.Calibration(
+            weights, offsets, scales, 0.7, 1, 1, 0.5, 0.0, [], [], lowest, highest, 1.5, 0.25, 2.0, 0.9, 0.5
+        )
+        evidence = np.array([[0.4, 2, 1, 0.8], [0.2, 9, 7, 1.7], [-1, -3, 0, 1.9], [1, 5, 3, 0.1]])
+
+        def by_hand(x):
+            inside = [min(max(v, a), b) for v, a, b in zip(x, lowest, highest, strict=True)]
+            odds = 0.7 + sum(
+                w * (v - o) / s for w, v, o, s in zip(weights, inside, offsets, scales, strict=True)
+            )
+            t = max((x[3] - 1.5) / 0.25, 0)
+            p = 1 / (1 + np.exp(-(odds - t - t * t / 2))) / (1 + np.exp(-2.0 * inside[2]))
+            if p < 0.5:
+                p = np.sqrt(p) / (np.sqrt(p) + np.sqrt(1 - p))
+            return min(p, 0.9)
+
+        np.testing.assert_allclose(own.probability(evidence), [by_hand(x) for x in evidence])
+        assert own.probability(evidence).max() == 0.9
+        assert not own.reads_rankings
+        assert not own.weaker

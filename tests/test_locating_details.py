@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import ClassVar
 
 import numpy as np
@@ -14,6 +16,7 @@ from displace.geo import Positions
 from displace.manifest.table import Manifest
 from displace.maps.located import Located, check_limit
 from displace.maps.questions import as_images, check_same_model
+from displace.maps.remarks import STALE, UNCALIBRATED, WEAKER, remarks, rounding_loss
 from displace.maps.state import _best_of_each
 from displace.matches import Matches
 from displace.models import model_name
@@ -107,6 +110,18 @@ class TestQueries:
             with pytest.raises(InputError, match=f"must be one of {known}"):
                 call()
 
+    def test_by_itself_a_map_adapts_where_it_can_say_how_sure_it_is(self, town):
+        judged = SimpleNamespace(batch=object())
+        ways, n = ("none", "batch", "auto"), 1000
+        for own, auto in (
+            (town.changed(driving=None), "none"),
+            (town.changed(driving=SimpleNamespace(batch=None)), "none"),
+            (town.changed(driving=judged), "batch"),
+            (town.changed(driving=None, calibration=None), "batch"),
+        ):
+            assert [own._mode(way, ways, n) for way in ways] == ["none", "batch", auto]
+            assert own._mode("auto", ways, 1) == "none"
+
     def test_five_places_by_default(self, town, route):
         assert town.locate(route.queries).places.shape == (30, 5)
         assert town.smoothed(route.queries).places.shape == (30, 5)
@@ -189,6 +204,33 @@ class TestWhatAMapTells:
         assert record["statistics_bytes"] > 0
         bare = build(route.references, "single", calibration=False).to_json()
         assert (bare["has_positions"], bare["calibration"], bare["statistics_bytes"]) == (False, None, None)
+
+    def test_what_is_missing(self, town, route):
+        """A map of three traversals with an order and a model has nothing to add."""
+        bare = list(remarks(town))
+        assert [("bare vectors" in line, "no order" in line) for line in bare][-1] == (True, False)
+        whole = town.changed(model={"model": "hog"})
+        told = " ".join(remarks(whole))
+        assert "one traversal" not in told
+        assert "bare vectors" not in told
+        assert STALE not in told
+        assert STALE in list(remarks(town.changed(calibrated_on={})))
+        assert UNCALIBRATED in list(remarks(town.changed(calibration=None, calibrated_on=None)))
+        assert UNCALIBRATED not in bare
+        weaker = town.changed(calibration=replace(town.calibration, basis="two traversals"))
+        assert f"the confidence is {WEAKER['two traversals']}" in list(remarks(weaker))
+        assert any(
+            line.startswith("one traversal shows") for line in remarks(town.changed(traversals={"a": 1}))
+        )
+        assert not any(line.startswith("one traversal shows") for line in bare)
+
+    def test_what_rounding_costs(self, town):
+        told = rounding_loss(town.changed(notes={"recall_at_1": {"float16": 50.0}, "n_queries": 1234}))
+        assert told == "R@1 of 1,234 held-out queries: 50.00 % as float16"
+        assert rounding_loss(town.changed(notes={"same_top_match": 99.5})).endswith(
+            "99.5 % of the rows with noise added"
+        )
+        assert rounding_loss(town.changed(notes={})) == ""
 
     def test_ranks_are_filled_from_enough_rows(self):
         places, scores = (

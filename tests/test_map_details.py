@@ -16,7 +16,7 @@ from displace.fusion.solver.kept_references import KeptReferences
 from displace.fusion.solver.kept_views import KeptViews
 from displace.fusion.solver.scatter import Scatter
 from displace.geo import Positions
-from displace.maps import driving, relearning, rounding, state, streaming
+from displace.maps import driving, file, relearning, rounding, state, streaming
 from displace.maps.basis import turned, turning
 from displace.maps.calibration import area_under_curve
 from displace.maps.checking import check_row_places
@@ -406,17 +406,38 @@ def test_whether_positions_are_degrees_is_yes_or_no(refs, degrees):
         unpacked({**header, "degrees": degrees}, arrays, "town")
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_equal_numbers_are_within_bounds(dtype):
+    assert within_unit(np.full((2, 2), 0.5, dtype))
+    assert not within_unit(np.full((2, 2), -1.5, dtype))
+
+
 def test_rows_of_no_numbers_are_within_bounds():
     for dtype in (np.float16, np.float32):
         assert within_unit(np.empty((0, 3), dtype))
 
 
-def test_only_fusions_of_each_place_by_itself_are_fitted_block_by_block(refs):
-    """What `place_by_place` says is so: the rows of some places are the same without the others."""
-    half = refs.select(refs.places < refs.place_ids[20])
-    for name in ("displace", "hops", "pooling", "dmat_avg"):
-        whole, part = (get_fusion(name)().fit_references(some) for some in (refs, half))
-        rows = [fusion.rows() for fusion in (whole, part)]
-        first = rows[0].vectors[: len(rows[1].vectors)]
-        same = first.shape == rows[1].vectors.shape and np.allclose(first, rows[1].vectors)
-        assert get_fusion(name).place_by_place is same, name
+@pytest.mark.parametrize(
+    ("upcoming", "sidecar", "dropped"),
+    [("other", "this", True), ("other", "other", True), ("this", "this", True), ("this", "other", False)],
+)
+def test_statistics_written_in_vain_go_unless_the_map_needs_them(
+    tmp_path, monkeypatch, upcoming, sidecar, dropped
+):
+    path = tmp_path / "town"
+    written = tmp_path / "town-stats.next"
+    written.touch()
+    monkeypatch.setattr(file, "_checksum", lambda _: "this")
+    monkeypatch.setattr(file, "_map_of", lambda own: upcoming if own == written else sidecar)
+    file._drop_upcoming(path)
+    assert written.exists() is not dropped
+
+
+@pytest.mark.parametrize(("upcoming", "placed"), [("this", True), ("other", False)])
+def test_statistics_of_a_save_that_died_are_put_in_place(tmp_path, monkeypatch, upcoming, placed):
+    (tmp_path / "town-stats.next").touch()
+    monkeypatch.setattr(file, "_checksum", lambda _: "this")
+    monkeypatch.setattr(file, "_map_of", lambda _: upcoming)
+    file._finish_killed_save(tmp_path / "town")
+    assert (tmp_path / "town-stats").exists() is placed
+    assert (tmp_path / "town-stats.next").exists() is not placed

@@ -177,7 +177,9 @@ def test_the_mean_square_is_that_of_every_reference_s_place():
     assert (none.mean_square(), none.within_trace()) == (0, 0)
 
 
-@pytest.mark.parametrize("scatter", [Scatter.empty(1, ids=np.int64), Scatter.of(np.ones((1, 1)), np.array([4]))])
+@pytest.mark.parametrize(
+    "scatter", [Scatter.empty(1, ids=np.int64), Scatter.of(np.ones((1, 1)), np.array([4]))]
+)
 @pytest.mark.parametrize("place", [3, 5])
 def test_a_place_that_is_not_there_is_named_wherever_it_would_stand(scatter, place):
     with pytest.raises(InputError, match=rf"not there: \[{place}\]"):

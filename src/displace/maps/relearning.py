@@ -27,7 +27,7 @@ BUILD_AGAIN = "build the map again from all references"
 
 
 def relearned(
-    old: MapState, new: MapState, refs: ReferenceSet, sign: int, fusion: Fusion
+    old: MapState, new: MapState, refs: ReferenceSet, gained: bool, fusion: Fusion
 ) -> tuple[MapState, str]:
     """Return the new map with a confidence of its own where there can be one, and what was done about it.
 
@@ -37,8 +37,8 @@ def relearned(
         The map before and after the update; `new` has its anchors where they are known.
     refs : ReferenceSet
         References that were added or removed.
-    sign : int
-        +1 for added, −1 for removed.
+    gained : bool
+        Whether they were added.
     fusion : Fusion
         The map's fusion with its settings, unfitted.
     """
@@ -56,7 +56,7 @@ def relearned(
         if new.projection is None:
             shown = "several traversals had shown does not hold for the one that is left"
         return _with(new, None, None), f"none: what {shown}; {BUILD_AGAIN}"
-    samples = _samples_after(old, refs, sign)
+    samples = _samples_after(old, refs, gained)
     calibration = None if samples is None else calibration_of(samples, basis_of(n))
     if samples is None or calibration is None:
         return _with(new, None, samples), f"none: the map keeps too few held-out queries; {BUILD_AGAIN}"
@@ -78,10 +78,10 @@ def _with(state: MapState, calibration: Any, samples: Samples | None) -> MapStat
     )
 
 
-def _samples_after(old: MapState, refs: ReferenceSet, sign: int) -> Samples | None:
+def _samples_after(old: MapState, refs: ReferenceSet, gained: bool) -> Samples | None:
     """What was learned from, with the traversals that came and without those that went."""
     names = [str(name) for name in refs.traversal_ids]
-    if sign < 0:
+    if not gained:
         return old.samples and old.samples.without(names)
     new = _located_before(old, refs)
     if old.samples is None or new is None:

@@ -77,7 +77,7 @@ def added(
     before = _restored(state, fusion, kept)
     with _of_sound_statistics():
         after = before.astype(np.float64).merge(fusion.further_statistics(refs.astype(np.float64), before))
-    return _next(state, kept, before, after.astype(np.float32), refs, +1)
+    return _next(state, kept, before, after.astype(np.float32), refs, gained=True)
 
 
 def removed(state: MapState, refs: ReferenceSet | str) -> tuple[MapState, Update]:
@@ -92,7 +92,7 @@ def removed(state: MapState, refs: ReferenceSet | str) -> tuple[MapState, Update
     before = _restored(state, fusion, kept)
     with _of_sound_statistics():
         after = before.astype(np.float64).subtract(fusion.further_statistics(refs.astype(np.float64), before))
-    return _next(state, kept, before, after.astype(np.float32), refs, -1)
+    return _next(state, kept, before, after.astype(np.float32), refs, gained=False)
 
 
 def with_tolerance(state: MapState, tolerance: str | float | Tolerance) -> MapState:
@@ -167,7 +167,7 @@ def _check_outcome(rows: Rows, dim: int) -> None:
 
 
 def _next(
-    state: MapState, kept: MapStatistics, before: Any, after: Any, refs: ReferenceSet, sign: int
+    state: MapState, kept: MapStatistics, before: Any, after: Any, refs: ReferenceSet, gained: bool
 ) -> tuple[MapState, Update]:
     """Compute the map of new statistics, and what became different."""
     fusion = _fitted(state, after)
@@ -185,18 +185,18 @@ def _next(
         mean=rows.mean,
         settings=settings,
         reason=f"{fusion.explain()}, after an update",
-        traversals=_counted(state.traversals, refs, sign),
+        traversals=_counted(state.traversals, refs, gained),
         notes=spectrum_note(fusion),  # the loss by rounding was that of the old rows
-        statistics=_kept(kept, after, refs, sign),
+        statistics=_kept(kept, after, refs, gained),
         no_statistics="",
         estimator=clone(fusion).set_params(**settings),
     )
     upcoming = anchored(upcoming) if state.calibrated_on is not None else replace(upcoming, anchors=None)
-    upcoming, confidence = relearned(state, upcoming, refs, sign, _fusion(upcoming))
+    upcoming, confidence = relearned(state, upcoming, refs, gained, _fusion(upcoming))
     ratios = _ratios(before, after)
     decided = fusion.explain() if settings != state.settings else ""
     update = Update(
-        sign * len(refs),
+        len(refs) if gained else -len(refs),
         len(upcoming.places) - len(state.places),
         moved(state.projection, upcoming.projection),
         ratios,
@@ -222,11 +222,11 @@ def _fitted(state: MapState, statistics: Any) -> Fusion:
         ) from error
 
 
-def _counted(traversals: dict[str, int], refs: ReferenceSet, sign: int) -> dict[str, int]:
+def _counted(traversals: dict[str, int], refs: ReferenceSet, gained: bool) -> dict[str, int]:
     """References of each traversal after the update."""
     names = {str(name): int(np.sum(refs.traversals == name)) for name in refs.traversal_ids}
     left = {name: n for name, n in traversals.items() if name not in names}
-    return left | names if sign > 0 else left
+    return left | names if gained else left
 
 
 def _ratios(before: Any, after: Any) -> tuple[float, float] | None:
@@ -260,14 +260,14 @@ def _advice(state: MapState, ratios: tuple[float, float] | None) -> list[str]:
     return advice
 
 
-def _kept(old: MapStatistics, statistics: Statistics, refs: ReferenceSet, sign: int) -> MapStatistics:
+def _kept(old: MapStatistics, statistics: Statistics, refs: ReferenceSet, gained: bool) -> MapStatistics:
     """Statistics after the update; what was kept of the old references is kept of the new."""
     names = {str(name) for name in refs.traversal_ids}
     digests = {name: digest for name, digest in old.digests.items() if name not in names}
-    if sign > 0:
+    if gained:
         digests |= digests_of(refs)
     kept = old.references
-    if kept is not None and sign > 0:
+    if kept is not None and gained:
         kept = _joined(kept, refs)
     elif kept is not None:
         kept = kept.select(~np.isin(kept.traversals.astype(str), sorted(names)))
