@@ -7,7 +7,7 @@ as unnoticed; one that makes the tests use ten times their processor time loops,
 
 Not changed: documentation, annotations, text, what is raised or logged, what only type checkers read, and what only
 speed, memory or an assertion depends on (sizes of blocks, which `_layers` tells, numbers of threads, `copy=`,
-`overwrite_…=`, `clean=`, `check_finite=`, `strict=`).
+`overwrite_…=`, `clean=`, `check_finite=`, `strict=`), and seeds of random numbers.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ def skipped(node: ast.AST) -> bool:
     if isinstance(node, ast.Call):
         name = ast.unparse(node.func)
         return name.startswith(("logger.", "warnings.")) or name.endswith(
-            ("Error", "TypeVar", "cast", "progress", "blocks", "one_blas_thread")
+            ("Error", "TypeVar", "cast", "progress", "blocks", "one_blas_thread", "default_rng")
         )
     return False
 
@@ -379,7 +379,7 @@ def tests_of(mutant: Mutant, measured: dict, most: int) -> list[str]:  # type: i
         for test, lines in measured["reached"].get(mutant.path, {}).items()
         if any(first <= line <= last for line in lines)
     ]
-    return [*reading, *sorted(names, key=lambda name: (measured["lines"][name], name))][:most]
+    return reading + sorted(names, key=lambda name: (measured["lines"][name], name))[:most]
 
 
 def judged(mutant: Mutant, package: Path, tests: list[str], seconds: float, log: Path) -> str:

@@ -10,7 +10,8 @@ import pytest
 
 from displace import DisPlace, ReferenceSet, build
 from displace.arrays import l2_normalize
-from displace.errors import InputError
+from displace.errors import FormatError, InputError
+from displace.fusion.base import Rows
 from displace.fusion.solver import contest as contests
 from displace.fusion.solver import tuning
 from displace.fusion.solver.contest import HOPS, POOLING, Contestant, Round, place_means
@@ -160,6 +161,18 @@ def test_the_sampling_of_references_that_each_stand_alone():
     assert problem_of(refs.only("t0")).sampling_ratio == float("inf")
 
 
+@pytest.mark.parametrize("several", [True, False])
+def test_rows_are_decided_about_where_places_have_several_views(monkeypatch, several):
+    refs = make_route(n_places=20, n_traversals=3, dim=8).references
+    problem = problem_of(refs)
+    if several:
+        problem = replace(problem, places=np.repeat(np.arange(10), 2))
+    shaped = []
+    monkeypatch.setattr(tuning.Contest, "shaped", lambda _self, best, rows: shaped.append(rows) or best)
+    tuning.decide(problem, "auto", "auto", "auto", safer=False)
+    assert shaped == ["auto"] * several
+
+
 class TestRounds:
     def test_hits_of_the_plain_ones_against_loops(self, monkeypatch):
         refs = make_route(n_places=30, n_traversals=3, dim=6, noise=0.8, seed=5).references
@@ -205,6 +218,31 @@ class TestUpdates:
         advice = updating._advice(state, (before, after))
         assert len(advice) == told
         assert updating._advice(state, None) == []
+
+    def test_what_statistics_of_other_references_would_make_of_a_map_is_refused(self):
+        refs = make_route(n_places=12, n_traversals=3, dim=4).references
+        town = build(refs.without("t2"), "hops", calibration=False)
+        for others in (refs, refs.only("t0"), refs.select(refs.places != refs.place_ids[3])):
+            arrays = Scatter.of(others.vectors, others.places, means_only=True).to_arrays()
+            kept = replace(town.statistics, arrays=arrays)
+            with pytest.raises(FormatError, match=r"statistics of the map are damaged: .*they are of"):
+                updating.added(replace(town.state, statistics=kept), refs.only("t2"))
+
+    def test_rows_that_no_map_can_have_are_refused(self):
+        rows, P = np.eye(3, 2, dtype=np.float32), np.ones((4, 2), np.float32)
+        updating._check_outcome(Rows(rows, np.arange(3), P, np.zeros(4)), 4)
+        updating._check_outcome(Rows(rows, np.arange(3)), 2)
+        holed = np.where(np.eye(4, 2) > 0, np.nan, P)
+        for bad, dim in (
+            (Rows(rows, np.arange(3), P), 2),
+            (Rows(rows, np.arange(3)), 4),
+            (Rows(rows[:0], np.arange(0), P), 4),
+            (Rows(rows, np.arange(3), holed), 4),
+            (Rows(rows, np.arange(3), P, np.array([0, np.inf, 0, 0])), 4),
+            (Rows(np.where(rows > 0, np.nan, rows), np.arange(3), P), 4),
+        ):
+            with pytest.raises(FormatError, match="they make rows that are no numbers"):
+                updating._check_outcome(bad, dim)
 
     def test_references_are_counted(self):
         refs = ReferenceSet(np.eye(3), [0, 1, 0], ["b", "b", "c"])

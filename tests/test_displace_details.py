@@ -96,7 +96,7 @@ class TestConditioning:
         assert bool(caught) == (dim / n > module.WARN_ABOVE)
 
     @pytest.mark.parametrize(
-        ("scale", "kind"), [(1e-13, "f8"), (1e-11, "f4"), (1e11, "f4"), (1e13, "f8"), (0, "f4")]
+        ("scale", "kind"), [(9e-13, "f8"), (1.2e-12, "f4"), (9e11, "f4"), (1.2e12, "f8"), (0, "f4")]
     )
     def test_numbers_whose_squares_float32_has_not_are_added_up_in_float64(self, refs, scale, kind):
         unit = refs.vectors / np.abs(refs.vectors).max()

@@ -7,7 +7,7 @@ from math import log, pi, sqrt
 import numpy as np
 import pytest
 
-from displace import DisPlace, ReferenceSet, build
+from displace import DisPlace, ReferenceSet, build, get_fusion
 from displace.geo import Positions
 from displace.maps import driving, witness
 from displace.maps.driving import chosen_mode, rows_in_order, same_places
@@ -232,3 +232,43 @@ class TestCourses:
         assert [chosen_mode("auto", n) for n in (least - 1, least)] == ["none", "batch"]
         assert chosen_mode("none", least) == "none"
         assert chosen_mode("batch", 1) == "batch"
+
+
+class TestHeldOutDrives:
+    """What a fold's drive must have, and what is told of it."""
+
+    route = make_route(n_places=30, n_traversals=2, dim=8, noise=0.2, seed=1).references
+    truth = Truth.of(Places(route.place_ids, frames=np.arange(30.0)), "1 frames")
+
+    def watch(self, least, monkeypatch, n_asked=30, n_places=30):
+        monkeypatch.setattr(driving, "LEAST_QUERIES", least)
+        watch = driving.DriveWatch(self.truth)
+        fitted = get_fusion("hops")().fit_references(self.route.only("t0").select(np.arange(n_places)))
+        watch.watch(fitted, self.route.only("t1").select(np.arange(n_asked)))
+        return watch
+
+    @pytest.mark.parametrize(("least", "seen"), [(20, True), (21, True), (22, False)])
+    def test_half_as_many_frames_and_places_as_a_batch_needs(self, monkeypatch, least, seen):
+        assert bool(self.watch(least, monkeypatch, n_asked=10)._seen) is seen
+        assert bool(self.watch(least, monkeypatch, n_places=10)._seen) is seen
+
+    def test_right_answers_are_counted_among_frames_that_have_one(self, monkeypatch):
+        watch = self.watch(20, monkeypatch)
+        (seen,) = watch._seen
+        seen.answerable[:12] = False
+        found = watch.calibration()
+        assert found.n_frames == 30
+        for name, scores in (("single", seen.plain), ("batch", seen.adapted)):
+            best = seen.course.ids[scores.argmax(axis=1)]
+            right = [abs(a - b) <= 1 for a, b in zip(best[12:], seen.places[12:], strict=True)]
+            assert found.recall[name] == round(float(np.mean(right)), 4)
+
+    def test_what_the_path_earns_is_earned_on_the_route(self, monkeypatch):
+        """Frames without an answer earn nothing: the others earned it all, up to five times as much."""
+        monkeypatch.setattr(driving, "level_between", lambda chance, path: (chance, path))
+        noise = np.random.default_rng(0).normal(0, 0.1, (40, 40))
+        plain = (noise + 0.5 * np.eye(40)).astype(np.float32)
+        chance, path = driving._level(plain, np.ones(40, bool))
+        for n in (20, 8, 4, 0):
+            _, other = driving._level(plain, np.arange(40) < n)
+            assert (other - chance) / (path - chance) == pytest.approx(min(40 / n, 5) if n else 5)

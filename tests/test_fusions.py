@@ -325,3 +325,9 @@ def test_gaussian_likelihood_ranks_by_mean_squared_distance(route):
         fit("bsf", route.references, selection=1e9, likelihood="gaussian").rank(route.queries, k=25).places
     )
     np.testing.assert_array_equal(ranks[:, 0], expected.argmin(axis=1))
+
+
+@pytest.mark.parametrize("name", ["dmat_med", "std_dmat_min", "bsf"])
+def test_a_layer_for_each_traversal_and_no_more(name):
+    fusion = get_fusion(name)().fit(np.eye(3)[[0, 1, 2, 0]], [0, 1, 2, 0], ["a", "a", "a", "b"])
+    assert fusion.present_.tolist() == [[True, True, True], [True, False, False]]

@@ -24,6 +24,7 @@ from displace.maps.digests import digests_of
 from displace.maps.file import packed, unpacked
 from displace.maps.rounding import RecallLoss, agreement, quantize, within_unit
 from displace.maps.samples import KEPT, Samples
+from displace.maps.statistics import StatisticsFile
 from displace.maps.streaming import place_blocks
 from displace.places import Places
 from displace.references import ReferenceStream
@@ -297,6 +298,30 @@ class TestRelearning:
         assert set(shown) <= {0, 1}
         assert sum(shown) > 5
 
+    def test_the_margin_of_a_long_stretch_is_wider(self):
+        route = make_route(n_places=100, n_traversals=3, dim=16, noise=0.3).references
+        town = build(route.without("t2"), "hops")
+        samples = relearning._located_before(town.state, route.only("t2"))
+        assert len(samples) == 96  # of the 30 from the 35th on, not the two at each end
+        assert np.flatnonzero(samples.labels == -1).tolist() == list(range(35, 35 + 26))
+
+    def test_what_is_said_where_nothing_can_be_learned(self, refs, monkeypatch):
+        town = build(refs.without("t2"), "hops")
+        known = list(town.state.samples.names)
+        update = town.add(refs.only("t2"))
+        assert town.state.samples.names == [*known, "t2"]
+        assert update.confidence == f"learned again from {len(town.state.samples)} held-out queries"
+        monkeypatch.setattr(relearning, "calibration_of", lambda *_: None)
+        update = town.remove(refs.only("t2"))
+        assert update.confidence.startswith("none: the map keeps too few held-out queries")
+        assert town.calibration is None
+        assert town.state.samples.names  # they are kept for the next update
+
+    def test_three_places_are_enough_to_be_compared(self, refs):
+        town, new = build(refs.without("t2"), "hops"), refs.only("t2")
+        assert len(relearning._masked(town.state, new, np.arange(37), "t2")) == 40
+        assert len(relearning._masked(town.state, new.select([0]), np.arange(9), "t2")) == 1
+
     def test_the_evidence_is_that_of_a_map_without_the_masked_places(self, refs):
         town = build(refs.without("t2"), "hops")
         masked = np.arange(14, 26)
@@ -441,3 +466,29 @@ def test_statistics_of_a_save_that_died_are_put_in_place(tmp_path, monkeypatch, 
     file._finish_killed_save(tmp_path / "town")
     assert (tmp_path / "town-stats").exists() is placed
     assert (tmp_path / "town-stats.next").exists() is not placed
+
+
+def test_what_a_file_belongs_to_is_told_without_reading_it_all(refs, tmp_path):
+    """A map and statistics may be of any size, and damage in their arrays is found when those are used."""
+    town = build(refs, "hops", calibration=False)
+    town.save(tmp_path / "town")
+    checksum, version = file.checksum_of(tmp_path / "town"), file.version_of(tmp_path / "town")
+    for name in ("town", "town-stats"):
+        content = bytearray((tmp_path / name).read_bytes())
+        content[-1] ^= 1
+        (tmp_path / name).write_bytes(content)
+    assert file.checksum_of(tmp_path / "town") == checksum
+    assert file.version_of(tmp_path / "town") == version
+    assert len(version) == 12
+    assert StatisticsFile.belongs_to(tmp_path / "town-stats") == checksum
+    with pytest.raises(FormatError):
+        PlaceMap.load(tmp_path / "town")
+    with pytest.raises(FormatError):
+        StatisticsFile(path=tmp_path / "town-stats").loaded()
+
+
+def test_a_save_reaches_the_disk(refs, tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(file, "sync_folder", synced.append)
+    build(refs, "hops", calibration=False).save(tmp_path / "town")
+    assert synced == [tmp_path]

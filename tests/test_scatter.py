@@ -184,3 +184,37 @@ def test_the_mean_square_is_that_of_every_reference_s_place():
 def test_a_place_that_is_not_there_is_named_wherever_it_would_stand(scatter, place):
     with pytest.raises(InputError, match=rf"not there: \[{place}\]"):
         scatter.remove(np.ones((1, 1)), np.array([place]))
+
+
+def test_the_last_reference_of_a_place_takes_nothing_from_what_others_show():
+    """Whatever rounding, or the file it was read from, has made of it since."""
+    vectors, places = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 3.0]]), np.array(["a", "b", "b"])
+    scatter = Scatter.of(vectors, places)
+    within = np.tril(scatter.within)
+    scatter.remove(np.array([[1.5, 0.0]]), np.array(["a"]))
+    np.testing.assert_array_equal(np.tril(scatter.within), within)
+    assert scatter.place_ids.tolist() == ["b"]
+
+
+def test_one_count_or_mean_out_of_bounds_is_enough():
+    arrays = Scatter.of(np.eye(2, dtype=np.float32), np.arange(2)).to_arrays()
+    assert Scatter.from_arrays({**arrays, "counts": np.array([1, 2**31])}).n_references == 2**31 + 1
+    for counts in ([1, 2**31 + 1], [0, 1], [1, -1]):
+        with pytest.raises(ValueError, match="counts of references"):
+            Scatter.from_arrays({**arrays, "counts": np.array(counts)})
+    for bad in (1.1e18, -1.1e18, np.nan):
+        with pytest.raises(ValueError, match="means that are no numbers, or too large"):
+            Scatter.from_arrays({**arrays, "means": np.array([[0, 0], [0, bad]], np.float32)})
+    large = Scatter.from_arrays({**arrays, "means": np.array([[0, 0], [0, -9e17]], np.float32)})
+    assert large.means[1, 1] < 0
+
+
+@pytest.mark.parametrize("cut", [10, 25, 39])
+def test_subtracting_undoes_merging(cut):
+    """Also where a place is left without references."""
+    vectors, places = references(3)
+    order = np.argsort(places, kind="stable")
+    vectors, places = vectors[order], places[order]
+    rest = Scatter.of(vectors[:cut], places[:cut])
+    whole = Scatter.of(vectors, places).subtract(Scatter.of(vectors[cut:], places[cut:]))
+    assert_same(whole, rest, rtol=1e-9)

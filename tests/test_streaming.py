@@ -160,3 +160,29 @@ def test_confidence_of_many_references_is_learned_from_stretches_of_the_route(mo
     rows = calibration_rows(np.tile(np.arange(100), 2), info, dim=10)
     assert rows.tolist() == [*range(10), *range(90, 100), *range(100, 110), *range(190, 200)]
     assert len(calibration_rows(np.arange(40), Places(np.arange(40)), dim=10)) == 40
+
+
+def test_progress_counts_every_reference_and_every_row(route, tmp_path):
+    refs, _ = route
+    told = []
+    build_streamed(
+        stream_of(refs),
+        "hops",
+        folder=tmp_path,
+        block_bytes=SMALL_BLOCK,
+        progress=lambda *step: told.append(step),
+    )
+    parts = [len(part) for part in place_blocks(refs.places, 4 * 24, SMALL_BLOCK)]
+    reading = [step for step in told if step[0] == "reading"]
+    assert reading == [("reading", done, len(refs)) for done in np.cumsum(parts).tolist()]
+    assert [step for step in told if step[0] == "rows"][-1] == ("rows", 300, 300)
+    folds = [step[1:] for step in told if step[0] == "calibrating"]
+    assert folds == [(number, len(folds)) for number in range(1, len(folds) + 1)]
+
+
+@pytest.mark.parametrize("model", [None, {"model": "hog"}])
+def test_a_stream_is_described_as_it_was_given(route, tmp_path, model):
+    refs, _ = route
+    town = build_streamed(stream_of(refs), "hops", model, folder=tmp_path, calibration=False)
+    assert town.model == model
+    assert town.traversals == {f"t{i}": int((refs.traversals == f"t{i}").sum()) for i in range(4)}

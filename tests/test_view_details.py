@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.cluster.hierarchy import fcluster, linkage
 
-from displace import ReferenceSet
+from displace import DisPlace, ReferenceSet
 from displace.arrays import l2_normalize
 from displace.errors import InputError
 from displace.fusion.solver import views
@@ -57,6 +57,11 @@ class TestOneDrive:
         mixed = np.random.default_rng(1).permutation(len(index))
         assert frames_of_one_drive(vectors[mixed], index[mixed], labels[mixed])
         assert frames_of_one_drive(vectors, index, labels[::-1])  # driven the other way
+
+    def test_references_without_traversals_are_conditions_whatever_they_look_like(self):
+        vectors, index, labels = self.frames()
+        assert DisPlace().fit(vectors, index).views_.kind == "one"
+        assert DisPlace().fit(vectors, index, labels).views_.kind == "apart"
 
     def test_two_traversals_or_few_places_say_nothing(self):
         vectors, index, labels = self.frames()
@@ -184,6 +189,10 @@ class TestKept:
     def test_views_of_some_only_are_found_for_all(self):
         with_groups, without = KeptViews.of(self.refs().only("t0")), KeptViews.of(self.refs(False).only("t1"))
         assert with_groups.merge(without).groups is None
+
+    def test_traversals_that_are_numbers_stay_numbers(self):
+        numbered = [KeptViews.of(ReferenceSet(np.eye(2), [0, 1], [n, n])) for n in (1, 2)]
+        assert numbered[0].merge(numbered[1]).traversals.tolist() == [1, 2, 1, 2]
 
     def test_traversals_that_are_numbers_join_those_that_are_text(self):
         numbers = ReferenceSet(units(2), ["a", "b"], [1, 2])

@@ -148,8 +148,10 @@ def _check_notes(notes: dict[str, Any]) -> None:
     """Raise ValueError where what `inspect` shows is of another kind than `rounding` writes."""
     for recall in schema.mapping(notes.get("recall_at_1", {}), "recall_at_1").values():
         schema.number(recall, "recall_at_1", 0, 100)
-    schema.whole(notes.get("n_queries", 0), "n_queries")
-    schema.number(notes.get("same_top_match", 0), "same_top_match", 0, 100)
+    if "n_queries" in notes:
+        schema.whole(notes["n_queries"], "n_queries")
+    if "same_top_match" in notes:
+        schema.number(notes["same_top_match"], "same_top_match", 0, 100)
     schema.listed(
         notes.get("spectrum", []), "spectrum", lambda pair, name: schema.listed(pair, name, schema.number, 2)
     )

@@ -144,7 +144,7 @@ def _read_back(path: Path) -> None:
 def find_statistics(path: Path, map_checksum: str) -> tuple[MapStatistics | None, str]:
     """Statistics that belong to the map with this checksum, not read yet; where there are none, why."""
     sidecar, upcoming = _sidecar(path), _upcoming(path)
-    if upcoming.exists() and _map_of(upcoming) == map_checksum:
+    if _map_of(upcoming) == map_checksum:
         return StatisticsFile(path=upcoming, map_checksum=map_checksum), ""
     if not sidecar.exists():
         return None, f"there are no statistics beside it ({sidecar.name}); put the file back"

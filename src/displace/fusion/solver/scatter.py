@@ -227,7 +227,7 @@ class Scatter:
                 :, None
             ]  # rest's mean − the mean before
             deviation = self.means[at[rows]] + shift - other.means[rows]
-            self._update(deviation, np.where(k > j, (k - j) * j / k, 0), sign=-1)
+            self._update(deviation, (k - j) * j / k, sign=-1)
             self.means[at[rows]] += shift
         self.counts[at] -= other.counts
         self._keep(self.counts > 0)

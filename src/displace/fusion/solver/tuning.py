@@ -98,7 +98,7 @@ def rule_ridge(sampling_ratio: float) -> float:
     >>> rule_ridge(1.0), rule_ridge(float("inf"))
     (0.5, 3.0)
     """
-    if sampling_ratio > 10:
+    if np.isinf(sampling_ratio):
         return 3.0
     return min(3.0, sampling_ratio**3 / (1 + sampling_ratio**2))
 

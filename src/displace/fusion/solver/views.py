@@ -183,9 +183,9 @@ def merged(rows: Vectors, places: Indices, most: int) -> tuple[Vectors, Indices]
     >>> rows.round(2).tolist(), places.tolist()
     ([[0.95, 0.32], [0.0, 1.0]], [0, 0])
     """
-    starts = np.searchsorted(places, np.arange(places.max() + 2))
+    starts = np.unique(places, return_index=True)[1]
     label = np.arange(len(rows))
-    for start, end in pairwise(starts.tolist()):
+    for start, end in pairwise([*starts.tolist(), len(places)]):
         if end - start > most:
             label[start:end] = start + _ward(rows[start:end], most)
     kept, index = np.unique(label, return_inverse=True)
