@@ -215,6 +215,11 @@ class TestTruth:
             rule.correct(np.array([["a", "c"]]))
         assert rule.answerable(None).tolist() == [True]
 
+    def test_places_alone_are_their_own_frames(self):
+        rule = WithinFrames(np.array([4]), 1, np.array([3, 9]))
+        assert rule.correct(np.array([[3, 9]])).tolist() == [[True, False]]
+        assert rule.answerable(None).tolist() == [True]
+
     def test_rules_have_lengths_and_shapes(self):
         sets = PlaceSets([["a"], [], ["b", "c"]])
         assert sets.correct(np.array([["a", "b"]] * 3)).tolist() == [

@@ -164,7 +164,7 @@ class TestRows:
         np.testing.assert_array_equal(fusion.row_places_, refs.places[order])
         np.testing.assert_allclose(fusion.place_vectors_, fusion.transform(refs.vectors[order]), atol=1e-6)
 
-    @pytest.mark.parametrize(("rows", "same"), [(1, "hops"), ("all", "pooling")])
+    @pytest.mark.parametrize(("rows", "same"), [(1, "hops"), ("auto", "hops"), ("all", "pooling")])
     def test_without_a_projection_it_is_one_of_the_plain_ones(self, refs, rows, same):
         fusion = fit(refs, project=False, n_rows=rows)
         plain = get_fusion(same)().fit(refs.vectors, refs.places, refs.traversals)

@@ -11,7 +11,7 @@ from displace import DisPlace, ReferenceSet, build, get_fusion
 from displace.geo import Positions
 from displace.maps import driving, witness
 from displace.maps.driving import chosen_mode, rows_in_order, same_places
-from displace.maps.witness import Anchors, best_rows, standing
+from displace.maps.witness import Anchors, Witness, best_rows, standing
 from displace.places import Places
 from displace.synthetic import make_route
 from displace.truth import Truth
@@ -272,3 +272,23 @@ class TestHeldOutDrives:
         for n in (20, 8, 4, 0):
             _, other = driving._level(plain, np.arange(40) < n)
             assert (other - chance) / (path - chance) == pytest.approx(min(40 / n, 5) if n else 5)
+
+
+def test_what_undoes_a_projection_leaves_its_columns_at_their_lengths():
+    """Also where they lie in one line: a share of their mean square is added, so that there is a solution."""
+    for P in (np.array([[2.0, 0.0], [0.0, 3.0], [1.0, 1.0]]), np.array([[1.0, 1.0], [1.0, 1.0], [0.0, 0.0]])):
+        U = Witness(None, None, P, None, None, None, None)._unscaling
+        added = np.linalg.inv(U @ U.T) - P.T @ P
+        np.testing.assert_allclose(added, np.eye(2) * 1e-6 * np.trace(P.T @ P) / 2, atol=2e-9)
+    assert Witness(None, None, None, None, None, None, None)._unscaling is None
+
+
+def test_absurd_numbers_are_no_evidence_and_no_infinity():
+    route = make_route(n_places=12, n_traversals=3, dim=8, noise=0.3, seed=2)
+    town = build(route.references, "hops", dtype="float32")
+    best, scores = np.tile(np.arange(5), (2, 1)), np.tile(np.linspace(0.9, 0.1, 5), (2, 1))
+    scores[1] = np.nan
+    found = town.state.witness.evidence(np.full((2, 8), 1e25), best, scores)
+    assert found[0, 0] == 0.9
+    assert found[1, 0] == 0
+    assert found[0, 3] == float(np.finfo(np.float32).max)

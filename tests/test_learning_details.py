@@ -75,6 +75,20 @@ def test_units_are_those_of_queries_without_an_answer_where_there_are_enough():
     np.testing.assert_allclose(learning._measures(one_more)[0], one_more.evidence[: FEW + 1].mean(0))
 
 
+def test_units_are_those_of_wrong_matches_where_few_queries_have_no_answer():
+    known = samples()
+    none, rest = np.flatnonzero(known.labels < 0), np.flatnonzero(known.labels >= 0)
+    few = known.take(np.r_[none[:FEW], rest])
+    wrong = few.evidence[~few.right]
+    offsets, scales = learning._measures(few)
+    np.testing.assert_allclose(offsets, wrong.mean(axis=0))
+    np.testing.assert_allclose(scales, wrong.std(axis=0))
+    right = few.take(few.right)
+    np.testing.assert_allclose(learning._measures(right)[0], right.evidence.mean(axis=0))
+    equal = right.take(np.zeros(9, int))
+    np.testing.assert_array_equal(learning._measures(equal)[1], 1e-6)
+
+
 def test_how_far_right_matches_are_is_the_mean_over_the_folds():
     parts = [np.arange(10.0), np.arange(50.0), np.array([1000.0, 2000.0])]
     farthest, spread = learning._reach(parts)

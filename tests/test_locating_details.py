@@ -10,10 +10,11 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from displace import ReferenceSet, build
+from displace import DisPlace, ReferenceSet, build
 from displace.errors import InputError, ModelMismatchError
 from displace.geo import Positions
 from displace.manifest.table import Manifest
+from displace.maps import state
 from displace.maps.located import Located, check_limit
 from displace.maps.questions import as_images, check_same_model
 from displace.maps.remarks import STALE, UNCALIBRATED, WEAKER, remarks, rounding_loss
@@ -76,6 +77,49 @@ class TestAreas:
     def test_a_map_without_positions_has_no_areas(self, route):
         with pytest.raises(InputError, match="the map has no positions"):
             build(route.references, "hops", calibration=False).locate(route.queries, near=(0, 0), radius=1)
+
+    def test_one_place_inside_is_enough_and_indexes_are_shared(self, town, route):
+        near = town.within((100.0, 0.0), 4)
+        assert near.locate(route.queries, k=5).places.tolist() == [[10]] * 30
+        assert near.state._indexes is town.state._indexes
+
+    def test_by_itself_a_batch_adapts_to_the_whole_map_and_not_to_an_area(self, route):
+        bare = build(route.references, "hops", positions=Positions(LINE), calibration=False)
+        many = np.tile(route.queries, (4, 1)) + 0.01 * np.arange(8)
+        plain = bare.locate(many, k=3)
+        assert not np.allclose(bare.locate(many, k=3, adapt="auto").scores, plain.scores)
+        np.testing.assert_array_equal(
+            bare.locate(many, k=3, adapt="auto").scores, bare.locate(many, k=3, adapt="batch").scores
+        )
+        everywhere = {"near": (0.0, 0.0), "radius": 1e6}
+        np.testing.assert_allclose(
+            bare.locate(many, k=3, adapt="auto", **everywhere).scores, plain.scores, atol=1e-6
+        )
+
+    def test_rows_of_half_precision_are_searched_by_faiss_where_they_fit_twice(self, route, monkeypatch):
+        pytest.importorskip("faiss")
+        for dtype, room, backend in (
+            ("float16", 2 * 480, "faiss"),
+            ("float16", 2 * 480 - 1, "exact"),
+            ("float32", 1e12, "exact"),
+            ("int8", 1e12, "exact"),
+        ):
+            monkeypatch.setattr(state, "physical_memory", lambda room=room: room)
+            own = build(route.references, "hops", dtype=dtype, calibration=False).state
+            assert own._best_backend == backend
+
+
+class TestProjecting:
+    def test_one_large_number_is_enough_to_be_computed_in_float64(self, route):
+        town = build(
+            route.references, DisPlace(ridge=1.0, center=True), dtype="float32", calibration=False
+        ).state
+        queries = route.queries[:2].astype(np.float32).copy()
+        queries[1, 3] = 2e38
+        found = town.project(queries)
+        exact = (queries.astype(np.float64) - town.mean) @ town.projection
+        exact /= np.linalg.norm(exact, axis=1, keepdims=True)
+        np.testing.assert_allclose(found, exact, atol=1e-5)
 
 
 class TestQueries:

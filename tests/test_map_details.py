@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from displace.maps.calibration import area_under_curve
 from displace.maps.checking import check_row_places
 from displace.maps.digests import digests_of
 from displace.maps.file import packed, unpacked
+from displace.maps.fitting import spectrum_note
 from displace.maps.rounding import RecallLoss, agreement, quantize, within_unit
 from displace.maps.samples import KEPT, Samples
 from displace.maps.statistics import StatisticsFile
@@ -492,3 +494,16 @@ def test_a_save_reaches_the_disk(refs, tmp_path, monkeypatch):
     monkeypatch.setattr(file, "sync_folder", synced.append)
     build(refs, "hops", calibration=False).save(tmp_path / "town")
     assert synced == [tmp_path]
+
+
+def test_the_curve_of_eigenvalues():
+    def noted(*eigenvalues):
+        return spectrum_note(SimpleNamespace(spectrum=lambda: np.array(eigenvalues)))
+
+    assert noted(0.5, 0.25, 0.125) == {"spectrum": [[1, 0.571], [2, 0.857], [3, 1.0]]}
+    assert noted() == {}
+    assert noted(0.0, 0.0) == {}
+    long = noted(*np.ones(1000))["spectrum"]
+    assert (long[0], long[-1]) == ([1, 0.001], [1000, 1.0])
+    assert len(long) < 64
+    assert all(share == pytest.approx(n / 1000) for n, share in long)

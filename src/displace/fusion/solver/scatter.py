@@ -287,9 +287,9 @@ class Scatter:
 
     def _update(self, deviation: Vectors, weight: Vectors, sign: int = 1) -> None:
         """W += sign · Σ weight · deviation deviationᵀ, in place."""
-        used = weight > 0
-        if not used.any() or self.within.size == 0:
+        if self.within.size == 0:
             return
+        used = weight > 0
         rows = deviation if used.all() else deviation[used]
         rows = np.ascontiguousarray(rows * np.sqrt(weight[used])[:, None], dtype=self.within.dtype)
         (syrk,) = get_blas_funcs(("syrk",), (self.within,))
