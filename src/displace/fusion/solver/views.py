@@ -108,7 +108,7 @@ def group_views(
         return _apart(index, "no view that was given is seen in more than one traversal")
     several = occurrence(index * n_traversals + labels).any()
     if not several:
-        if n_traversals >= 3 and frames_of_one_drive(vectors, index, labels):
+        if frames_of_one_drive(vectors, index, labels):
             return _apart(
                 index,
                 "the traversals look like consecutive frames of one drive: the last of a place is nearer to the first "
@@ -197,11 +197,9 @@ def merged(rows: Vectors, places: Indices, most: int) -> tuple[Vectors, Indices]
 def _ward(rows: Vectors, most: int) -> Indices:
     """Number of the first row of each row's cluster."""
     label, sizes = np.arange(len(rows)), np.ones(len(rows))
-    squares = (2 - 2 * (rows @ rows.T)).astype(
-        np.float64
-    )  # distances of cluster means, Lance–Williams updated
-    np.fill_diagonal(squares, np.inf)
-    cost = squares / 2
+    # What the sum of squares grows by where two are joined: half their squared distance, then Lance–Williams' update.
+    cost = (1 - rows @ rows.T).astype(np.float64)
+    np.fill_diagonal(cost, np.inf)
     for _ in range(len(rows) - most):
         a, b = sorted(divmod(int(cost.argmin()), len(rows)))
         joint = sizes[a] + sizes[b]
@@ -232,7 +230,7 @@ class _Centred:
 
 def _found(centred: _Centred, index: Indices, labels: Indices) -> Indices:
     """Groups by mutual nearest neighbours within places."""
-    group = np.zeros(len(index), np.intp)
+    group = np.empty(len(index), np.intp)
     order = np.argsort(index, kind="stable")
     next_group = 0
     for rows in np.split(order, np.flatnonzero(np.diff(index[order])) + 1):
@@ -305,7 +303,7 @@ def _apart(index: Indices, reason: str) -> Views:
 
 
 def _places_of(group: Indices, index: Indices) -> Indices:
-    places = np.zeros(_count(group), np.intp)
+    places = np.empty(_count(group), np.intp)
     places[group] = index
     return places
 
