@@ -15,6 +15,7 @@ from displace.fusion.pooling import Pooling
 from displace.fusion.solver.eigen import _clip_rounding, pick_route, solve
 from displace.fusion.solver.kept_views import KeptViews
 from displace.fusion.solver.scatter import Scatter
+from displace.fusion.solver.tuning import Settings
 from displace.synthetic import make_route
 
 PAPER = {"ridge": 0.0, "center": False}
@@ -175,6 +176,8 @@ class TestRows:
         assert fusion.explain().startswith("P = I")
         assert fusion.sampling_ratio_ == 6 / 60
         assert (fusion.ridge_, fusion.center_, fusion.n_components_) == (0, False, 6)
+        limit = None if rows == "all" else 1
+        assert fusion.settings_ == Settings(0.0, False, "as given", rows=limit, projects=False)
         assert fusion.nbytes_ == plain.nbytes_
 
     def test_a_budget_of_rows_without_a_projection(self, refs):

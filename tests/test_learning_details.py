@@ -7,10 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from displace import get_fusion
+from displace.holdout import Fold
 from displace.maps import calibration, learning
 from displace.maps.calibration import BASES
 from displace.maps.learning import ENOUGH, FEW, QUANTILE, SHARE, SLOPE, STEEPNESS, WEIGHTS
 from displace.maps.samples import Samples
+from displace.places import Places
+from displace.synthetic import make_route
+from displace.truth import Truth
 
 
 def samples(n=240, seed=0, folds=3, unanswered=0.2):
@@ -60,6 +65,8 @@ def test_queries_without_an_answer_make_up_their_share():
     assert (counted[~without] == 1).all()
     assert counted[without].sum() / counted.sum() == pytest.approx(SHARE)
     assert (learning._importance(known.take(~without)) == 1).all()
+    one = known.take(np.r_[np.flatnonzero(without)[0], np.flatnonzero(~without)])
+    assert learning._importance(one)[0] / learning._importance(one).sum() == pytest.approx(SHARE)
 
 
 def test_units_are_those_of_queries_without_an_answer_where_there_are_enough():
@@ -99,6 +106,7 @@ def test_how_far_right_matches_are_is_the_mean_over_the_folds():
     assert learning._reach([np.array([1.0, 2.0, 3.0]), np.array([9.0])])[0] == pytest.approx(
         np.quantile([1, 2, 3], QUANTILE)
     )
+    assert learning._reach([np.full(5, 2.0)]) == (2.0, 1e-6)
 
 
 def test_a_fit_is_of_right_matches_by_fold_and_bounded_by_what_was_seen():
@@ -126,12 +134,13 @@ def test_too_few_right_matches_are_weighed_as_fixed():
     assert (tuple(few.weights), few.bias) == learning.FIXED
     assert few.ceiling == learning.CEILING
     assert few.steepness == STEEPNESS[0]
+    assert (few.auc, few.error, few.doubt) == (0.5, 0.0, learning.MORE_DOUBT)
     np.testing.assert_allclose(
         np.subtract(few.highest, few.lowest), 2 * 8 * np.array(few.scales), err_msg="eight deviations"
     )
     enough = learning._fit(known.take(np.r_[wrong, right[:ENOUGH]]), BASES[0])
     assert tuple(enough.weights) != learning.FIXED[0]
-    assert enough.ceiling == 1.0
+    assert (enough.ceiling, enough.doubt) == (1.0, learning.DOUBT)
 
 
 def test_one_traversal_is_weighed_in_units_that_all_maps_share():
@@ -298,3 +307,20 @@ class TestProbabilities:
         assert own.probability(evidence).max() == 0.9
         assert not own.reads_rankings
         assert not own.weaker
+
+
+def test_what_a_fold_must_have():
+    """A query, and three places to find it among."""
+    route = make_route(n_places=6, n_traversals=2, dim=4, noise=0.3).references
+    truth, fusion = Truth.of(Places(route.place_ids)), get_fusion("hops")()
+
+    def asked(n_places, n_queries):
+        known = (route.traversals == "t0") & (route.places < route.place_ids[n_places])
+        queries = np.flatnonzero(route.traversals == "t1")[:n_queries]
+        return learning._asked(route, Fold("t1", known, queries), fusion, truth, None)
+
+    assert asked(2, 3) is None
+    assert asked(5, 0) is None
+    for n_places, n_queries in ((3, 3), (5, 1)):
+        evidence, labels = asked(n_places, n_queries)
+        assert (evidence.shape, labels.shape) == ((n_queries, 4), (n_queries,))

@@ -321,5 +321,10 @@ class TestLimits:
         records = self.located(town, np.array([0.5, 0.1, np.nan])).to_json()
         assert [record["in_map"] for record in records] == [True, False, False]
         assert all("confidence_is_stale" not in record for record in records)
+        timed = Manifest(["a", "b"], ["", ""], ["t", "t"], Path(), timestamp=[1.23456789, np.nan])
+        matches = Matches(np.array([[0], [1]]), np.array([[0.9], [0.5]]), np.array([0.9, 0.1]))
+        told = Located(town, timed, matches).to_json()
+        assert [record["timestamp"] for record in told] == [1.234568, None]
+        assert all("frame" not in record for record in (*told, *records))
         stale = self.located(town.changed(calibrated_on={}), np.array([0.5, 0.1, np.nan])).to_json()
         assert all(record["confidence_is_stale"] is True for record in stale)

@@ -31,7 +31,7 @@ from displace.maps.streaming import place_blocks
 from displace.places import Places
 from displace.references import ReferenceStream
 from displace.synthetic import make_route
-from displace.truth import Truth
+from displace.truth import Tolerance, Truth
 
 
 @pytest.fixture(scope="module")
@@ -182,6 +182,10 @@ def test_rows_in_eight_bits_are_not_widened_where_they_are_many(refs, monkeypatc
     assert not town.state._too_large_widened
     monkeypatch.setattr(state.exact, "MAPPED_ABOVE", 4 * town.vectors.size - 1)
     assert town.state._too_large_widened is large
+    searched = {kind: town.state.index(f"exact{kind}").rows for kind in ("", ":int8", ":float32")}
+    if dtype == "int8":  # as stored, unless another kind is asked for
+        assert (searched[""], searched[":int8"]) == (None, None)
+    assert town.state.index("exact:float32").kind == "float32"
     monkeypatch.setattr(state.exact, "MAPPED_ABOVE", 4 * town.vectors.size)
     assert not town.state._too_large_widened
 
@@ -344,7 +348,7 @@ class TestRelearning:
 
 
 class TestUpdatesThatAreRefused:
-    @pytest.mark.parametrize(("metres", "refused"), [(49, False), (51, True)])
+    @pytest.mark.parametrize(("metres", "refused"), [(49, False), (50, False), (51, True)])
     def test_places_of_the_same_ids_fifty_metres_away_are_others(self, refs, metres, refused):
         here = np.stack([np.arange(40.0) * 5, np.zeros(40)], axis=1)
         town = build(refs.without("t2"), "hops", calibration=False, positions=Positions(here))
@@ -354,6 +358,20 @@ class TestUpdatesThatAreRefused:
                 town.add(refs.only("t2"), there)
         else:
             town.add(refs.only("t2"), there)
+
+    def test_places_that_only_one_of_them_knows_do_not_count(self, refs):
+        here = np.stack([np.arange(40.0) * 5, np.zeros(40)], axis=1)
+        there = here + np.array([0, 60.0])
+        here[0], there[1] = np.nan, np.nan
+        known = Places(refs.place_ids, Positions(here), frames=np.arange(40.0))
+        route = ReferenceSet(refs.vectors, refs.places, refs.traversals, info=known)
+        town = build(route.without("t2"), "hops", calibration=False, tolerance="100 frames")
+        with pytest.raises(
+            InputError, match=r"^38 places .* lie 60 m from them in the median \(limit 50 m\)"
+        ):
+            town.add(refs.only("t2"), Positions(there))
+        nowhere = np.full((40, 2), np.nan)
+        assert town.add(refs.only("t2"), Positions(nowhere)).n_references == 40
 
     def test_a_larger_tolerance_is_the_limit(self, refs):
         here = np.stack([np.arange(40.0) * 5, np.zeros(40)], axis=1)
@@ -507,3 +525,20 @@ def test_the_curve_of_eigenvalues():
     assert (long[0], long[-1]) == ([1, 0.001], [1000, 1.0])
     assert len(long) < 64
     assert all(share == pytest.approx(n / 1000) for n, share in long)
+
+
+@pytest.mark.parametrize("tolerance", ["exact", "0 frames", "3 frames", 0.5, 1.0, 25.0])
+def test_a_file_keeps_the_tolerance(refs, tmp_path, tolerance):
+    line = np.stack([np.arange(40.0) * 5, np.zeros(40)], axis=1)
+    places = Places(refs.place_ids, Positions(line), frames=np.arange(40.0))
+    route = ReferenceSet(refs.vectors, refs.places, refs.traversals, info=places)
+    town = build(route, "hops", calibration=False, tolerance=tolerance)
+    town.save(tmp_path / "town")
+    assert PlaceMap.load(tmp_path / "town").tolerance == town.tolerance == Tolerance.parse(tolerance)
+
+
+def test_what_fusions_say_that_decide_nothing():
+    fusion = get_fusion("hops")()
+    assert not fusion.wants_references(3, 4, 5)
+    assert fusion.spectrum().shape == (0,)
+    assert fusion.explain() == "as given"
