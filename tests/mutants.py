@@ -197,7 +197,7 @@ def skipped(node: ast.AST) -> bool:
     """Whether a node and what is in it stay as they are."""
     if isinstance(node, ast.Assign):
         name = ast.unparse(node.targets[0])
-        return name.upper().endswith("BYTES") or name in SPEED
+        return name.upper().endswith("BYTES") or name in (*SPEED, "lwork")
     if isinstance(node, ast.FunctionDef):
         return node.name == "_layers"
     if isinstance(node, ast.keyword):

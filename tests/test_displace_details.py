@@ -219,6 +219,15 @@ class TestSolver:
         assert _clip_rounding(np.array([-2.0, -3.0]), np.dtype(np.float32)).tolist() == [0, 0]
         assert _clip_rounding(np.empty(0), np.dtype(np.float32)).shape == (0,)
 
+    @pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
+    def test_rounding_is_a_share_of_the_largest(self, scale):
+        eps = float(np.finfo(np.float32).eps)
+        values = np.array([1.0, 0.5, 5 * eps, 3 * eps, -0.1]) * scale
+        np.testing.assert_array_equal(_clip_rounding(values, np.float32), [scale, 0.5 * scale, 0, 0, 0])
+        values[2] = 6 * eps * scale
+        assert _clip_rounding(values, np.float32)[2] > 0
+        assert not _clip_rounding(-values, np.float32)[:4].any()
+
     def test_no_more_eigenvalues_than_places_less_one(self):
         few = make_route(n_places=4, n_traversals=5, dim=6).references
         found = solve(Scatter.of(few.vectors.astype(np.float64), few.places), 0.2, tau=1.0)

@@ -92,6 +92,8 @@ def test_units_are_those_of_wrong_matches_where_few_queries_have_no_answer():
     np.testing.assert_allclose(scales, wrong.std(axis=0))
     right = few.take(few.right)
     np.testing.assert_allclose(learning._measures(right)[0], right.evidence.mean(axis=0))
+    some = few.take(np.r_[np.flatnonzero(few.right)[:2], np.flatnonzero(~few.right)[:2]])
+    np.testing.assert_allclose(learning._measures(some)[0], some.evidence.mean(axis=0))
     equal = right.take(np.zeros(9, int))
     np.testing.assert_array_equal(learning._measures(equal)[1], 1e-6)
 

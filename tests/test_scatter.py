@@ -9,6 +9,7 @@ from naive import scatter_matrices
 
 from displace.errors import InputError
 from displace.files.disk_rows import DiskRows
+from displace.files.tensors import pack_labels
 from displace.fusion.solver.scatter import Scatter
 
 seeds = st.integers(0, 2**32 - 1)
@@ -218,3 +219,53 @@ def test_subtracting_undoes_merging(cut):
     rest = Scatter.of(vectors[:cut], places[:cut])
     whole = Scatter.of(vectors, places).subtract(Scatter.of(vectors[cut:], places[cut:]))
     assert_same(whole, rest, rtol=1e-9)
+
+
+@pytest.mark.parametrize("take", ["remove", "subtract"])
+def test_what_is_left_of_references_that_each_stand_alone_is_no_scatter(take):
+    """Rounding would stay in W; two references of a place leave what they differ by."""
+    vectors = np.array([[0.1, 0.7], [0.3, 0.2], [0.9, 0.4], [0.5, 0.6]])
+    places = np.array(["a", "a", "a", "b"])
+
+    def left(n):
+        scatter = Scatter.of(vectors, places)
+        if take == "remove":
+            return scatter.remove(vectors[n:3], places[n:3])
+        return scatter.subtract(Scatter.of(vectors[n:3], places[n:3]))
+
+    assert not left(1).within.any()
+    rest = vectors[:2] - vectors[:2].mean(axis=0)
+    np.testing.assert_allclose(np.tril(left(2).within), np.tril(rest.T @ rest), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("others", "message"),
+    [
+        ({"means": np.zeros(3, np.float32)}, "3 places"),
+        ({"means": np.zeros((2, 2), np.float32)}, "3 places"),
+        ({"means": np.zeros((3, 2, 1), np.float32)}, "3 places"),
+        ({"counts": np.ones((3, 1), int)}, "3 places"),
+        ({"counts": np.ones(2, int)}, "3 places"),
+        ({"counts": np.ones(3)}, "counts of references"),
+        ({"means": np.zeros((3, 2))}, "means that are no numbers"),
+        ({"within": np.zeros(4, np.float32)}, "scatter of 4 numbers for 2 dimensions"),
+        ({"within": np.zeros(3)}, "values that are no numbers"),
+        ({"within": np.array([0, np.nan, 0], np.float32)}, "values that are no numbers"),
+        (pack_labels("place_ids", np.array([1, 3, 2])), "out of order"),
+        (pack_labels("place_ids", np.array([1, 1, 2])), "out of order"),
+        (pack_labels("place_ids", np.array([2, 1, 3])), "out of order"),
+    ],
+)
+def test_statistics_that_do_not_fit_together_are_refused(others, message):
+    arrays = Scatter.of(np.eye(3, 2, dtype=np.float32), np.array([1, 2, 5])).to_arrays()
+    assert len(Scatter.from_arrays(arrays).place_ids) == 3
+    with pytest.raises(ValueError, match=message):
+        Scatter.from_arrays({**arrays, **others})
+
+
+def test_statistics_of_no_place_are_none():
+    one = Scatter.of(np.ones((2, 2), np.float32), np.array(["a", "a"]))
+    assert_same(Scatter.from_arrays(one.to_arrays()), one)
+    arrays = Scatter.empty(2).to_arrays()
+    with pytest.raises(ValueError, match="0 places"):
+        Scatter.from_arrays(arrays)
