@@ -70,6 +70,7 @@ AROUND = [[0.0, 0], [90, 360], [-90, -360]]
         {"vectors": INT8, "scales": np.array([1e-9, 0.5, 0.999])},
         {"vectors": np.eye(N, 2, dtype=np.float16), "projection": np.ones((D, 2)), "mean": np.zeros(D)},
         {"mean": np.zeros(D)},
+        {"places": places(ids=[7]), "vectors": np.eye(1, D, dtype=np.float32)},
         {"calibration": SURE, "anchors": anchors(), "samples": samples()},
         {"calibration": FIRST},
         {"places": places(AROUND, degrees=True, heading=np.array([0.0, np.nan, 9]))},

@@ -331,3 +331,10 @@ def test_gaussian_likelihood_ranks_by_mean_squared_distance(route):
 def test_a_layer_for_each_traversal_and_no_more(name):
     fusion = get_fusion(name)().fit(np.eye(3)[[0, 1, 2, 0]], [0, 1, 2, 0], ["a", "a", "a", "b"])
     assert fusion.present_.tolist() == [[True, True, True], [True, False, False]]
+
+
+@pytest.mark.parametrize("axis", ["query", "traversal"])
+def test_distances_that_are_all_equal_have_a_deviation_of_one(axis):
+    same = np.tile([1.0, 0.0], (4, 1))
+    fusion = get_fusion("std_dmat_min")(axis=axis).fit(same, [0, 1, 0, 1], ["a", "a", "b", "b"])
+    np.testing.assert_array_equal(fusion.rank(same[:3], k=2).scores, np.zeros((3, 2)))

@@ -302,6 +302,7 @@ class TestLimits:
         assert self.located(town, sure, 0.5).reached.tolist() == [True, False, False]
         assert self.located(town, None, 0.0).in_map == [True, True, False]
         assert self.located(town, sure).accepted().tolist() == [True, True, False]
+        assert self.located(town, np.ones(3)).accepted().tolist() == [True, True, False]
 
     def test_limits_are_probabilities_that_the_map_knows(self, town):
         for limit in (-0.01, 1.01, np.nan):

@@ -21,6 +21,7 @@ from displace.maps.updating import Update
 from displace.synthetic import make_route
 from displace.truth import Tolerance
 
+OPEN = ("ridge", "center", "solver", "n_rows", "views", "project")
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "numbers.md").read_text("utf-8")
 
 
@@ -97,3 +98,17 @@ def test_files_are_written_in_the_latest_version():
         assert {1: "0.1"}.items() <= kind.RELEASES.items()
         assert all(version <= kind.VERSION for version in kind.RELEASES)
         assert kind.VERSION in kind.RELEASES
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("bsf", {"selection": 0.1, "likelihood": "exponential", "scale": 0.05}),
+        ("std_dmat_min", {"axis": "query"}),
+        ("single", {"traversal": None}),
+        ("subspace", {"n_components": None}),
+        ("displace", {"tau": 0.95, "n_components": None, **dict.fromkeys(OPEN, "auto")}),
+    ],
+)
+def test_settings_of_fusions_where_none_are_given(name, settings):
+    assert get_fusion(name)().get_params() == settings

@@ -238,3 +238,24 @@ class TestSaferChoice:
         refs = make_route(n_places=80, n_traversals=4, dim=60).references
         for given in (DisPlace(ridge=0.5), DisPlace(center=True), DisPlace(project=True)):
             assert "HOPS" not in fit(given, refs).explain()
+
+
+@pytest.mark.parametrize(
+    ("by_rule", "lowest"), [(0.0999, 0.01), (0.1, 0.01), (0.105, 0.1), (2.9, 0.3), (3.0, 0.3)]
+)
+def test_no_candidate_is_below_a_tenth_of_the_rule_s(monkeypatch, by_rule, lowest):
+    monkeypatch.setattr(tuning, "rule_ridge", lambda _: by_rule)
+    decided = tuning.decide(problem(make_route(n_places=12, n_traversals=3, dim=4).references), "auto", False)
+    assert min(ridge for ridge, _ in decided.recalls if ridge != by_rule) == lowest
+
+
+def test_a_reason_names_the_rule_where_a_rule_decided(monkeypatch):
+    small = problem(make_route(n_places=12, n_traversals=3, dim=4).references)
+    assert "by rule" not in tuning.decide(small, "auto", "auto").reason
+    monkeypatch.setattr(tuning, "affordable", lambda *_: "few")
+    assert tuning.decide(small, "auto", "auto").reason.startswith("ridge by rule from γ = ")
+    assert "by rule" not in tuning.decide(small, 0.5, "auto").reason
+
+
+def test_descriptors_of_zeros_have_no_common_mean():
+    assert tuning.common_mean_share(Scatter.of(np.zeros((4, 3)), np.array([0, 0, 1, 1]))) == 0

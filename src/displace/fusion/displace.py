@@ -218,7 +218,7 @@ class DisPlace(VectorFusion):
 
     def for_blocks(self, places: NDArray[Any], traversals: NDArray[Any]) -> Fusion:
         """Return DisPlace with one view a place; without repeated views pooling; else an error with the way out."""
-        if self.views is False or not self._tells_views_apart(labelled=True):
+        if not self._tells_views_apart(labelled=True):
             return super().for_blocks(places, traversals)
         labels = np.unique(traversals, return_inverse=True)[1]
         index = np.unique(places, return_inverse=True)[1]

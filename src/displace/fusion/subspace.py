@@ -94,9 +94,9 @@ def basis_of(references: Vectors, most: int) -> Vectors:
         One row of zeros where all references are zero.
     """
     _, values, V = np.linalg.svd(references, full_matrices=False)
-    r = max(1, min(most, int(np.sum(values > ROUNDING * values[0]))))
     if values[0] == 0:
         return np.zeros_like(references[:1])
+    r = min(most, int(np.sum(values > ROUNDING * values[0])))
     total = V[:r] @ references.sum(axis=0)
     turn = np.linalg.qr(np.column_stack([total, np.eye(r, dtype=V.dtype)]))[0].T
     basis = turn @ V[:r]
