@@ -114,6 +114,12 @@ def test_choose_n_is_the_fewest_that_reach_tau(values, tau):
         assert values[: n - 1].sum() < tau * total
 
 
+def test_all_positive_eigenvalues_are_kept_for_a_tau_of_one_however_small():
+    assert eigen.choose_n(np.array([1.0, 1e-13, 0.0]), 1.0) == 2
+    assert eigen.choose_n(np.array([1.0, 1e-13, 0.0]), 0.999) == 1
+    assert eigen.choose_n(np.array([0.5, 0.3, 0.2, -0.1]), 0.8) == 2
+
+
 def test_n_components_never_exceeds_the_rank():
     X, y = references(n_places=20, dim=24)
     X = np.concatenate([X, X + 0.1])  # places 20 … 39 repeat places 0 … 19, moved by a constant

@@ -236,6 +236,13 @@ class TestWhatAMapTells:
         mean = 0 if whole.mean is None else 4 * 8
         assert whole.nbytes == 30 * n + 30 * 4 + 8 * n * 4 + mean
 
+    def test_whether_places_have_positions_and_an_order(self, town, route):
+        assert (town.has_positions, town.has_order) == (True, town.places.order is not None)
+        bare = build(route.references, "hops", calibration=False)
+        assert (bare.has_positions, bare.has_order) == (False, False)
+        numbered = Places(route.references.place_ids, frames=np.arange(30.0))
+        assert bare.changed(places=numbered).has_order
+
     def test_a_stale_confidence(self, town, route):
         assert not town.calibration_is_stale
         assert town.changed(calibrated_on={"t0": 1}).calibration_is_stale

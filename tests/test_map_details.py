@@ -17,7 +17,7 @@ from displace.fusion.solver.kept_references import KeptReferences
 from displace.fusion.solver.kept_views import KeptViews
 from displace.fusion.solver.scatter import Scatter
 from displace.geo import Positions
-from displace.maps import driving, file, relearning, rounding, state, streaming
+from displace.maps import driving, file, relearning, rounding, samples, state, streaming
 from displace.maps.basis import turned, turning
 from displace.maps.calibration import area_under_curve
 from displace.maps.checking import check_row_places
@@ -542,3 +542,20 @@ def test_what_fusions_say_that_decide_nothing():
     assert not fusion.wants_references(3, 4, 5)
     assert fusion.spectrum().shape == (0,)
     assert fusion.explain() == "as given"
+
+
+def test_of_each_fold_a_map_keeps_so_many_queries(refs, monkeypatch):
+    monkeypatch.setattr(samples, "KEPT", 3)
+    town = build(refs.without("t2"), "hops")
+    assert set(np.bincount(town.state.samples.folds).tolist()) == {3}
+    town.add(refs.only("t2"))
+    assert set(np.bincount(town.state.samples.folds).tolist()) == {3}
+
+
+def test_what_a_build_does_where_nothing_is_said(refs, tmp_path):
+    town = build(refs)
+    assert town.calibration is not None
+    assert town.statistics.references is None
+    stream = ReferenceStream(refs.places, refs.traversals, refs.info, 16, lambda rows: refs.vectors[rows])
+    assert streaming.build_streamed(stream, "hops", folder=tmp_path).calibration is not None
+    assert get_fusion("hops")().fit_references(refs).rank(refs.vectors[:2]).places.shape == (2, 5)

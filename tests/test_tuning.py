@@ -257,5 +257,11 @@ def test_a_reason_names_the_rule_where_a_rule_decided(monkeypatch):
     assert "by rule" not in tuning.decide(small, 0.5, "auto").reason
 
 
+@pytest.mark.parametrize("scale", [0.1, 1.0, 10.0])
+def test_the_common_mean_is_a_share_whatever_the_lengths(scale):
+    vectors = scale * np.array([[3.0, 1.0], [3.0, -1.0]])  # of 10 scale², 9 are common
+    assert tuning.common_mean_share(Scatter.of(vectors, np.arange(2))) == pytest.approx(0.9)
+
+
 def test_descriptors_of_zeros_have_no_common_mean():
     assert tuning.common_mean_share(Scatter.of(np.zeros((4, 3)), np.array([0, 0, 1, 1]))) == 0

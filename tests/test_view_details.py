@@ -63,6 +63,10 @@ class TestOneDrive:
         assert DisPlace().fit(vectors, index).views_.kind == "one"
         assert DisPlace().fit(vectors, index, labels).views_.kind == "apart"
 
+    def test_three_neighbours_are_enough_the_first_included(self):
+        assert frames_of_one_drive(*self.frames(n=4))
+        assert not frames_of_one_drive(*self.frames(n=3))
+
     def test_two_traversals_or_few_places_say_nothing(self):
         vectors, index, labels = self.frames()
         assert not frames_of_one_drive(vectors[labels < 2], index[labels < 2], labels[labels < 2])

@@ -32,8 +32,8 @@ from displace.fusion.solver.kept_views import KeptViews
 from displace.fusion.solver.problem import Problem
 from displace.fusion.solver.scatter import Scatter
 from displace.fusion.solver.tuning import Settings
-from displace.fusion.solver.views import Views, group_views, merged
-from displace.references import ReferenceSet, as_ids, occurrence, slot_of_each, sum_by
+from displace.fusion.solver.views import Views, group_views, merged, several_images
+from displace.references import ReferenceSet, as_ids, slot_of_each, sum_by
 
 AT_HAND = 2**30
 """Bytes of references that are read together where a stream of them is to be decided about."""
@@ -222,7 +222,7 @@ class DisPlace(VectorFusion):
             return super().for_blocks(places, traversals)
         labels = np.unique(traversals, return_inverse=True)[1]
         index = np.unique(places, return_inverse=True)[1]
-        if not occurrence(index * (labels.max() + 1) + labels).any():
+        if not several_images(index, labels):
             one_view: Fusion = clone(self).set_params(views=False, project=True)
             return one_view
         if not labels.any():

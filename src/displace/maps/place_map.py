@@ -295,7 +295,7 @@ class PlaceMap:
         Follower
             Its `step` takes a descriptor (D,) or an image. It holds what it saw; follow each drive with its own.
         """
-        self._mode(adapt, ("online", "none"), 1)
+        _check_way(adapt, ("online", "none"))
         state = self.state
 
         def project(query: Any) -> Vectors:
@@ -376,8 +376,7 @@ class PlaceMap:
 
     def _mode(self, adapt: str, known: tuple[str, ...], n_queries: int) -> str:
         """What `adapt` means for so many queries; an error where it is none of the known ways."""
-        if adapt not in known:
-            raise InputError(f"adapt={adapt!r} must be one of {', '.join(known)}")
+        _check_way(adapt, known)
         state = self.state
         sure = state.calibration is None or (state.driving is not None and state.driving.batch is not None)
         return chosen_mode(adapt, n_queries) if sure or adapt != "auto" else "none"
@@ -517,3 +516,8 @@ class PlaceMap:
         else:
             self.check_model(model.fingerprint())
         return describe(model, images)
+
+
+def _check_way(adapt: str, known: tuple[str, ...]) -> None:
+    if adapt not in known:
+        raise InputError(f"adapt={adapt!r} must be one of {', '.join(known)}")

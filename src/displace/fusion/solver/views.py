@@ -106,8 +106,7 @@ def group_views(
                 f"{_count(group)} views of {n_places} places as given",
             )
         return _apart(index, "no view that was given is seen in more than one traversal")
-    several = occurrence(index * n_traversals + labels).any()
-    if not several:
+    if not several_images(index, labels):
         if frames_of_one_drive(vectors, index, labels):
             return _apart(
                 index,
@@ -129,6 +128,11 @@ def group_views(
     group = _found(centred, index, labels)
     reason = f"{_count(group)} views of {n_places} places found across {n_traversals} traversals"
     return Views(group, _places_of(group, index), "found", reason)
+
+
+def several_images(index: Indices, labels: Indices) -> bool:
+    """Whether some traversal has a place more than once, both being numbered."""
+    return bool(occurrence(_numbered(index, labels)).any())
 
 
 def frames_of_one_drive(vectors: Vectors, index: Indices, labels: Indices) -> bool:
