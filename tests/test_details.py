@@ -215,6 +215,13 @@ class TestTruth:
             rule.correct(np.array([["a", "c"]]))
         assert rule.answerable(None).tolist() == [True]
 
+    def test_what_is_counted_is_what_the_tolerance_says(self):
+        """Places that have both: two that are near each other on the ground and far apart along the route."""
+        places = Places(np.array([1, 2]), Positions(np.array([[0.0, 0.0], [0.5, 0.0]])), frames=[0, 50])
+        asked = np.array([1]), np.array([2])
+        for tolerance, right in (("1 frames", False), ("exact", False), ("1m", True), ("50 frames", True)):
+            assert Truth.of(places, tolerance).correct(*asked).tolist() == [right]
+
     def test_places_alone_are_their_own_frames(self):
         rule = WithinFrames(np.array([4]), 1, np.array([3, 9]))
         assert rule.correct(np.array([[3, 9]])).tolist() == [[True, False]]

@@ -72,6 +72,8 @@ class TestParameters:
         assert fit(few, ridge=1.0, center=True, n_components=3).projection_.shape == (6, 3)
         with pytest.raises(InputError, match="at most 3"):
             fit(few, n_components=4)
+        with pytest.raises(InputError, match="n_components=2 must be"):
+            fit(few.select(few.places == few.place_ids[0]), n_components=2)
 
 
 class TestConditioning:

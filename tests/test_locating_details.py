@@ -218,6 +218,11 @@ class TestModels:
         ):
             check_same_model(self.own, {**self.own, "variant": "x"})
 
+    def test_a_store_of_another_model_is_not_located(self, town):
+        store = SimpleNamespace(model={**self.own, "variant": "x"})
+        with pytest.raises(ModelMismatchError, match="described by hog:x"):
+            Located.of_store(town.changed(model=self.own), store)
+
     def test_names(self, town):
         assert model_name({"model": "a", "variant": "b"}) == "a:b"
         assert model_name({"model": "a", "variant": ""}) == "a"
@@ -268,6 +273,10 @@ class TestWhatAMapTells:
         assert STALE in list(remarks(town.changed(calibrated_on={})))
         assert UNCALIBRATED in list(remarks(town.changed(calibration=None, calibrated_on=None)))
         assert UNCALIBRATED not in bare
+        ordered = Places(route.references.place_ids, frames=np.arange(30.0))
+        unordered = Places(route.references.place_ids)
+        assert not any("no order" in line for line in remarks(town.changed(places=ordered)))
+        assert any("no order" in line for line in remarks(town.changed(places=unordered)))
         weaker = town.changed(calibration=replace(town.calibration, basis="two traversals"))
         assert f"the confidence is {WEAKER['two traversals']}" in list(remarks(weaker))
         assert any(

@@ -559,3 +559,11 @@ def test_what_a_build_does_where_nothing_is_said(refs, tmp_path):
     stream = ReferenceStream(refs.places, refs.traversals, refs.info, 16, lambda rows: refs.vectors[rows])
     assert streaming.build_streamed(stream, "hops", folder=tmp_path).calibration is not None
     assert get_fusion("hops")().fit_references(refs).rank(refs.vectors[:2]).places.shape == (2, 5)
+
+
+def test_a_save_first_finishes_one_that_died(refs, tmp_path):
+    """Its statistics are then those of the map that is replaced, and go with it."""
+    build(refs, "hops", calibration=False).save(tmp_path / "town")
+    (tmp_path / "town-stats").rename(tmp_path / "town-stats.next")
+    build(refs, "single", calibration=False).save(tmp_path / "town")
+    assert not list(tmp_path.glob("town-stats*"))

@@ -269,3 +269,10 @@ def test_statistics_of_no_place_are_none():
     arrays = Scatter.empty(2).to_arrays()
     with pytest.raises(ValueError, match="0 places"):
         Scatter.from_arrays(arrays)
+
+
+def test_what_is_not_there_cannot_be_subtracted():
+    scatter = Scatter.of(np.eye(2), np.array(["a", "b"]))
+    for places, message in ((["b", "c"], "not there"), (["b", "b"], "it has 1")):
+        with pytest.raises(InputError, match=message):
+            scatter.subtract(Scatter.of(np.eye(2), np.array(places)))
