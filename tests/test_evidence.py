@@ -265,12 +265,13 @@ class TestHeldOutDrives:
 
     def test_what_the_path_earns_is_earned_on_the_route(self, monkeypatch):
         """Frames without an answer earn nothing: the others earned it all, up to five times as much."""
-        monkeypatch.setattr(driving, "level_between", lambda chance, path: (chance, path))
         monkeypatch.setattr(driving, "earned_by_chance", lambda *_: 3.0)
         monkeypatch.setattr(driving, "earned", lambda *_: 7.0)
-        for n, path in ((40, 7), (20, 3 + 8), (8, 3 + 20), (4, 3 + 20), (0, 3 + 20)):
+        for n, gain in ((40, 4), (20, 8), (8, 20), (4, 20), (0, 20)):
             level = driving._level(np.zeros((40, 40), np.float32), np.arange(40) < n)
-            assert level == (3, pytest.approx(path))
+            assert level == pytest.approx(3 + driving.ABOVE * gain)
+        monkeypatch.setattr(driving, "earned", lambda *_: 2.0)
+        assert driving._level(np.zeros((40, 40), np.float32), np.ones(40, bool)) == 3
 
 
 def test_what_undoes_a_projection_leaves_its_columns_at_their_lengths():

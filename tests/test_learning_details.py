@@ -136,13 +136,13 @@ def test_too_few_right_matches_are_weighed_as_fixed():
     assert (tuple(few.weights), few.bias) == learning.FIXED
     assert few.ceiling == learning.CEILING
     assert few.steepness == STEEPNESS[0]
-    assert (few.auc, few.error, few.doubt) == (0.5, 0.0, learning.MORE_DOUBT)
+    assert (few.auc, few.error, few.doubt) == (0.5, 0.0, learning.DOUBT[BASES[2]])
     np.testing.assert_allclose(
         np.subtract(few.highest, few.lowest), 2 * 8 * np.array(few.scales), err_msg="eight deviations"
     )
     enough = learning._fit(known.take(np.r_[wrong, right[:ENOUGH]]), BASES[0])
     assert tuple(enough.weights) != learning.FIXED[0]
-    assert (enough.ceiling, enough.doubt) == (1.0, learning.DOUBT)
+    assert (enough.ceiling, enough.doubt) == (1.0, learning.DOUBT[BASES[0]])
 
 
 def test_one_traversal_is_weighed_in_units_that_all_maps_share():
@@ -220,18 +220,15 @@ def test_a_base_rate_where_the_others_teach_nothing():
     found = learning._cross_judged(all_right, BASES[0])
     np.testing.assert_array_equal(found[all_right.folds == 0], 1.0)  # every match of the other is right
     enough = known.take(first | ~right | (np.cumsum(right & ~first) <= ENOUGH))
-    taught = learning._fit(enough.take(enough.folds == 1), "traversals")
+    taught = learning._fit(enough.take(enough.folds == 1), BASES[0])
     np.testing.assert_allclose(
-        learning._cross_judged(enough, "traversals")[enough.folds == 0],
+        learning._cross_judged(enough, BASES[0])[enough.folds == 0],
         taught.probability(enough.evidence[enough.folds == 0]),
     )
     few = known.take(first | ~right)
     np.testing.assert_array_equal(learning._cross_judged(few, BASES[0])[few.folds == 0], 0.0)
     alone = known.take(first)
     np.testing.assert_array_equal(learning._cross_judged(alone, BASES[0]), 0.5)
-
-
-    np.testing.assert_array_equal(learning._cross_judged(alone, "traversals"), 0.5)
 
 
 class TestProbabilities:
@@ -319,7 +316,7 @@ def test_what_a_fold_must_have():
     def asked(n_places, n_queries):
         known = (route.traversals == "t0") & (route.places < route.place_ids[n_places])
         queries = np.flatnonzero(route.traversals == "t1")[:n_queries]
-        return learning._asked(route, Fold("t1", known, queries), fusion, truth, None)
+        return learning._asked(route, Fold("t1", known, queries), fusion, truth, None, False)
 
     assert asked(2, 3) is None
     assert asked(5, 0) is None
