@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import os
 import signal
 from functools import partial
@@ -93,6 +95,22 @@ def test_any_number_of_workers_build_the_same_map(store, route, in_process, tmp_
     (tmp_path / "again").mkdir()
     streamed = build_streamed(store.stream(), FIXED, folder=tmp_path / "again", block_bytes=2000, **options)
     assert_same(mapped, streamed, route.queries)
+
+
+def test_statistics_stay_with_the_workers_and_are_let_go(store, in_process, tmp_path, monkeypatch):
+    client, brought = in_process(2), []
+    real = distributed.Future.result
+    monkeypatch.setattr(
+        distributed.Future, "result", lambda future, *a, **k: (brought.append(future.key), real(future))[1]
+    )
+    parts = summing.shard_parts(store, store.stream())
+    whole = summing._reduced(client, FIXED, parts, None)
+    assert brought == []
+    gc.collect()
+    client.sync(asyncio.sleep, 0)  # what this process no longer holds is told to its event loop
+    held = {key for key in client.refcount if key.startswith(("partial_of", "merged"))}
+    assert held == {whole.key}
+    assert whole.result().scatter.n_references == len(store.references())
 
 
 @pytest.mark.parametrize("fusion", ["displace", "hops", "dmat_avg"])
