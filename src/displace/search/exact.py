@@ -29,7 +29,7 @@ AGAIN = 50
 class Exact(Index):
     """Inner products by BLAS in float32.
 
-    ``float32`` rows in memory are held transposed: for one query ``z @ Xᵀ`` takes about as long as reading the bytes,
+    ``float32`` rows in memory are held transposed: for one query ``z @ Xᵀ`` takes up to 1.4 times reading the bytes,
     ``X @ z`` twice as long. All others are widened a block at a time, so that the rows may be larger than memory:
     ``float16`` is exact for the rows as rounded; ``int8`` finds candidates (a scale for each row) and compares these
     again in the rows' own precision, where the rows are at hand.
