@@ -7,7 +7,7 @@ TEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)
 REACHED := 98
 DEV_EXTRAS := torch,lite,ros,faiss,pgvector,cluster,hloc,onnx,web,dev
 
-.PHONY: demo test fuzz mutants coverage check lint docs bench clean
+.PHONY: demo test fuzz mutants relapses coverage check lint docs bench clean
 
 .venv/.core: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -39,6 +39,10 @@ fuzz: .venv/.dev
 COUNT ?= 300
 mutants: .venv/.dev
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/mutants.py --count $(COUNT)
+
+# Faults that were mended, put back one by one: a test must fail for each; docs/testing.md.
+relapses: .venv/.dev
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/relapses.py
 
 # Fails below the share of lines that the tests reach today.
 coverage: .venv/.dev
