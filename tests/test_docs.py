@@ -51,6 +51,20 @@ def test_commands_in_the_documentation_are_commands_that_there_are(page):
         )  # refuses what is no option, and arguments too many or too few
 
 
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "SECURITY.md"], ids=lambda page: page.name)
+def test_commands_that_print_figures_are_there(page):
+    """Benchmarks have files, and what `pytest -k` asks for is in the name of a test."""
+    text = " ".join(page.read_text(encoding="utf-8").split())
+    for name in re.findall(r"python -m benchmarks (\w+)", text):
+        assert (ROOT / "benchmarks" / f"{name}.py").is_file(), name
+    for file in re.findall(r"python (tests/\w+\.py)", text):
+        assert (ROOT / file).is_file(), file
+    for file, options in re.findall(r"pytest (tests/\w+\.py)([^`|]*)", text):
+        tests = re.findall(r"def (test_\w+)", (ROOT / file).read_text(encoding="utf-8"))
+        for word in re.findall(r"-k (\w+)", options):
+            assert any(word in test for test in tests), f"{file} has no test with {word} in its name"
+
+
 def test_every_page_is_in_the_contents_of_the_site():
     contents = (ROOT / "docs" / "index.md").read_text(encoding="utf-8").split()
     pages = {page.stem for page in (ROOT / "docs").glob("*.md")} - {"index"}

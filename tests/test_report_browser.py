@@ -233,6 +233,10 @@ def test_5000_queries_and_all_the_pictures_that_fit(visit, tmp_path):
     assert report.picture_bytes > 14.9e6
     page = visit(report.path)
     assert shown_counts(page)["all"] == 5000
+    loaded = page.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd / 1000")
+    page.wait_for_function("document.querySelector('[data-plot]').dataset.drawn === 'yes'")
+    drawn = page.evaluate("performance.now() / 1000")
+    print(f"{report.n_bytes / 1e6:.0f} MB: explorer after {loaded:.1f} s, first plot after {drawn:.1f} s")
     draw_all(page)
     found = hits(results, "night")
     assert shown_counts(page)["loss"] == (~found["DisPlace"] & found["Pooling"]).sum()
