@@ -22,7 +22,8 @@ N_ROUTES = 200
 LIMITS = (0.8, 0.85, 0.88, 0.9, 0.95)
 
 
-def route(seed: int, *, new: bool) -> ReferenceSet:
+def route(seed: int, *, new: bool) -> tuple[ReferenceSet, float]:
+    """References, and by how much traversals are shifted as a whole, in units of what varies from place to place."""
     rng = np.random.default_rng(seed)
     n, dim, n_traversals = rng.choice([120, 240]), rng.choice([48, 96, 256]), rng.choice([3, 4, 6])
     rank = dim // rng.choice([4, 8, 16])
@@ -40,17 +41,18 @@ def route(seed: int, *, new: bool) -> ReferenceSet:
         traversals[f"t{k}"] = own + moved(basis[:rank]) + noise * rng.standard_normal((n, dim))
     if new:
         traversals["t0"] = traversals["t0"] + strength * moved(basis[rank : 2 * rank])
-    return ReferenceSet.from_traversals(
+    refs = ReferenceSet.from_traversals(
         {k: l2_normalize(v).astype(np.float32) for k, v in traversals.items()}
     )
+    return refs, float(shift)
 
 
-def measure(refs: ReferenceSet) -> tuple[float, float]:
-    """Ratio of coverages of t0, and its R@1 by DisPlace on the others."""
+def measure(refs: ReferenceSet, shift: float) -> tuple[float, float, float]:
+    """Ratio of coverages of t0, its R@1 by DisPlace on the others, and the shift."""
     own, usual = coverage(refs, "t0") or (np.nan, np.nan)
     rest, queries = refs.without("t0"), refs.only("t0")
     fusion = DisPlace().fit(rest.vectors, rest.places, rest.traversals)
-    return own / usual, 100 * float(np.mean(fusion.predict(queries.vectors) == queries.places))
+    return own / usual, 100 * float(np.mean(fusion.predict(queries.vectors) == queries.places)), shift
 
 
 def main(argv: list[str]) -> None:
@@ -58,11 +60,13 @@ def main(argv: list[str]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConditioningWarning)
         inside, outside = (
-            np.array([measure(route(seed, new=new)) for seed in range(N_ROUTES)]) for new in (False, True)
+            np.array([measure(*route(seed, new=new)) for seed in range(N_ROUTES)]) for new in (False, True)
         )
     cost = inside[:, 1] - outside[:, 1]
     kinds = {
         "inside": inside[:, 0],
+        "inside, shifted by twice what varies": inside[inside[:, 2] == 2, 0],
+        "inside, shifted by less": inside[inside[:, 2] < 2, 0],
         "new directions, cost below 3": outside[cost < 3, 0],
         "new directions, cost 3 to 10": outside[(cost >= 3) & (cost < 10), 0],
         "new directions, cost 10 and more": outside[cost >= 10, 0],
