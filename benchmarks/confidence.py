@@ -4,6 +4,10 @@ Maps of each set, of few and many places, are asked for the pictures of a traver
 half of their own route that they do not hold, and for pictures of the other sets. The calibration error is over the
 traversal that was not seen and a third as many pictures without an answer, one half of them of the own route, one half
 foreign (all foreign where the map holds the whole route). Descriptors are computed once and kept in --cache.
+
+--details prints another table of the same maps: at which places the foreign pictures that pass are found, whether these
+are the same for both other sets, how many drawn pictures that show nothing pass, and the calibration error that chance
+alone gives a confidence which is exactly right.
 """
 
 from __future__ import annotations
@@ -13,11 +17,12 @@ import os
 import tempfile
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks._drawn_pictures import discs, noise
 from benchmarks._measure import header, row
 from displace import PlaceMap, ReferenceSet, build
 from displace.datasets import town
@@ -36,6 +41,31 @@ ASKED = 600
 """Pictures of each other set that a map is asked for."""
 NOT_IN_MAP = 1 / 3
 """Pictures without an answer for each one that has it, in the calibration error."""
+DRAWN = 150
+"""Drawn pictures of each kind."""
+DRAWS = 50
+"""Times that chance is drawn."""
+FEWEST = 10
+"""Foreign pictures that must pass before it is said where."""
+
+
+TABLE = (
+    "right ≥ 0.5",
+    "own half ≥ 0.5",
+    "≥ 0.8",
+    "right at 1 % of own half",
+    "foreign ≥ 0.5",
+    "≥ 0.8",
+    "calibration error",
+)
+DETAILS = (
+    "foreign that pass",
+    "% of these at two places of each map",
+    "places of both sets alike (correlation)",
+    "discs ≥ 0.5",
+    "noise ≥ 0.5",
+    "error by chance",
+)
 
 
 @dataclass(frozen=True)
@@ -50,11 +80,45 @@ class Case:
     n_places: int
 
 
+@dataclass
+class Answers:
+    """What one map says of all that it is asked.
+
+    Parameters
+    ----------
+    inside : array
+        Its places.
+    foreign : list of (places, confidences)
+        Of the pictures of each other set.
+    nothing : dict
+        Confidences of drawn pictures.
+    half : array
+        Confidences of the part of the route that it does not hold.
+    confidence, correct : arrays
+        Of the traversal that it has not seen.
+    """
+
+    inside: np.ndarray
+    foreign: list[tuple[np.ndarray, np.ndarray]]
+    nothing: Descriptors
+    half: np.ndarray = field(default_factory=lambda: np.empty(0))
+    confidence: np.ndarray = field(default_factory=lambda: np.empty(0))
+    correct: np.ndarray = field(default_factory=lambda: np.empty(0, bool))
+
+    def agreement(self) -> float:
+        """Correlation, over the places, of how often the two other sets are found there."""
+        counts = [(places[:, None] == self.inside).sum(axis=0) for places, _ in self.foreign]
+        return float(np.corrcoef(*counts)[0, 1])
+
+
 def main(argv: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks confidence", description=__doc__)
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "displace-confidence")
     parser.add_argument("--models", default="hog,efficientnet_lite")
     parser.add_argument("--sizes", default="30,80,200,400")
+    parser.add_argument(
+        "--details", action="store_true", help="where foreign pictures pass, and what chance does"
+    )
     options = parser.parse_args(argv)
     shared = Path(os.environ.get("DISPLACE_SHARED", "../shared")) / "data"
     if not shared.is_dir():
@@ -62,26 +126,18 @@ def main(argv: list[str]) -> None:
         return
     options.cache.mkdir(parents=True, exist_ok=True)
     warnings.simplefilter("ignore", ConditioningWarning)
-    header(
-        "map of",
-        "traversals",
-        "places",
-        "model",
-        "right ≥ 0.5",
-        "own half ≥ 0.5",
-        "≥ 0.8",
-        "right at 1 % of own half",
-        "foreign ≥ 0.5",
-        "≥ 0.8",
-        "calibration error",
-    )
+    maps = ("map of", "traversals", "places", "model")
+    header(*maps, *(DETAILS if options.details else TABLE))
     for model in options.models.split(","):
         sets = {
             name: described(shared, name, model, options.cache) for name in ("sped400", "nordland811", "town")
         }
+        nothing = drawn(model, options.cache) if options.details else {}
         for name, n_traversals, n_places in plan([int(size) for size in options.sizes.split(",")]):
-            cases = list(cases_of(sets[name], name, n_traversals, n_places))
-            row(name, n_traversals, n_places, model, *measured(cases, sets))
+            asked = [
+                answers(case, sets, nothing) for case in cases_of(sets[name], name, n_traversals, n_places)
+            ]
+            row(name, n_traversals, n_places, model, *(detailed if options.details else measured)(asked))
 
 
 def plan(sizes: list[int]) -> Iterator[tuple[str, int, int]]:
@@ -127,45 +183,81 @@ def cases_of(vectors: Descriptors, name: str, n_traversals: int, n_places: int) 
         yield Case(name, names[:n_traversals], query, tolerance, first, n_places)
 
 
-def measured(cases: list[Case], sets: dict[str, Descriptors]) -> list[str]:
+def answers(case: Case, sets: dict[str, Descriptors], nothing: Descriptors) -> Answers:
+    """Ask the map of a case for everything."""
+    place_map = map_of(case, sets[case.name])
+    inside = np.arange(case.first, case.first + case.n_places)
+    total = len(next(iter(sets[case.name].values())))
+    outside = np.setdiff1d(np.arange(total), np.arange(inside[0] - GAP, inside[-1] + GAP + 1))
+    asked = [case.query] if case.query else case.references
+    rng = np.random.default_rng(0)
+    pictures = [np.concatenate(list(sets[name].values())) for name in sets if name != case.name]
+    found = Answers(
+        inside,
+        [located(place_map, some[rng.permutation(len(some))[:ASKED]]) for some in pictures],
+        {kind: located(place_map, some)[1] for kind, some in nothing.items()},
+    )
+    if len(outside):
+        found.half = located(place_map, np.concatenate([sets[case.name][name][outside] for name in asked]))[1]
+    if case.query:
+        places, found.confidence = located(place_map, sets[case.name][case.query][inside])
+        found.correct = place_map.state.truth.correct(places, inside)
+    return found
+
+
+def measured(asked: list[Answers]) -> list[str]:
     """Shares (%) of accepted pictures, and the calibration error, over the maps of one line."""
-    right, half, foreign, judged = [], [], [], []
-    for case in cases:
-        place_map = map_of(case, sets[case.name])
-        inside = np.arange(case.first, case.first + case.n_places)
-        total = len(next(iter(sets[case.name].values())))
-        outside = np.setdiff1d(np.arange(total), np.arange(inside[0] - GAP, inside[-1] + GAP + 1))
-        asked = [case.query] if case.query else case.references
-        rng = np.random.default_rng(0)
-        pictures = [np.concatenate(list(sets[name].values())) for name in sets if name != case.name]
-        foreign.append(
-            sure(place_map, np.concatenate([some[rng.permutation(len(some))[:ASKED]] for some in pictures]))
-        )
-        without = [foreign[-1]]
-        if len(outside):
-            half.append(sure(place_map, np.concatenate([sets[case.name][name][outside] for name in asked])))
-            without.append(half[-1])
-        if case.query:
-            matches = place_map.locate(sets[case.name][case.query][inside], k=1)
-            assert matches.confidence is not None
-            correct = place_map.state.truth.correct(matches.places[:, 0], inside)
-            right.append(matches.confidence[correct])
-            judged.append((matches.confidence, correct, np.ones(len(inside))))
-            for part in without:
-                counts = np.full(len(part), NOT_IN_MAP * len(inside) / len(without) / len(part))
-                judged.append((part, np.zeros(len(part), bool), counts))
-    error = "–"
-    if judged:
-        error = f"{calibration_error(*(np.concatenate(part) for part in zip(*judged, strict=True))):.3f}"
+    right = [some.confidence[some.correct] for some in asked]
+    half, foreign = [some.half for some in asked], [sure for some in asked for _, sure in some.foreign]
+    confidence, correct, counts = judged(asked)
+    at_1_percent = "–"
+    if sum(map(len, right)) and sum(map(len, half)):
+        at_1_percent = share(right, float(np.nextafter(np.quantile(np.concatenate(half), 0.99), 1)))
     return [
         share(right, 0.5),
         share(half, 0.5),
         share(half, 0.8),
-        share(right, np.nextafter(np.quantile(np.concatenate(half), 0.99), 1)) if right and half else "–",
+        at_1_percent,
         share(foreign, 0.5),
         share(foreign, 0.8),
-        error,
+        f"{calibration_error(confidence, correct, counts):.3f}" if len(counts) else "–",
     ]
+
+
+def detailed(asked: list[Answers]) -> list[str]:
+    """Where foreign pictures pass, how many drawn ones do, and what chance does, over the maps of one line."""
+    passed = [np.concatenate([places[sure >= 0.5] for places, sure in some.foreign]) for some in asked]
+    n = sum(map(len, passed))
+    at_two = sum(np.sort(np.unique(places, return_counts=True)[1])[-2:].sum() for places in passed)
+    alike = np.nanmean([some.agreement() for some in asked])
+    confidence, _, counts = judged(asked)
+    rng = np.random.default_rng(0)
+    by_chance = [
+        calibration_error(confidence, rng.random(len(counts)) < confidence, counts)
+        for _ in range(DRAWS if len(counts) else 0)
+    ]
+    return [
+        str(n),
+        f"{100 * at_two / n:.0f}" if n >= FEWEST else "–",
+        f"{alike:.2f}",
+        *(share([some.nothing[kind] for some in asked], 0.5) for kind in asked[0].nothing),
+        f"{np.mean(by_chance):.3f}" if by_chance else "–",
+    ]
+
+
+def judged(asked: list[Answers]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Confidences of a line, whether the places are right, and what each counts in the calibration error."""
+    parts = [(np.empty(0), np.empty(0, bool), np.empty(0))]
+    for some in asked:
+        n = len(some.confidence)
+        parts.append((some.confidence, some.correct, np.ones(n)))
+        foreign = np.concatenate([sure for _, sure in some.foreign])
+        without = [part for part in (foreign, some.half) if len(part) and n]
+        for part in without:
+            counts = np.full(len(part), NOT_IN_MAP * n / len(without) / len(part))
+            parts.append((part, np.zeros(len(part), bool), counts))
+    confidence, correct, counts = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return confidence, correct, counts
 
 
 def map_of(case: Case, vectors: Descriptors) -> PlaceMap:
@@ -181,10 +273,25 @@ def map_of(case: Case, vectors: Descriptors) -> PlaceMap:
     return build(refs, tolerance=case.tolerance)
 
 
-def sure(place_map: PlaceMap, queries: np.ndarray) -> np.ndarray:
-    """Confidence of each query; 0 where the map has none."""
-    confidence = place_map.locate(queries, k=1).confidence
-    return np.zeros(len(queries)) if confidence is None else confidence
+def located(place_map: PlaceMap, queries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Place and confidence of each query; 0 where the map has none."""
+    matches = place_map.locate(queries, k=1)
+    confidence = np.zeros(len(queries)) if matches.confidence is None else matches.confidence
+    return matches.places[:, 0], confidence
+
+
+def drawn(model: str, cache: Path) -> Descriptors:
+    """Descriptors of drawn pictures that show nothing, by their kind."""
+    path = cache / f"drawn_{model}.npz"
+    if not path.is_file():
+        rng = np.random.default_rng(0)
+        found = {
+            kind.__name__: describe(get_model(model), [kind(rng) for _ in range(DRAWN)])
+            for kind in (discs, noise)
+        }
+        np.savez(path, **found)
+    with np.load(path) as arrays:
+        return {key: arrays[key].astype(np.float32) for key in arrays}
 
 
 def share(parts: list[np.ndarray], limit: float) -> str:
