@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from drives import drive_along, make_route
 
 from displace.errors import InputError
-from displace.sequence.alignment import Alignment, align
+from displace.sequence.alignment import Alignment, _Coarse, align
 from displace.sequence.engine import PACES, Motion
 from displace.sequence.pairing import pair, standardised_recording
 from displace.sequence.refining import paired_again
@@ -94,6 +95,23 @@ def test_the_anchor_is_chosen_and_the_same_whatever_the_order(
     assert chosen in recordings
     assert align(dict(reversed(recordings.items()))).anchor == chosen
     assert align(recordings, candidates=["dusk"]).anchor == "dusk"
+
+
+def test_the_anchor_is_the_recording_that_the_others_fit_best() -> None:
+    gains = {("sun", "rain"): 1.5, ("sun", "dusk"): 0.4, ("rain", "dusk"): 1.0}
+    coarse = _Coarse({}, None, 0)
+    coarse.names, coarse.pairs = (
+        ["sun", "rain", "dusk"],
+        {k: SimpleNamespace(gain=g) for k, g in gains.items()},
+    )
+    coarse.taken = {"sun": np.arange(90), "rain": np.arange(50), "dusk": np.arange(70)}
+    assert coarse.best_anchor({"sun", "rain", "dusk"}) == "rain"
+    assert coarse.best_anchor({"sun", "dusk"}) == "sun"
+    coarse.pairs = dict.fromkeys(gains, SimpleNamespace(gain=1.0))
+    assert coarse.best_anchor({"sun", "rain", "dusk"}) == "sun"  # of equals the one with most frames
+    coarse.pairs["rain", "dusk"] = SimpleNamespace(gain=90.0)
+    coarse.pairs["sun", "dusk"] = SimpleNamespace(gain=3.5)
+    assert coarse.best_anchor({"sun", "rain"}) == "sun"  # a fit that is good already counts as two at most
 
 
 def test_rates_up_to_four_are_found(conditions: dict[str, np.ndarray]) -> None:

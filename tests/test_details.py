@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 from functools import reduce
 from typing import ClassVar
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.linalg import LinAlgError
 
-from displace import PlaceMap, ReferenceSet, build, get_fusion
+from displace import PlaceMap, ReferenceSet, build, get_fusion, verbs
 from displace.arrays import l2_normalize
 from displace.datasets import robotcar
 from displace.errors import InputError
@@ -18,6 +19,7 @@ from displace.files import tensors
 from displace.fusion.solver import eigen, scatter
 from displace.fusion.solver.scatter import Scatter
 from displace.geo import Positions
+from displace.manifest.builder import build_manifest
 from displace.manifest.place_assignment import Rule
 from displace.maps.digests import Digests, digests_of
 from displace.maps.rounding import quantize, rounded
@@ -61,6 +63,10 @@ class TestScatter:
         with pytest.raises(LinAlgError, match="not positive definite"):
             eigen._cholesky(with_last(7.5e-7), 0.0)  # of 4√3 roundings, 8.3e-7
         assert eigen._cholesky(with_last(9e-7), 0.0).shape == (3, 3)
+        with pytest.raises(LinAlgError, match="not positive definite"):
+            eigen._cholesky(
+                with_last(-1.0), 0.0
+            )  # no decomposition, though its diagonal is far from rounding
 
 
 class TestBsf:
@@ -135,6 +141,11 @@ class TestTruth:
         assert rule.correct(ranked).tolist() == [[True, False], [True, False], [True, False]]
         assert rule.answerable(np.array([3], dtype)).tolist() == [False, True, True]
         assert rule.answerable(np.array([8, 3], dtype)).tolist() == [False, True, True]
+        assert rule.answerable(np.array([7, 2], dtype)).tolist() == [True, True, True]
+        assert WithinFrames(np.array([7, 5], dtype), 1).answerable(np.array([3, 8], dtype)).tolist() == [
+            True,
+            False,
+        ]
 
     def test_what_can_be_answered_by_frames(self):
         places = Places(np.array(["a", "b", "c", "d"]), frames=[0, 1, 5, np.nan])
@@ -309,6 +320,23 @@ class TestUpdates:
         old, new = (np.array(a.statistics.loaded().arrays["within"]) for a in (before, town))
         assert np.abs(old - new).max() <= 2e-6 * np.abs(old).max()
 
+    def test_adding_several_traversals_rounds_once(self):
+        """Means far from zero, of several new references each: in float32 they would be off by a thousand roundings."""
+        refs = make_route(n_places=30, n_traversals=5, dim=8).references
+        far = ReferenceSet(refs.vectors + 100, refs.places, refs.traversals)
+        town = build(far.only("t0", "t1"), "displace", calibration=False, dtype="float32")
+        before = Scatter.from_arrays(town.statistics.loaded().arrays).astype(np.float64)
+        town.add(far.without("t0", "t1"))
+        after = Scatter.from_arrays(town.statistics.loaded().arrays)
+        new = far.without("t0", "t1").astype(np.float64)
+        deviations = new.vectors.reshape(3, 30, 8) - new.vectors.reshape(3, 30, 8).mean(axis=0)
+        apart = new.vectors.reshape(3, 30, 8).mean(axis=0) - before.means
+        within = np.einsum("kpi,kpj->ij", deviations, deviations) + 2 * 3 / 5 * apart.T @ apart
+        within += before.within
+        np.testing.assert_allclose(
+            np.tril(after.within), np.tril(within), rtol=0, atol=2e-7 * np.abs(within).max()
+        )
+
     @pytest.mark.parametrize(("n_far", "refused"), [(14, False), (16, True)])
     def test_the_median_decides_whether_a_recording_is_of_somewhere_else(self, refs, n_far, refused):
         here = np.stack([np.arange(30.0) * 5, np.zeros(30)], axis=1)
@@ -324,6 +352,9 @@ class TestUpdates:
 
 def test_rules_of_places():
     assert Rule() == Rule(spacing=5.0, radius=10.0, max_heading=45.0)
+    for made in (build_manifest, verbs.manifest):
+        options = inspect.signature(made).parameters
+        assert Rule(*(options[name].default for name in ("spacing", "radius", "max_heading"))) == Rule()
     assert Rule(spacing=1.0, radius=2.5, max_heading=45.0) == robotcar._SPACING
 
 

@@ -14,7 +14,8 @@ import pytest
 from routes import make_store, make_suite
 
 from displace import DisPlace, ReferenceSet, get_fusion, recall_at
-from displace.descriptors.store import DescriptorStore
+from displace.descriptors.imported import write_store
+from displace.descriptors.store import DescriptorStore, Queries
 from displace.errors import ConditioningWarning, FormatError, InputError, UnknownNameError
 from displace.evaluation import benchmark, loading
 from displace.evaluation.benchmark import run_suite
@@ -22,6 +23,7 @@ from displace.evaluation.cells import Cell
 from displace.evaluation.methods import Method
 from displace.evaluation.random_projection import random_projection
 from displace.evaluation.results import Results
+from displace.manifest.table import Manifest
 from displace.truth import Tolerance, WithinFrames
 
 
@@ -59,6 +61,18 @@ def test_a_cell_is_what_the_estimator_gives(store, tmp_path, name):
     assert result.references == ["sun", "rain", "dusk"]
     assert result.seconds.keys() == {"fit", "rank"}
     assert {"displace", "numpy", "scipy", "scikit-learn"} <= result.versions.keys()
+
+
+def test_images_without_a_place_are_asked_and_are_no_references(store, tmp_path):
+    places = store.places.copy()
+    places[[0, 1, -1]] = ""  # two of the first traversal, one of the queries
+    own = store.manifest
+    manifest = Manifest(own.images, places, own.traversals, own.root, **own.numbers)
+    write_store(Queries(store.vectors(), places, manifest), tmp_path / "some.desc", "made")
+    outcome = run_suite(make_suite({"made": tmp_path / "some.desc"}, fusions=["hops"]), tmp_path / "results")
+    (result,) = outcome.cells
+    assert (result.n_places, result.n_references, result.n_queries) == (30, 88, 30)
+    assert outcome.results.questions(result).place_ids[0] == "p0000"
 
 
 @pytest.mark.parametrize("tolerance", [Tolerance("frames", 2), Tolerance("metres", 20)])

@@ -193,6 +193,16 @@ def test_how_well_it_works_is_told_from_enough_right_matches():
         assert bool(found.curve) is told
 
 
+def test_how_well_it_works_is_told_by_matches_that_it_was_not_fitted_on():
+    known = samples(60)
+    found, fitted = learning.calibration_of(known, BASES[0]), learning._fit(known, BASES[0])
+    held_out, counted = learning._cross_judged(known, BASES[0]), learning._importance(known)
+    assert found.auc == calibration.area_under_curve(held_out, known.right)
+    assert found.error == calibration.calibration_error(held_out, known.right, counted)
+    assert found.curve == calibration.reliability(held_out, known.right, counted)
+    assert found.auc != calibration.area_under_curve(fitted.probability(known.evidence), known.right)
+
+
 @pytest.mark.parametrize(("basis", "learned"), [(0, False), (1, False), (2, True)])
 def test_nothing_is_learned_where_all_are_right_or_all_wrong_but_of_one_traversal(basis, learned):
     known = samples()

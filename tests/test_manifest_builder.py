@@ -233,6 +233,16 @@ def test_anchor_is_the_traversal_with_the_best_coverage(tmp_path, elsewhere):
     assert 0.1 < cover["short"] < 0.4
 
 
+@pytest.mark.filterwarnings("ignore:kept")
+def test_the_anchor_is_not_the_longest_drive_but_the_one_whose_places_are_seen_again(tmp_path):
+    drive(tmp_path, "alone", np.linspace(5000, 5150, 300))  # 31 places, seen once
+    for name in ("there", "too"):
+        drive(tmp_path, name, np.linspace(0, 100, 200))  # 21, seen twice
+    manifest = build_manifest(tmp_path)
+    assert {t.name: t.coverage for t in manifest.summary().traversals} == {"alone": 0, "there": 1, "too": 1}
+    assert len(manifest.place_ids()) in (20, 21)
+
+
 def test_unknown_anchor(tmp_path):
     drive(tmp_path, "sun", np.linspace(0, 10, 20))
     with pytest.raises(UnknownNameError, match="did you mean 'sun'"):

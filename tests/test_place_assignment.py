@@ -17,6 +17,7 @@ from displace.manifest.place_assignment import (
     Rule,
     match_places,
     metres_together,
+    places_of,
     space_places,
 )
 from displace.manifest.table import Manifest
@@ -123,6 +124,8 @@ def test_known_places_are_the_mean_of_their_images():
         northing=[0, 7, 4, 99, np.nan],
         heading=[350, 5, 20, 9, np.nan],
     )
+    assert places_of(manifest).ids.tolist() == ["a", "b", "c"]  # the blank is none
+    assert places_of(manifest).images == ["1.jpg", "0.jpg", "4.jpg"]
     known = KnownPlaces.of(manifest)
     assert known.ids == ["b", "a", "c"]
     np.testing.assert_allclose(known.positions.points, [[1, 2], [7, 7], [np.nan, np.nan]])

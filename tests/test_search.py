@@ -6,7 +6,7 @@ import pytest
 from displace.errors import FormatError, InputError, UnknownNameError
 from displace.search._top import RunningTop, best_rows, widened
 from displace.search.base import as_rows, noisy_sample
-from displace.search.exact import Exact, is_mapped
+from displace.search.exact import Exact, is_mapped, to_int8
 
 
 def unit_rows(n, dim, seed=0):
@@ -77,6 +77,14 @@ def test_int8_compares_the_best_rows_again_in_their_own_precision():
     expected, exact = best_rows(queries, rows, 5)
     np.testing.assert_array_equal(found, expected)
     np.testing.assert_allclose(scores, exact, atol=1e-6)
+
+
+def test_int8_takes_the_nearest_code():
+    rows = unit_rows(40, 33)
+    codes, scales = to_int8(rows)
+    assert np.abs(codes).max(axis=1).tolist() == [127] * 40
+    assert (np.abs(codes * scales[:, None] - rows) / scales[:, None]).max() <= 0.5 + 1e-4
+    np.testing.assert_array_equal(to_int8(np.zeros((2, 3), np.float32))[0], 0)
 
 
 def test_int8_without_the_rows_answers_from_its_codes():

@@ -118,6 +118,9 @@ def test_among_equals_the_nearest_to_the_rule_that_is_not_centred_is_taken(monke
     assert (settings.ridge, settings.center) == (tuning.rule_ridge(44 / 80), False)
     monkeypatch.setattr(tuning.Contest, "recall", lambda self, one: 50.0 + (one.ridge in (0.3, 1.0)))
     assert tuning.decide(problem(refs), "auto", True, safer=False).ridge == 0.3  # the rule's is 0.23
+    monkeypatch.setattr(tuning, "rule_ridge", lambda _: 0.19)
+    monkeypatch.setattr(tuning.Contest, "recall", lambda self, one: 50.0 + (one.ridge in (0.1, 0.3)))
+    assert tuning.decide(problem(refs), "auto", True, safer=False).ridge == 0.3  # the nearest by ratio
     monkeypatch.setattr(tuning.Contest, "recall", lambda self, one: 50.0 + one.center)
     assert tuning.decide(problem(refs), "auto", "auto", safer=False).center
 
