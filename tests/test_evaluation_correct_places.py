@@ -17,6 +17,7 @@ RULES = {
     "same place": SamePlace(np.array(["p03", "p99", "", "p19", "p00"])),
     "frames": WithinFrames(np.array([0.0, 7.0, 100.0, -3.0, np.nan]), 3, IDS, FRAMES),
     "frames are ids": WithinFrames(np.array([4, 0, 40]), 2),
+    "frames are unsigned ids": WithinFrames(np.array([4, 0, 40], np.uint8), 2),
     "metres": WithinMetres(
         np.array([[0.0, 0.0], [30.0, 0.5], [900.0, 0.0], [np.nan, np.nan], POINTS[4] + [6, 0]]),
         6.0,
@@ -42,7 +43,7 @@ def test_sets_are_taken_as_they_are(monkeypatch):
 @pytest.mark.parametrize("name", RULES)
 def test_truth_is_what_the_rule_says_of_every_place(name):
     rule = RULES[name]
-    ids = np.arange(20) if name == "frames are ids" else IDS
+    ids = np.arange(20, dtype=rule.frames.dtype) if name.endswith(" ids") else IDS
     starts, places = correct_places(rule, ids)
     expected = [np.flatnonzero(row) for row in rule.correct(np.broadcast_to(ids, (len(rule), len(ids))))]
     assert starts[0] == 0

@@ -130,6 +130,12 @@ def test_every_shipped_suite_also_asks_for_fewer_dimensions(name):
     assert set(suite.projected) <= set(suite.queries) or not suite.queries
 
 
+def test_the_papers_study_of_fewer_dimensions_is_of_one_query():
+    suite = Suite.read("robotcar")
+    assert suite.projected == ("dusk",)
+    assert suite.dims == (32, 64, 128, 256, 512, 1024, 2048, 4096)
+
+
 @pytest.mark.parametrize(
     ("name", "n_queries", "single"),
     [("nordland", 4, True), ("robotcar", 5, True), ("pittsburgh30k", 1, False), ("gldv2_micro", 1, False)],

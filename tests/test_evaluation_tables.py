@@ -104,6 +104,17 @@ def test_marks_show_the_best_single_and_the_best_other(results):
         assert table.marks(column) == expected
 
 
+def test_a_single_reference_that_is_ahead_of_all_takes_nothing_from_the_others():
+    column = Column("cosplace", "night")
+    single = dataclasses.replace(made_up("sun", "single", "cosplace", "night", 95.0), group="single")
+    cells = [
+        made_up("HOPS", "hops", "cosplace", "night", 90.0),
+        made_up("DisPlace", "displace", "cosplace", "night", 92.0),
+    ]
+    (table,) = build_tables([single, *cells])
+    assert table.marks(column) == {"sun": UNDERLINE, "DisPlace": BOLD}
+
+
 def test_impossible_cells_are_shown_with_the_reason(results):
     table = build_tables(results)[0]
     assert table.row("DisPlace (paper)").entries[Column("wide", "night")].text == "n/p"

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from displace import verbs
 from displace.cli import app
 from displace.errors import InputError, UnknownNameError, WriteError
+from displace.evaluation import studies
 from displace.evaluation.results import Results
 from displace.evaluation.studies import KINDS
 from displace.evaluation.tables import build_tables
@@ -292,6 +293,18 @@ def test_refusals_name_the_way_out(results, tmp_path):
     generated = generated_results(tmp_path / "results", 20)
     with pytest.raises(InputError, match="--root FOLDER"):
         verbs.report(generated.folder, tmp_path / "report.html", studies="tau")
+
+
+def test_what_is_asked_of_studies_reaches_them(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(studies, "run_studies", lambda *_, options, **__: asked.append(options))
+    folder = str(generated_results(tmp_path / "results", 20).folder)
+    given = ["--rounds", "100", "--number", "7", "--number", "3", "--cases", "--after-fusion"]
+    done = CliRunner().invoke(
+        app, ["report", folder, "-o", str(tmp_path / "r.html"), "--studies", "cost", *given]
+    )
+    assert done.exit_code == 0, done.output
+    assert asked == [studies.StudyOptions(after_fusion=True, numbers=(7, 3), cases=True, rounds=100)]
 
 
 def test_the_verb_writes_and_says_what(results, tmp_path):
