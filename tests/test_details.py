@@ -147,6 +147,11 @@ class TestTruth:
             False,
         ]
 
+    def test_the_nearest_place_on_either_side_can_answer(self):
+        known = np.array([0, 3, 5, 9, 20])
+        rule = WithinFrames(np.array([6, 8, 7, 12, 19, 30]), 1)
+        assert rule.answerable(known).tolist() == [True, True, False, False, True, False]
+
     def test_what_can_be_answered_by_frames(self):
         places = Places(np.array(["a", "b", "c", "d"]), frames=[0, 1, 5, np.nan])
         truth = Truth.of(places, "1 frames")
@@ -232,6 +237,9 @@ class TestTruth:
         asked = np.array([1]), np.array([2])
         for tolerance, right in (("1 frames", False), ("exact", False), ("1m", True), ("50 frames", True)):
             assert Truth.of(places, tolerance).correct(*asked).tolist() == [right]
+        same = Places(np.array([1, 2]), frames=[7, 7])  # two cameras, or two lanes
+        assert Truth.of(same, "exact").correct(*asked).tolist() == [False]
+        assert Truth.of(same, "0 frames").correct(*asked).tolist() == [True]
 
     def test_places_alone_are_their_own_frames(self):
         rule = WithinFrames(np.array([4]), 1, np.array([3, 9]))

@@ -194,6 +194,24 @@ class TestRows:
 
 
 class TestSolver:
+    @pytest.mark.parametrize(
+        ("solver", "dim", "thin"),
+        [
+            ("auto", 40, True),
+            ("qr", 40, True),
+            ("gram", 40, False),
+            ("direct", 40, False),
+            ("auto", 30, False),
+        ],
+    )
+    def test_few_references_are_solved_in_their_own_span(self, solver, dim, thin, monkeypatch):
+        """Thirty references: in 40 dimensions their span is smaller than the space."""
+        asked, real = [], module.thin_basis
+        monkeypatch.setattr(module, "thin_basis", lambda X: asked.append(X.shape) or real(X))
+        refs = make_route(n_places=10, n_traversals=3, dim=dim).references
+        fit(refs, solver=solver, ridge=0.5, center=False)
+        assert asked == [(30, dim)] * thin
+
     def test_routes_at_their_limit(self):
         assert [pick_route(n, 10) for n in (10, 11)] == ["gram", "staged"]
 

@@ -81,10 +81,12 @@ class TestOneDrive:
         few = (index < 3) | (labels > 0)  # three places in a row that all traversals have are too few
         assert not frames_of_one_drive(vectors[few], index[few], labels[few])
 
-    @pytest.mark.parametrize(("n_broken", "seen"), [(2, True), (3, False)])
-    def test_four_of_five_places_must_look_so(self, n_broken, seen):
-        """Of eleven neighbours, two are 0.82 that look so, and three are 0.73."""
-        vectors, index, labels = self.frames(seed=2)
+    @pytest.mark.parametrize(
+        ("n", "n_broken", "seen"), [(12, 2, True), (12, 3, False), (6, 1, True), (6, 2, False)]
+    )
+    def test_four_of_five_places_must_look_so(self, n, n_broken, seen):
+        """Of eleven neighbours two are broken, and 0.82 look so; or three, and 0.73. Of five one: exactly 0.8."""
+        vectors, index, labels = self.frames(n, seed=2)
         first = (labels == 0) & (index >= 1) & (index <= n_broken)
         vectors[first] = 3 * np.random.default_rng(9).standard_normal((n_broken, vectors.shape[1]))
         assert frames_of_one_drive(vectors, index, labels) == seen

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace._version import __version__
-from displace.errors import DisplaceError, FormatError, InputError, WriteError
+from displace.errors import DisplaceError, FormatError, InputError
 from displace.files import schema, tensors
 from displace.files.atomic import check_file, remove_leftovers, sync_folder
 from displace.files.lock import exclusive
@@ -174,9 +174,8 @@ def _writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        why = error.args[1] if isinstance(error, WriteError) else error.strerror or error
         raise DisplaceError(
-            f"cannot write {path}: {why}; a map that was there before is whole. "
+            f"cannot write {path}: {error.strerror or error}; a map that was there before is whole. "
             "Make room or choose another place with -o, then run the same command again"
         ) from error
 

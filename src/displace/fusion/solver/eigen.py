@@ -175,7 +175,8 @@ _REDUCED = {"gram": _gram, "direct": _direct, "staged": _staged}
 
 
 def _symmetric(C: Vectors, kept: ChooseN) -> tuple[Vectors, Vectors]:
-    return _plain(C, kept) if len(C) < 3 else _tridiagonal(C, kept)
+    # A tridiagonal problem of one number has no off-diagonal, which LAPACK's `stevd` cannot be given.
+    return _plain(C, kept) if len(C) == 1 else _tridiagonal(C, kept)
 
 
 def _plain(C: Vectors, kept: ChooseN) -> tuple[Vectors, Vectors]:
