@@ -105,6 +105,8 @@ class TestConditioning:
         unit = refs.vectors / np.abs(refs.vectors).max()
         for sign in (1, -1):
             assert module._squarable((sign * unit * scale).astype(np.float32)).dtype == np.dtype(kind)
+            alike = np.full((2, 3), sign * scale, np.float32)  # all of one sign
+            assert module._squarable(alike).dtype == np.dtype(kind)
         assert module._squarable(np.full((1, 1), 1e300)).dtype == np.float64
 
 

@@ -255,6 +255,8 @@ def test_no_candidate_is_below_a_tenth_of_the_rule_s(monkeypatch, by_rule, lowes
 def test_a_reason_names_the_rule_where_a_rule_decided(monkeypatch):
     small = problem(make_route(n_places=12, n_traversals=3, dim=4).references)
     assert "by rule" not in tuning.decide(small, "auto", "auto").reason
+    assert "HOPS" in tuning.decide(small, "auto", "auto").reason  # compared with unless told otherwise
+    assert "HOPS" not in tuning.decide(small, "auto", "auto", safer=False).reason
     monkeypatch.setattr(tuning, "affordable", lambda *_: "few")
     assert tuning.decide(small, "auto", "auto").reason.startswith("ridge by rule from γ = ")
     assert "by rule" not in tuning.decide(small, 0.5, "auto").reason

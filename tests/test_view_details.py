@@ -148,6 +148,13 @@ class TestGroups:
         labels = np.array([0, 1, 0, 1, 1])
         assert views._paired(unit, labels).tolist() == [0, 0, 1, 1, 2]
 
+    def test_whoever_is_nearest_to_one_that_has_a_nearer_one_stays_alone(self):
+        """c and d have nobody nearer of the third traversal than e, whose own nearest are a and b; those have f."""
+        angles = np.radians([0, 10, 90, 95, 25, 2])
+        unit = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+        labels = np.array([0, 1, 0, 1, 2, 2])
+        assert views._paired(unit, labels).tolist() == [0, 0, 1, 1, 2, 0]
+
     def test_a_group_has_a_traversal_once(self):
         """0 and 2 of one traversal are both near 1: the nearer one takes it, and the other stays alone."""
         angles = np.radians([0, 4, 10, 6])

@@ -155,7 +155,7 @@ class DisPlace(VectorFusion):
         vectors, index, labels = self._checked(X, y, traversals)
         given = None if groups is None else as_ids(groups, len(vectors), "groups")
         self._check_parameters(len(self.place_ids_), vectors.shape[1])
-        self._learn(vectors, index, labels, given)
+        self._fit(vectors, index, labels, given)
         return self
 
     def fit_references(self, refs: ReferenceSet) -> Self:
@@ -198,10 +198,10 @@ class DisPlace(VectorFusion):
         self._check_parameters(len(self.place_ids_), dim)
         if refs is None:
             none = np.empty(0, np.intp)
-            self._learn(statistics.means[:0], none, None, None, statistics.numbered())
+            self._fit(statistics.means[:0], none, None, None, statistics.numbered())
         else:
             index = np.searchsorted(self.place_ids_, refs.places)
-            self._learn(refs.vectors, index, refs.traversals, None, statistics.numbered())
+            self._fit(refs.vectors, index, refs.traversals, None, statistics.numbered())
         return self
 
     def rows_of(self, statistics: Scatter) -> Vectors:
@@ -310,15 +310,12 @@ class DisPlace(VectorFusion):
     def _layers(self) -> int:
         return 1 + (len(self.row_places_) - 1) // len(self.place_ids_)
 
-    def _fit(self, X: Vectors, index: Indices, traversals: NDArray[Any] | None) -> None:
-        self._learn(X, index, traversals, None)
-
-    def _learn(
+    def _fit(
         self,
         X: Vectors,
         index: Indices,
         traversals: NDArray[Any] | None,
-        groups: NDArray[Any] | None,
+        groups: NDArray[Any] | None = None,
         statistics: Scatter | None = None,
     ) -> None:
         """Tell views apart, decide the settings and solve; `X` may be empty where there are statistics."""
