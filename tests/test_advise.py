@@ -405,6 +405,11 @@ class TestDegenerate:
         [
             ({"tolerance": 5.0}, "tolerance=5 m needs positions of the places"),
             (
+                {"positions": Positions(np.full((60, 2), np.nan)), "tolerance": 5.0},
+                "tolerance=5 m needs positions of the places",
+            ),
+            ({"tolerance": "2 frames"}, "tolerance='2 frames' needs the order of the places"),
+            (
                 {"positions": Positions(np.zeros((3, 2)))},
                 "positions has 3 entries; the references have 60 places",
             ),

@@ -17,9 +17,12 @@ from typer.testing import CliRunner
 
 from displace import PlaceMap, ReferenceSet, cli, verbs
 from displace import build as maps_build
+from displace.arrays import l2_normalize
 from displace.cli import console, console_maps
-from displace.descriptors.store import DescriptorStore
-from displace.errors import InputError
+from displace.descriptors.imported import write_store
+from displace.descriptors.store import DescriptorStore, Queries
+from displace.errors import InputError, RouteWarning
+from displace.manifest.table import Manifest
 from displace.places import Places
 
 PLACES = 24
@@ -367,6 +370,7 @@ def test_a_map_of_one_traversal_says_once_that_it_is_plain_retrieval_and_is_upda
     """HOG has more dimensions than 24 places give deviations: the ridge must be decided now."""
     built = run("build", "route.desc", "-o", "one.displace", "--traversal", "sun")
     assert built.output.count("plain retrieval") == 1
+    assert "by a fixed rule, and never above 0.75" in built.stdout
     refused = run("locate", "one.displace", "night")
     assert "the map has seen the route once" in refused.stdout
     assert "the map has seen" not in run("locate", "one.displace", "night", "--min-confidence", "0.2").stdout
@@ -519,6 +523,63 @@ def test_inspect_takes_frames_as_a_tolerance(run, folder):
     assert run("inspect", "town.displace", "--tolerance", "exact").exit_code == 0
 
 
+def test_advise_takes_frames_as_a_tolerance(run):
+    exact, near = (
+        json.loads(run("advise", "route.desc", *given, "--json").stdout)
+        for given in ([], ["--tolerance", "2 frames"])
+    )
+    assert (exact["protocol"], near["protocol"]) == ("exact place", "±2 frames")
+    assert near["scores"] != exact["scores"]
+    refused = run("advise", "route.desc", "--tolerance", "25m")
+    assert refused.exit_code == 2
+    assert "needs positions of the places" in refused.stderr
+
+
+def test_build_auto_asks_for_advice_with_the_tolerance(run, monkeypatch):
+    asked = {}
+
+    def noted(refs, **options):
+        asked.update(options)
+        raise InputError("enough")
+
+    monkeypatch.setattr("displace.advise.advise", noted)
+    run("build", "route.desc", "-o", "near_auto.displace", "--fusion", "auto", "--tolerance", "2 frames")
+    assert asked["tolerance"] == "2 frames"
+
+
+def drive_store(folder, name, behind):
+    """Store of two drives without positions; of the second one that many frames at the beginning are missing."""
+    noise = np.random.default_rng(0).standard_normal((84, 12))
+    seen = l2_normalize(sum(noise[shift : shift + 80] for shift in range(5)))  # a frame is like the next one
+    vectors = np.concatenate([seen[: 80 - behind], seen[behind:]]).astype(np.float32)
+    number, names = np.tile(np.arange(80 - behind), 2), np.repeat(["sun", "night"], 80 - behind)
+    images = [f"{name}/{place:04d}.jpg" for name, place in zip(names, number, strict=True)]
+    manifest = Manifest(images, [f"p{place:04d}" for place in number], names, folder / "images", frame=number)
+    write_store(Queries(vectors, manifest.places, manifest), folder / name, "made")
+
+
+@pytest.mark.parametrize("verb", ["build", "advise", "evaluate"])
+def test_drives_are_looked_at(run, folder, verb, recwarn):
+    """A hint where the next frame counts as wrong, and a warning where equal numbers are not equal places."""
+    for behind in (0, 8):
+        drive_store(folder, f"{verb}{behind}.desc", behind)
+    short = ["--fusion", "hops"] if verb != "advise" else []
+    hint, off = "the next frame counts as wrong", "lines up with"
+    for behind, option, expected in (
+        (0, [], [hint]),
+        (0, ["--tolerance", "2 frames"], []),
+        (8, ["--tolerance", "2 frames"], [off]),
+    ):
+        recwarn.clear()
+        output = (
+            ["-o", f"{verb}{behind}{len(option)}.displace", "--no-calibration"] if verb == "build" else []
+        )
+        done = run(verb, f"{verb}{behind}.desc", *output, *option, *short)
+        assert done.exit_code == 0, done.output
+        said = [str(warning.message) for warning in recwarn if warning.category is RouteWarning]
+        assert [next(text for text in (hint, off) if text in line) for line in said] == expected
+
+
 def test_advise_prints_a_table(run):
     shown = run("advise", "route.desc")
     assert shown.exit_code == 0, shown.output
@@ -545,6 +606,7 @@ def test_export(run, folder):
         (["--search", "fais"], "did you mean 'faiss'?"),
         (["-k", 0], "k=0 must be a whole number"),
         (["--min-confidence", 50], "must be a probability"),
+        (["--adapt", "bach"], "adapt='bach' must be one of none, batch, auto"),
         (["-o", "x.txt"], "let it end in .csv"),
         (["-o", "x.geojson"], "the map has no positions"),
     ],
@@ -580,6 +642,40 @@ def test_whether_a_photo_is_in_the_map_follows_the_limit_in_json_too(run):
         done = run(*ask, "--min-confidence", limit)
         assert json.loads(done.stdout)[0]["in_map"] is within
         assert done.exit_code == (0 if within else 1)
+
+
+@pytest.mark.parametrize("source", [["night"], ["night.desc", "--traversal", "night"]], ids=" ".join)
+def test_many_photos_follow_the_limit_too(run, source):
+    ask = ("locate", "town.displace", *source)
+    sure = sorted(record["confidence"] for record in json.loads(run(*ask, "--json").stdout))
+    limit = (sure[9] + sure[10]) / 2
+    done = run(*ask, "--min-confidence", limit)
+    assert done.stdout.count("not in the map") == 10
+    assert f"{PLACES - 10} of {PLACES} images are in the map" in done.stdout
+    assert sum(r["in_map"] for r in json.loads(run(*ask, "--min-confidence", limit, "--json").stdout)) == (
+        PLACES - 10
+    )
+
+
+def test_a_store_adapts_as_its_images_do(run, monkeypatch):
+    """Many images of one condition adapt the matching, which is said; those of several traversals do not."""
+    said = "the images adapted the matching to the condition that they share; --adapt none"
+    run("build", "route.desc", "-o", "adapting.displace", "--no-calibration")
+    ask = {"images": ["night"], "store": ["night.desc"], "some": ["night.desc", "--traversal", "night"]}
+
+    def scores(*given):
+        return [r["scores"] for r in json.loads(run("locate", "adapting.displace", *given, "--json").stdout)]
+
+    adapted = scores(*ask["images"], "--adapt", "batch")
+    assert scores(*ask["store"], "--adapt", "batch") == adapted != scores(*ask["images"])
+    assert scores(*ask["store"]) == scores(*ask["images"])
+    assert said not in run("locate", "adapting.displace", "night").stdout
+    monkeypatch.setattr("displace.maps.driving.LEAST_QUERIES", PLACES)
+    for given in ask.values():
+        assert scores(*given) == adapted
+        assert said in " ".join(run("locate", "adapting.displace", *given).stdout.split())
+    assert said not in run("locate", "adapting.displace", "night", "--adapt", "none").stdout
+    assert said not in run("locate", "adapting.displace", "route.desc").stdout
 
 
 def test_a_map_of_plain_retrieval_keeps_no_identity(run, folder):

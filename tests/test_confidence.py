@@ -108,6 +108,13 @@ def test_it_grows_with_each_feature_and_only_as_far_as_it_has_seen(with_a_gap):
         assert np.ptp(probability[beyond]) < 1e-12
 
 
+def test_the_bounds_are_those_of_the_held_out_queries():
+    samples = made_up()
+    learned = calibration_of(samples, BASES[0])
+    np.testing.assert_allclose(learned.lowest, samples.evidence.min(axis=0))
+    np.testing.assert_allclose(learned.highest, samples.evidence.max(axis=0))
+
+
 def test_distance_from_the_references_can_only_lower_it(with_a_gap):
     learned = with_a_gap.calibration
     steps = np.tile(learned.highest, (50, 1))
@@ -154,6 +161,9 @@ def test_evidence_by_hand():
     assert distance == pytest.approx(((query - references[0]) ** 2).sum() / 2, rel=1e-4)
     assert LEAD[0] <= lead <= LEAD[1]
     assert STANDING[0] <= rank <= STANDING[1]
+    chance, deviation = witness._chance(np.array([[0.9, 0.3, -0.9]]), np.array([0]))
+    assert (chance, deviation) == (0, 1)  # two others say nothing
+    assert rank == pytest.approx(standing(np.array([0.9]), 3)[0])
 
 
 def test_a_best_of_more_places_must_stand_higher():
@@ -404,6 +414,7 @@ def test_three_traversals_from_two_have_a_learned_confidence(small):
     update = place_map.add(refs.only("t2"))
     assert "learned again" in update.confidence
     assert place_map.calibration.basis == BASES[0]
+    assert place_map.calibration.traversals == ["t0", "t1", "t2"]
     assert not place_map.calibration_is_stale
     matches = place_map.locate(small.queries, k=1)
     right = matches.places[:, 0] == small.truth

@@ -88,6 +88,27 @@ def test_one_reference_a_place_is_explained_once_and_results_say_where_they_are(
     assert done.exit_code == 0, done.output
     assert done.output.count("no place has more than one reference") == 1
     assert "results in kept: displace report kept makes a page of them" in done.stdout
+    alone = run("report", "kept", "-o", "alone.html", "--studies", "tau")
+    assert alone.exit_code == 2
+    assert "there is no projection to cut" in alone.stderr
+
+
+def test_a_study_with_nothing_to_show_of_one_data_set_does_not_cost_the_page(run, folder):
+    """Of two traversals one is the other's reference, and no projection is learned."""
+    store = DescriptorStore(folder / "first.desc")
+    some = np.isin(store.traversals, ["sun", "night"])
+    write_store(
+        Queries(store.vectors(some), store.places[some], store.manifest.select(some)),
+        folder / "pair.desc",
+        "made",
+    )
+    for name in ("first.desc", "pair.desc"):
+        run("evaluate", name, "--query", "night", "--fusion", "hops,displace", "-o", "both")
+    done = run("report", "both", "-o", "both.html", "--studies", "tau")
+    assert done.exit_code == 0, done.output
+    assert "left out: study tau of pair made: query night: plain retrieval" in done.stderr
+    assert "1 stud" in done.stdout
+    assert (folder / "both.html").exists()
 
 
 @pytest.mark.parametrize(("placed", "wider"), [(True, "25m"), (False, '"2 frames"')])

@@ -36,6 +36,10 @@ class SingularScatterError(InputError):
     """The within-place scatter is singular and no ridge was allowed."""
 
 
+class StudyError(InputError):
+    """A study that has nothing to show of these references; others may have."""
+
+
 class UnknownNameError(DisplaceError, LookupError):
     """A name that no registry entry has."""
 

@@ -105,7 +105,7 @@ class Truth:
         if tolerance is None:
             return cls(places, Tolerance("metres", METRES) if located else Tolerance("exact"))
         asked = Tolerance.parse(tolerance)
-        if asked.kind == "metres" and places.positions is None:
+        if asked.kind == "metres" and not located:
             raise InputError(
                 f"tolerance={asked.value:g} m needs positions of the places, and there are none; count frames "
                 "('2 frames'), or leave it out"
@@ -115,7 +115,7 @@ class Truth:
                 f"tolerance='{asked.value:g} frames' needs the order of the places along the route (the manifest's "
                 "column 'frame'), and there is none; count metres ('25m'), or leave it out"
             )
-        return cls(places, asked if asked.kind != "metres" or located else Tolerance("exact"))
+        return cls(places, asked)
 
     @property
     def name(self) -> str:

@@ -43,7 +43,7 @@ def note_of(best: Contender) -> str | None:
     gain = paired_bootstrap(np.concatenate(adapted), np.concatenate(plain), groups=groups)
     before = 100 * float(np.mean([flags.mean() for flags in plain]))
     return (
-        f'Locating whole drives with adapt="batch", as `locate` does for {LEAST_QUERIES} images and more, changed '
-        f"the mean R@1 of {len(names)} held-out traversals by {gain.value:+.1f} [{gain.low:+.1f}, {gain.high:+.1f}] "
-        f"points, from {before:.1f}"
+        f"Matching that adapts to the drive (--adapt batch; displace locate does it for {LEAST_QUERIES} images and "
+        f"more) changed the mean R@1 of {len(names)} held-out traversals by {gain.value:+.1f} "
+        f"[{gain.low:+.1f}, {gain.high:+.1f}] points, from {before:.1f}"
     )

@@ -81,7 +81,7 @@ def _of_one_traversal(refs: ReferenceSet, truth: Truth, choices: list[Choice]) -
         if several
         else "Places have one image each: all fusions are plain retrieval",
         "A second traversal in another season, weather or light is what helps most; until then, locate whole drives "
-        'with adapt="batch", which learns their condition from the queries',
+        "with displace locate --adapt batch, which learns their condition from the queries",
     ]
     return Advice(
         n_references=len(refs),

@@ -17,7 +17,7 @@ from displace.descriptors.store import DescriptorStore
 from displace.maps import PlaceMap
 from displace.maps.calibration import Calibration
 from displace.maps.located import FRAME, Located
-from displace.maps.remarks import ONE_CONDITION, STALE, UNCALIBRATED, WEAKER, rounding_loss
+from displace.maps.remarks import ADAPTED, ONE_CONDITION, STALE, UNCALIBRATED, WEAKER, rounding_loss
 from displace.verbs.build import map_output, store_beside
 
 if TYPE_CHECKING:
@@ -94,6 +94,8 @@ def show_locate(located: Located, given: Mapping[str, Any]) -> None:
         _show_many(console.out, records, "" if output else "; -o FILE or --json has all")
     if output is not None:
         console.out.print(Text(f"{_rows(records)} in {output}{_unsure(located, records)}"), soft_wrap=True)
+    if located.adapted:
+        console.out.print(ADAPTED, highlight=False)
     if _refuses_most(located, records):
         console.out.print(ONE_CONDITION, style="yellow", highlight=False)
     if located.place_map.calibration_is_stale:

@@ -40,6 +40,8 @@ class Located:
         Images that could not be read, and why.
     min_confidence : float, optional
         Below this probability an image counts as not in the map; 0.5 where none is given.
+    adapted : bool
+        Whether the images have adapted the matching to their condition, so that each alone would score otherwise.
     """
 
     place_map: PlaceMap | RemoteMap
@@ -48,6 +50,7 @@ class Located:
     vectors: Vectors | None = None
     skipped: Mapping[str, str] = field(default_factory=dict)
     min_confidence: float | None = None
+    adapted: bool = False
 
     def __post_init__(self) -> None:
         if len(self.manifest) != len(self.matches):
@@ -64,11 +67,13 @@ class Located:
         k: int = 5,
         *,
         search: str = "auto",
+        adapt: str = "none",
         **others: Any,
     ) -> Self:
         """Locate described images, such as ``store.queries("night")``, with their `k` best places."""
-        matches = place_map.locate(queries.vectors, k, search=search)
-        return cls(place_map, queries.manifest, matches, queries.vectors, **others)
+        matches = place_map.locate(queries.vectors, k, search=search, adapt=adapt)
+        adapted = isinstance(place_map, PlaceMap) and place_map.adapts(adapt, len(queries.vectors))
+        return cls(place_map, queries.manifest, matches, queries.vectors, adapted=adapted, **others)
 
     @classmethod
     def of_store(
@@ -79,18 +84,24 @@ class Located:
         k: int = 5,
         *,
         search: str = "auto",
+        adapt: str = "none",
         min_confidence: float | None = None,
     ) -> Self:
-        """Locate the images of a store, or of one of its traversals; the map's model must have described it."""
+        """Locate the images of a store, or of one of its traversals; the map's model must have described it.
+
+        With `adapt` "auto" images of several traversals do not adapt the matching: they are of several conditions.
+        """
         place_map.check_model(store.model)
         skipped, others = store.skipped, {"min_confidence": min_confidence}
+        if traversal is None and adapt == "auto" and len(store.manifest.traversal_names()) > 1:
+            adapt = "none"
         if traversal is None:
             queries = Queries(store.vectors(), store.places, store.manifest)
         else:
             listed = {*store.index.manifest.select_traversals([traversal]).images}
             skipped = {image: why for image, why in skipped.items() if image in listed}
             queries = store.queries(traversal)
-        return cls.of(place_map, queries, k, search=search, skipped=skipped, **others)
+        return cls.of(place_map, queries, k, search=search, adapt=adapt, skipped=skipped, **others)
 
     def __len__(self) -> int:
         return len(self.manifest)

@@ -272,7 +272,7 @@ class PlaceMap:
             )
         vectors = self.describe(queries, model=model)
         projected = state.project(vectors)
-        if self._mode(adapt, ("none", "batch", "auto"), len(projected)) == "batch" and state.area is None:
+        if self.adapts(adapt, len(projected)):
             return self._adapted(projected, k)
         best, scores = state.best(projected, max(k, state.ranked_at_least), search)
         confidence = state.confidence(vectors, best, scores)
@@ -373,6 +373,11 @@ class PlaceMap:
             np.concatenate(confidence) if confidence else None,
             None if positions is None else positions.take(self.state.places.rows_of(found[:, 0])),
         )
+
+    def adapts(self, adapt: str, n_queries: int) -> bool:
+        """Whether `locate` lets so many queries adapt the matching to their condition."""
+        chosen = self._mode(adapt, ("none", "batch", "auto"), n_queries)
+        return chosen == "batch" and self.state.area is None
 
     def _mode(self, adapt: str, known: tuple[str, ...], n_queries: int) -> str:
         """What `adapt` means for so many queries; an error where it is none of the known ways."""

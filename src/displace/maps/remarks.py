@@ -23,6 +23,11 @@ ONE_CONDITION = (
 )
 """What is said where a map of one traversal refuses most of the images."""
 
+ADAPTED = (
+    "the images adapted the matching to the condition that they share; --adapt none locates each for itself"
+)
+"""What is said where many images together are located otherwise than one by one."""
+
 
 def remarks(place_map: PlaceMap) -> Iterator[str]:
     """Sentences for whoever runs the map; none where nothing is missing."""

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from displace.recordings.query_images import QueryImages
 
 
+ADAPT = ("none", "batch", "auto")
 SHOWN = 5
 """Places of each image on the screen."""
 FORMS = {".csv": "csv", ".geojson": "geojson", ".json": "geojson"}
@@ -94,7 +95,8 @@ def locate(
     follow : bool
         A video is followed along the route, its frames supporting each other; without, each is located for itself.
     adapt : str
-        Whether many images of one condition adapt the matching to it: none, batch, or auto: from 100 images on.
+        Whether many images of one condition adapt the matching to it: none, batch, or auto: from 100 images on, of a
+        store those of one traversal.
     every : str
         Video: take every n-th frame (5), or one each so many seconds (0.5s).
     weights : path-like, optional
@@ -145,13 +147,13 @@ def locate(
         place_map = _served(str(map_file), {**given, "device": None if device == "auto" else device})
     else:
         place_map = PlaceMap.load(map_file)
-    _check_options(place_map, search, min_confidence, form)
+    _check_options(place_map, search, adapt, min_confidence, form)
     if centre is not None and radius is not None:
         place_map = place_map.within(centre, radius)
     if len(sources) == 1 and is_store(sources[0]):
         store = DescriptorStore(sources[0])
         located = Located.of_store(
-            place_map, store, traversal, shown, search=search, min_confidence=min_confidence
+            place_map, store, traversal, shown, search=search, adapt=adapt, min_confidence=min_confidence
         )
     else:
         if traversal is not None:
@@ -200,7 +202,7 @@ def _form(output: Path) -> str:
 
 
 def _check_options(
-    place_map: PlaceMap | RemoteMap, search: str, min_confidence: float | None, form: str | None
+    place_map: PlaceMap | RemoteMap, search: str, adapt: str, min_confidence: float | None, form: str | None
 ) -> None:
     """Refuse what the map cannot do before anything is described."""
     from displace.maps.located import check_limit
@@ -208,6 +210,8 @@ def _check_options(
 
     if search != "auto":
         INDEXES.get(search.partition(":")[0])
+    if adapt not in ADAPT:
+        raise InputError(f"adapt={adapt!r} must be one of {', '.join(ADAPT)}")
     if min_confidence is not None:
         check_limit(min_confidence, known=place_map.calibration is not None)
     if form == "geojson" and not place_map.has_positions:
@@ -245,6 +249,7 @@ def _locate_images(
 
     from displace.descriptors.extraction import describe
     from displace.maps.located import Located
+    from displace.maps.place_map import PlaceMap
     from displace.maps.remote import RemoteMap
 
     failures: dict[int, str] = {}
@@ -267,7 +272,9 @@ def _locate_images(
         )
     videos = images.videos() if follow and place_map.has_order else {}
     matches = _matches(place_map, vectors, good, videos, k, search, adapt)
-    return Located(place_map, images.manifest(), matches, vectors, skipped)
+    n_alone = int(good.sum()) - sum(int(good[rows].sum()) for rows in videos.values())
+    adapted = isinstance(place_map, PlaceMap) and n_alone > 0 and place_map.adapts(adapt, n_alone)
+    return Located(place_map, images.manifest(), matches, vectors, skipped, adapted=adapted)
 
 
 def _matches(

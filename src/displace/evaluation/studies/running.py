@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from displace.descriptors.store import DescriptorStore, is_store
-from displace.errors import InputError, UnknownNameError
+from displace.errors import InputError, StudyError, UnknownNameError
 from displace.evaluation.methods import Method
 from displace.evaluation.results import Result, Results
 from displace.evaluation.studies.compression import study_compression
@@ -32,6 +33,8 @@ _METHODS: dict[str, Callable[[], Sequence[Method]]] = {
     "cost": all_methods,
 }
 """Methods that a study compares; those of other packages among all of them."""
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,8 @@ def run_studies(
     """Run studies for each data set, protocol and model of a results folder, and keep them there.
 
     A study that is there stays, unless it is of other descriptors, references, queries or options, or lacks a method
-    that there is now: then it is run again and replaced.
+    that there is now: then it is run again and replaced. One that has nothing to show of some references is left out,
+    which is logged; an error where that leaves none.
 
     Parameters
     ----------
@@ -102,7 +106,8 @@ def run_studies(
     for kind in kinds:
         if kind not in KINDS:
             raise UnknownNameError(unknown("study", kind, KINDS))
-    written = []
+    written: list[Path] = []
+    left_out: dict[str, StudyError] = {}
     for queries in _groups(results):
         names = [result.query for result in queries]
         if query is not None and query not in names:
@@ -120,8 +125,16 @@ def run_studies(
                 tasks = [
                     Task.of_result(results, result, open_store(result, Path(root))) for result in covered
                 ]
-                replace_study(_run(kind, tasks, options, shown), path)
+                try:
+                    replace_study(_run(kind, tasks, options, shown), path)
+                except StudyError as error:
+                    left_out[f"study {kind} of {chosen.dataset} {chosen.model}"] = error
+                    continue
             written.append(path)
+    if left_out and not written:
+        raise next(iter(left_out.values()))
+    for study, error in left_out.items():
+        logger.warning("left out: %s: %s", study, error)
     if query is not None and not written:
         raise UnknownNameError(unknown("query", query, sorted({result.query for result in results})))
     return written

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from displace.arrays import Vectors, l2_normalize, ranked
-from displace.errors import InputError, SingularScatterError
+from displace.errors import InputError, SingularScatterError, StudyError
 from displace.evaluation.methods import Method
 from displace.evaluation.studies.task import DISPLACE, HOPS, PAPER, Progress, Setting, Task, run
 from displace.fusion.displace import DisPlace
@@ -129,7 +129,7 @@ def _curves(task: Task, taus: Sequence[float]) -> list[TauCurve]:
     usual = run(Method("displace", {"project": True}), task).fusion
     assert isinstance(usual, DisPlace)
     if not len(usual.eigenvalues_):
-        raise InputError(f"query {task.query}: {usual.settings_.reason}; there is no projection to cut")
+        raise StudyError(f"query {task.query}: {usual.settings_.reason}; there is no projection to cut")
     baseline = run(HOPS, task).recall
     ours = _curve(_whole(task, usual.settings()), task, taus, baseline)
     try:
