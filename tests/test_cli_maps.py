@@ -24,6 +24,7 @@ from displace.descriptors.store import DescriptorStore, Queries
 from displace.errors import InputError, RouteWarning
 from displace.manifest.table import Manifest
 from displace.places import Places
+from displace.threads import limit_threads, n_threads
 
 PLACES = 24
 
@@ -334,6 +335,26 @@ def test_update_adds_and_removes(run, folder):
     assert PlaceMap.load(folder / "more.displace").traversals == before
 
 
+def test_a_recording_of_another_route_is_not_added_under_equal_ids(run, folder):
+    """Without positions only the looks tell; the map stays as it was."""
+    seen = l2_normalize(np.random.default_rng(0).standard_normal((60, 32))).astype(np.float32)
+    again = l2_normalize(seen + 0.1 * np.random.default_rng(1).standard_normal(seen.shape)).astype(np.float32)
+    elsewhere = l2_normalize(np.random.default_rng(2).standard_normal((60, 32))).astype(np.float32)
+    for name, vectors in (("sun", seen), ("rain", again), ("other", elsewhere)):
+        places = [f"{place:04d}" for place in range(60)]
+        images = [f"{name}/{place}.jpg" for place in places]
+        manifest = Manifest(images, places, [name] * 60, folder / "images")
+        write_store(Queries(vectors, manifest.places, manifest), folder / f"{name}60.desc", "made")
+    assert run("build", "sun60.desc", "-o", "sixty.displace", "--fusion", "hops").exit_code == 0
+    before = (folder / "sixty.displace").read_bytes()
+    refused = run("update", "sixty.displace", "--add", "other60.desc")
+    assert refused.exit_code == 2
+    assert "traversal 'other' does not look like the map's places: of 60 images" in refused.stderr
+    assert "displace manifest NEW --against MAP" in refused.stderr
+    assert (folder / "sixty.displace").read_bytes() == before
+    assert run("update", "sixty.displace", "--add", "rain60.desc").exit_code == 0
+
+
 def test_an_update_hands_over_what_is_known_of_places(folder, monkeypatch):
     given = []
     monkeypatch.setattr(PlaceMap, "add", lambda town, *args: given.extend(args))
@@ -378,6 +399,14 @@ def test_a_map_of_one_traversal_says_once_that_it_is_plain_retrieval_and_is_upda
     done = run("update", "one.displace", "--add", "night.desc")
     assert done.exit_code == 0, done.output
     assert "settings that one traversal had left open: ridge" in done.stdout
+
+
+def test_build_of_one_traversal_warns_of_nothing(run, recwarn):
+    """That it is plain retrieval stands in what is shown of the map."""
+    options = ("--traversal", "sun", "--no-calibration", "--tolerance", "exact")
+    done = run("build", "route.desc", "-o", "quiet.displace", *options)
+    assert done.exit_code == 0, done.output
+    assert [str(warning.message) for warning in recwarn] == []
 
 
 def test_warnings_are_lines_without_the_place_in_the_code(folder):
@@ -746,6 +775,32 @@ def test_places_and_traversals_swapped_are_told():
         maps_build(ReferenceSet(vectors, np.repeat(["a", "b", "c"], 100), np.tile(np.arange(100), 3)))
     with pytest.raises(InputError, match="a map is built from"):
         maps_build(vectors)
+
+
+@pytest.mark.parametrize(
+    ("verb", "works"),
+    [
+        ("build", "displace.maps.build"),
+        ("advise", "displace.advise.advise"),
+        ("evaluate", "displace.evaluation.benchmark.run_suite"),
+    ],
+)
+def test_threads_are_those_that_were_asked_for_or_one_where_little_is_to_do(run, monkeypatch, verb, works):
+    """On a busy machine threads of small problems wait for each other."""
+    seen = []
+
+    def noted(*_, **__):
+        seen.append(n_threads())
+        raise InputError("enough")
+
+    monkeypatch.setattr(works, noted)
+    output = ["-o", "threads.displace"] if verb == "build" else []
+    with limit_threads(2):
+        run(verb, "route.desc", *output)
+        run(verb, "route.desc", *output, "--threads", 3)
+        monkeypatch.setattr("displace.threads.SMALL", 0)
+        run(verb, "route.desc", *output)
+    assert seen == [1, 3, 2]
 
 
 @pytest.mark.parametrize("verb", ["build", "advise"])

@@ -168,7 +168,7 @@ def test_evidence_by_hand():
 
 def test_a_best_of_more_places_must_stand_higher():
     found = [standing(np.array([4.0]), n)[0] for n in (30, 300, 3000)]
-    assert found == sorted(found, reverse=True)
+    assert found[0] > found[1] > found[2]
     chance = np.random.default_rng(0).standard_normal((2000, 300)).max(axis=1)
     assert standing(chance, 300).mean() == pytest.approx(0.577, abs=0.15)  # the mean of Gumbel's distribution
 

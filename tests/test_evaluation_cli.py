@@ -286,6 +286,15 @@ def test_what_cannot_be_written_is_told_before_anything_is_computed(run, folder,
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*.desc/**/*")} == before
 
 
+def test_studies_are_not_run_for_a_page_that_cannot_be_written(run, folder, monkeypatch):
+    if not (folder / "made").exists():
+        run("evaluate", "first.desc", "--fusion", "hops", "--query", "night", "-o", "made")
+    monkeypatch.setattr("displace.evaluation.studies.run_studies", None)
+    done = run("report", "made", "-o", "absent/r.html", "--studies", "tau")
+    assert done.exit_code == 2, done.output
+    assert "absent/r.html: there is no folder" in done.stderr
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -247,10 +247,31 @@ def test_5000_queries_and_all_the_pictures_that_fit(visit, tmp_path):
     assert page.errors == []
 
 
-@on_the_town
-def test_names_are_cut_at_their_beginning(visit, report):
+@pytest.fixture(scope="module")
+def small_report(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("small")
+    return verbs.report(generated_results(folder / "results", 20).folder, folder / "small.html").path
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_highlight_of_a_row_covers_all_of_it_and_lets_nothing_through(visit, small_report, width):
+    """On a phone the first cell stays while the others move under it: it must not be transparent."""
+    page = visit(small_report, width)
+    paint = "cell => { const s = getComputedStyle(cell); return [s.backgroundColor, s.backgroundImage]; }"
+    cells = [cell.evaluate(paint) for cell in page.query_selector_all(".recalls tr.own > *")]
+    assert len(cells) > 1
+    none, clear = "none", "rgba(0, 0, 0, 0)"
+    assert all(colour != clear or image != none for colour, image in cells)
+    tint = cells[1][0]
+    assert tint in (cells[0][0], *cells[0][1].split("gradient")[-1:]) or tint in cells[0][1]
+    if width == 390:
+        opaque = page.eval_on_selector("main .card", "card => getComputedStyle(card).backgroundColor")
+        assert cells[0][0] == opaque
+
+
+def test_names_are_cut_at_their_beginning(visit, small_report):
     """Names of one route begin alike: their ends tell them apart."""
-    page = visit(report)
+    page = visit(small_report)
     name = page.locator(".ex-name").first
     assert name.evaluate("cell => getComputedStyle(cell).direction") == "rtl"
     name.evaluate("cell => { cell.style.width = '60px'; cell.style.flex = 'none'; }")

@@ -55,6 +55,14 @@ def assert_same(place_map, other, store):
     np.testing.assert_allclose(place_map.locate(queries).scores, other.locate(queries).scores, atol=1e-4)
 
 
+def test_a_streamed_map_has_the_tolerance_that_was_asked_for(store, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules[build.__module__], "MEMORY_SHARE", 0.0)
+    place_map = build(store, tmp_path / "town.displace", tolerance="45m", calibration=False)
+    assert str(place_map.tolerance) == "within 45 m"
+    with pytest.raises(InputError, match="needs the order of the places"):
+        build(store, tmp_path / "frames.displace", tolerance="2 frames", calibration=False)
+
+
 def test_a_store_larger_than_memory_is_streamed_by_itself(store, whole, tmp_path, monkeypatch):
     monkeypatch.setattr(sys.modules[build.__module__], "MEMORY_SHARE", 0.0)
     place_map = build(store, tmp_path / "town.displace", dtype="float32")

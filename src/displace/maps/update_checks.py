@@ -6,6 +6,7 @@ import numpy as np
 
 from displace.errors import InputError
 from displace.geo import Positions
+from displace.holdout import spread
 from displace.maps.digests import digests_of
 from displace.maps.state import MapState
 from displace.maps.statistics import MapStatistics
@@ -13,6 +14,10 @@ from displace.references import ReferenceSet
 
 FAR = 50.0
 """Metres, in the median, from which on places of the same ids are other places (or the map's tolerance, if larger)."""
+ENOUGH = 50
+"""Images at known places from which on it can be told whether they look like those places."""
+MOST = 500
+"""Images that are looked at to tell."""
 
 
 def check_addition(state: MapState, refs: ReferenceSet) -> None:
@@ -26,6 +31,32 @@ def check_addition(state: MapState, refs: ReferenceSet) -> None:
         )
     if state.places.positions is not None and refs.info.positions is not None:
         _check_nearness(state, state.places.positions, refs, refs.info.positions)
+
+
+def check_looks(state: MapState, refs: ReferenceSet) -> None:
+    """Refuse a recording whose images at known places are found there no more often than by chance.
+
+    Without positions nothing else tells that it is of another route: ids such as 0001 are the same everywhere.
+    """
+    if state.places.positions is not None and refs.info.positions is not None:
+        return
+    for name in refs.traversal_ids:
+        own = refs.only(name)
+        known = own.select(np.isin(own.places, state.places.ids))
+        known = known.select(spread(len(known), MOST))
+        if len(known) < ENOUGH:
+            continue
+        best, _ = state.best(state.project(known.vectors.astype(np.float32)), 1, "exact")
+        found = state.places.ids[best[:, 0]]
+        hits = int(state.truth.correct(found, known.places).sum())
+        by_chance = float(state.truth.correct(found[:, None], known.places[None, :]).mean(axis=1).sum())
+        if hits <= by_chance + 2 * np.sqrt(by_chance):
+            raise InputError(
+                f"traversal {str(name)!r} does not look like the map's places: of {len(known)} images at places of the "
+                f"same ids {hits} are found there, as by chance. If it is of another route, or equal ids are not equal "
+                "places, give it places first: displace manifest NEW --against MAP. If it is the same route in another "
+                "condition, build the map again from all references"
+            )
 
 
 def check_removal(state: MapState, kept: MapStatistics, refs: ReferenceSet) -> None:

@@ -58,7 +58,7 @@ def update(
     from displace.maps import PlaceMap
 
     if (add is None) == (remove is None):
-        raise InputError("give either --add or --remove, one at a time (add, remove)")
+        raise InputError("give either --add or --remove, one at a time")
     target = Path(map_file if output is None else output)
     check_map_output(target, overwrite or output is None)
     with exclusive(target):
@@ -73,6 +73,7 @@ def update(
 
 def _add(place_map: PlaceMap, recording: PathLike, traversals: Sequence[str] | None) -> Update:
     from displace.descriptors.store import DescriptorStore, is_store
+    from displace.maps.update_checks import check_looks
     from displace.models import model_name
 
     if Path(recording).exists() and not is_store(recording) and place_map.model is not None:
@@ -84,6 +85,7 @@ def _add(place_map: PlaceMap, recording: PathLike, traversals: Sequence[str] | N
     store = DescriptorStore(recording)
     place_map.check_model(store.model)
     refs = store.references(traversals)
+    check_looks(place_map.state, refs)
     return place_map.add(refs)
 
 

@@ -133,8 +133,8 @@ def run_studies(
             written.append(path)
     if left_out and not written:
         raise next(iter(left_out.values()))
-    for study, error in left_out.items():
-        logger.warning("left out: %s: %s", study, error)
+    for study, why in left_out.items():
+        logger.warning("left out: %s: %s", study, why)
     if query is not None and not written:
         raise UnknownNameError(unknown("query", query, sorted({result.query for result in results})))
     return written
