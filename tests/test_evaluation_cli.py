@@ -6,6 +6,7 @@ import errno
 import html
 import json
 import os
+import re
 import sys
 
 import numpy as np
@@ -108,7 +109,9 @@ def test_a_study_with_nothing_to_show_of_one_data_set_does_not_cost_the_page(run
     assert done.exit_code == 0, done.output
     assert "left out: study tau of pair made: query night: plain retrieval" in done.stderr
     assert "1 stud" in done.stdout
-    assert (folder / "both.html").exists()
+    page = (folder / "both.html").read_text("utf-8")
+    assert "On first and pair, DisPlace is the best multi-reference method" in page
+    assert re.search(r"comparisons and level with the best other in [12]\. Beyond chance", page)
 
 
 @pytest.mark.parametrize(("placed", "wider"), [(True, "25m"), (False, '"2 frames"')])

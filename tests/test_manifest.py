@@ -242,6 +242,7 @@ def test_summary(tmp_path):
     assert not summary.ok
     assert calls[-1] == (4, 4)
     text = str(summary)
+    assert not summary.apart
     for part in ("5 images, 2 places, 2 traversals", "50.0%", "1 without a place", "0 in sun: 2", "gone.png"):
         assert part in text
     for i in range(60):
@@ -256,6 +257,17 @@ def test_summary(tmp_path):
     assert not quick.unreadable
     assert not quick.checked
     assert manifest.select([0, 1, 2]).summary(check_images=True).ok
+    assert str(manifest.select([2]).summary()).startswith("1 image, 1 place, 1 traversal\n")
+
+
+def test_traversals_without_a_common_place_are_told_of(tmp_path):
+    """As of two folders of recordings that were taken for two recordings."""
+    apart = Manifest(["a.png", "b.png", "c.png"], ["x", "y", ""], ["one", "two", "two"], tmp_path)
+    assert "no place is shown by two traversals, so that there is nothing to fuse" in str(apart.summary())
+    asked = Manifest(
+        ["a.png", "b.png", "c.png"], ["x", "y", ""], ["database", "database", "queries"], tmp_path
+    )
+    assert not asked.summary().apart
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,11 @@ class Duel:
         return as_printed(self.value) > as_printed(self.rival_value)
 
     @property
+    def level(self) -> bool:
+        """Whether the two are printed alike."""
+        return as_printed(self.value) == as_printed(self.rival_value)
+
+    @property
     def ahead(self) -> bool:
         """Whether the interval of the difference is above zero."""
         return self.difference is not None and self.difference.low > 0

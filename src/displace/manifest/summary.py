@@ -46,6 +46,8 @@ class Summary:
     """Images that cannot be decoded, and why."""
     checked: bool = False
     """Whether the images were decoded."""
+    apart: bool = False
+    """Whether several traversals show places, and no two of them the same one."""
 
     @property
     def ok(self) -> bool:
@@ -54,16 +56,21 @@ class Summary:
 
     def __str__(self) -> str:
         width = max((len(t.name) for t in self.traversals), default=0)
-        traversals = "1 traversal" if len(self.traversals) == 1 else f"{len(self.traversals)} traversals"
-        lines = [f"{self.images:,} images, {self.places:,} places, {traversals}"]
+        counts = {"image": self.images, "place": self.places, "traversal": len(self.traversals)}
+        lines = [", ".join(f"{n:,} {name}{'s' * (n != 1)}" for name, n in counts.items())]
         lines += [
-            f"  {t.name:<{width}}  {t.images:>8,} images  {t.places:>8,} places  {t.coverage:7.1%}"
-            + (f"  {t.blank:,} without a place" if t.blank else "")
+            f"  {t.name:<{width}}  {t.images:>8,} image{_s(t.images)}  {t.places:>8,} place{_s(t.places)}  "
+            f"{t.coverage:7.1%}" + (f"  {t.blank:,} without a place" if t.blank else "")
             for t in self.traversals
         ]
         if self.duplicates:
             pairs = [f"{place} in {traversal}: {n}" for (place, traversal), n in self.duplicates.items()]
             lines.append(f"{len(pairs):,} places seen more than once in one traversal ({_some(pairs)})")
+        if self.apart:
+            lines.append(
+                "no place is shown by two traversals, so that there is nothing to fuse: give the folder that holds the "
+                "traversals of one route, or the folder of each"
+            )
         if self.images and not self.places:
             lines.append("no place is known yet; next: displace extract, then displace align")
         lines.append(
@@ -94,6 +101,7 @@ def summarize(
     n_images, n_places = Counter(traversals), len(set(places) - {""})
     seen = Counter(traversal for place, traversal in pairs if place)
     there = _are_files(paths)
+    shown = sum(n > 0 for n in seen.values())
     return Summary(
         images=len(images),
         places=n_places,
@@ -105,7 +113,13 @@ def summarize(
         missing=[image for image, found in zip(images, there, strict=True) if not found],
         unreadable=_unreadable(images, paths, there, progress) if check_images else {},
         checked=check_images,
+        apart=shown > 1 and sum(seen.values()) == n_places,
     )
+
+
+def _s(n: int) -> str:
+    """Make a plural, as wide as the singular."""
+    return " " if n == 1 else "s"
 
 
 def _are_files(paths: list[Path]) -> list[bool]:

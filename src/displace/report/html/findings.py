@@ -123,7 +123,8 @@ def verdict(difference: Estimate | None) -> str:
 def sentences(finding: Finding) -> list[str]:
     """Say in words how a method compares, also where it loses."""
     n, worst = len(finding.wins.duels), finding.worst
-    over = f"Over all {n} query traversals" if n > 1 else f"On {worst.column.query}"
+    all_of_them = "both" if n == 2 else f"all {n}"
+    over = f"Over {all_of_them} query traversals" if n > 1 else f"On {worst.column.query}"
     said = [
         f"{over}, {finding.label} has a Recall@1 of {finding.mean} %; the best other multi-reference method, "
         f"{finding.other}, reaches {finding.other_mean.value:.1f} %. The difference is {signed(finding.difference)} "

@@ -45,7 +45,8 @@ def lead(findings: Sequence[Finding], n_cells: int) -> str:
     duels = [duel for finding in findings for duel in finding.wins.duels]
     if not duels:
         return f"{n_cells:,} results."
-    datasets = escape(", ".join(dict.fromkeys(finding.table.dataset for finding in findings)))
+    *others, last = dict.fromkeys(finding.table.dataset for finding in findings)
+    datasets = escape(f"{', '.join(others)} and {last}" if others else last)
     own = escape(findings[0].label)
     if len(duels) == 1:
         duel = duels[0]
@@ -56,8 +57,10 @@ def lead(findings: Sequence[Finding], n_cells: int) -> str:
     won = sum(duel.won for duel in duels)
     sure = sum(duel.won and duel.ahead for duel in duels)
     lost = sum(duel.behind for duel in duels)
+    level = sum(duel.level for duel in duels)
+    also = f" and level with the best other in {level}" if level else ""
     return (
-        f"On {datasets}, {own} is the best multi-reference method in <b>{won} of {len(duels)}</b> comparisons. "
+        f"On {datasets}, {own} is the best multi-reference method in <b>{won} of {len(duels)}</b> comparisons{also}. "
         f"Beyond chance, {own} is ahead in {sure} and behind in {lost} of them."
     )
 
