@@ -79,6 +79,21 @@ def test_build_shows_what_the_map_holds(run, folder):
     )
 
 
+def test_a_map_of_a_few_places_is_not_told_to_be_built_again(run, folder):
+    """That would give the same map."""
+    for name in ("sun", "dusk"):
+        (folder / "few" / name).mkdir(parents=True)
+        for place in range(3):
+            shutil.copy(folder / "town" / name / f"{place:04d}.jpg", folder / "few" / name)
+    done = run("build", "few", "-m", "hog")
+    assert done.exit_code == 0, done.output
+    assert "as in maps of a few places: more places or another traversal give one" in " ".join(
+        done.stdout.split()
+    )
+    without = run("build", "few.desc", "-o", "without.displace", "--no-calibration")
+    assert "the map was built without it (--no-calibration)" in " ".join(without.stdout.split())
+
+
 def test_build_of_recordings_names_the_images_that_it_could_not_read(run, folder):
     for name in ("sun", "dusk"):
         shutil.copytree(folder / "town" / name, folder / "two drives" / name)
@@ -349,7 +364,8 @@ def test_a_recording_of_another_route_is_not_added_under_equal_ids(run, folder):
     before = (folder / "sixty.displace").read_bytes()
     refused = run("update", "sixty.displace", "--add", "other60.desc")
     assert refused.exit_code == 2
-    assert "traversal 'other' does not look like the map's places: of 60 images" in refused.stderr
+    assert "traversal 'other' does not look like the map's places: " in refused.stderr
+    assert "of 60 images at places of the same ids are found there, as by chance" in refused.stderr
     assert "displace manifest NEW --against MAP" in refused.stderr
     assert (folder / "sixty.displace").read_bytes() == before
     assert run("update", "sixty.displace", "--add", "rain60.desc").exit_code == 0
@@ -753,9 +769,16 @@ def test_a_store_that_is_not_finished_is_refused_unless_asked_for(run, monkeypat
 
 
 def test_exports_of_a_store_say_which_option_they_want(run):
-    for options in (["--queries", "night.desc"], []):
+    for options, why in (
+        (
+            ["--queries", "night.desc"],
+            "--queries names a store to be located in a map, and route.desc is a store",
+        ),
+        ([], "vme tells queries from references"),
+    ):
         done = run("export", "route.desc", "--to", "vme", "-o", "logs", *options)
         assert done.exit_code == 2
+        assert why in done.stderr
         assert "--traversal (dusk" in done.stderr
 
 

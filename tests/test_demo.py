@@ -73,6 +73,16 @@ def test_a_full_disk_is_one_message(tmp_path, monkeypatch):
     assert not list(tmp_path.rglob("*.tmp"))
 
 
+def test_a_disk_that_is_full_from_the_beginning_is_one_message(tmp_path, monkeypatch):
+    """The town itself cannot be drawn."""
+    monkeypatch.setattr("displace.descriptors.preparation.n_cores", lambda: 1)
+    fill_disk(monkeypatch)
+    done = CliRunner().invoke(cli.app, ["demo", "--folder", str(tmp_path / "d"), "--places", "20"])
+    assert done.exit_code == 2
+    assert isinstance(done.exception, SystemExit)  # no traceback
+    assert "No space left on device" in " ".join(done.stderr.split())
+
+
 def test_a_disk_that_is_full_at_the_end_leaves_the_page_as_it_was(demo, page, monkeypatch):
     fill_disk(monkeypatch)
     for write in (lambda: write_demo_page(demo), lambda: demo.place_map.save(demo.map_file)):

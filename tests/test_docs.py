@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -63,6 +64,20 @@ def test_commands_that_print_figures_are_there(page):
         tests = re.findall(r"def (test_\w+)", (ROOT / file).read_text(encoding="utf-8"))
         for word in re.findall(r"-k (\w+)", options):
             assert any(word in test for test in tests), f"{file} has no test with {word} in its name"
+
+
+def test_how_to_install_is_told_with_sizes_and_without_cuda():
+    """What pip fetches by default with torch is gigabytes that a machine without a graphics card has no use for."""
+    readme, models = ((ROOT / name).read_text("utf-8") for name in ("README.md", "docs/models.md"))
+    for page in (readme, models):
+        assert "uv pip install torch --torch-backend cpu" in page
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    rows = [line for line in readme.splitlines() if re.match(r"\| (`pip|`'\.\[)", line)]
+    listed = {extra: row for row in rows for extra in re.findall(r"\.\[(\w+)\]", row)}
+    assert {*listed} == {*project["optional-dependencies"]} - {"dev", "docs"}
+    for row in rows:
+        extras, sizes = row.count("["), re.findall(r"\+?\d+", row.rsplit("|", 2)[1])
+        assert len(sizes) == max(extras, 1)
 
 
 def test_every_page_is_in_the_contents_of_the_site():

@@ -17,7 +17,7 @@ from displace.manifest.table import Manifest
 from displace.maps import state
 from displace.maps.located import Located, check_limit
 from displace.maps.questions import as_images, check_same_model
-from displace.maps.remarks import STALE, UNCALIBRATED, WEAKER, remarks, rounding_loss
+from displace.maps.remarks import STALE, UNCALIBRATED, UNLEARNED, WEAKER, remarks, rounding_loss
 from displace.maps.state import _best_of_each
 from displace.matches import Matches
 from displace.models import model_name
@@ -272,7 +272,8 @@ class TestWhatAMapTells:
         assert STALE not in told
         assert STALE in list(remarks(town.changed(calibrated_on={})))
         assert UNCALIBRATED in list(remarks(town.changed(calibration=None, calibrated_on=None)))
-        assert UNCALIBRATED not in bare
+        assert UNLEARNED in list(remarks(town.changed(calibration=None)))
+        assert not {UNCALIBRATED, UNLEARNED} & {*bare}
         ordered = Places(route.references.place_ids, frames=np.arange(30.0))
         unordered = Places(route.references.place_ids)
         assert not any("no order" in line for line in remarks(town.changed(places=ordered)))

@@ -17,7 +17,7 @@ from displace.descriptors.store import DescriptorStore
 from displace.maps import PlaceMap
 from displace.maps.calibration import Calibration
 from displace.maps.located import FRAME, Located
-from displace.maps.remarks import ADAPTED, ONE_CONDITION, STALE, UNCALIBRATED, WEAKER, rounding_loss
+from displace.maps.remarks import ADAPTED, ONE_CONDITION, STALE, WEAKER, no_confidence, rounding_loss
 from displace.verbs.build import map_output, store_beside
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def show_map(shown: Console, place_map: PlaceMap, path: str | Path) -> None:
         grid.add_row(Text(name, style="dim"), Text(value))
     shown.print(grid, highlight=False)
     if place_map.calibration is None:
-        shown.print(UNCALIBRATED, style="yellow", highlight=False)
+        shown.print(no_confidence(place_map), style="yellow", highlight=False)
         return
     if place_map.calibration_is_stale:
         shown.print(STALE, style="yellow", highlight=False)

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from displace.maps.place_map import PlaceMap
 
 STALE = "the confidence was learned before an update, from other traversals; build the map again to redo it"
-UNCALIBRATED = (
-    "no confidence: the map was built without it, held-out matches were all right or all wrong, or an update could not "
-    "learn it again; build the map again to have one"
+UNCALIBRATED = "no confidence: the map was built without it (--no-calibration); build it again to have one"
+UNLEARNED = (
+    "no confidence: held-out matches were too few, or all right or all wrong, as in maps of a few places: more places "
+    "or another traversal give one. After an update: build the map again from all references"
 )
 WEAKER = {
     "two traversals": "weaker than that of three traversals: parts of each were held out, none as a whole",
@@ -29,6 +30,11 @@ ADAPTED = (
 """What is said where many images together are located otherwise than one by one."""
 
 
+def no_confidence(place_map: PlaceMap) -> str:
+    """Why a map has no confidence, and what gives it one."""
+    return UNCALIBRATED if place_map.state.calibrated_on is None else UNLEARNED
+
+
 def remarks(place_map: PlaceMap) -> Iterator[str]:
     """Sentences for whoever runs the map; none where nothing is missing."""
     calibration = place_map.calibration
@@ -38,7 +44,7 @@ def remarks(place_map: PlaceMap) -> Iterator[str]:
             "with displace update MAP --add STORE"
         )
     if calibration is None:
-        yield UNCALIBRATED
+        yield no_confidence(place_map)
     elif place_map.calibration_is_stale:
         yield STALE
     elif calibration.basis in WEAKER:

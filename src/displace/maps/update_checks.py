@@ -52,8 +52,8 @@ def check_looks(state: MapState, refs: ReferenceSet) -> None:
         by_chance = float(state.truth.correct(found[:, None], known.places[None, :]).mean(axis=1).sum())
         if hits <= by_chance + 2 * np.sqrt(by_chance):
             raise InputError(
-                f"traversal {str(name)!r} does not look like the map's places: of {len(known)} images at places of the "
-                f"same ids {hits} are found there, as by chance. If it is of another route, or equal ids are not equal "
+                f"traversal {str(name)!r} does not look like the map's places: {hits} of {len(known)} images at places "
+                "of the same ids are found there, as by chance. If it is of another route, or equal ids are not equal "
                 "places, give it places first: displace manifest NEW --against MAP. If it is the same route in another "
                 "condition, build the map again from all references"
             )
