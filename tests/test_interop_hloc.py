@@ -171,6 +171,15 @@ def test_written_names_start_from_the_image_folder(case, tmp_path):
     assert not (tmp_path / "g.h5").exists()
 
 
+def test_the_way_out_of_images_elsewhere_is_one_that_the_command_line_has(case, tmp_path):
+    outside = [f"../{image}" for image in case.manifest.images]
+    manifest = Manifest(outside, case.manifest.places, case.manifest.traversals, tmp_path / "route")
+    store = replace(case, manifest=manifest).store(tmp_path / "route.desc")
+    with pytest.raises(InputError, match=r"displace manifest … -o FOLDER/route\.csv") as refused:
+        write_descriptors(store, tmp_path / "f.h5")
+    assert "root" not in str(refused.value)
+
+
 def test_images_without_features_are_counted_and_shown(case, tmp_path):
     as_hloc_writes(tmp_path / "f.h5", ["db/sun/000.jpg"], case.vectors[:1])
     message = (
