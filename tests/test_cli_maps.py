@@ -741,6 +741,8 @@ def test_one_photo_has_its_position_in_full():
 
     record = {"places": ["a"], "in_map": True, "confidence": 0.9, "easting": 421337.25, "northing": 5761054.5}
     assert str(_verdict(record)) == "at a, confidence 0.90, easting 421337.2, northing 5761054.5"
+    missed = {"places": ["a"], "in_map": False, "confidence": 0.9981}
+    assert str(_verdict(missed)) == "not in the map: confidence 0.9981 that it is at a"
     degrees = {"places": ["a"], "in_map": True, "confidence": 0.9, "latitude": 52.0, "longitude": 13.0}
     assert "longitude 13.000000" in str(_verdict(degrees))
 

@@ -53,7 +53,7 @@ def _facts(place_map: PlaceMap, path: str | Path) -> Iterable[tuple[str, str]]:
         "places",
         f"{len(place_map.place_ids)}" + (", with positions" if place_map.positions is not None else ""),
     )
-    yield "traversals", f"{listed}; {n_references} references"
+    yield "traversals", f"{listed}; {n_references} reference{'s' * (n_references != 1)}"
     yield "fusion", f"{place_map.fusion}: {place_map.reason}"
     n, dim = place_map.vectors.shape
     loss = rounding_loss(place_map)
@@ -162,7 +162,9 @@ def _verdict(record: dict[str, Any]) -> Text:
         )
     confidence = f"confidence {record['confidence']:.2f}"
     if not record["in_map"]:
-        return Text.assemble(("not in the map", "yellow"), f": {confidence} that it is at {best}")
+        exactly = f"{record['confidence']:.4f}"  # a limit of 0.999 is missed by what would read 1.00
+        sure = f"confidence {exactly}" if confidence.endswith("1.00") else confidence
+        return Text.assemble(("not in the map", "yellow"), f": {sure} that it is at {best}")
     return Text(f"at {best}, {confidence}{where}")
 
 
