@@ -439,6 +439,7 @@ class TestDegenerate:
         assert one.best is None
         assert "nothing can be held out" in one.notes[0]
         assert "Places have one image each" in one.notes[1]
+        assert "displace locate --adapt batch" in one.notes[2]
         assert Advice.from_json(one.to_json()) == one
 
     def test_one_traversal_with_many_views(self, ragged):
@@ -509,7 +510,9 @@ class TestShown:
 def test_what_adapting_gives_is_told():
     route = make_route(n_places=130, n_traversals=3, dim=24)
     told = advise(route.references, fusions=["hops"]).notes
-    (note,) = [note for note in told if 'adapt="batch"' in note]
+    (note,) = [
+        note for note in told if "(--adapt batch; displace locate does it for 100 images and more)" in note
+    ]
     assert "the mean R@1 of 3 held-out traversals by" in note
     assert "points, from" in note
     few = advise(make_route(n_places=40, n_traversals=3, dim=24).references, fusions=["hops"]).notes
