@@ -65,7 +65,7 @@ def test_from_folders_to_a_store(run, route):
     done = run("extract", "made.csv", "-o", "made.desc")
     assert done.exit_code == 0
     assert "8 images described, 0 reused, 0 skipped" in done.stdout
-    assert "made.desc: 8 × 3168 float32" in done.stdout
+    assert "made.desc: 8 × 3168 float32, by hog" in done.stdout
     again = run("extract", "made.csv", "-o", "made.desc")
     assert "0 images described, 8 reused" in again.stdout
     shown = run("inspect", "made.desc")

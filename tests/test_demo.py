@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import io
+import os
 import re
 import shutil
 import subprocess
@@ -73,10 +74,14 @@ def test_a_full_disk_is_one_message(tmp_path, monkeypatch):
     assert not list(tmp_path.rglob("*.tmp"))
 
 
-def test_a_disk_that_is_full_from_the_beginning_is_one_message(tmp_path, monkeypatch):
-    """The town itself cannot be drawn."""
+def test_a_disk_that_is_full_while_the_town_is_drawn_is_one_message(tmp_path, monkeypatch):
+    def replace(source, target, replace=os.replace):
+        if str(target).endswith(".jpg"):
+            raise OSError(28, "No space left on device")
+        replace(source, target)
+
     monkeypatch.setattr("displace.descriptors.preparation.n_cores", lambda: 1)
-    fill_disk(monkeypatch)
+    monkeypatch.setattr("displace.files.atomic.os.replace", replace)
     done = CliRunner().invoke(cli.app, ["demo", "--folder", str(tmp_path / "d"), "--places", "20"])
     assert done.exit_code == 2
     assert isinstance(done.exception, SystemExit)  # no traceback

@@ -22,7 +22,7 @@ from displace.datasets.town.looks import TRAVERSALS
 from displace.datasets.town.plan import MAX_PLACES
 from displace.datasets.town.render import SIZE, check_place, check_size, look_named, position, render
 from displace.errors import DatasetError, InputError
-from displace.files.atomic import atomic_write, write_json
+from displace.files.atomic import atomic_write, make_folder, write_json
 from displace.manifest.table import Manifest
 
 VERSION = 1
@@ -115,7 +115,7 @@ def write(
 def write_chunks(root: Path, chunks: list[Chunk], workers: int, progress: Progress | None) -> Path:
     """Draw all chunks, then write the manifest, whose path is returned."""
     for traversal in {chunk.traversal for chunk in chunks}:
-        (root / traversal).mkdir(exist_ok=True)
+        make_folder(root / traversal)
     done, total = 0, sum(len(chunk.places) * len(chunk.turns) for chunk in chunks)
     for count in draw_all(chunks, workers):
         done += count
