@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import errno
+import importlib
+import logging
+import os
+import re
+import shutil
 from pathlib import Path
 
 import cv2
@@ -11,8 +18,13 @@ from drives import drive_along
 
 from displace import verbs
 from displace.descriptors.store import DescriptorStore
-from displace.errors import InputError, ManifestError
+from displace.descriptors.store_index import INDEX
+from displace.descriptors.store_writing import relabel
+from displace.errors import DisplaceError, InputError, ManifestError
 from displace.manifest.table import Manifest
+from displace.maps import PlaceMap
+from displace.report.html.alignment_page import weakest_stretches, write_alignment_page
+from displace.sequence.alignment import Alignment, Track
 
 WIDTH, HEIGHT = 72, 54
 
@@ -35,6 +47,15 @@ def record(folder: Path, seen: np.ndarray, at: np.ndarray, rng: np.random.Genera
         view = seen[:, 12 * place : 12 * place + WIDTH]
         noisy = 255 * np.clip(view, 0, 1) ** gamma + rng.normal(0, 8, view.shape)
         cv2.imwrite(str(folder / f"{number:04d}.png"), np.clip(noisy, 0, 255).astype(np.uint8))
+
+
+def film(file: Path, frames: list[np.ndarray]) -> None:
+    """Write frames as a video."""
+    file.parent.mkdir(exist_ok=True)
+    writer = cv2.VideoWriter(str(file), cv2.VideoWriter_fourcc(*"MJPG"), 5, (WIDTH, HEIGHT))
+    for frame in frames:
+        writer.write(frame)
+    writer.release()
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +88,8 @@ def test_build_takes_a_folder_of_recordings(
     true = np.concatenate([at[name] for name in manifest.traversal_names()])
     shown = {p: true[(manifest.places == p)] for p in manifest.place_ids()}
     both = [numbers for numbers in shown.values() if len(numbers) == 2]
+    for name in ("frame", "alignment", "lo", "hi"):
+        assert np.isfinite(manifest.numbers[name][manifest.places != ""]).all()
     assert len(both) > 30
     assert np.mean([abs(int(a) - int(b)) <= 2 for a, b in both]) >= 0.95
 
@@ -81,11 +104,45 @@ def test_it_goes_on_where_it_was(built: Path, recorded: tuple[Path, dict[str, np
     assert len(built.read_bytes()) == len(before)
 
 
+@pytest.mark.parametrize("stage", ["describing", "aligning"])
+def test_stopped_anywhere_it_goes_on(
+    stage: str, recorded: tuple[Path, dict[str, np.ndarray]], tmp_path: Path
+) -> None:
+    def stop(name: str, done: int, total: int) -> None:
+        if name == stage and done:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        verbs.build(recorded[0], tmp_path / "town.displace", model="hog", progress=stop)
+    assert not (tmp_path / "town.displace").exists()
+    todo: dict[str, int] = {}
+    verbs.build(
+        recorded[0],
+        tmp_path / "town.displace",
+        model="hog",
+        progress=lambda name, done, total: todo.update({name: total}),
+    )
+    n_images = sum(map(len, recorded[1].values()))
+    assert todo.get("describing", 0) < (n_images if stage == "describing" else 1)
+    assert "aligning" in todo
+
+
+@pytest.mark.parametrize("ending", [".csv", ".desc"])
+def test_a_manifest_or_a_store_is_built_as_it_is(ending: str, built: Path, tmp_path: Path) -> None:
+    source = built.with_suffix(ending)
+    place_map = verbs.build(source, tmp_path / "again.displace")
+    assert place_map.traversals == PlaceMap.load(built).traversals
+    made = {path.name for path in tmp_path.iterdir() if not path.name.startswith(".")}
+    steps = {"again.desc"} if ending == ".csv" else set()
+    assert made == {"again.displace", "again.displace-stats", *steps}
+
+
 def test_places_are_given_checked_and_taken_back(
     recorded: tuple[Path, dict[str, np.ndarray]], tmp_path: Path
 ) -> None:
     store = tmp_path / "route.desc"
-    verbs.manifest([recorded[0]], tmp_path / "route.csv")
+    blank = verbs.manifest([recorded[0]], tmp_path / "route.csv")
+    assert "no place is known yet; next: displace extract, then displace align" in str(blank)
     verbs.extract(tmp_path / "route.csv", store)
     lined = verbs.align(store, tmp_path / "aligned.csv", anchor="noon", check=True)
     text = str(lined)
@@ -95,12 +152,97 @@ def test_places_are_given_checked_and_taken_back(
     page = lined.page.read_text(encoding="utf-8")
     assert "Weakest stretches" in page
     assert page.count("data:image/jpeg") >= 8
+    assert "frame 0 → place 0" in page
+    assert path_in(page) > 100
     assert verbs.read_manifest(tmp_path / "aligned.csv").place_ids()
     verbs.align(store, anchor="dusk")  # its own places may be replaced
     verbs.align(store, undo=True)
     assert DescriptorStore(store).manifest.place_ids() == []
     with pytest.raises(InputError, match="never aligned"):
         verbs.align(store, undo=True)
+
+
+def path_in(page: str) -> int:
+    """Coloured dots in the matrix of a check page, which itself is grey."""
+    (text,) = re.findall(r"data:image/png;base64,([^\"]+)", page)
+    picture = cv2.imdecode(np.frombuffer(base64.b64decode(text), np.uint8), cv2.IMREAD_COLOR).astype(int)
+    matrix = picture[:, : int(0.7 * picture.shape[1])]  # beside it is the bar of colours
+    return int((matrix.max(axis=2) - matrix.min(axis=2) > 60).sum())
+
+
+def test_the_check_page_begins_with_the_weakest() -> None:
+    places, sure = np.arange(100), np.repeat([0.9, 0.3, 0.8, 0.5, 0.7], 20)
+    shown = weakest_stretches(Track(places, places, places, sure, np.ones(100, bool)))
+    assert [(s.first, s.last) for s in shown] == [(20, 39), (60, 79), (80, 99), (40, 59), (0, 19)]
+
+
+def test_names_on_the_check_page_are_shown_as_they_are(
+    recorded: tuple[Path, dict[str, np.ndarray]], tmp_path: Path
+) -> None:
+    places = np.arange(30)
+    track = Track(places, places, places, np.ones(30), np.ones(30, bool))
+    names = r"a $\frac$ <b>", "c"
+    found = Alignment(names[1], 30, dict.fromkeys(names, track), {}, [])
+    vectors = np.random.default_rng(0).standard_normal((30, 8)).astype(np.float32)
+    pictures = sorted((recorded[0] / "noon").glob("*.png"))[:30]
+    write_alignment_page(
+        tmp_path / "page.html", found, dict.fromkeys(names, vectors), dict.fromkeys(names, pictures)
+    )
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert r"<h2>a $\frac$ &lt;b&gt;</h2>" in page
+    assert path_in(page) > 100
+
+
+@pytest.fixture
+def blank(recorded: tuple[Path, dict[str, np.ndarray]], built: Path, tmp_path: Path) -> Path:
+    """A store of both drives, without places."""
+    shutil.copytree(built.with_suffix(".desc"), tmp_path / "route.desc")
+    verbs.align(tmp_path / "route.desc", undo=True)
+    return tmp_path / "route.desc"
+
+
+def test_unsure_frames_are_no_references(blank: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.import_module("displace.verbs.align"), "LEAST_CONFIDENCE", 1.5)
+    verbs.align(blank)
+    manifest = DescriptorStore(blank).manifest
+    assert manifest.place_ids() == []
+    assert np.isfinite(manifest.numbers["frame"]).mean() > 0.9
+
+
+def test_an_anchor_with_positions_is_taken(blank: Path) -> None:
+    chosen = verbs.align(blank).alignment.anchor
+    verbs.align(blank, undo=True)
+    (other,) = {"dusk", "noon"} - {chosen}
+    manifest = DescriptorStore(blank).manifest
+    known = np.where(manifest.traversals == other, np.arange(len(manifest)), np.nan)
+    located = Manifest(
+        manifest.images,
+        manifest.places.tolist(),
+        manifest.traversals,
+        manifest.root,
+        **{**manifest.numbers, "easting": 500000 + known, "northing": 5000000 + 0 * known},
+    )
+    relabel(blank, located)
+    assert verbs.align(blank).alignment.anchor == other
+    assert verbs.build(blank, blank.with_suffix(".displace")).positions is not None
+
+
+def test_a_disk_that_is_full_leaves_the_places_as_they_were(
+    blank: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace = os.replace
+
+    def full(source: str, target: str) -> None:
+        if Path(target).name == INDEX:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        replace(source, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", full)
+        with pytest.raises(DisplaceError, match="No space left"):
+            verbs.align(blank)
+    assert DescriptorStore(blank).manifest.place_ids() == []
+    assert verbs.align(blank).store.manifest.place_ids()
 
 
 def test_places_of_others_are_not_replaced_unasked(built: Path, tmp_path: Path) -> None:
@@ -122,6 +264,39 @@ def test_different_routes_are_refused_and_nothing_is_written(tmp_path: Path) -> 
     assert DescriptorStore(tmp_path / "x.desc").manifest.place_ids() == []
 
 
+@pytest.mark.parametrize(
+    ("there", "message"),
+    [
+        ("other", "different routes"),
+        ("black", "'there' shows nothing to line it up by: 32 of its 32 frames"),
+        ("three", "'there' has 3 frames; at least 10"),
+        ("backwards", "opposite direction"),
+        ("twice", "'there' drives a part of its route twice"),
+    ],
+)
+def test_videos_that_cannot_be_lined_up_are_refused_and_nothing_is_written(
+    there: str, message: str, tmp_path: Path
+) -> None:
+    rng, along = np.random.default_rng(3), np.arange(60)
+    at = {"three": along[:3], "backwards": along[::-1], "twice": np.r_[along[:50], along[5:50]]}
+    record(tmp_path / "here", wall(1, 60), along, rng, 1.0)
+    seen = wall(2 if there == "other" else 1, 60) * (there != "black")
+    record(tmp_path / "there", seen, at.get(there, along[:32]), rng, 1.5)
+    for name in ("here", "there"):
+        shown = [cv2.imread(str(file)) for file in sorted((tmp_path / name).glob("*.png"))]
+        dark = there == "black" and name == "there"
+        film(tmp_path / "drives" / f"{name}.avi", [0 * frame if dark else frame for frame in shown])
+    with pytest.raises(InputError, match=message):
+        verbs.build(tmp_path / "drives", tmp_path / "x.displace", model="hog")
+    assert not (tmp_path / "x.displace").exists()
+    with pytest.raises(InputError, match=message):
+        verbs.align(tmp_path / "x.desc", tmp_path / "places.csv", check=True)
+    assert not (tmp_path / "places.csv").exists()
+    assert not (tmp_path / "x.align.html").exists()
+    assert not (tmp_path / "x.desc" / "before-align.csv").exists()
+    assert DescriptorStore(tmp_path / "x.desc").manifest.place_ids() == []
+
+
 def test_one_recording_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     record(tmp_path / "drives" / "noon", wall(1, 15), np.arange(12), rng, 1.0)
@@ -138,20 +313,36 @@ def test_a_video_is_followed(
     rng = np.random.default_rng(9)
     at = drive_along(60, rng, stops=1)
     record(tmp_path / "tonight", wall(0, 60), at, rng, 1.5)
-    video = cv2.VideoWriter(
-        str(tmp_path / "tonight.avi"), cv2.VideoWriter_fourcc(*"MJPG"), 10, (WIDTH, HEIGHT)
-    )
-    for file in sorted((tmp_path / "tonight").glob("*.png")):
-        video.write(cv2.imread(str(file)))
-    video.release()
+    film(tmp_path / "tonight.avi", [cv2.imread(str(f)) for f in sorted((tmp_path / "tonight").glob("*.png"))])
     located = verbs.locate(built, [tmp_path / "tonight.avi"], k=2)
     store = DescriptorStore(built.with_suffix(".desc")).manifest
     true = {p: int(q) for p, q in zip(store.places.tolist(), _places(store, recorded[1]), strict=True) if p}
     found = np.array([true[place] for place in located.matches.places[:, 0]])
     assert located.matches.scores.shape == (len(at), 2)
     assert (np.abs(found - at) <= 3).mean() > 0.9
+    place_map, vectors = PlaceMap.load(built), located.vectors
+    np.testing.assert_array_equal(located.matches.scores, place_map.smoothed(vectors, 2).scores)
     single = verbs.locate(built, [tmp_path / "tonight.avi"], follow=False)
-    assert (single.matches.scores[:, 0] > 0).all()
+    np.testing.assert_allclose(single.matches.scores, place_map.locate(vectors).scores, atol=1e-6)
+    files = sorted((tmp_path / "tonight").glob("*.png"))[:12]
+    described, follower, again = place_map.describe(files), place_map.follow(), place_map.follow()
+    for file, vector in zip(files, described, strict=True):
+        np.testing.assert_allclose(follower.step(file).belief, again.step(vector).belief, atol=1e-6)
+    photos = verbs.locate(built, [tmp_path / "tonight"], k=5)  # photos stay single
+    np.testing.assert_allclose(photos.matches.scores, place_map.locate(photos.vectors).scores, atol=1e-6)
+
+
+def test_a_store_adapts_where_that_is_asked_for(built: Path, tmp_path: Path) -> None:
+    store, file = built.with_suffix(".desc"), tmp_path / "plain.displace"
+    place_map = verbs.build(store, file, calibration=False)
+    for asked, meant in (("auto", "none"), ("batch", "batch")):
+        located = verbs.locate(file, [store], adapt=asked)
+        assert located.vectors is not None
+        assert len(located) >= 100
+        expected = place_map.locate(located.vectors, adapt=meant).scores
+        np.testing.assert_allclose(located.matches.scores, expected, atol=1e-6)
+    with pytest.raises(InputError, match="adapt='bach' must be one of none, batch, auto"):
+        verbs.locate(built, ["no such file.jpg"], adapt="bach")
 
 
 def _places(manifest: Manifest, at: dict[str, np.ndarray]) -> np.ndarray:
@@ -231,14 +422,34 @@ def test_a_recording_of_another_route_gets_no_places_of_a_map(built: Path, tmp_p
 
 def test_frames_that_were_taken_otherwise_are_not_gone_on_with(tmp_path: Path) -> None:
     rng, drives = np.random.default_rng(5), tmp_path / "drives"
-    drives.mkdir()
     for name, n in (("dusk", 12), ("noon", 14)):
-        writer = cv2.VideoWriter(
-            str(drives / f"{name}.avi"), cv2.VideoWriter_fourcc(*"MJPG"), 5, (WIDTH, HEIGHT)
-        )
-        for _ in range(n):
-            writer.write(rng.integers(0, 255, (HEIGHT, WIDTH, 3), np.uint8))
-        writer.release()
+        film(drives / f"{name}.avi", list(rng.integers(0, 255, (n, HEIGHT, WIDTH, 3), np.uint8)))
     verbs.manifest([drives], tmp_path / "town.csv", every="2")
     with pytest.raises(InputError, match=r"town\.csv has the frames that every='2' took, and every='3' is"):
         verbs.build(drives, tmp_path / "town.displace", every="3")
+
+
+def test_a_video_that_was_replaced_is_not_gone_on_with(tmp_path: Path) -> None:
+    rng, drives = np.random.default_rng(5), tmp_path / "drives"
+    for name, n in (("dusk", 3), ("noon", 14)):
+        film(drives / f"{name}.avi", list(rng.integers(0, 255, (n, HEIGHT, WIDTH, 3), np.uint8)))
+    for _ in range(2):  # going on says the same again
+        with pytest.raises(InputError, match="'dusk' has 3 frames; at least 10"):
+            verbs.build(drives, tmp_path / "town.displace", model="hog")
+    film(drives / "dusk.avi", list(rng.integers(0, 255, (12, HEIGHT, WIDTH, 3), np.uint8)))
+    with pytest.raises(
+        InputError, match=r"dusk\.avi has changed since .*town\.csv was made of it.*--overwrite"
+    ):
+        verbs.build(drives, tmp_path / "town.displace", model="hog")
+    with pytest.raises(InputError, match="different routes"):
+        verbs.build(drives, tmp_path / "town.displace", model="hog", overwrite=True)
+
+
+def test_a_build_says_how_the_drives_were_lined_up(
+    recorded: tuple[Path, dict[str, np.ndarray]], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "displace"):
+        verbs.build(recorded[0], tmp_path / "town.displace")
+    text = "\n".join(caplog.messages)
+    assert re.search(r"\d+ places along '(dusk|noon)'", text)
+    assert re.search(r"% on the route, \d+ references, right with a mean probability of", text)

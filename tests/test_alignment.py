@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,9 +13,11 @@ import pytest
 from drives import drive_along, make_route
 
 from displace.errors import InputError
+from displace.references import ReferenceSet
+from displace.sequence import alignment, refining
 from displace.sequence.alignment import Alignment, _Coarse, align
 from displace.sequence.engine import PACES, Motion
-from displace.sequence.pairing import pair, standardised_recording
+from displace.sequence.pairing import Pairing, pair, standardised_recording
 from displace.sequence.refining import paired_again
 from displace.synthetic import make_route as synthetic_route
 
@@ -73,6 +78,139 @@ def test_what_the_others_show_tells_where_a_recording_was() -> None:
     assert paired_again("night", "sun", ready, first).gain < 0  # no space makes the wrong direction right
 
 
+@pytest.fixture(scope="module")
+def five() -> tuple[dict[str, np.ndarray], dict[str, Pairing]]:
+    """Five recordings of 120 places, ready to be lined up, and the first pairing of each with the first."""
+    route = synthetic_route(n_places=120, n_traversals=4, dim=16)
+    recordings = [*route.references.vectors.reshape(4, 120, 16), route.queries]
+    names = ("sun", "rain", "dusk", "snow", "night")
+    ready = {name: standardised_recording(v) for name, v in zip(names, recordings, strict=True)}
+    return ready, {name: pair(ready[name], ready["sun"]) for name in names[1:]}
+
+
+def test_recordings_are_lined_up_again_where_that_helps(
+    five: tuple[dict[str, np.ndarray], dict[str, Pairing]],
+) -> None:
+    ready, first = five
+    found = align(ready, anchor="sun").pairings
+    assert found["night"].gain > first["night"].gain + 0.1
+
+
+def test_a_second_round_that_fits_worse_is_dropped(
+    five: tuple[dict[str, np.ndarray], dict[str, Pairing]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready, first = five
+    before = first["night"]
+    for more, kept in ((-0.1, False), (0.1, True)):
+        after = replace(before, gain=before.gain + more)
+        monkeypatch.setattr(refining, "pair", lambda *_, found=after: found)
+        assert (paired_again("night", "sun", ready, first) is after) == kept
+
+
+def test_the_space_of_the_second_round_does_not_know_the_recording(
+    five: tuple[dict[str, np.ndarray], dict[str, Pairing]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def spy(*parts: np.ndarray) -> ReferenceSet:
+        asked.append(ReferenceSet(*parts))
+        return asked[-1]
+
+    monkeypatch.setattr(refining, "ReferenceSet", spy)
+    paired_again("night", "sun", *five)
+    assert set(asked[0].traversals.tolist()) == {"sun", "rain", "dusk", "snow"}
+
+
+def told_otherwise(
+    monkeypatch: pytest.MonkeyPatch, conditions: dict[str, np.ndarray], change: Callable[[Pairing], Pairing]
+) -> tuple[Alignment, Alignment]:
+    """Three drives along 160 places lined up as they are, and with what the last round says of rain changed."""
+    recordings = {name: vectors[:160] for name, vectors in conditions.items()}
+    sound = align(recordings, anchor="sun")
+
+    def wrong(name: str, *others: object) -> Pairing:
+        found = paired_again(name, *others)
+        return change(found) if name == "rain" else found
+
+    monkeypatch.setattr(alignment, "paired_again", wrong)
+    return sound, align(recordings, anchor="sun")
+
+
+def test_recordings_that_disagree_lower_the_confidence(
+    monkeypatch: pytest.MonkeyPatch, conditions: dict[str, np.ndarray]
+) -> None:
+    def further_on(found: Pairing) -> Pairing:
+        return replace(found, frames=np.where(found.frames < 60, found.frames, found.frames + 30))
+
+    sound, found = told_otherwise(monkeypatch, conditions, further_on)
+    before, after = (lined.tracks["rain"].confidence for lined in (sound, found))
+    assert after[65:120].mean() < 0.6 * before[65:120].mean()
+    assert after[:50].mean() > 0.95 * before[:50].mean()
+
+
+def test_places_are_passed_in_their_order(
+    monkeypatch: pytest.MonkeyPatch, conditions: dict[str, np.ndarray]
+) -> None:
+    def back(found: Pairing) -> Pairing:
+        frames = found.frames.copy()
+        frames[100:130] -= 60
+        return replace(found, frames=frames)
+
+    _, found = told_otherwise(monkeypatch, conditions, back)
+    assert (found.tracks["rain"].places[100:130] == -1).all()
+    assert (found.tracks["rain"].places[:95] >= 0).mean() > 0.9
+
+
+def test_what_is_likely_wrong_is_said(
+    monkeypatch: pytest.MonkeyPatch, conditions: dict[str, np.ndarray]
+) -> None:
+    sound, found = told_otherwise(
+        monkeypatch, conditions, lambda found: replace(found, confidence=0.4 * found.confidence)
+    )
+    assert sound.notes == []
+    assert found.notes == ["rain: only 0% of its places are likely right; look at the check page"]
+
+
+def test_recordings_that_hardly_overlap_are_told(conditions: dict[str, np.ndarray]) -> None:
+    elsewhere = make_route(120, 0.5, seed=77)[1]
+    found = align({"sun": conditions["sun"], "rain": np.r_[conditions["rain"][20:100], elsewhere]}, "sun")
+    (note,) = found.notes
+    assert note.startswith("rain: only 4")
+    assert note.endswith("% of the frames show the anchor's route")
+
+
+def test_what_a_condition_adds_to_all_frames_is_gone(conditions: dict[str, np.ndarray]) -> None:
+    frames = conditions["sun"]
+    added = np.random.default_rng(0).standard_normal(frames.shape[1]).astype(np.float32)
+    np.testing.assert_allclose(
+        standardised_recording(frames + added), standardised_recording(frames), atol=1e-5
+    )
+
+
+def test_a_place_that_resembles_every_frame_is_not_where_all_were_taken() -> None:
+    rng = np.random.default_rng(4)
+    places, frames = make_route(120, 0.5, seed=4, dim=64)
+    common = rng.standard_normal(64)
+    common /= np.linalg.norm(common)
+    places[50:56] += 4 * common
+    frames += 2 * common
+    places, frames = (v / np.linalg.norm(v, axis=1, keepdims=True) for v in (places, frames))
+    found = pair(frames.astype(np.float32), places.astype(np.float32))
+    assert (np.abs(found.frames - np.arange(120)) <= 2).mean() > 0.9
+
+
+def test_both_ends_are_open(conditions: dict[str, np.ndarray]) -> None:
+    places, frames = (standardised_recording(conditions[name][:160]) for name in ("sun", "rain"))
+    found = pair(frames[40:110], places)
+    assert (np.abs(found.frames - np.arange(40, 110)) <= 2)[[0, 1, 2, -3, -2, -1]].all()
+    assert (found.off[[0, 1, 2, -3, -2, -1]] < 0.5).all()
+
+
+def test_the_anchor_is_the_one_that_the_others_fit_best(conditions: dict[str, np.ndarray]) -> None:
+    fog = make_route(220, 0.25, seed=2, condition=8)[1]
+    assert align({"fog": fog} | {name: v[:180] for name, v in conditions.items()}).anchor != "fog"
+
+
 def test_a_detour_has_no_place(aligned: Alignment, drives: dict[str, np.ndarray]) -> None:
     off = aligned.tracks["rain"].places < 0
     detour = drives["rain"] >= 185
@@ -95,6 +233,8 @@ def test_the_anchor_is_chosen_and_the_same_whatever_the_order(
     assert chosen in recordings
     assert align(dict(reversed(recordings.items()))).anchor == chosen
     assert align(recordings, candidates=["dusk"]).anchor == "dusk"
+    (other, *_) = {"sun", "rain"} - {chosen}
+    assert align(recordings, anchor=other).anchor == other
 
 
 def test_the_anchor_is_the_recording_that_the_others_fit_best() -> None:
@@ -119,6 +259,9 @@ def test_rates_up_to_four_are_found(conditions: dict[str, np.ndarray]) -> None:
     for queries, anchor, rate in ((sun[::4], rain, 4.0), (sun, rain[::3], 1 / 3), (sun[40:80], rain, 1.0)):
         found = pair(queries, anchor)
         assert found.motion.mean_step == pytest.approx(rate, rel=0.25)
+    found = pair(sun[::4], rain, rounds=1)  # before anything was learned
+    assert (np.abs(found.frames - np.arange(0, 160, 4)) <= 2).mean() > 0.9
+    assert (found.off < 0.5).mean() > 0.9
 
 
 def test_steps_are_probabilities() -> None:
@@ -151,6 +294,32 @@ def test_a_stretch_that_the_anchor_lacks_is_said(conditions: dict[str, np.ndarra
     assert not any("a stretch" in note for note in align(recordings, anchor="rain").notes)
 
 
+def test_a_short_second_lap_is_said(conditions: dict[str, np.ndarray]) -> None:
+    sun, rain = (conditions[name][:160] for name in ("sun", "rain"))
+    again = rain[:20] + 0.1 * np.random.default_rng(0).standard_normal((20, 32))
+    assert align({"sun": sun, "rain": rain}).notes == []
+    (note,) = align({"sun": sun, "rain": np.r_[rain, again.astype(np.float32)]}).notes
+    found = re.fullmatch(
+        r"rain: it may drive a part of its route twice, what frames (\d+) to (\d+) show is seen again from frame "
+        r"(\d+); if so, cut it there",
+        note,
+    )
+    assert found is not None
+    np.testing.assert_allclose([int(text) for text in found.groups()], [0, 19, 160], atol=4)
+
+
+@pytest.mark.parametrize("n_frames", [12, 24, 48])
+def test_short_recordings_of_different_routes_are_not_lined_up(n_frames: int) -> None:
+    """Few frames fit some order by chance: nearly as well as long ones of one route do."""
+    for seed in range(12):
+        recordings = {
+            name: make_route(n_frames, 0.45, seed=100 * k + seed)[1] for k, name in enumerate(("a", "b"))
+        }
+        with pytest.raises(InputError, match=r"different routes|opposite direction"):
+            align(recordings)
+    align({name: make_route(n_frames, 0.6, seed=5, condition=c)[1] for c, name in enumerate(("a", "b"))})
+
+
 def test_what_cannot_be_lined_up_is_said(conditions: dict[str, np.ndarray]) -> None:
     sun, rain = conditions["sun"], conditions["rain"]
     elsewhere = make_route(150, 0.5, seed=99)[1]
@@ -158,6 +327,10 @@ def test_what_cannot_be_lined_up_is_said(conditions: dict[str, np.ndarray]) -> N
         ({"a": sun}, "1 recording cannot be lined up"),
         ({"a": sun, "b": rain[:3]}, "'b' has 3 frames; at least 10"),
         ({"a": sun, "b": np.zeros_like(rain)}, "'b' shows nothing to line it up by: 220 of its 220 frames"),
+        (
+            {"a": sun, "b": np.r_[np.zeros_like(rain[:154]), rain[154:]]},
+            "154 of its 220 frames are without any",
+        ),
         ({"a": sun, "b": np.ones_like(rain)}, "all are alike"),
         ({"a": sun, "b": rain[::-1]}, "recording '[ab]' drives the route in the opposite direction"),
         ({"a": sun, "b": elsewhere}, "different routes"),

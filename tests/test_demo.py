@@ -240,7 +240,10 @@ def test_the_night_is_followed_as_a_drive(demo, page):
     assert demo.drive.recalls["smoothed"] >= demo.drive.recalls["followed"] > 100 * demo.right.mean() + 10
     assert demo.drive.missing.sum() == 40
     assert min(precision for precision, _ in demo.drive.off_map.values()) >= 0.8
-    assert 'class="belief"' in page
+    chart = page.partition('<svg class="belief"')[2].partition("</svg>")[0]
+    assert '<rect class="missing"' in chart
+    assert '<polyline class="off"' in chart
+    assert chart.count("<rect x=") > 200  # what each frame may show
     assert "told as off the map" in page
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from dataclasses import replace
+from math import log
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +13,10 @@ from drives import drive_along, make_route
 
 import displace
 from displace.errors import InputError
+from displace.geo import Positions
 from displace.places import Places
+from displace.sequence.adaptation import MapRows, OnlineAdaptation
+from displace.sequence.following import Fix, Logistic, Sparse
 
 N = 140
 IDS = np.array([f"p{i:03d}" for i in range(N)])
@@ -65,12 +71,64 @@ def test_following_and_smoothing_beat_single_frames(
         assert float(fix.belief.sum()) + fix.off_map == pytest.approx(1, abs=1e-3)
 
 
+def test_the_beliefs_of_a_drive_are_not_held_at_once(
+    place_map: displace.PlaceMap, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fix = Fix(IDS[0], 0.5, 0.1, Sparse(2000, np.arange(10, dtype=np.int32), np.full(10, 0.09, np.float32)))
+    monkeypatch.setattr(place_map, "smooth", lambda *_, **__: [fix] * 2000)
+    tracemalloc.start()
+    found = place_map.smoothed(np.zeros((2000, 32)), k=1)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(found) == 2000
+    assert peak < 8e6  # all at once are 32 MB
+
+
 def test_a_map_learns_to_follow_and_keeps_it(place_map: displace.PlaceMap, tmp_path: Path) -> None:
     learned = place_map.state.driving
     assert learned is not None
     assert learned.recall["smoothed"] >= learned.recall["single"]
+    assert None not in (learned.followed, learned.smoothed, learned.batch)
+    assert learned.n_frames >= N
     place_map.save(tmp_path / "m.displace")
     assert displace.PlaceMap.load(tmp_path / "m.displace").state.driving == learned
+
+
+def always(probability: float, n_features: int = 1) -> Logistic:
+    """Say the same of every answer."""
+    zeros, ones = [0.0] * n_features, [1.0] * n_features
+    return Logistic(zeros, zeros, ones, log(probability / (1 - probability)))
+
+
+def test_each_way_to_locate_has_its_own_confidence(
+    place_map: displace.PlaceMap, driven: tuple[np.ndarray, np.ndarray]
+) -> None:
+    frames, _ = driven
+    learned = place_map.state.driving
+    assert learned is not None
+    judged = place_map.changed(
+        driving=replace(learned, followed=always(0.2), smoothed=always(0.3), batch=always(0.4, 3))
+    )
+    assert judged.follow().step(frames[0]).probability == pytest.approx(0.2)
+    np.testing.assert_allclose([fix.probability for fix in judged.smooth(frames)], 0.3)
+    for mode in ("batch", "online"):
+        np.testing.assert_allclose(judged.locate(frames, adapt=mode).confidence, 0.4)
+    np.testing.assert_array_equal(judged.locate(frames).confidence, place_map.locate(frames).confidence)
+
+
+def test_what_a_frame_must_earn_is_what_the_map_learned(
+    place_map: displace.PlaceMap, driven: tuple[np.ndarray, np.ndarray]
+) -> None:
+    learned = place_map.state.driving
+    assert learned is not None
+    for level, off in ((-50.0, 0.0), (50.0, 1.0)):
+        told = place_map.changed(driving=replace(learned, level=level))
+        assert told.follow().step(driven[0][0]).off_map == pytest.approx(off, abs=1e-3)
+    alike = [make_route(N, 0.8, seed=6, condition=c)[1] for c in range(4)]
+    plain = references()
+    easy = displace.build(replace(plain, vectors=np.concatenate(alike)), fusion="hops", tolerance="1 frames")
+    assert easy.state.driving is not None
+    assert easy.state.driving.level > learned.level + 0.2
 
 
 def test_frames_off_the_map_are_off_it(driven: tuple[np.ndarray, np.ndarray]) -> None:
@@ -102,8 +160,56 @@ def test_locating_a_batch_adapts_to_its_condition(
     assert batch.places.shape == batch.scores.shape == (len(at), 3)
     assert batch.confidence is not None
     assert ((batch.confidence >= 0) & (batch.confidence <= 1)).all()
-    auto = place_map.locate(frames[:20], adapt="auto")
-    np.testing.assert_array_equal(auto.places, place_map.locate(frames[:20]).places)
+    assert (batch.scores != plain.scores).mean() > 0.9
+    for n, mode in ((99, "none"), (100, "batch")):
+        auto, meant = (place_map.locate(frames[:n], adapt=name).scores for name in ("auto", mode))
+        np.testing.assert_array_equal(auto, meant)
+
+
+def test_locating_online_adapts_by_the_queries_before(
+    place_map: displace.PlaceMap, driven: tuple[np.ndarray, np.ndarray]
+) -> None:
+    frames, at = driven
+    found, part = (place_map.locate(queries, k=3, adapt="online") for queries in (frames, frames[:60]))
+    np.testing.assert_array_equal(found.scores[:60], part.scores)
+    online = OnlineAdaptation(place_map._course(place_map.state).rows)
+    expected = [online.scores(query).max() for query in place_map.project(frames)]
+    np.testing.assert_allclose(found.scores[:, 0], expected, atol=1e-6)
+    assert (found.scores != place_map.locate(frames, k=3).scores).mean() > 0.9
+    assert share(found.places[:, 0], at) >= share(place_map.locate(frames, k=1).places[:, 0], at)
+    somewhere = Positions.of({"easting": np.arange(N), "northing": np.zeros(N)})
+    located = place_map.changed(places=replace(place_map.places, positions=somewhere))
+    for mode in ("batch", "online"):
+        with pytest.raises(InputError, match=f"adapt='{mode}' compares the queries with the whole map"):
+            located.locate(frames, near=(0.0, 0.0), radius=5.0, adapt=mode)
+
+
+def test_a_drive_is_followed_with_what_it_told_so_far(
+    place_map: displace.PlaceMap, driven: tuple[np.ndarray, np.ndarray]
+) -> None:
+    frames, at = driven
+    ways = {}
+    for mode in ("none", "online"):
+        follower = place_map.follow(adapt=mode)
+        ways[mode] = np.array([follower.step(frame).place for frame in frames])
+    assert share(ways["online"], at) > share(ways["none"], at)
+
+
+def test_what_a_drive_tells_does_not_grow_with_it() -> None:
+    rng = np.random.default_rng(0)
+    online = OnlineAdaptation(MapRows(np.eye(30, dtype=np.float32), np.arange(30)))
+
+    def size() -> int:
+        return sum(
+            getattr(v, "nbytes", 8 * len(v) if isinstance(v, list) else 0) for v in vars(online).values()
+        )
+
+    sizes = []
+    for _ in range(3):
+        for _ in range(60):
+            online.scores(rng.standard_normal(30).astype(np.float32))
+        sizes.append(size())
+    assert sizes[1] == sizes[2]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -132,7 +238,7 @@ def test_a_descriptor_that_needs_care_is_looked_at_again(wrong: float, place_map
 
 
 def test_unknown_ways_to_adapt_are_refused(place_map: displace.PlaceMap) -> None:
-    with pytest.raises(InputError, match="adapt='day' must be one of none, batch, auto"):
+    with pytest.raises(InputError, match="adapt='day' must be one of none, batch, online, auto"):
         place_map.locate(np.ones((1, 32)), adapt="day")
     with pytest.raises(InputError, match="adapt='batch' must be one of online, none"):
         place_map.follow(adapt="batch")

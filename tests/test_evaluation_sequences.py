@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from routes import make_store
 
+from displace import verbs
 from displace.datasets.base import Protocol
 from displace.descriptors.store import DescriptorStore
 from displace.errors import InputError
@@ -42,10 +43,39 @@ def test_a_suite_file_names_them(tmp_path):
     text = 'dataset = "town_drives"\nsequence = ["single_frame", "seqslam"]\n[[methods]]\nfusion = "hops"\n'
     file.write_text(text + "length = 5\n")
     assert [method.label for method in Suite.read(file).methods] == ["HOPS", "HOPS, seqslam L=5"]
+    file.write_text('adapt = ["none", "batch"]\n' + text)
+    labels = [method.label for method in Suite.read(file).methods]
+    assert labels == ["HOPS", "HOPS, adapted", "HOPS, seqslam L=10", "HOPS, seqslam L=10, adapted"]
     file.write_text(text + 'adapt = "sometimes"\n')
     with pytest.raises(InputError, match="sometimes"):
         Suite.read(file)
     assert any(method.along for method in Suite.read("town_drives").methods)
+
+
+def test_evaluate_asks_for_them(tmp_path):
+    store = make_store(tmp_path / "made.desc", n_places=120, dim=8)
+    found = verbs.evaluate(
+        store.folder,
+        queries=["night"],
+        fusion="hops",
+        sequence="seqslam, filter",
+        adapt="none,batch",
+        tolerance="exact",
+    )
+    assert {cell.label for cell in found} == {
+        *("HOPS, seqslam L=10", "HOPS, filter", "HOPS, seqslam L=10, adapted", "HOPS, filter, adapted")
+    }
+
+
+def test_the_suite_of_drives_has_all_of_them():
+    methods = Suite.read("town_drives").methods
+    rows = {(method.fusion, method.sequence, method.adapt) for method in methods}
+    assert rows >= {
+        (fusion, sequence, mode)
+        for fusion in ("hops", "displace")
+        for sequence in SEQUENCES.names()
+        for mode in ("none", "batch")
+    }
 
 
 def test_what_a_row_needs_is_said(tmp_path):

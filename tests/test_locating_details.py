@@ -147,7 +147,7 @@ class TestQueries:
 
     def test_ways_to_adapt_are_checked(self, town, route):
         for call, known in (
-            (lambda: town.locate(route.queries, adapt="online"), "none, batch, auto"),
+            (lambda: town.locate(route.queries, adapt="often"), "none, batch, online, auto"),
             (lambda: town.follow(adapt="batch"), "online, none"),
             (lambda: town.smooth(route.queries, adapt="online"), "auto, batch, none"),
         ):

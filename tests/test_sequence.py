@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from drives import drive_along, make_route
 
-from displace.sequence import SEQUENCES, get_sequence
+from displace.sequence import SEQUENCES, engine, get_sequence
 from displace.sequence.adaptation import MapRows, OnlineAdaptation, Stops, adapt, moving, without_stops
 from displace.sequence.engine import (
     KEPT,
@@ -25,7 +26,7 @@ from displace.sequence.engine import (
     update,
 )
 from displace.sequence.tracking import UNDER_WAY, Tracker, level_between
-from displace.sequence.weighing import Scale, own_scale, standardised, standardised_row
+from displace.sequence.weighing import Columns, Scale, Scores, own_scale, standardised, standardised_row
 
 
 def brute_force(ratios: np.ndarray, motion: Motion) -> np.ndarray:
@@ -89,6 +90,44 @@ def test_a_drive_may_keep_its_pace(block: int) -> None:
     np.testing.assert_allclose(found, brute_force(ratios.astype(np.float16).astype(float), motion), atol=1e-6)
 
 
+@pytest.mark.parametrize("motion", [Motion(), Motion().at_paces(1.0)])
+def test_from_frame_to_frame_a_drive_moves_by_up_to_three_places(motion: Motion) -> None:
+    places = np.zeros((len(motion.each_pace), 30))
+    places[:, 10] = 1 / len(places)
+    moved = predict(Belief(places, 0.0), motion).whatever_pace().places
+    assert moved[10:14].min() > 0.03
+    assert np.delete(moved, range(10, 14)).max() < 0.001
+
+
+class Rows:
+    """Evidence that nobody holds: made when it is asked for."""
+
+    shape = 2500, 800
+
+    def block(self, rows: slice) -> np.ndarray:
+        return np.sin(np.arange(rows.start, rows.stop)[:, None] * 0.1 + np.arange(800), dtype=np.float32)
+
+
+def test_memory_is_that_of_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All evidence as float16 is 4 MB, all beliefs are 16."""
+    monkeypatch.setattr(engine, "KEPT_BYTES", 2**20)
+    tracemalloc.start()
+    smooth(Rows(), Motion(), lambda *_: None)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 3e6
+
+
+def test_evidence_is_standardised_over_rows_and_columns() -> None:
+    rng = np.random.default_rng(3)
+    plain = Given(rng.normal(0, 1, (60, 40)))
+    shifted = Given(rng.uniform(0.1, 3, (60, 1)) * plain.values + rng.normal(0, 5, (60, 1)))
+    found, expected = (Scores(given, Columns.of(given)).block(slice(0, 60)) for given in (shifted, plain))
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+    np.testing.assert_allclose(found.mean(axis=0), 0, atol=1e-9)
+    np.testing.assert_allclose(found.std(axis=0), 1, atol=1e-9)
+
+
 def test_filtering_ends_where_smoothing_does() -> None:
     ratios = np.random.default_rng(1).normal(0, 1, (6, 5)).astype(np.float32)
     last: dict[str, Belief] = {}
@@ -113,6 +152,43 @@ def test_every_method_ranks_places(name: str, similarity: tuple[np.ndarray, np.n
     places, scores = get_sequence(name)().rank(Given(values), 5)
     assert places.shape == scores.shape == (len(at), 5)
     assert all(len(set(row)) == 5 for row in places.tolist())
+
+
+def test_there_are_methods_to_compare_with() -> None:
+    assert {"single_frame", "seqslam", "viterbi", "filter", "smoother"} <= set(SEQUENCES.names())
+    assert get_sequence("seqslam")().label == "seqslam L=10"
+    assert get_sequence("seqslam")(5).label == "seqslam L=5"
+    assert get_sequence("smoother")().label == "smoother"
+
+
+def test_seqslam_is_the_mean_along_diagonals() -> None:
+    values = np.random.default_rng(2).normal(0, 1, (12, 9))
+    z = standardised(values)
+    _, scores = get_sequence("seqslam")(4).rank(Given(values), 9)
+    for frame in range(12):
+        means = [
+            np.mean([z[frame - back, place - back] for back in range(min(4, frame + 1, place + 1))])
+            for place in range(9)
+        ]
+        np.testing.assert_allclose(scores[frame], sorted(means, reverse=True))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_viterbi_is_the_likeliest_of_all_paths(seed: int) -> None:
+    values = np.random.default_rng(seed).normal(0, 1, (5, 4))
+    evidence, motion = Scale().slope * standardised(values), Motion()
+    step = np.full((4, 4), motion.jump / 4)
+    for before, (k, weight) in itertools.product(range(4), enumerate(motion.steps)):
+        if before + k < 4:
+            step[before, before + k] = max(step[before, before + k], (1 - motion.jump) * weight)
+
+    def log_probability(path: tuple[int, ...]) -> float:
+        moves = sum(np.log(step[a, b]) for a, b in itertools.pairwise(path))
+        return float(moves + evidence[range(5), path].sum())
+
+    best = max(itertools.product(range(4), repeat=5), key=log_probability)
+    places, _ = get_sequence("viterbi")().rank(Given(values), 1)
+    assert tuple(places[:, 0]) == best
 
 
 def share_right(name: str, values: np.ndarray, at: np.ndarray, around: int = 1) -> float:
@@ -151,6 +227,18 @@ def test_a_kidnapped_drive_is_found_again() -> None:
     found = [int(tracker.step(row + 3).places.argmax()) for row in ratios]
     assert found[29] == 39
     assert found[35:] == at[35:].tolist()
+
+
+@pytest.mark.parametrize("pace", [0.5, 2.0])
+def test_the_pace_of_a_drive_is_learned(pace: float) -> None:
+    at = np.random.default_rng(1).binomial(4, pace / 4, 90).cumsum()
+    ratios = np.full((90, 220), -3.0)
+    ratios[np.arange(90), at] = 4.0
+    tracker = Tracker(level=3.0)
+    assert tracker.learner.motion.mean_step == pytest.approx(1.2)
+    for row in ratios:
+        tracker.step(row + 3)
+    assert tracker.learner.motion.mean_step == pytest.approx(pace, abs=0.25)
 
 
 def slow_chain(scores: np.ndarray, levels: list[float]) -> list[Belief]:
@@ -262,6 +350,38 @@ def test_adapting_to_a_batch_undoes_its_condition() -> None:
     adapted = adapt(rows, frames)
     assert adapted.coverage > 0.9
     assert right(adapted.scores(frames), np.arange(200)) > plain + 0.1
+
+
+def naive_batch(places: np.ndarray, frames: np.ndarray) -> np.ndarray:
+    """Scores as `Adaptation` defines them, for one row of each place."""
+    kept = frames[moving(frames)]
+    mean, part = kept.mean(axis=0), np.arange(len(places)) * 20 // len(places)
+
+    def cosines(rows: np.ndarray, queries: np.ndarray) -> np.ndarray:
+        return (queries @ rows.T) / np.outer(np.linalg.norm(queries, axis=1), np.linalg.norm(rows, axis=1))
+
+    def best_ten(scores: np.ndarray) -> np.ndarray:
+        return np.sort(scores, axis=0)[-10:].mean(axis=0)
+
+    def shares(scores: np.ndarray) -> np.ndarray:
+        return np.bincount(part[scores.argmax(axis=1)], minlength=20) / len(kept)
+
+    first = cosines(places - places.mean(axis=0), kept - mean)
+    weights = shares(2 * first - best_ten(first))[part]
+    rows = places - weights @ places / weights.sum()
+    found = cosines(rows, kept - mean)
+    coverage = min(1.0, 1 / (shares(found) ** 2).sum() / 20)
+    scores = cosines(rows, frames - mean)
+    return ((1 + coverage) * scores - coverage * best_ten(found)) / (1 + coverage / 2)
+
+
+@pytest.mark.parametrize("part", [slice(0, 200), slice(40, 150)])
+def test_adapting_to_a_batch_is_its_definition(part: slice) -> None:
+    places, frames = one_traversal()
+    found = adapt(MapRows(places, np.arange(200)), frames[part]).scores(frames[part])
+    np.testing.assert_allclose(
+        found, naive_batch(places.astype(float), frames[part].astype(float)), atol=1e-4
+    )
 
 
 def test_adapting_to_a_part_of_the_route_does_not_hurt() -> None:

@@ -23,7 +23,7 @@ from displace.matches import Matches
 from displace.models import model_name
 from displace.places import Places
 from displace.search._database import is_address
-from displace.sequence.adaptation import without_stops
+from displace.sequence.adaptation import OnlineAdaptation, without_stops
 from displace.sequence.following import Course, Fix, Follower, smooth_fixes, standing_out
 from displace.truth import Tolerance
 
@@ -249,9 +249,10 @@ class PlaceMap:
         near, radius : pair of float and float, optional
             Where the queries are known to be: places within `radius` metres of `near` (latitude and longitude, or
             easting and northing) are searched, exactly.
-        adapt : {"none", "batch", "auto"}
-            Whether the queries, taken as a batch of one condition, adapt the matching to it; "auto" does so for 100
-            and more, if the map can say how sure such matches are. For photos of several conditions leave it at "none".
+        adapt : {"none", "batch", "online", "auto"}
+            Whether the queries, taken as a batch of one condition, adapt the matching to it; "online", each by those
+            before it; "auto" as a batch from 100 on, if the map can say how sure such matches are. For photos of
+            several conditions leave it at "none".
         model : DescriptorModel, optional
             Describes the images; by default the map's own, with its crop and image size.
 
@@ -266,14 +267,15 @@ class PlaceMap:
                 raise InputError("near and radius go together: give both")
             return self.within(near, radius).locate(queries, k, search=search, adapt=adapt, model=model)
         state = self.state
-        if state.area is not None and adapt == "batch":
+        if state.area is not None and adapt in ("batch", "online"):
             raise InputError(
-                "adapt='batch' compares the queries with the whole map: leave out near and radius, or adapt"
+                f"adapt={adapt!r} compares the queries with the whole map: leave out near and radius, or adapt"
             )
         vectors = self.describe(queries, model=model)
         projected = state.project(vectors)
-        if self.adapts(adapt, len(projected)):
-            return self._adapted(projected, k)
+        mode = self.adapts(adapt, len(projected))
+        if mode != "none":
+            return self._adapted(projected, k, mode)
         best, scores = state.best(projected, max(k, state.ranked_at_least), search)
         confidence = state.confidence(vectors, best, scores)
         positions = None if state.places.positions is None else state.places.positions.take(best[:, 0])
@@ -335,12 +337,15 @@ class PlaceMap:
         check_count(k, "k")
         places, fixes = self.state.places, self.smooth(queries, adapt=adapt)
         ids = places.ids if places.order is None else places.ids[places.order]
-        beliefs = [fix.belief for fix in fixes]
-        best = np.stack([top_k(belief[None], k)[0] for belief in beliefs])
-        found = ids[best]
+        best, scores = [], []
+        for fix in fixes:  # one belief at a time: all of a long drive would fill the memory
+            belief = fix.belief
+            best.append(top_k(belief[None], k)[0])
+            scores.append(belief[best[-1]])
+        found = ids[np.stack(best)]
         return Matches(
             found,
-            np.stack([belief[row] for belief, row in zip(beliefs, best, strict=True)]),
+            np.stack(scores),
             np.array([fix.probability for fix in fixes]),
             None if places.positions is None else places.positions.take(places.rows_of(found[:, 0])),
         )
@@ -352,14 +357,19 @@ class PlaceMap:
             known = self._known_course = (state, course_of(state))
         return known[1]
 
-    def _adapted(self, projected: Vectors, k: int) -> Matches:
-        """Matches of a batch that adapts the matching to itself."""
+    def _adapted(self, projected: Vectors, k: int, mode: str) -> Matches:
+        """Matches of queries that adapt the matching to themselves: all to all, or each by those before it."""
         course = self._course(self.state)
-        similarity = similarity_of(course.rows, projected, "batch")
+        online = OnlineAdaptation(course.rows) if mode == "online" else None
+        similarity = similarity_of(course.rows, projected, mode)
+        # Scores of both ways are on one scale, and so is how sure they are.
         judge = None if course.calibration is None else course.calibration.batch
         best, scores, confidence = [], [], []
         for rows in blocks(len(projected), row_bytes=8 * len(course.rows.vectors)):
-            some = similarity.block(rows)
+            if online is None:
+                some = similarity.block(rows)
+            else:
+                some = np.stack([online.scores(query) for query in projected[rows]])
             columns = top_k(some, k)
             best.append(course.ids[columns])
             scores.append(np.take_along_axis(some, columns, axis=1))
@@ -374,10 +384,10 @@ class PlaceMap:
             None if positions is None else positions.take(self.state.places.rows_of(found[:, 0])),
         )
 
-    def adapts(self, adapt: str, n_queries: int) -> bool:
-        """Whether `locate` lets so many queries adapt the matching to their condition."""
-        chosen = self._mode(adapt, ("none", "batch", "auto"), n_queries)
-        return chosen == "batch" and self.state.area is None
+    def adapts(self, adapt: str, n_queries: int) -> str:
+        """How `locate` lets so many queries adapt the matching to their condition: "none", "batch" or "online"."""
+        chosen = self._mode(adapt, ("none", "batch", "online", "auto"), n_queries)
+        return chosen if self.state.area is None else "none"
 
     def _mode(self, adapt: str, known: tuple[str, ...], n_queries: int) -> str:
         """What `adapt` means for so many queries; an error where it is none of the known ways."""

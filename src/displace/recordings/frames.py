@@ -159,6 +159,15 @@ def taken_every(folder: Path) -> str | None:
         return None
 
 
+def is_of(folder: Path, source: Path) -> bool:
+    """Whether frames were taken out of a recording as it is now; True of a folder that was not taken out of one."""
+    try:
+        known = json.loads((folder / _RECORD).read_text(encoding="utf-8"))["source"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return True
+    return bool(known == _identity(source))
+
+
 def read_frames(folder: Path) -> list[tuple[str, float]]:
     """Read file name and time in seconds of each frame in a finished folder."""
     with (folder / FRAMES).open(encoding="utf-8", newline="") as file:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
+from math import sqrt
 
 import numpy as np
 
@@ -22,8 +23,10 @@ from displace.sequence.pairing import AROUND, Pairing, pair, reduced, standardis
 from displace.sequence.refining import can_refine, paired_again
 
 LEAST_FRAMES = 10
-LEAST_GAIN = 0.3
-"""Recordings whose path earns less than this above chance, for each frame, show different routes."""
+LEAST_GAIN, GAIN_NOISE = 0.2, 2.2
+"""Recordings whose path earns less than this above chance, for each frame, show different routes; the second, over the
+root of the number of frames, is for what few frames reach by chance. Pieces of different routes reached 0.6 with 20
+frames, 0.5 with 50 and 0.4 with 100, those of one route hardly ever less."""
 _COARSE = 300
 """Frames of each recording that the anchor is chosen by."""
 
@@ -111,8 +114,7 @@ def align(
             strict=True,
         )
     )
-    for name, vectors in ready.items():
-        _check_laps(name, vectors, moving[name][1])
+    laps = [note for name in ready for note in _laps(name, ready[name], moving[name][1])]
     rounds = 2 if can_refine(ready) else 1
     total = len(ready) * (len(ready) - 1) // 2 + rounds * (len(ready) - 1)
     coarse = _Coarse(ready, progress, total)
@@ -132,7 +134,7 @@ def align(
         name: _anchor_track(moving[name][2]) if name == chosen else _track(pairings[name], moving[name][2])
         for name in recordings
     }
-    notes = _notes(pairings, tracks) + coarse.unmapped(chosen, pairings)
+    notes = _notes(pairings, tracks) + coarse.unmapped(chosen, pairings) + laps
     return Alignment(chosen, n_places, tracks, pairings, notes)
 
 
@@ -188,6 +190,10 @@ class _Coarse:
         """How well two recordings fit."""
         return self.pairs[(a, b) if (a, b) in self.pairs else (b, a)].gain
 
+    def least_gain(self, a: str, b: str) -> float:
+        """How well two recordings must fit to show one route."""
+        return LEAST_GAIN + GAIN_NOISE / sqrt(min(len(self.taken[a]), len(self.taken[b])))
+
     def best_anchor(self, candidates: set[str]) -> str:
         """The recording that the others fit best; of equals the one with most frames."""
         fit = {
@@ -200,18 +206,20 @@ class _Coarse:
     def check_routes(self, anchor: str) -> None:
         """Refuse recordings that do not show the anchor's route, or show it driven the other way."""
         gains = {name: self.gain(name, anchor) for name in self.names if name != anchor}
-        backwards = [name for name, gain in gains.items() if gain <= -LEAST_GAIN]
+        needed = {name: self.least_gain(name, anchor) for name in gains}
+        backwards = [name for name, gain in gains.items() if gain <= -needed[name]]
         if backwards:
             raise InputError(
                 f"{_listed(backwards)} drives the route in the opposite direction to {anchor!r}: a camera that looks "
                 "the other way sees other places; make a map of each direction"
             )
-        foreign = [name for name, gain in gains.items() if gain < LEAST_GAIN]
+        foreign = [name for name, gain in gains.items() if gain < needed[name]]
         if foreign:
+            nearest = max(foreign, key=lambda name: gains[name] - needed[name])
             raise InputError(
-                f"{_listed(foreign)} and {anchor!r} seem to show different routes: their frames fit no better in "
-                f"order than backwards (gain {max(gains[n] for n in foreign):.2f}, at least {LEAST_GAIN} is needed). "
-                "Leave them out, or name another anchor"
+                f"{_listed(foreign)} and {anchor!r} seem to show different routes: their frames fit hardly better in "
+                f"order than backwards (gain {gains[nearest]:.2f}, at least {needed[nearest]:.2f} is needed, less with "
+                "more frames). Leave them out, or name another anchor"
             )
 
     def unmapped(self, anchor: str, pairings: dict[str, Pairing]) -> list[str]:
@@ -275,21 +283,26 @@ def _check(recordings: Mapping[str, Vectors], anchor: str | None) -> None:
         blank = np.linalg.norm(vectors, axis=1) < 1e-9
         spread = np.linalg.norm(vectors - vectors.mean(axis=0), axis=1)
         if blank.mean() > 0.5 or spread.max() < 1e-4:
-            raise InputError(
-                f"recording {name!r} shows nothing to line it up by: {int(blank.sum())} of its {len(vectors)} frames "
-                "are without any structure (black, covered or one colour) or all are alike"
+            found = (
+                f"{int(blank.sum())} of its {len(vectors)} frames are without any structure (black or one colour)"
+                if blank.any()
+                else f"of its {len(vectors)} frames all are alike (black, covered or standing still)"
             )
+            raise InputError(f"recording {name!r} shows nothing to line it up by: {found}")
 
 
-def _check_laps(name: str, vectors: Vectors, frames: Indices) -> None:
-    """Refuse a recording that drives a part of its route twice."""
+def _laps(name: str, vectors: Vectors, frames: Indices) -> list[str]:
+    """Refuse a recording that drives a part of its route twice; say where it might."""
     found = second_lap(vectors)
-    if found is not None:
-        first, last, again = (int(frames[i]) for i in found)
+    if found is None:
+        return []
+    first, last, again = frames[[found.first, found.last, found.again]].tolist()
+    seen = f"what frames {first} to {last} show is seen again from frame {again}"
+    if found.sure:
         raise InputError(
-            f"recording {name!r} drives a part of its route twice: what frames {first} to {last} show is seen again "
-            f"from frame {again}. Cut it into one recording for each lap"
+            f"recording {name!r} drives a part of its route twice: {seen}. Cut it into one recording for each lap"
         )
+    return [f"{name}: it may drive a part of its route twice, {seen}; if so, cut it there"]
 
 
 def _anchor_track(stands: Indices) -> Track:

@@ -43,9 +43,10 @@ class Lined:
     alignment: Alignment | None = None
     page: Path | None = None
 
-    def __str__(self) -> str:
+    def found(self) -> list[str]:
+        """Lines that say what was found: places, the share of each recording, and what a user should know."""
         if self.alignment is None:
-            return f"{self.store.folder}: places as they were before"
+            return []
         found = self.alignment
         width = max(map(len, found.tracks))
         lines = [f"{found.n_places:,} places along {found.anchor!r}"]
@@ -59,7 +60,12 @@ class Lined:
                 f"  {name:<{width}}  {len(seen):>7,} frames  {seen.mean():4.0%} on the route, "
                 f"{track.references.sum():,} references, right with a mean probability of {sure:.2f}"
             )
-        lines += [f"  {note}" for note in found.notes]
+        return [*lines, *(f"  {note}" for note in found.notes)]
+
+    def __str__(self) -> str:
+        if self.alignment is None:
+            return f"{self.store.folder}: places as they were before"
+        lines = self.found()
         if self.page is not None:
             lines.append(str(self.page))
         lines.append(

@@ -241,7 +241,9 @@ class _Steps:
         if (store.places == "").all():
             made = self.output.with_suffix(".csv")
             output = made if made.exists() else None
-            align(store.folder, output, partial=partial, overwrite=True, progress=self.progress)
+            lined = align(store.folder, output, partial=partial, overwrite=True, progress=self.progress)
+            for line in lined.found():
+                logger.warning("%s", line)
 
 
 def _check_options(fusion: str, dtype: str, tolerance: str | None) -> None:
@@ -270,12 +272,16 @@ def _check_ending(output: Path) -> None:
 def check_made_of(source: PathLike, table: Path, every: str = "1") -> None:
     """Refuse to go on with a manifest that an earlier run made of other recordings, or of other frames of them."""
     from displace.manifest.table import Manifest
-    from displace.recordings.frames import taken_every
+    from displace.recordings.frames import is_of, taken_every
     from displace.recordings.sources import folders_of
 
     way_out = "Choose another name with -o, or make it anew with --overwrite, which describes no image twice"
-    waiting = {folder.resolve() for folder in folders_of(source, table.with_suffix(".frames"))}
+    recordings = folders_of(source, table.with_suffix(".frames"))
+    waiting = {folder.resolve() for folder in recordings}
     known = frozenset(waiting)
+    for folder, recording in recordings.items():
+        if not is_of(folder, recording):
+            raise InputError(f"{recording} has changed since {table} was made of it. {way_out}")
     for folder in {path.parent for path in Manifest.read(table).paths()}:
         within = folder.resolve()
         above = {within, *within.parents}

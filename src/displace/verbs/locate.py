@@ -273,7 +273,7 @@ def _locate_images(
     videos = images.videos() if follow and place_map.has_order else {}
     matches = _matches(place_map, vectors, good, videos, k, search, adapt)
     n_alone = int(good.sum()) - sum(int(good[rows].sum()) for rows in videos.values())
-    adapted = isinstance(place_map, PlaceMap) and n_alone > 0 and place_map.adapts(adapt, n_alone)
+    adapted = isinstance(place_map, PlaceMap) and n_alone > 0 and place_map.adapts(adapt, n_alone) != "none"
     return Located(place_map, images.manifest(), matches, vectors, skipped, adapted=adapted)
 
 

@@ -173,8 +173,9 @@ def _matrix(
     )
     if (~seen).any():
         axes.legend(loc="upper right", fontsize=8)
-    axes.set_xlabel(f"place along {anchor_name}")
-    axes.set_ylabel(f"frame of {name}")
+    # A name is no formula, whatever stands between dollars.
+    axes.set_xlabel(f"place along {anchor_name}", parse_math=False)
+    axes.set_ylabel(f"frame of {name}", parse_math=False)
     figure.colorbar(shade, label="probability that the place is right", shrink=0.7)
     png = io.BytesIO()
     figure.savefig(png, format="png", dpi=110)
