@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+import signal
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -89,3 +91,17 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no shared data at {folder} (set DISPLACE_SHARED)")
     return folder
+
+
+@pytest.fixture
+def not_for_ever() -> Iterator[None]:
+    """Fail instead of waiting for ever, such as for somebody to write to a pipe; what is tested takes no time."""
+
+    def give_up(*_: object) -> None:
+        pytest.fail("it would have waited for ever")  # which no code under test catches
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(60)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)

@@ -295,14 +295,16 @@ def test_a_full_disk_leaves_a_store_that_opens_and_goes_on(route, folder, monkey
 def test_leftovers_of_a_killed_writer_are_cleared_away(route, folder):
     extract(route, TinyModel(), folder)
     leftovers = [
-        folder / ".index.json.x.tmp",
+        folder / ".index.json.abcd1234.tmp",
         folder / "shards" / ".000001.npy.y.tmp",
         folder / "shards" / "000001.npy",
     ]
-    for path in leftovers:
+    mine = [folder / ".index.json.notes.tmp", folder / ".notes.tmp", folder / "shards" / ".notes.tmp"]
+    for path in (*leftovers, *mine):
         path.write_bytes(b"half a file")
     extract(route, TinyModel(), folder)
     assert not any(path.exists() for path in leftovers)
+    assert all(path.exists() for path in mine)
 
 
 def test_output_that_cannot_be_written_is_explained(tmp_path, route):

@@ -68,6 +68,7 @@ def test_no_fix_at_all():
 
 
 @pytest.mark.parametrize("time", [np.inf, -np.inf])
+@pytest.mark.usefixtures("not_for_ever")
 def test_an_infinite_time_is_refused(time):
     with pytest.raises(InputError, match="a time stamp is infinite"):
         as_seconds([1.0, time])

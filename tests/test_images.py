@@ -258,6 +258,15 @@ def test_a_small_file_that_would_be_decoded_for_minutes_is_refused(tmp_path, mon
         read_image(path)
 
 
+def test_scans_of_a_large_picture_are_limited(tmp_path):
+    path = save(tmp_path / "a.jpg", np.zeros((3000, 3500, 3), np.uint8), progressive=True)
+    content = path.read_bytes()
+    last = content[content.rindex(b"\xff\xda") : -2]
+    path.write_bytes(content[:-2] + 100 * last + content[-2:])
+    with pytest.raises(ImageError, match="scans of 3500 × 3000 pixels, which takes minutes to decode"):
+        read_image(path)
+
+
 def test_scans_are_counted_across_the_parts_in_which_a_file_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr("displace.images.MAX_SCANNED", 0)
     monkeypatch.setattr("displace.images.MAX_SCANS", 2)
@@ -274,6 +283,7 @@ def test_scans_are_counted_across_the_parts_in_which_a_file_is_read(tmp_path, mo
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no pipes with names")
+@pytest.mark.usefixtures("not_for_ever")
 def test_pipes_and_devices_are_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "a.jpg")
     (tmp_path / "b.jpg").symlink_to("/dev/zero")
@@ -284,6 +294,7 @@ def test_pipes_and_devices_are_not_waited_for(tmp_path):
             content_hash(tmp_path / name)
 
 
+@pytest.mark.usefixtures("not_for_ever")
 def test_links_between_folders_are_followed_once(tmp_path):
     for name in "abcdefgh":
         (tmp_path / "sun" / name).mkdir(parents=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from glob import glob
 
@@ -177,3 +178,20 @@ def test_files_that_are_no_arrays(tmp_path):
         read_array(tmp_path, "database")
     with pytest.raises(InputError, match="side='db' must be"):
         read_array(tmp_path, "db")
+
+
+@pytest.mark.usefixtures("not_for_ever")
+def test_arrays_that_are_pipes_or_declare_terabytes_are_refused(tmp_path):
+    path = tmp_path / "queries_descriptors.npy"
+    os.mkfifo(path)
+    with pytest.raises(FormatError, match="it is a pipe or a device"):
+        read_array(tmp_path, "queries")
+    path.unlink()
+    with path.open("wb") as file:
+        header = {"descr": "<f4", "fortran_order": False, "shape": (2**21, 2**20)}
+        np.lib.format.write_array_header_1_0(file, header)
+    with pytest.raises(FormatError, match="not an array of numbers, or is damaged"):
+        read_array(tmp_path, "queries")
+    path.write_bytes(b"\x93NUMPY\x01\x00\x04\x00{{{\n")
+    with pytest.raises(FormatError, match="not an array of numbers, or is damaged"):
+        read_array(tmp_path, "queries")

@@ -310,6 +310,7 @@ def test_one_long_name_does_not_become_gigabytes(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no pipes with names")
+@pytest.mark.usefixtures("not_for_ever")
 def test_a_pipe_is_no_manifest(tmp_path):
     os.mkfifo(tmp_path / "m.csv")
     with pytest.raises(ManifestError, match="it is a pipe or a device"):

@@ -227,6 +227,17 @@ def test_torch_is_one_whose_weights_only_is_safe() -> None:
     )
 
 
+def test_a_torch_whose_weights_only_is_unsafe_reads_no_checkpoint(tmp_path: Path, monkeypatch) -> None:
+    torch = pytest.importorskip("torch")
+    from displace.models._checkpoint import read_state
+
+    torch.save({"a": torch.zeros(1)}, tmp_path / "w.pth")
+    assert read_state(tmp_path / "w.pth", "weights")["a"] == 0
+    monkeypatch.setattr(torch, "__version__", "2.5.1+cu124")
+    with pytest.raises(WeightsError, match=r"torch 2\.5\.1\+cu124 may run code .*; 2\.6 or later"):
+        read_state(tmp_path / "w.pth", "weights")
+
+
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Real, if untrained, weights of cosplace:resnet18-64."""

@@ -455,6 +455,9 @@ class TestSealedStatistics:
             lambda a: a["counts"].__setitem__(0, 0),
             lambda a: a["counts"].__setitem__(0, -2),
             lambda a: a["counts"].__setitem__(0, 2**62),
+            lambda a: a["counts"].__setitem__(0, 3),
+            lambda a: a["counts"].__setitem__(slice(2), [0, 4]),
+            lambda a: a["counts"].__setitem__(slice(2), [-2, 6]),
             lambda a: a.__setitem__("counts", a["counts"].astype(np.float64)),
             lambda a: a.__setitem__("counts", a["counts"][:, None]),
             lambda a: a["means"].__setitem__((0, 0), np.nan),
@@ -478,6 +481,22 @@ class TestSealedStatistics:
             with pytest.raises(DisplaceError, match="statistics of the map are damaged"):
                 work()
         np.testing.assert_array_equal(damaged.vectors, town.vectors)
+
+    @pytest.mark.parametrize("part", ["vectors", "projection", "dim"])
+    def test_what_an_update_makes_is_looked_at_before_it_replaces_the_map(
+        self, path, refs, monkeypatch, part
+    ):
+        def wrecked(rows):
+            if part == "dim":
+                return replace(rows, projection=rows.projection[1:])
+            return replace(rows, **{part: np.full_like(getattr(rows, part), np.nan)})
+
+        town = PlaceMap.load(path)
+        before = np.array(town.vectors)
+        monkeypatch.setattr("displace.maps.updating.turned", wrecked)
+        with pytest.raises(FormatError, match="the map is left as it was"):
+            town.add(refs.only("t2"))
+        np.testing.assert_array_equal(town.vectors, before)
 
     def test_those_of_a_map_that_was_replaced_meanwhile_are_not_used(self, path, refs):
         town = PlaceMap.load(path)

@@ -67,6 +67,14 @@ def test_a_slot_holds_a_place_once_and_belongs_to_one_traversal(pairs):
             "traversals has both 'a' and 2",
         ),
         (lambda: ReferenceSet.from_traversals({}), "at least one traversal"),
+        (
+            lambda: ReferenceSet.from_traversals({"a": np.eye(2), "a\0": np.eye(2)}),
+            "traversals has .* ends with a NUL",
+        ),
+        (
+            lambda: ReferenceSet.from_traversals({"a": np.eye(2)}, ["p", "p\0"]),
+            "places has .* in row 1, which ends with a NUL",
+        ),
         (lambda: ReferenceSet.from_traversals({"a": np.eye(2), "b": np.ones((3, 2))}), "must have one shape"),
         (lambda: ReferenceSet(np.eye(2), [0, 1], ["a", "b"]).only("c"), "no traversal 'c'; there are a, b"),
     ],

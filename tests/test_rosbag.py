@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -337,3 +338,13 @@ def test_sources_that_are_plain_or_wrong(tmp_path):
         unpack(tmp_path / "absent", tmp_path / "f")
     with pytest.raises(ManifestError, match="two sources are named 'a'"):
         unpack([tmp_path / "a", tmp_path / "a"], tmp_path / "f")
+
+
+@pytest.mark.usefixtures("not_for_ever")
+@pytest.mark.parametrize("folder", [False, True], ids=["itself", "in its folder"])
+def test_a_pipe_is_no_bag(tmp_path, folder):
+    (tmp_path / "bag").mkdir()
+    (tmp_path / "bag" / "metadata.yaml").write_text("")
+    os.mkfifo(tmp_path / "bag" / "a.bag")
+    with pytest.raises(ImageError, match=r"a\.bag is a pipe or a device"):
+        extract_bag(tmp_path / "bag" / ("" if folder else "a.bag"), tmp_path / "frames")

@@ -219,6 +219,7 @@ def test_vectors_in_the_order_of_columns_are_damage(tmp_path):
     assert Shards(tmp_path, "me", 3, "float32").damaged == ["000000.npy"]
 
 
+@pytest.mark.usefixtures("not_for_ever")
 def test_a_pipe_among_the_shards_is_not_waited_for(tmp_path):
     filled(tmp_path)
     (tmp_path / "000000.npy").unlink()

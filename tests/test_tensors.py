@@ -270,6 +270,7 @@ def test_a_file_that_is_replaced_while_it_is_read_is_read_to_its_end(path, monke
         np.testing.assert_array_equal(arrays[name], array)
 
 
+@pytest.mark.usefixtures("not_for_ever")
 def test_a_pipe_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(FormatError, match="it is a pipe or a device"):

@@ -88,6 +88,8 @@ class ReferenceSet:
         """
         if not traversals:
             raise InputError("traversals is empty: give at least one traversal")
+        _check_not_cut(list(traversals), "traversals")
+        _check_not_cut(places, "places")
         arrays = {name: np.asarray(array) for name, array in traversals.items()}
         shapes = {name: array.shape for name, array in arrays.items()}
         if len(set(shapes.values())) > 1:
@@ -233,7 +235,7 @@ def as_ids(values: ArrayLike, n: int, name: str) -> NDArray[Any]:
     return ids.astype(np.int64, copy=False)
 
 
-def _check_not_cut(values: ArrayLike, name: str) -> None:
+def _check_not_cut(values: ArrayLike | None, name: str) -> None:
     """Refuse strings whose last character numpy would leave out."""
     if isinstance(values, list | tuple):
         for row, value in enumerate(values):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from displace.datasets.base import Counts, Dataset, Protocol
 from displace.errors import DatasetError
+from displace.files.reading import open_text
 from displace.manifest.table import Manifest
 from displace.truth import Tolerance
 
@@ -51,14 +52,16 @@ class Gldv2Micro(Dataset):
     def _rows(self, root: Path, path: Path) -> list[tuple[str, str]]:
         """File names and landmarks of one split."""
         try:
-            with path.open(encoding="utf-8-sig", newline="") as file:
+            with open_text(path, encoding="utf-8-sig", newline="") as file:
                 reader = csv.DictReader(file)
                 if not {"filename", "landmark_id"} <= set(reader.fieldnames or ()):
                     found = ", ".join(reader.fieldnames or ()) or "none"
                     raise self.wrong(root, f"{path.name} has columns {found}, not filename and landmark_id")
                 rows = [(row["filename"] or "", row["landmark_id"] or "") for row in reader]
-        except OSError:
+        except FileNotFoundError:
             raise self.wrong(root, f"there is no {path.name}") from None
+        except (OSError, UnicodeDecodeError, csv.Error) as error:
+            raise self.wrong(root, f"{path.name} cannot be read ({error})") from None
         if not rows or not all(name and landmark for name, landmark in rows):
             raise self.wrong(root, f"{path.name} has no rows, or rows with blanks")
         return rows

@@ -13,7 +13,7 @@ from displace.descriptors.shards import exclusive, writing_to
 from displace.descriptors.store import DescriptorStore, is_store
 from displace.descriptors.store_index import INDEX, StoreIndex
 from displace.errors import StoreError
-from displace.files.atomic import make_folder
+from displace.files.atomic import make_folder, remove_leftovers
 from displace.manifest.table import Manifest
 from displace.models import differences, model_name
 
@@ -52,8 +52,7 @@ def opened_for_writing(
     with writing_to(folder):
         make_folder(folder)
     with exclusive(folder):
-        for leftover in folder.glob(f".{INDEX}.*.tmp"):
-            leftover.unlink(missing_ok=True)
+        remove_leftovers(folder / INDEX)
         # Through JSON, so that a tuple asked for equals the list that was stored.
         asked = StoreIndex(json.loads(json.dumps(dict(model))), dim, dtype or "float32")
         if is_store(folder) and not overwrite:

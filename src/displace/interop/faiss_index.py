@@ -8,6 +8,7 @@ from pathlib import Path
 
 from displace.errors import FormatError, InputError
 from displace.files.outputs import PathLike, output_file, read_text, write_text
+from displace.files.reading import open_regular
 from displace.interop.base import Exporter
 from displace.maps import PlaceMap
 from displace.search.faiss import Faiss
@@ -73,7 +74,7 @@ def places_file(path: PathLike) -> Path:
 
 
 def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

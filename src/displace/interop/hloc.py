@@ -146,15 +146,30 @@ def _names(file: Any) -> list[str]:
 
 
 def _vector(file: Any, name: str, path: PathLike) -> Vectors:
-    data = file[f"{name}/{KEY}"]
+    data = _own(file, f"{name}/{KEY}", path)
     if getattr(data, "ndim", None) != 1 or data.dtype.kind != "f" or not len(data):
         raise FormatError(f"{name}/{KEY} in {path} is not a row of floating-point numbers")
-    if data.file.filename != file.filename or data.external or data.is_virtual:
+    if data.external or data.is_virtual:
         raise FormatError(f"{name}/{KEY} in {path} lies in another file, which is not read; copy it in")
     if len(data) > MAX_DIM:
         raise FormatError(f"{name}/{KEY} in {path} has {len(data)} numbers; at most {MAX_DIM} are possible")
     vector: Vectors = data[()]
     return vector
+
+
+def _own(file: Any, name: str, path: PathLike) -> Any:
+    """What the file itself has by a name; a link may lead into another file, which is not even opened."""
+    h5py, found = _h5py(), file
+    for part in filter(None, name.split("/")):
+        link = found.get(part, getlink=True) if isinstance(found, h5py.Group) else None
+        if link is None:
+            raise KeyError(name)
+        if not isinstance(link, h5py.HardLink):
+            raise FormatError(
+                f"{name} in {path} is a link, maybe into another file, which is not read; copy it in"
+            )
+        found = found[part]
+    return found
 
 
 def _check_names(names: Sequence[str], root: PathLike | None) -> None:

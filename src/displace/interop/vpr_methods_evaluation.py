@@ -19,6 +19,7 @@ from displace.descriptors.imported import described, references_of
 from displace.descriptors.store import DescriptorStore, Queries
 from displace.errors import FormatError, InputError
 from displace.files.outputs import PathLike, output_file, read_text, write_text
+from displace.files.reading import open_regular
 from displace.interop.base import Exporter
 from displace.manifest.table import Manifest
 from displace.maps.located import Located
@@ -101,12 +102,14 @@ def read_array(folder: PathLike, side: str) -> Vectors:
     """Read the array of one side, "database" or "queries", shape (m, D)."""
     path = Path(folder) / f"{_checked(side)}_descriptors.npy"
     try:
-        array: NDArray[Any] = np.load(path, allow_pickle=False)
+        open_regular(path).close()
+        # Mapped: what a file declares is compared with its size before memory is asked for.
+        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except OSError as error:
         raise FormatError(
             f"cannot read {path}: {error.strerror or error}; VPR-methods-evaluation writes it with --save_descriptors"
         ) from None
-    except (ValueError, EOFError) as error:
+    except Exception as error:  # numpy's reader of headers raises nearly every type on damaged ones
         raise FormatError(f"{path} is not an array of numbers, or is damaged ({error})") from None
     return as_vectors(array, str(path))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from displace.errors import WeightsError
 
 State = Mapping[str, torch.Tensor]
 
+SAFE_TORCH = 2, 6
+"""The first release whose `weights_only` keeps code in a checkpoint from running (CVE-2025-32434)."""
 LISTED = 3
 """Names shown of each kind of difference."""
 
@@ -32,7 +35,10 @@ def read_state(path: Path, expected: str) -> State:
 
             loaded = load_file(path)
         else:
+            check_torch(torch.__version__)
             loaded = torch.load(path, map_location="cpu", weights_only=True)
+    except WeightsError:
+        raise
     except Exception as error:  # readers raise a dozen types on damaged files, and the remedy is one
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise WeightsError(
@@ -46,6 +52,18 @@ def read_state(path: Path, expected: str) -> State:
     ):
         raise WeightsError(f"{path} holds no table of named tensors; expected {expected}")
     return loaded
+
+
+def check_torch(version: str) -> None:
+    """Refuse a torch that reads checkpoints unsafely, however it came to be installed.
+
+    >>> check_torch("2.6.0+cpu")
+    """
+    if tuple(map(int, re.findall(r"\d+", version)[:2])) < SAFE_TORCH:
+        raise WeightsError(
+            f"torch {version} may run code that is in a weights file; {'.'.join(map(str, SAFE_TORCH))} or later does "
+            "not: pip install -U torch, or give the weights as .safetensors"
+        )
 
 
 def read_start(path: Path, expected: str) -> bytes:

@@ -106,6 +106,10 @@ def _opened(bag: Path) -> Iterator[Any]:
         raise missing_extra("rosbags", "ros") from None
     if not bag.exists():
         raise ImageError(f"no bag at {bag}")
+    if wrong := [part for part in (bag, *bag.glob("*")) if not (part.is_file() or part.is_dir())]:
+        raise ImageError(
+            f"cannot read bag {bag}: {wrong[0].name} is a pipe or a device, or a link to nothing"
+        )
     try:
         # Bags of ROS 2 before Iron carry no message definitions; those used here have not changed since.
         with AnyReader([bag], default_typestore=get_typestore(Stores.ROS2_HUMBLE)) as reader:
