@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 
 from displace import cli
 from displace.cli import console
+from displace.errors import DisplaceWarning
 
 
 def test_control_characters_of_names_are_shown_not_sent():
@@ -31,6 +33,18 @@ def test_control_characters_of_names_are_shown_not_sent():
     assert "\x1b[31m" in text  # the console's own colour
 
 
+@pytest.mark.parametrize("shown", [console.out, console.err], ids=["out", "err"])
+def test_nothing_that_the_command_prints_controls_the_terminal(shown):
+    with shown.capture() as captured:
+        shown.print("a\x1b]0;owned\x07b", markup=False)
+        console.show_json(shown, {"image": "a\x1b[2J\x9b31m\u202egpj.exe"})
+    text = captured.get() + console.format_warning("a\x1b[2Jb", DisplaceWarning, "x.py", 1)
+    text += console.format_warning("a\x9bb", UserWarning, "x.py", 1)
+    assert not {"\x1b", "\x07", "\x9b", "\u202e"} & {*text}
+    start = captured.get().index("{")
+    assert json.loads(captured.get()[start:]) == {"image": "a\x1b[2J\x9b31m\u202egpj.exe"}
+
+
 def test_no_memory_is_one_message(monkeypatch, tmp_path):
     def full(*_args, **_options):
         raise MemoryError
@@ -45,15 +59,24 @@ def test_no_memory_is_one_message(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252", "utf-8"])
 def test_output_of_any_encoding_shows_what_it_can(tmp_path, encoding):
-    (tmp_path / "m.csv").write_text("image,place,traversal\n日本.jpg,0,sun\n", encoding="utf-8")
+    (tmp_path / "drive" / "日本").mkdir(parents=True)
+    Image.new("RGB", (8, 8)).save(tmp_path / "drive" / "日本" / "0.png")
     done = subprocess.run(
-        [sys.executable, "-m", "displace", "inspect", str(tmp_path / "m.csv")],
-        env={**os.environ, "PYTHONIOENCODING": encoding, "NO_COLOR": "1"},
+        [
+            sys.executable,
+            "-m",
+            "displace",
+            "manifest",
+            str(tmp_path / "drive"),
+            "-o",
+            str(tmp_path / "m.csv"),
+        ],
+        env={**os.environ, "PYTHONUTF8": "1", "PYTHONIOENCODING": encoding, "NO_COLOR": "1"},
         capture_output=True,
         check=False,
     )
-    assert b"Traceback" not in done.stderr
-    assert b"Error" not in done.stderr
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert ("日本" if encoding == "utf-8" else "\\u65e5\\u672c") in done.stdout.decode(encoding)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names of files are Unicode whatever the locale says")

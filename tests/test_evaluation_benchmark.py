@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import signal
 import subprocess
@@ -139,6 +140,18 @@ def test_a_rerun_mends_what_was_lost(store, tmp_path, damage, folder):
     for cell, places in zip(again.cells, whole, strict=True):
         np.testing.assert_array_equal(again.results.ranking(cell).places, places)
         assert len(again.results.questions(cell)) == 30
+
+
+def test_a_rerun_names_a_damaged_record_and_computes_its_cell_again(store, tmp_path, caplog):
+    suite = make_suite({"made": store.folder}, fusions=["hops", "pooling"])
+    run_suite(suite, tmp_path)
+    path = next((tmp_path / "cells").glob("*hops*.json"))
+    whole = json.loads(path.read_text())
+    path.write_text(json.dumps(whole | {"recalls": {"1": None}}))
+    again = run_suite(suite, tmp_path)
+    assert again.n_computed == 1
+    assert path.name in caplog.text
+    assert json.loads(path.read_text())["recalls"] == whole["recalls"]
 
 
 def test_ctrl_c_loses_at_most_the_running_cell(store, tmp_path, monkeypatch):

@@ -149,8 +149,9 @@ def test_files_are_what_their_endings_say(task, tmp_path):
         save_figure(draw(study), tmp_path / "figure.gif")
 
 
-def test_dollars_in_names_are_no_formulas(task, tmp_path):
+@pytest.mark.parametrize("name", [r"$\nosuch$", r"$\mathdefault{\nosuch}$"])
+def test_dollars_in_names_are_no_formulas(task, tmp_path, name):
     study = studies.study_tau([task], (0.5, 1.0))
-    named = dataclasses.replace(study, setting=dataclasses.replace(study.setting, query=r"$\nosuch$"))
+    named = dataclasses.replace(study, setting=dataclasses.replace(study.setting, query=name))
     save_figure(draw(named), tmp_path / "figure.svg")
-    assert r"$\nosuch$" in (tmp_path / "figure.svg").read_text()
+    assert name in (tmp_path / "figure.svg").read_text()

@@ -602,3 +602,13 @@ def test_each_method_has_its_own_colour_and_marker():
     assert style_of("displace", plain=False).colour == style_of("displace").colour
     assert style_of("displace", plain=False).dash != style_of("displace").dash
     assert style_of("a_plug_in") == style_of("a_plug_in")
+
+
+@pytest.mark.parametrize("letter", ["n", "ü", "日"])
+def test_long_names_of_traversals_have_files_of_their_own(tmp_path, letter):
+    paths = {studies.study_path(tmp_path, "tau", "town", "hog", letter * 220 + end) for end in "ab"}
+    assert len(paths) == 2
+    for path in paths:
+        assert len(path.name.encode()) < 240  # a temporary file beside it has a longer one
+        path.parent.mkdir(exist_ok=True)
+        path.touch()

@@ -18,6 +18,7 @@ import pytest
 from tiny import TinyModel, make_route
 
 from displace import PlaceMap, ReferenceSet, build
+from displace.cli import console, console_store
 from displace.descriptors.extraction import extract
 from displace.descriptors.store import DescriptorStore
 from displace.errors import DisplaceError
@@ -32,6 +33,7 @@ from displace.geo import Positions
 from displace.manifest.position_files import read_position_file
 from displace.manifest.table import Manifest
 from displace.synthetic import make_route as synthetic_route
+from displace.verbs.inspect import inspect
 
 CASES = int(os.environ.get("FUZZ_CASES", "200"))
 SEED = int(os.environ.get("FUZZ_SEED", "0"))
@@ -172,8 +174,16 @@ def town(tmp_path_factory):
     return folder, refs, route.queries[:3].astype(np.float32)
 
 
+def shown(held, path):
+    """What `inspect` prints, as text and as JSON."""
+    with console.out.capture():
+        console_store.show_inspect(held, {"source": path})
+        console.show_json(console.out, console_store.record_inspect(held, {"source": path}))
+
+
 def use_map(path, refs, queries):
-    place_map = PlaceMap.load(path)
+    place_map = inspect(path)
+    shown(place_map, path)
     matches = place_map.locate(queries, k=3)
     assert matches.places.shape[0] == len(queries)
     assert np.isfinite(matches.scores).all()
@@ -239,6 +249,7 @@ def test_stores(store, tmp_path, part):
         repr(opened), opened.missing, opened.skipped, opened.model.get("model")
         opened.references(exclude=["night"])
         opened.queries("night")
+        shown(inspect(folder), folder)
 
     for _ in range(CASES):
         (folder / part).write_text(json.dumps(damaged_json(record, rng)))

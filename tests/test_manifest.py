@@ -289,6 +289,16 @@ def test_names_that_would_not_be_read_back_are_refused_when_written(
     assert not (tmp_path / "m.csv").exists()
 
 
+@pytest.mark.parametrize(
+    ("column", "value"), [("latitude", 90.5), ("longitude", -181), ("heading", 361), ("frame", np.inf)]
+)
+def test_numbers_that_would_not_be_read_back_are_refused_when_written(tmp_path, column, value):
+    columns = {key: [1.0] for key in ("latitude", "longitude")} | {column: [value]}
+    with pytest.raises(ManifestError, match=f"{column} has {value:g}"):
+        Manifest(["a.jpg"], ["0"], ["t"], tmp_path, **columns).write(tmp_path / "m.csv")
+    assert not (tmp_path / "m.csv").exists()
+
+
 @pytest.mark.parametrize("name", ["a\nb", "a,b", 'a"b', "=1+1", "日本", "s" * 1000, "a b"])
 def test_other_names_are_read_back_as_they_are(tmp_path, name):
     Manifest([f"{name}.jpg"], [name], [name], tmp_path).write(tmp_path / "m.csv")
@@ -305,6 +315,8 @@ def test_one_long_name_does_not_become_gigabytes(tmp_path):
     (tmp_path / "m.csv").write_text("image,place,traversal\nlong.jpg," + "p" * 100_000 + ",sun\n" + rows)
     with pytest.raises(ManifestError, match="line 2: place has 100000 characters; at most 1000"):
         Manifest.read(tmp_path / "m.csv")
+    with pytest.raises(InputError, match="ends with a NUL character"):
+        Manifest(["a.jpg", "b.jpg"], ["p", "p\0"], ["t", "t"])
     with pytest.raises(InputError, match="use shorter names"):
         Manifest(["a.jpg"] * 6000, ["p" * 100_000] + ["p"] * 5999, ["t"] * 6000)
 

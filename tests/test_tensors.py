@@ -331,6 +331,32 @@ def test_arrays_that_overlap_are_refused(tmp_path):
         tensors.read(path, "test", 2)
 
 
+def test_a_header_is_limited_and_its_checksum_compared_before_it_becomes_objects(path, monkeypatch):
+    real = tensors.parse_json
+
+    def never(text):
+        raise AssertionError("JSON was read")
+
+    monkeypatch.setattr(tensors, "parse_json", never)
+    raw = bytearray(path.read_bytes())
+    raw[raw.index(b"displace")] ^= 1
+    path.write_bytes(raw)
+    with pytest.raises(FormatError, match="does not have the checksum it was written with"):
+        tensors.read(path, "test", 2)
+    monkeypatch.setattr(tensors, "parse_json", real)
+    tensors.write(path, {**HEADER, "much": "x" * tensors.MAX_HEADER}, ARRAYS)
+    with pytest.raises(FormatError, match="no such header"):
+        tensors.read(path, "test", 2)
+    assert tensors.MAX_HEADER <= 16 * 2**20
+
+
+def test_json_of_limited_depth_only():
+    assert tensors.parse_json("[" * 64 + "]" * 64)
+    for text in ("[" * 65 + "]" * 65, '{"a":' * 65 + "1" + "}" * 65):
+        with pytest.raises(ValueError, match="more than 64 deep"):
+            tensors.parse_json(text)
+
+
 def test_few_bytes_do_not_become_gigabytes_of_text():
     ends = np.r_[1000, np.arange(1001, 300_001)]
     arrays = {"x_utf8": np.full(300_000, 97, np.uint8), "x_ends": ends}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from postgres import address_of
 
-from displace.errors import MissingExtraError
+from displace.errors import InputError, MissingExtraError
 from displace.search import INDEXES
 from displace.search._top import best_rows
 from displace.search.base import Index, noisy_sample
@@ -72,6 +72,20 @@ def test_some_rows_are_searched_exactly_however_many(index, rows, n_inside):
     assert found.shape == (5, min(7, n_inside))
     np.testing.assert_array_equal(found[:, 0], expected[:, 0])
     np.testing.assert_allclose(scores, exact, atol=5e-3)
+
+
+@pytest.mark.parametrize("k", [200, N])
+def test_as_many_rows_as_asked_for_are_found_each_once(index, rows, k):
+    found, scores = index.search(rows[:2], k)
+    assert found.shape == scores.shape == (2, k)
+    assert all(sorted(set(row)) == sorted(row) for row in found.tolist())
+    assert found.min() >= 0
+    np.testing.assert_allclose(scores, np.einsum("qkd,qd->qk", rows[found], rows[:2]), atol=5e-3)
+
+
+def test_queries_too_large_to_be_compared_are_refused(index):
+    with pytest.raises(InputError, match="queries have numbers beyond"):
+        index.search(np.full((1, DIM), 3e38, np.float32), 5)
 
 
 def test_no_row_is_found_among_none(index, rows):

@@ -62,10 +62,16 @@ class _Visible:
             if segment.control or segment.text.isprintable():
                 yield segment
             else:
-                yield Segment(_CONTROL.sub(lambda found: repr(found[0])[1:-1], segment.text), segment.style)
+                yield Segment(visible(segment.text), segment.style)
 
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def visible(text: str) -> str:
+    """Text with its control characters as escapes; ends of lines and tabs stay."""
+    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
+
 
 out = Console()
 err = Console(stderr=True)
@@ -93,8 +99,8 @@ def format_warning(
 ) -> str:
     """Make text of a warning: of the package's own what they say, without the place in the code."""
     if issubclass(category, DisplaceWarning):
-        return f"warning: {message}\n"
-    return f"{filename}:{lineno}: {category.__name__}: {message}\n{line or ''}"
+        return f"warning: {visible(str(message))}\n"
+    return f"{filename}:{lineno}: {category.__name__}: {visible(str(message))}\n{line or ''}"
 
 
 class Verbs(TyperGroup):
@@ -212,7 +218,8 @@ def record(result: Any, given: Mapping[str, Any]) -> Any:
 
 def show_json(console: Console, record: Any) -> None:
     """Print JSON for other programs: no colours, no wrapping."""
-    console.out(json.dumps(record, indent=1, ensure_ascii=False, default=str), highlight=False)
+    text = json.dumps(record, indent=1, ensure_ascii=False, default=str)
+    console.out(_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text), highlight=False)
 
 
 def show_error(console: Console, message: str) -> None:

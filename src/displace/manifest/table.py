@@ -26,9 +26,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from displace.errors import InputError, ManifestError, UnknownNameError
-from displace.files.atomic import atomic_write
+from displace.files.atomic import atomic_write, make_folder
 from displace.geo import Positions
-from displace.manifest.csv_file import LONGEST, NUMBERS, REQUIRED, number_text, read_table
+from displace.manifest.csv_file import LIMITS, LONGEST, NUMBERS, REQUIRED, number_text, read_table
 from displace.registry import unknown
 
 if TYPE_CHECKING:
@@ -113,9 +113,10 @@ class Manifest:
         names = [*REQUIRED, *self.numbers]
         columns: list[Iterable[str]] = [self._images_from(path.parent), self.places, self.traversals]
         _check_texts(columns)
+        _check_limits(self.numbers)
         columns += [map(number_text, values.tolist()) for values in self.numbers.values()]
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
             with atomic_write(path, "w") as file:
                 writer = csv.writer(file, lineterminator="\n")
                 writer.writerow(names)
@@ -214,6 +215,10 @@ def _labels(texts: Iterable[str], name: str) -> Labels:
             f"{name} of {len(listed)} images have up to {longest} characters, which takes "
             f"{4 * longest * len(listed) / 2**30:.0f} GiB of memory: use shorter names"
         )
+    if any(text.endswith("\0") for text in listed):
+        raise InputError(
+            f"{name} has a text that ends with a NUL character, which would be left out: rename it"
+        )
     return np.array(listed, dtype=np.str_)
 
 
@@ -223,6 +228,14 @@ def _check_texts(columns: list[Iterable[str]]) -> None:
         for text in texts:
             if why := _unreadable(text, LONGEST[name]):
                 raise ManifestError(f"{name} {text[:60]!r} {why}, which a manifest cannot keep; rename it")
+
+
+def _check_limits(columns: dict[str, Numbers]) -> None:
+    """Refuse numbers that would not be read back."""
+    for name, values in columns.items():
+        wrong = values[(np.abs(values) > LIMITS.get(name, np.inf)) | np.isinf(values)]
+        if len(wrong):
+            raise ManifestError(f"{name} has {wrong[0]:g}, which a manifest cannot keep: it is not possible")
 
 
 def _unreadable(text: str, longest: int) -> str:

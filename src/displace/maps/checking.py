@@ -19,6 +19,9 @@ from displace.maps.witness import NAMES
 LONGEST = 1.05
 """Length of a row from which on it is no unit vector; rounding to eight bits stays below."""
 
+SHARE = 1.001
+"""A share, and what rounding adds to it."""
+
 KINDS: dict[str, tuple[type, ...]] = {
     "fusion": (str,),
     "settings": (dict,),
@@ -95,15 +98,32 @@ def checked_calibration(record: Any) -> Calibration | None:
     if record is None or len(record.get("lowest", ())) not in (0, len(NAMES)):
         return None
     calibration = Calibration(**record)
+    _check_calibration(calibration)
     with np.errstate(all="ignore"):
         example = np.array([[0.9, 0.5, 0.1, 0.0]])
         ranking = calibration.reads_rankings
         probability = (calibration.probability_of_scores if ranking else calibration.probability)(example)
     require(probability.shape == (1,) and bool(np.isfinite(probability).all()), "its calibration is void")
-    require(isinstance(calibration.centred, bool), f"centred is {schema.shown(calibration.centred)}")
-    np.asarray(calibration.curve, np.float64).reshape(len(calibration.curve), 3)
-    require(np.isfinite(float(calibration.auc) + float(calibration.error)), "its calibration is void")
     return calibration
+
+
+def _check_calibration(calibration: Calibration) -> None:
+    """Raise ValueError where a part is of another kind than `learning` writes: it is computed with, and shown."""
+    for name in ("weights", "offsets", "scales", "lowest", "highest"):
+        schema.listed(getattr(calibration, name), name, schema.number)
+    for name in ("bias", "auc", "error", "spread", "steepness", "ceiling", "doubt"):
+        schema.number(getattr(calibration, name), name)
+    if calibration.farthest is not None:
+        schema.number(calibration.farthest, "farthest")
+    for name in ("n_queries", "n_correct"):
+        schema.whole(getattr(calibration, name), name)
+    schema.listed(calibration.traversals, "traversals", schema.text)
+    schema.text(calibration.basis, "basis")
+    require(isinstance(calibration.centred, bool), f"centred is {schema.shown(calibration.centred)}")
+    for row in schema.listed(
+        calibration.curve, "curve", lambda row, name: schema.listed(row, name, schema.number, 3)
+    ):
+        require(min(row) >= 0 and max(row[:2]) <= SHARE, f"a row of the curve is {schema.shown(row)}")
 
 
 def check_row_places(row_places: NDArray[Any], n_rows: int, n_places: int) -> None:
@@ -146,10 +166,11 @@ def _check_numbers(name: str, array: NDArray[Any], shape: tuple[int, ...], blank
 
 def _check_notes(notes: dict[str, Any]) -> None:
     """Raise ValueError where what `inspect` shows is of another kind than `rounding` writes."""
-    for recall in schema.mapping(notes.get("recall_at_1", {}), "recall_at_1").values():
+    recalls = schema.mapping(notes.get("recall_at_1", {}), "recall_at_1")
+    for recall in recalls.values():
         schema.number(recall, "recall_at_1", 0, 100)
-    if "n_queries" in notes:
-        schema.whole(notes["n_queries"], "n_queries")
+    if recalls or "n_queries" in notes:
+        schema.whole(notes.get("n_queries"), "n_queries")
     if "same_top_match" in notes:
         schema.number(notes["same_top_match"], "same_top_match", 0, 100)
     schema.listed(

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from displace.errors import WeightsError
-from displace.files.atomic import atomic_write
+from displace.files.atomic import atomic_write, make_folder
 
 Progress = Callable[[int, int | None], None]
 """Called with the bytes downloaded so far and, where known, the bytes in all."""
@@ -81,7 +81,7 @@ def fetch(path: Path, model: str, weights: Weights, progress: Progress | None = 
         )
     logger.info("downloading %s to %s", weights.address, path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         _remove_stale(path)
         with atomic_write(path) as file:
             _download(weights.address, file, progress)

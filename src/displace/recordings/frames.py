@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from displace.errors import ImageError, InputError
-from displace.files.atomic import atomic_write, write_json
+from displace.files.atomic import atomic_write, make_folder, write_json
 from displace.manifest.csv_file import number_text
 from displace.manifest.recording import FRAMES
 
@@ -95,7 +95,7 @@ class FramesFolder:
             "settings": dict(settings),
         }
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            make_folder(self.folder)
             if self._old_record() != self.record:
                 self._clear()
                 write_json(self.folder / _RECORD, self.record)

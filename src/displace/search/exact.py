@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.arrays import Indices, Vectors, blocks, ranked, top_k
+from displace.arrays import LARGEST, Indices, Vectors, blocks, ranked, top_k
 from displace.errors import FormatError, InputError
 from displace.files import tensors
 from displace.geo import Area
@@ -137,6 +137,8 @@ def checked_queries(queries: Vectors, dim: int) -> Vectors:
     queries = np.asarray(queries, np.float32)
     if queries.ndim != 2 or queries.shape[1] != dim:
         raise InputError(f"queries must have shape (q, {dim}); got {queries.shape}")
+    if np.abs(queries).max(initial=0) > LARGEST:
+        raise InputError(f"queries have numbers beyond ±{LARGEST:g}: scale them, such as to unit length")
     return queries
 
 

@@ -14,7 +14,7 @@ from displace.errors import FormatError
 from displace.files import tensors
 from displace.geo import Area
 from displace.registry import missing_extra
-from displace.search._top import best_rows, reranked
+from displace.search._top import RunningTop, best_rows, reranked
 from displace.search.base import GOAL, Index, Progress, as_rows
 from displace.search.exact import AGAIN, FORMAT, VERSION, checked_queries
 
@@ -113,7 +113,19 @@ class Faiss(Index):
             # faiss keeps code + 128: each score is too large by 128 times the sum of its query.
             return best, scores - 128 * queries.sum(axis=1)[:, None] if self.kind == "int8" else scores
         scores, best = self.index.search(np.ascontiguousarray(queries), k)
+        # An approximate search may not find so many: faiss fills up with −1, which would be the last row.
+        short = np.flatnonzero((best < 0).any(axis=1))
+        if len(short):
+            best[short], scores[short] = self._search_every_row(queries[short], k)
         return best.astype(np.intp, copy=False), scores
+
+    def _search_every_row(self, queries: Vectors, k: int) -> tuple[Indices, Vectors]:
+        """Compare all rows, a block of them at a time."""
+        top = RunningTop(len(queries), k)
+        for block in blocks(self.n_rows, 4 * self.dim):
+            rows = np.arange(block.start, block.stop)
+            top.take(queries @ self.index.reconstruct_batch(rows).T, rows)
+        return top.result()
 
     def _search_among(self, queries: Vectors, k: int, rows: Indices) -> tuple[Indices, Vectors]:
         """Search some of the rows, as exactly as they are kept."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from dataclasses import asdict
 from pathlib import Path
 
 from displace.errors import FormatError
+from displace.evaluation.record import LONGEST_NAME, cut
 from displace.evaluation.studies.compression import Compression
 from displace.evaluation.studies.cost import Cost
 from displace.evaluation.studies.qualitative import Qualitative
@@ -56,8 +58,10 @@ def study_path(folder: str | os.PathLike[str], kind: str, *names: str) -> Path:
     >>> study_path("results", "tau", "town", "hog", "night").as_posix()
     'results/studies/tau-town-hog-night.json'
     """
-    readable = "-".join(re.sub(r"[^\w.]+", "_", name) for name in names)
-    return Path(folder) / FOLDER / f"{kind}-{readable}.json"
+    parts = [re.sub(r"[^\w.]+", "_", name) for name in names]
+    if len("-".join(parts).encode()) > LONGEST_NAME:
+        parts = [*(cut(part, 40) for part in parts), hashlib.sha256("-".join(names).encode()).hexdigest()[:8]]
+    return Path(folder) / FOLDER / f"{kind}-{'-'.join(parts)}.json"
 
 
 def save_study(study: Study, path: str | os.PathLike[str]) -> None:

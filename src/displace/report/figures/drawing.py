@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,9 @@ _DRAWN: dict[str, Callable[[Any], Any]] = {
     "cost": draw_cost,
 }
 
+_POWER = re.compile(r"\$\\mathdefault\{([-−\d.^{}]|\\times)*\}\$")
+"""A number as matplotlib writes it beside an axis."""
+
 
 def draw(study: Study) -> Any:
     """Return the matplotlib figure of a study; what it is about stands above it."""
@@ -38,7 +42,7 @@ def _show_dollars(figure: Any) -> None:
     from matplotlib.text import Text
 
     for text in figure.findobj(Text):
-        if "$" in text.get_text() and "\\mathdefault" not in text.get_text():
+        if "$" in text.get_text() and not _POWER.fullmatch(text.get_text()):
             text.set_text(text.get_text().replace("$", r"\$"))
 
 
