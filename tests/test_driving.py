@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import tracemalloc
 from dataclasses import replace
 from math import log
@@ -16,7 +17,7 @@ from displace.errors import InputError
 from displace.geo import Positions
 from displace.places import Places
 from displace.sequence.adaptation import MapRows, OnlineAdaptation
-from displace.sequence.following import Fix, Logistic, Sparse
+from displace.sequence.following import DriveCalibration, Fix, Logistic, Sparse
 
 N = 140
 IDS = np.array([f"p{i:03d}" for i in range(N)])
@@ -129,6 +130,42 @@ def test_what_a_frame_must_earn_is_what_the_map_learned(
     easy = displace.build(replace(plain, vectors=np.concatenate(alike)), fusion="hops", tolerance="1 frames")
     assert easy.state.driving is not None
     assert easy.state.driving.level > learned.level + 0.2
+
+
+@pytest.mark.parametrize(
+    ("mode", "change"),
+    [
+        ("followed", {"weights": [None]}),
+        ("followed", {"weights": []}),
+        ("smoothed", {"offsets": ["0"]}),
+        ("smoothed", {"scales": [0]}),
+        ("smoothed", {"weights": [1e300]}),
+        ("batch", {"scales": [1.0]}),
+        ("batch", {"bias": float("nan")}),
+        ("batch", {"colour": 1}),
+        ("", {"level": "high"}),
+        ("", {"level": float("inf")}),
+        ("", {"n_frames": 1.5}),
+        ("", {"recall": {"single": None}}),
+        ("", {"followed": [1.0]}),
+    ],
+)
+def test_a_record_of_another_kind_is_refused(mode: str, change: dict) -> None:
+    one, three = (
+        {"weights": [1.0] * n, "offsets": [0.0] * n, "scales": [1.0] * n, "bias": 0.0} for n in (1, 3)
+    )
+    record = {
+        "level": 1.0,
+        "followed": one,
+        "smoothed": dict(one),
+        "batch": three,
+        "n_frames": 7,
+        "recall": {},
+    }
+    assert DriveCalibration.from_json(copy.deepcopy(record)).to_json() == record
+    (record[mode] if mode else record).update(change)
+    with pytest.raises((ValueError, TypeError)):
+        DriveCalibration.from_json(record)
 
 
 def test_frames_off_the_map_are_off_it(driven: tuple[np.ndarray, np.ndarray]) -> None:

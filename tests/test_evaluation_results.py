@@ -224,6 +224,8 @@ def test_a_record_of_another_kind_is_one_clear_error(tmp_path, change):
     [
         {"truth_starts": np.array([0, 9, 9, 9], np.int32)},
         {"truth": np.array([99], np.int32)},
+        {"truth": np.array([0, 1, 3], np.int32)},
+        {"truth": np.array([0, -1, 1], np.int32)},
         {"place_ids": np.array([1, 2, 3])},
         {"query_places": np.array(["a"])},
     ],
@@ -233,6 +235,16 @@ def test_questions_that_do_not_fit_together_are_refused(tmp_path, change):
     np.savez_compressed(tmp_path / "q.npz", **arrays)
     with pytest.raises(FormatError, match="cannot be read"):
         Questions.load(tmp_path / "q.npz")
+
+
+def test_a_ranking_of_places_that_its_record_does_not_have_is_refused(tmp_path):
+    results = Results(tmp_path / "results")
+    result = make_result(n_places=3, n_queries=3)
+    results.add(result, make_ranking())
+    assert len(results.ranking(result).places) == 3
+    for wrong in (dataclasses.replace(result, n_places=2), dataclasses.replace(result, n_queries=4)):
+        with pytest.raises(FormatError, match="run the suite again"):
+            results.ranking(wrong)
 
 
 def test_arrays_that_declare_more_than_they_hold_are_refused(tmp_path):

@@ -15,7 +15,7 @@ from safetensors.numpy import load_file
 
 from displace import DisPlace, PlaceMap, ReferenceSet, build
 from displace.errors import DisplaceError, FormatError
-from displace.files import tensors
+from displace.files import schema, tensors
 from displace.geo import Positions
 from displace.synthetic import make_route
 
@@ -228,8 +228,9 @@ def test_ends_of_strings_out_of_order_are_refused(ends):
 
 
 def test_equal_input_gives_equal_bytes(tmp_path):
+    arrays = {**ARRAYS, "y": np.zeros(3, np.float32), "z": np.ones(3, np.float32)}
     for name in ("a", "b"):
-        tensors.write(tmp_path / name, HEADER, dict(reversed(ARRAYS.items())) if name == "b" else ARRAYS)
+        tensors.write(tmp_path / name, HEADER, dict(reversed(arrays.items())) if name == "b" else arrays)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
@@ -355,6 +356,12 @@ def test_json_of_limited_depth_only():
     for text in ("[" * 65 + "]" * 65, '{"a":' * 65 + "1" + "}" * 65):
         with pytest.raises(ValueError, match="more than 64 deep"):
             tensors.parse_json(text)
+
+
+def test_numbers_of_any_length_are_shown():
+    assert schema.shown(10**5000) == "a number of thousands of digits"
+    with pytest.raises(ValueError, match="dim is a number of thousands of digits"):
+        schema.whole(10**5000, "dim")
 
 
 def test_few_bytes_do_not_become_gigabytes_of_text():

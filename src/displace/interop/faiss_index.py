@@ -75,7 +75,7 @@ def places_file(path: PathLike) -> Path:
 
 def _sha256(path: Path) -> str:
     with open_regular(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
 class FaissIndex(Exporter):

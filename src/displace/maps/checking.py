@@ -21,6 +21,8 @@ LONGEST = 1.05
 
 SHARE = 1.001
 """A share, and what rounding adds to it."""
+LARGEST = 1e9
+"""Largest number of a calibration, and the reciprocal of its smallest scale."""
 
 KINDS: dict[str, tuple[type, ...]] = {
     "fusion": (str,),
@@ -108,13 +110,20 @@ def checked_calibration(record: Any) -> Calibration | None:
 
 
 def _check_calibration(calibration: Calibration) -> None:
-    """Raise ValueError where a part is of another kind than `learning` writes: it is computed with, and shown."""
-    for name in ("weights", "offsets", "scales", "lowest", "highest"):
-        schema.listed(getattr(calibration, name), name, schema.number)
-    for name in ("bias", "auc", "error", "spread", "steepness", "ceiling", "doubt"):
-        schema.number(getattr(calibration, name), name)
+    """Raise ValueError where a part is of another kind or size than `learning` writes: it is computed with, and shown.
+
+    Within these bounds no query makes a probability that is no number.
+    """
+    for name in ("weights", "offsets", "lowest", "highest"):
+        schema.listed(getattr(calibration, name), name, _bounded)
+    for name in ("bias", "steepness", "auc", "error"):
+        _bounded(getattr(calibration, name), name)
     if calibration.farthest is not None:
-        schema.number(calibration.farthest, "farthest")
+        _bounded(calibration.farthest, "farthest")
+    schema.listed(calibration.scales, "scales", _scale)
+    _scale(calibration.spread, "spread")
+    for name in ("ceiling", "doubt"):
+        schema.number(getattr(calibration, name), name, 0, 1)
     for name in ("n_queries", "n_correct"):
         schema.whole(getattr(calibration, name), name)
     schema.listed(calibration.traversals, "traversals", schema.text)
@@ -124,6 +133,14 @@ def _check_calibration(calibration: Calibration) -> None:
         calibration.curve, "curve", lambda row, name: schema.listed(row, name, schema.number, 3)
     ):
         require(min(row) >= 0 and max(row[:2]) <= SHARE, f"a row of the curve is {schema.shown(row)}")
+
+
+def _bounded(value: Any, name: str) -> float:
+    return schema.number(value, name, -LARGEST, LARGEST)
+
+
+def _scale(value: Any, name: str) -> float:
+    return schema.number(value, name, 1 / LARGEST, LARGEST)
 
 
 def check_row_places(row_places: NDArray[Any], n_rows: int, n_places: int) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.arrays import Vectors, top_k
+from displace.files import schema
 from displace.sequence.adaptation import MapRows, OnlineAdaptation, Stops
 from displace.sequence.engine import Belief, Blocks, Floats
 from displace.sequence.tracking import Tracker
@@ -82,6 +83,16 @@ class Logistic:
     scales: list[float]
     bias: float
 
+    @classmethod
+    def from_json(cls, record: Any, n: int) -> Logistic:
+        """Read a record of `n` features; what is wrong with it raises ValueError or TypeError."""
+        read = cls(**schema.mapping(record, "a calibration of drives"))
+        for name in ("weights", "offsets"):
+            schema.listed(getattr(read, name), name, _bounded, n)
+        schema.listed(read.scales, "scales", lambda scale, name: schema.number(scale, name, 1e-9, 1e9), n)
+        _bounded(read.bias, "bias")
+        return read
+
     def probability(self, features: Vectors) -> Floats:
         """Probabilities (q,) of features (q, f)."""
         x = (np.asarray(features, np.float64) - self.offsets) / self.scales
@@ -122,6 +133,10 @@ class Logistic:
         return cls([max(float(weight), 0.1)], [0.0], [1.0], float(bias))
 
 
+def _bounded(value: Any, name: str) -> float:
+    return schema.number(value, name, -1e9, 1e9)
+
+
 @dataclass(frozen=True)
 class DriveCalibration:
     """What held-out drives told about following: the level of the off-map state, and how sure answers are.
@@ -153,13 +168,15 @@ class DriveCalibration:
     def from_json(cls, record: dict[str, Any]) -> DriveCalibration:
         """Read a record; what is wrong with it raises ValueError, TypeError or KeyError."""
         modes = {
-            name: None if record[name] is None else Logistic(**record[name])
-            for name in ("followed", "smoothed", "batch")
+            name: None if record[name] is None else Logistic.from_json(record[name], n)
+            for name, n in (("followed", 1), ("smoothed", 1), ("batch", 3))
         }
-        level = float(record["level"])
-        if not np.isfinite(level):
-            raise ValueError("its calibration of drives is void")
-        return cls(level, **modes, n_frames=int(record["n_frames"]), recall=dict(record["recall"]))
+        return cls(
+            schema.number(record["level"], "level"),
+            **modes,
+            n_frames=schema.whole(record["n_frames"], "n_frames"),
+            recall=schema.mapping(record["recall"], "recall", schema.number),
+        )
 
 
 @dataclass(frozen=True, eq=False)
