@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -115,6 +116,20 @@ def test_nordland_of_the_downloader(tmp_path, below):
     assert manifest.select_traversals(["winter"]).places.tolist() == [str(i) for i in range(12)]
     assert manifest.select_traversals(["winter"]).frame.tolist() == list(range(12))
     assert "traversals not found: fall, spring" in str(dataset("nordland").check(tmp_path))
+
+
+@pytest.mark.usefixtures("not_for_ever")
+def test_lists_that_are_pipes_or_no_text_are_refused(tmp_path):
+    for season in SEASONS:
+        touch(tmp_path / season, ["images-00001.png"])
+    listed = tmp_path / "nordland_imageNames.txt"
+    listed.write_bytes(b"\xff\xfe")
+    with pytest.raises(DisplaceError, match="it is not UTF-8 text"):
+        dataset("nordland").manifest(tmp_path)
+    listed.unlink()
+    os.mkfifo(listed)
+    with pytest.raises(DisplaceError, match="it is a pipe or a device"):
+        dataset("nordland").manifest(tmp_path)
 
 
 def test_nordland_list_without_any_image(tmp_path):
@@ -370,6 +385,11 @@ def test_gldv2_micro_files_that_are_gone(tmp_path):
         (lambda root: (root / "val.csv").unlink(), r"there is no val\.csv"),
         (lambda root: (root / "val.csv").write_text("id,landmark\n1,2\n"), "columns id, landmark"),
         (lambda root: (root / "val.csv").write_text("filename,landmark_id\n"), "no rows"),
+        (lambda root: (root / "val.csv").write_bytes(b"filename,landmark_id\n\xff,1\n"), "cannot be read"),
+        (
+            lambda root: ((root / "val.csv").unlink(), os.mkfifo(root / "val.csv")),
+            r"val\.csv cannot be read .*a pipe or a device",
+        ),
         (lambda root: (root / "val.csv").write_text("filename,landmark_id\nx.jpg\n"), "blanks"),
         (lambda root: (root / "images").rename(root / "pictures"), "which is not in"),
     ],

@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,6 +19,7 @@ from typing import Any
 
 from displace.errors import ImageError, InputError
 from displace.files.atomic import atomic_write, make_folder, write_json
+from displace.files.reading import read_json
 from displace.manifest.csv_file import number_text
 from displace.manifest.recording import FRAMES
 
@@ -132,7 +132,7 @@ class FramesFolder:
 
     def _old_record(self) -> Any:
         try:
-            return json.loads((self.folder / _RECORD).read_text(encoding="utf-8"))
+            return read_json(self.folder / _RECORD)
         except FileNotFoundError:
             if any(self.folder.iterdir()):
                 raise ImageError(
@@ -154,7 +154,7 @@ class FramesFolder:
 def taken_every(folder: Path) -> str | None:
     """Which frames were taken, as `Sampler` was told; None of a folder that was not taken out of a recording."""
     try:
-        return str(json.loads((folder / _RECORD).read_text(encoding="utf-8"))["settings"]["every"])
+        return str(read_json(folder / _RECORD)["settings"]["every"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
