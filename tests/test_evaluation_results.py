@@ -33,6 +33,7 @@ def make_result(label="HOPS", query="night", **changes):
         "references": ["sun", "rain"],
         "dim": 4,
         "recalls": {1: 50.0, 5: 100.0},
+        "seconds": {"fit": 0.5, "rank": 0.25},
     }
     return Result(**{**values, **changes})
 
@@ -203,6 +204,9 @@ def test_a_damaged_record_is_named_and_left_out_of_what_need_not_be_computed(tmp
         {"group": "0"},
         {"recalls": {"1": float("nan")}},
         {"recalls": {"1": 101}},
+        {"recalls": {"5": 50.0}},
+        {"seconds": {"rank": 1.0}},
+        {"seconds": {"fit": 1.0}},
         {"references": "sun"},
         {"order": [1]},
         {"dim": -1},

@@ -340,6 +340,7 @@ def test_of_equal_cells_the_newest_counts():
 def test_cells_from_before_runs_were_counted_are_the_oldest():
     new = made_up("HOPS", "hops", "cosplace", "night", 2.0, created="2026-01-01T00:00:00+00:00", used=1)
     record = dataclasses.replace(new, cell="other", recalls={1: 1.0}, created="2026-02-01").to_json()
+    record["seconds"] = {"fit": 1.0, "rank": 1.0}
     del record["used"]
     (table,) = build_tables([new, Result.from_json(record)])
     assert table.row("HOPS").value(Column("cosplace", "night")) == 2.0

@@ -200,6 +200,19 @@ def test_published_digest_is_checked(tmp_path: Path) -> None:
     assert checked_sha256(path, digest) == digest
 
 
+@pytest.mark.parametrize("name", ["megaloc", "efficientnet_lite"])
+def test_another_file_than_the_published_one_is_refused_by_its_model(
+    cache: Path, name: str, monkeypatch
+) -> None:
+    pytest.importorskip("torch")
+    model = get_model(name)
+    cache.mkdir()
+    (cache / "w").write_bytes(b"other")
+    monkeypatch.setattr(type(model), "weights_path", lambda *_: cache / "w")
+    with pytest.raises(WeightsError, match=rf"published is {model.weights.sha256}"):
+        model.weights_sha256()
+
+
 def test_published_digests_are_whole_and_addresses_are_of_fixed_revisions() -> None:
     published = {row.name: row.weights_sha256 for row in list_models() if row.weights_sha256}
     assert set(published) == {"efficientnet_lite:1792", "megaloc:8448"}

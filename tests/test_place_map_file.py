@@ -531,6 +531,8 @@ def test_what_a_killed_save_left_behind_is_removed_by_the_next(path, refs):
     others = [".town.displace-2.abcd1234.tmp", ".town.displace.mine.tmp", ".other.abcd1234.tmp"]
     for name in (*left, *others):
         path.with_name(name).write_bytes(b"half")
+    others.append(".town.displace.folder12.tmp")
+    path.with_name(others[-1]).mkdir()
     town.save(path)
     assert sorted(p.name for p in path.parent.iterdir()) == sorted([*others, "town.displace", STATS])
 

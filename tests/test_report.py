@@ -6,8 +6,10 @@ import base64
 import dataclasses
 import json
 import re
+import shutil
 from html import unescape
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,10 +18,12 @@ from typer.testing import CliRunner
 
 from displace import verbs
 from displace.cli import app
-from displace.errors import InputError, UnknownNameError, WriteError
+from displace.errors import FormatError, InputError, UnknownNameError, WriteError
 from displace.evaluation import studies
+from displace.evaluation.benchmark import COMMANDS, _keep_suite
 from displace.evaluation.results import Results
 from displace.evaluation.studies import KINDS
+from displace.evaluation.suites import Suite
 from displace.evaluation.tables import build_tables
 from displace.report.html.blocks import read_blocks
 from displace.report.html.environment import environment_html
@@ -338,3 +342,18 @@ def test_sped400_from_images_to_report(shared, tmp_path):
     recalls = raw_recalls(results)
     row = next(row for row in Rows(done.path.read_text("utf-8")).rows if row[0] == "DisPlace")
     assert row[1:] == [f"{recalls['DisPlace', 'query']:.1f}"]
+
+
+def test_a_suite_or_commands_that_are_no_text_are_named(tmp_path):
+    results = Results.open(shutil.copytree(Path(__file__).parent / "golden" / "results_v1", tmp_path / "r"))
+    (tmp_path / "r" / "suites").mkdir()
+    for name in ("own.toml", COMMANDS):
+        path = tmp_path / "r" / "suites" / name
+        path.write_bytes(b"\xff\xfe")
+        with pytest.raises(FormatError, match=f"{name} is not a .*UTF-8"):
+            environment_html(list(results), results.folder)
+        path.unlink()
+    path.write_bytes(b"\xff\xfe")
+    suite = dataclasses.replace(Suite.read("town"), text="", command="displace evaluate")
+    with pytest.raises(FormatError, match=f"{COMMANDS} is not a .*UTF-8"):
+        _keep_suite(suite, results.folder)

@@ -16,6 +16,7 @@ from displace.evaluation.loading import Split, store_digest
 from displace.evaluation.results import Result, Results
 from displace.evaluation.suites import Suite
 from displace.files.atomic import atomic_write, make_folder
+from displace.files.outputs import read_text
 from displace.models import MODELS
 from displace.registry import unknown
 
@@ -173,7 +174,7 @@ def _keep_suite(suite: Suite, folder: Path) -> None:
             file.write(suite.text)
     if suite.command:
         kept = make_folder(folder / "suites") / COMMANDS
-        known = kept.read_text("utf-8").splitlines() if kept.exists() else []
+        known = read_text(kept, "a list of commands").splitlines() if kept.exists() else []
         if suite.command not in known:
             with atomic_write(kept, "w") as file:
                 file.write("\n".join([*known, suite.command, ""]))

@@ -160,7 +160,11 @@ class Result:
             )
         known = {item.name for item in fields(cls)}
         values = {name: _checked(name, value) for name, value in record.items() if name in known}
-        return cls(**values)
+        result = cls(**values)
+        if result.ok:  # tables and pages show these
+            schema.require(1 in result.recalls, "recalls have no 1")
+            schema.mapping(result.seconds, "seconds", has=("fit", "rank"))
+        return result
 
 
 def _checked(name: str, value: Any) -> Any:

@@ -102,7 +102,8 @@ def remove_leftovers(path: str | os.PathLike[str]) -> None:
     path = Path(path)
     start = f".{path.name}."
     for entry in os.scandir(path.parent):
-        if entry.name.startswith(start) and _RANDOM.fullmatch(entry.name[len(start) :]):
+        ours = entry.name.startswith(start) and _RANDOM.fullmatch(entry.name[len(start) :])
+        if ours and entry.is_file(follow_symlinks=False):
             Path(entry.path).unlink(missing_ok=True)
 
 

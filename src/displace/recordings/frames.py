@@ -162,7 +162,7 @@ def taken_every(folder: Path) -> str | None:
 def is_of(folder: Path, source: Path) -> bool:
     """Whether frames were taken out of a recording as it is now; True of a folder that was not taken out of one."""
     try:
-        known = json.loads((folder / _RECORD).read_text(encoding="utf-8"))["source"]
+        known = read_json(folder / _RECORD)["source"]
     except (OSError, ValueError, KeyError, TypeError):
         return True
     return bool(known == _identity(source))

@@ -11,17 +11,20 @@ from shlex import quote
 from displace.evaluation.benchmark import COMMANDS
 from displace.evaluation.results import Result
 from displace.evaluation.studies import load_studies
+from displace.files.outputs import read_text
 from displace.report.html.markup import cells, folded, heading, html_table
 
 
 def environment_html(results: Sequence[Result], folder: Path) -> str:
     """Versions, descriptors, methods with their settings, suites, and the commands."""
     suites = sorted((folder / "suites").glob("*.toml"))
-    shown = [folded(f"Suite {path.name}", f"<pre>{escape(path.read_text('utf-8'))}</pre>") for path in suites]
+    shown = [
+        folded(f"Suite {path.name}", f"<pre>{escape(read_text(path, 'a suite'))}</pre>") for path in suites
+    ]
     name = quote(folder.name)
     typed = folder / "suites" / COMMANDS
     commands = [f"displace bench {quote(path.name)} -o {name}/" for path in suites]
-    commands += typed.read_text("utf-8").splitlines() if typed.exists() else []
+    commands += read_text(typed, "a list of commands").splitlines() if typed.exists() else []
     studies = " --studies all" if load_studies(folder) else ""
     commands += [
         f"displace table {name}/",
