@@ -21,6 +21,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FAILED = 1
 """Exit code of pytest where tests ran and some failed."""
+WAIT = "20"
+"""Seconds after which a test that would wait for ever has failed: faults that hang are tried one after the other."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ def noticed(relapse: Relapse, source: Path) -> tuple[bool, str]:
             [sys.executable, "-B", "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider", "--tb=no"]
             + [f"tests/{name}" for name in relapse.tests],
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": f"{source}{os.pathsep}{ROOT}"},
+            env={**os.environ, "PYTHONPATH": f"{source}{os.pathsep}{ROOT}", "TESTS_WAIT": WAIT},
             capture_output=True,
             text=True,
         )
