@@ -55,5 +55,5 @@ def test_counts_of_references_are_whole_numbers(town, name, counts):
 @pytest.mark.parametrize("field", ["bias", "auc", "error"])
 def test_a_confidence_of_no_numbers_is_void(record, field):
     assert checked_calibration(record) is not None
-    with pytest.raises(ValueError, match="its calibration is void"):
+    with pytest.raises(ValueError, match=f"{field} is nan, which is not finite"):
         checked_calibration({**record, field: np.nan})

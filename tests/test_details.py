@@ -204,10 +204,13 @@ class TestTruth:
         nowhere = Places(ids, Positions(np.full((2, 2), np.nan)))
         assert Truth.of(located).tolerance == Tolerance("metres", 25)
         assert [Truth.of(places).name for places in (bare, numbered, nowhere)] == ["exact place"] * 3
-        assert Truth.of(nowhere, "5m").name == "exact place"
         assert Truth.of(located, "exact").name == "exact place"
         assert Truth.of(numbered, "1 frames").name == "±1 frames"
-        for places, tolerance, missing in ((bare, "5m", "positions"), (located, "1 frames", "order")):
+        for places, tolerance, missing in (
+            (bare, "5m", "positions"),
+            (nowhere, "5m", "positions"),
+            (located, "1 frames", "order"),
+        ):
             with pytest.raises(InputError, match=f"needs .*{missing}"):
                 Truth.of(places, tolerance)
 
