@@ -25,6 +25,7 @@ from displace.sequence.engine import (
     smooth,
     update,
 )
+from displace.sequence.roadway import Roadway
 from displace.sequence.tracking import UNDER_WAY, Tracker, level_between
 from displace.sequence.weighing import Columns, Scale, Scores, own_scale, standardised, standardised_row
 
@@ -241,36 +242,43 @@ def test_the_pace_of_a_drive_is_learned(pace: float) -> None:
     assert tracker.learner.motion.mean_step == pytest.approx(pace, abs=0.25)
 
 
-def slow_chain(scores: np.ndarray, levels: list[float]) -> list[Belief]:
+def slow_chain(scores: np.ndarray, levels: list[float], roadway: Roadway) -> list[Belief]:
     """Beliefs of frames as `Tracker` defines them, by the chain that smooths: at two paces of the pace learned."""
     learner, belief, found = Learner(), Belief.unknown(scores.shape[1]), []
     for row, level in zip(scores, levels, strict=True):
         places, off = likelihood((row - level)[None])
         if not found:
             belief, _ = update(belief, places[0], off[0])
-            belief = Belief(np.stack([belief.places / 2] * 2), belief.off_map)
+            at = roadway.spread(belief.places, 0.0)
+            belief = Belief(np.stack([at / 2] * 2), belief.off_map)
         else:
             looks = 1 if len(found) < 50 else 2
             if len(found) % looks == 0:
-                learner.see(belief.whatever_pace().places, 1 - belief.off_map, places[0], frames=looks)
+                before = found[-1]
+                learner.see(before.places, 1 - before.off_map, places[0], frames=looks)
             rate = learner.motion.mean_step
-            motion = replace(learner.motion, paces=tuple(paced(rate * pace) for pace in UNDER_WAY))
-            belief, _ = update(predict(belief, motion), places[0], off[0])
-        found.append(belief.whatever_pace())
+            paces = tuple(paced(rate * pace) for pace in UNDER_WAY)
+            motion = replace(learner.motion, paces=paces, roadway=roadway if len(roadway.between) else None)
+            belief, _ = update(predict(belief, motion), roadway.spread(places[0], off[0]), off[0])
+        at = belief.whatever_pace().places
+        found.append(Belief(at[roadway.places], belief.off_map + float(at[roadway.between].sum())))
     return found
 
 
-def test_the_fast_chain_is_the_chain() -> None:
+@pytest.mark.parametrize("gone", [slice(0, 0), slice(50, 70)])
+def test_the_fast_chain_is_the_chain(gone: slice) -> None:
     places, frames = make_route(120, 0.5, seed=1)
-    scores = 1.5 * standardised(frames[drive_along(120, np.random.default_rng(3))] @ places.T)
-    tracker = Tracker(level=2.0)
+    kept = np.delete(np.arange(120), gone)
+    scores = 1.5 * standardised(frames[drive_along(120, np.random.default_rng(3))] @ places[kept].T)
+    roadway = Roadway(kept)
+    tracker = Tracker(level=2.0, roadway=roadway if len(roadway.between) else None)
     beliefs, levels = [], []
     for row in scores:
         levels.append(tracker.level)
         beliefs.append(tracker.step(standardised_row(row, 1.5)))
     assert tracker.order > 0.999
     # From where on the order is trusted: before, a frame is believed for itself, too.
-    for found, slow in zip(beliefs[40:], slow_chain(scores, levels)[40:], strict=True):
+    for found, slow in zip(beliefs[40:], slow_chain(scores, levels, roadway)[40:], strict=True):
         np.testing.assert_allclose(found.places, slow.places, atol=1e-4)
         assert found.off_map == pytest.approx(slow.off_map, abs=1e-4)
         assert float(found.places.sum()) + found.off_map == pytest.approx(1, abs=1e-4)

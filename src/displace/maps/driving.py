@@ -21,6 +21,7 @@ from displace.sequence.following import (
     smooth_fixes,
     standing_out,
 )
+from displace.sequence.roadway import Roadway
 from displace.sequence.weighing import Scale, Scores, earned, earned_by_chance
 
 if TYPE_CHECKING:
@@ -75,7 +76,9 @@ def course_of(state: MapState) -> Course:
     order = state.places.order
     ids = state.places.ids if order is None else state.places.ids[order]
     rows = rows_in_order(state.working_rows, state.starts, order)
-    return Course(ids, rows, order is not None, same_places(state.truth, ids), state.driving)
+    frames = state.places.frames
+    roadway = None if order is None or frames is None else Roadway.of(frames[order])
+    return Course(ids, rows, order is not None, same_places(state.truth, ids), state.driving, roadway)
 
 
 def same_places(truth: Truth, ids: NDArray[Any]) -> Callable[[int], Any]:

@@ -15,6 +15,7 @@ SEQUENCES: Registry[SequenceMethod] = Registry(
     "SequenceMethod",
     besides=(
         "engine",
+        "roadway",
         "tracking",
         "weighing",
         "pairing",

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.arrays import Vectors
+from displace.sequence.roadway import Roadway
 
 Floats = NDArray[np.float64]
 
@@ -83,6 +84,8 @@ class Motion:
         Probability of coming back to it, anywhere.
     paces : sequence of sequence of float
         Where a drive keeps one of several paces for a while: the steps of each, instead of `steps`.
+    roadway : Roadway, optional
+        Where the map lacks stretches of the route: the chain then runs over its positions, not over the places.
     """
 
     steps: tuple[float, ...] = STEPS
@@ -90,6 +93,7 @@ class Motion:
     leave: float = 0.01
     back: float = 0.05
     paces: tuple[tuple[float, ...], ...] = ()
+    roadway: Roadway | None = None
 
     @property
     def mean_step(self) -> float:
@@ -141,7 +145,7 @@ class Belief:
     def at_start(cls, n_places: int, motion: Motion) -> Belief:
         """Nothing seen yet, at any pace."""
         paces = len(motion.each_pace)
-        return cls(np.full((paces, n_places), (1 - UNKNOWN) / (paces * n_places)), UNKNOWN)
+        return cls((1 - UNKNOWN) / paces * np.tile(_arrivals(motion, n_places), (paces, 1)), UNKNOWN)
 
     def whatever_pace(self) -> Belief:
         """Sum over paces."""
@@ -173,14 +177,25 @@ def predict(belief: Belief, motion: Motion) -> Belief:
     n_paces, n = belief.places.shape
     on_map = 1 - belief.off_map
     stays = (1 - motion.leave) * (1 - motion.jump)
-    kept = changed(belief.places)
+    kept = _on_the_way(belief.places, motion)
     places = np.stack(
         [moved(at, [w * stays for w in steps]) for at, steps in zip(kept, motion.each_pace, strict=True)]
     )
     anywhere = on_map * (1 - motion.leave) * motion.jump + belief.off_map * motion.back
-    places += anywhere / (n_paces * n)
+    places += anywhere / n_paces * _arrivals(motion, n)
     # What passed the end of the route has left the map, too.
     return Belief(places, max(0.0, 1 - float(places.sum())))
+
+
+def _arrivals(motion: Motion, n: int) -> Vectors:
+    """Probability of each place for a drive that comes from elsewhere."""
+    return np.full(n, 1 / n) if motion.roadway is None else motion.roadway.arrivals
+
+
+def _on_the_way(places: Vectors, motion: Motion) -> Vectors:
+    """Places at each pace (K, N) before they are moved on: some at another pace, some past a missing stretch."""
+    kept = changed(places)
+    return kept if motion.roadway is None else motion.roadway.shortened(kept, motion.back)
 
 
 def changed(places: Vectors) -> Vectors:
@@ -334,6 +349,7 @@ class Moves:
             float(np.clip((self.jump + weight * prior.jump) / moves, 1e-5, 0.99)),
             float(np.clip((self.leave + weight * prior.leave) / (self.on_map + weight), 1e-5, 0.5)),
             float(np.clip((self.back + weight * prior.back) / (self.off_map + weight), 1e-4, 0.5)),
+            roadway=prior.roadway,
         ).at_paces(rate)
 
 
@@ -412,7 +428,7 @@ class _Backward:
         """Go one frame back, over a frame with these likelihoods; `before` is the belief of the earlier one."""
         motion, n = self.motion, self.n_places
         ahead, ahead_off = places * self.places, off * self.off
-        anywhere = float(ahead.mean())
+        anywhere = float((ahead @ _arrivals(motion, n)).mean())
         stays = (1 - motion.leave) * (1 - motion.jump)
         # What would pass the end of the route leaves the map instead.
         lost = [_lost(n, steps) for steps in motion.each_pace]
@@ -420,6 +436,8 @@ class _Backward:
         reach = np.stack([moved_back(at, steps) for at, steps in zip(ahead, motion.each_pace, strict=True)])
         for at, ends in zip(reach, lost, strict=True):
             at[n - len(ends) :] += ends * ahead_off
+        if motion.roadway is not None:
+            reach = motion.roadway.shortened_back(reach, motion.back)
         reach = changed(reach)
         reach *= stays
         reach += (1 - motion.leave) * motion.jump * anywhere + motion.leave * ahead_off
@@ -435,8 +453,8 @@ class _Backward:
         motion, n = self.motion, self.n_places
         on = 1 - before.off_map
         stays = (1 - motion.leave) * (1 - motion.jump)
-        ways, end = np.zeros(len(self._steps)), 0.0
-        for at, to, steps, ends in zip(changed(before.places), ahead, motion.each_pace, lost, strict=True):
+        ways, end, kept = np.zeros(len(self._steps)), 0.0, _on_the_way(before.places, motion)
+        for at, to, steps, ends in zip(kept, ahead, motion.each_pace, lost, strict=True):
             for k in range(min(len(steps), n)):
                 ways[k] += stays * steps[k] * (at[: n - k] @ to[k:])
             end += float(at[n - len(ends) :] @ ends)

@@ -14,6 +14,7 @@ from displace.arrays import Vectors, top_k
 from displace.files import schema
 from displace.sequence.adaptation import MapRows, OnlineAdaptation, Stops
 from displace.sequence.engine import Belief, Blocks, Floats
+from displace.sequence.roadway import Roadway
 from displace.sequence.tracking import Tracker
 from displace.sequence.weighing import Scale, Scores, Weighed, smooth_drive, standardised_row
 
@@ -194,6 +195,8 @@ class Course:
     same : callable
         The places that count as the same as the i-th: a slice, or a function that chooses those of some places.
     calibration : DriveCalibration, optional
+    roadway : Roadway, optional
+        Where the numbers of the places say that the map lacks stretches of the route.
     """
 
     ids: NDArray[Any]
@@ -201,6 +204,7 @@ class Course:
     ordered: bool
     same: Callable[[int], Any]
     calibration: DriveCalibration | None = None
+    roadway: Roadway | None = None
 
     @property
     def scale(self) -> Scale:
@@ -240,7 +244,7 @@ class Follower:
 
     def __init__(self, course: Course, project: Callable[[Any], Vectors], adapt: bool) -> None:
         self.course, self._project = course, project
-        self._tracker = Tracker(course.scale.level, ordered=course.ordered)
+        self._tracker = Tracker(course.scale.level, ordered=course.ordered, roadway=course.roadway)
         self._adaptation = OnlineAdaptation(course.rows) if adapt else None
         self._scale = course.scale
         self._stops = Stops()
@@ -282,13 +286,13 @@ def smooth_fixes(course: Course, similarity: Blocks) -> list[Fix]:
         fix = course.fix(belief, smoothed=True)
         found[frame] = Fix(fix.place, fix.probability, fix.off_map, Sparse.of(belief.places))
 
-    smooth_drive(Scores(similarity), course.scale, see, ordered=course.ordered)
+    smooth_drive(Scores(similarity), course.scale, see, course.ordered, course.roadway)
     return [found[frame] for frame in range(similarity.shape[0])]
 
 
 def filtered(course: Course, similarity: Blocks) -> list[Belief]:
     """Beliefs of a drive's frames, each given those before it."""
-    tracker = Tracker(course.scale.level, ordered=course.ordered)
+    tracker = Tracker(course.scale.level, ordered=course.ordered, roadway=course.roadway)
     scaled = Weighed(Scores(similarity), Scale(course.scale.slope, level=0.0))
     return [tracker.step(row) for row in scaled.block(slice(0, similarity.shape[0]))]
 

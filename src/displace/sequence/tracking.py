@@ -8,6 +8,7 @@ import numpy as np
 
 from displace.arrays import Vectors
 from displace.sequence.engine import KEPT, MOST, UNKNOWN, Belief, Learner, Motion, paced
+from displace.sequence.roadway import Roadway
 
 UNDER_WAY = (0.7, 1.5)
 """Paces of a drive that is followed, relative to its usual one; a third would cost more than it tells."""
@@ -57,14 +58,18 @@ class Tracker:
         Before anything was learned.
     ordered : bool
         Whether the places have an order at all.
+    roadway : Roadway, optional
+        Where the map lacks stretches of the route.
     """
 
     _MEMORY = 50.0
     _ENOUGH, _BEYOND_DOUBT = 14.0, 30.0
     _SLOW, _SURE, _APART = 150.0, 20.0, 2.0
 
-    def __init__(self, level: float, motion: Motion | None = None, ordered: bool = True) -> None:
-        self.ordered = ordered
+    def __init__(
+        self, level: float, motion: Motion | None = None, ordered: bool = True, roadway: Roadway | None = None
+    ) -> None:
+        self.ordered, self.roadway = ordered, roadway
         self.learner = Learner(motion or Motion())
         self._kernels = _kernels(self.learner.motion)
         self._forwards: _Chain | None = None
@@ -94,7 +99,8 @@ class Tracker:
         off = exp(max(level - top, -MOST))
         if self._forwards is None or self._backwards is None or not self.ordered:
             alone = _alone(places, off)
-            self._forwards, self._backwards = _Chain(alone), _Chain(alone, backwards=True)
+            self._forwards = _Chain(alone, roadway=self.roadway)
+            self._backwards = _Chain(alone, backwards=True)
             return alone
         forwards, backwards = self._forwards, self._backwards
         self._frame += 1
@@ -144,35 +150,49 @@ class _Chain:
     belief : Belief
     backwards : bool
         Whether it moves towards the first place.
+    roadway : Roadway, optional
+        Where the map lacks stretches of the route: what is on them is off the map.
     """
 
-    def __init__(self, belief: Belief, backwards: bool = False) -> None:
+    def __init__(self, belief: Belief, backwards: bool = False, roadway: Roadway | None = None) -> None:
         self.places: Vectors = belief.places.astype(np.float32)
         self._slow: Vectors = self.places * np.float32(0.5)
+        if roadway is not None:
+            self._slow = roadway.spread(self._slow, 0.0)
         self._fast: Vectors = self._slow.copy()
-        self.off_map = belief.off_map
-        self.backwards = backwards
+        self.off_map, self._between = belief.off_map, 0.0
+        self.backwards, self.roadway = backwards, roadway
         self.scale = 1.0
 
     def step(self, motion: Motion, kernels: tuple[Vectors, Vectors], places: Vectors, off: float) -> float:
         """Go on by a frame; returns the logarithm of the probability of having seen it, had it been on the map."""
-        on_map = 1 - self.off_map
-        arrives = on_map * (1 - motion.leave) * motion.jump + self.off_map * motion.back
-        on_map = arrives + on_map * (1 - motion.leave) * (1 - motion.jump)
+        astray, roadway = self.off_map - self._between, self.roadway
+        arrives = (1 - astray) * (1 - motion.leave) * motion.jump + astray * motion.back
+        on_map = arrives + (1 - astray) * (1 - motion.leave) * (1 - motion.jump)
         self._change()
+        if roadway is not None:
+            self._slow, self._fast = (roadway.shortened(at, motion.back) for at in (self._slow, self._fast))
         slow, slow_gone = self._moved(self._slow, kernels[0])
         fast, fast_gone = self._moved(self._fast, kernels[1])
         # What passed the end of the route has left the map, too.
         on_map -= self.scale * (slow_gone + fast_gone)
-        anywhere = np.float32(arrives / (2 * len(places) * self.scale))
+        anywhere: Vectors | np.float32 = np.float32(arrives / (2 * len(places) * self.scale))
+        between = 0.0
+        if roadway is not None:
+            between = self.scale * float(slow[roadway.between].sum() + fast[roadway.between].sum())
+            anywhere = roadway.spread(np.full(len(places), anywhere), 0.0)
+            places = roadway.spread(places, off)
         for joint in (slow, fast):
             joint += anywhere
             joint *= places
         self._slow, self._fast, self.places = slow, fast, slow + fast
+        if roadway is not None:
+            self.places = self.places[roadway.places]
+        on_map -= between
         found = self.scale * float(np.add.reduce(self.places))
         left = (1 - on_map) * off
         seen = max(found + left, 1e-300)
-        self.scale, self.off_map = self.scale / seen, left / seen
+        self.scale, self.off_map, self._between = self.scale / seen, left / seen, between * off / seen
         return log(max(found, 1e-300) / max(on_map, 1e-9))
 
     def _change(self) -> None:

@@ -12,6 +12,7 @@ from displace.sequence.engine import (
     Blocks,
     Floats,
     Motion,
+    Moves,
     Row,
     forward,
     in_blocks,
@@ -20,6 +21,7 @@ from displace.sequence.engine import (
     unseen,
     update,
 )
+from displace.sequence.roadway import Roadway
 from displace.sequence.tracking import level_between
 
 _LEAST_SPREAD = 1e-6
@@ -119,6 +121,30 @@ class Weighed:
 
 
 @dataclass(frozen=True, eq=False)
+class _AlongRoadway:
+    """Evidence of places as evidence of a roadway's positions: where the map has no place, that of being off it."""
+
+    evidence: Blocks
+    roadway: Roadway
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.evidence.shape[0], self.roadway.n_positions
+
+    def block(self, rows: slice) -> Vectors:
+        return self.roadway.spread(self.evidence.block(rows), 0.0)
+
+    def seen(self, see: Row) -> Row:
+        """As `see`, for beliefs over positions: those without a place are off the map."""
+
+        def on_places(frame: int, belief: Belief, evidence: Vectors) -> None:
+            off_map = belief.off_map + float(belief.places[self.roadway.between].sum())
+            see(frame, Belief(belief.places[self.roadway.places], off_map), evidence[self.roadway.places])
+
+        return on_places
+
+
+@dataclass(frozen=True, eq=False)
 class _Middle:
     """At most `_SAMPLE` frames from the middle of a drive, against the route or the route driven backwards."""
 
@@ -193,7 +219,9 @@ def earned_by_chance(scores: Blocks, slope: float, motion: Motion) -> float:
     return earned(_Middle(scores, backwards=True), slope, motion)
 
 
-def smooth_drive(scores: Blocks, scale: Scale, see: Row, ordered: bool = True) -> bool:
+def smooth_drive(
+    scores: Blocks, scale: Scale, see: Row, ordered: bool = True, roadway: Roadway | None = None
+) -> bool:
     """Smooth a drive with the motion learned from itself; each frame for itself where order does not help.
 
     Parameters
@@ -206,6 +234,8 @@ def smooth_drive(scores: Blocks, scale: Scale, see: Row, ordered: bool = True) -
         Gets each frame's number, belief and evidence.
     ordered : bool
         Whether the places have an order at all.
+    roadway : Roadway, optional
+        Where the map lacks stretches of the route.
 
     Returns
     -------
@@ -224,13 +254,18 @@ def smooth_drive(scores: Blocks, scale: Scale, see: Row, ordered: bool = True) -
     def keep(frame: int, belief: Belief, evidence: Vectors) -> None:  # noqa: ARG001
         off_map[frame] = belief.off_map
 
-    def own() -> Weighed:
-        return Weighed(scores, own_scale(scale, float(chance.mean()), path, 1 - off_map[middle], n_frames))
+    def smoothed(motion: Motion, see: Row) -> Moves:
+        level = own_scale(scale, float(chance.mean()), path, 1 - off_map[middle], n_frames)
+        evidence: Blocks = Weighed(scores, level)
+        if roadway is not None:
+            along = _AlongRoadway(evidence, roadway)
+            evidence, see = along, along.seen(see)
+        return smooth(evidence, motion, see)[0]
 
+    prior, motion = Motion(roadway=roadway), replace(motion, roadway=roadway)
     for _ in range(2 if n_frames * scores.shape[1] <= _TWICE else 0):
-        moves, _ = smooth(own(), motion, keep)
-        motion = moves.motion(Motion())
-    smooth(own(), motion, see)
+        motion = smoothed(motion, keep).motion(prior)
+    smoothed(motion, see)
     return True
 
 
