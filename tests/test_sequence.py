@@ -27,7 +27,16 @@ from displace.sequence.engine import (
 )
 from displace.sequence.roadway import Roadway
 from displace.sequence.tracking import UNDER_WAY, Tracker, level_between
-from displace.sequence.weighing import Columns, Scale, Scores, own_scale, standardised, standardised_row
+from displace.sequence.weighing import (
+    Columns,
+    Scale,
+    Scores,
+    beyond_normal,
+    own_scale,
+    scores_of_row,
+    standardised,
+    standardised_row,
+)
 
 
 def brute_force(ratios: np.ndarray, motion: Motion) -> np.ndarray:
@@ -265,20 +274,55 @@ def slow_chain(scores: np.ndarray, levels: list[float], roadway: Roadway) -> lis
     return found
 
 
+@pytest.mark.parametrize("n_places", [99, 100, 499, 3876])
+def test_the_evidence_of_one_frame_is_that_of_many(n_places: int) -> None:
+    similarity = np.random.default_rng(0).standard_t(4, (5, n_places)).astype(np.float32)
+    similarity[3] = 0.25
+    many = Scores(Given(similarity)).block(slice(0, 5))
+    for row, expected in zip(similarity, many, strict=True):
+        np.testing.assert_allclose(scores_of_row(row, 1.5), 1.5 * expected, atol=1e-4)
+    assert not many[3].any()
+
+
+def test_a_frame_that_resembles_many_places_must_earn_more() -> None:
+    alike = np.random.default_rng(0).normal(0, 1, 300)
+    alike[::20] += 5
+    single = alike.copy()
+    single[::20] -= 5
+    alike[7] = single[7] = 8.0
+    assert scores_of_row(alike, 1.0)[7] < scores_of_row(single, 1.0)[7] - 1
+    # Places alike or not, the tail is told from the places of the frame alone.
+    tail = np.sort((alike - alike.mean()) / alike.std())[int(0.98 * 300)]
+    expected = (8.0 - alike.mean()) / alike.std() - 0.6 * (tail - 2.054)
+    assert scores_of_row(alike, 1.0)[7] == pytest.approx(expected)
+
+
+def test_few_places_have_no_tail() -> None:
+    scores = np.random.default_rng(0).normal(0, 1, (4, 99))
+    assert not beyond_normal(scores).any()
+    similarity = Given(np.random.default_rng(1).normal(0, 1, (120, 200)))
+    over_frames = Scores(similarity, Columns.of(similarity)).block(slice(0, 120))
+    np.testing.assert_allclose(over_frames.mean(axis=0), 0, atol=1e-9)
+
+
 @pytest.mark.parametrize("gone", [slice(0, 0), slice(50, 70)])
 def test_the_fast_chain_is_the_chain(gone: slice) -> None:
     places, frames = make_route(120, 0.5, seed=1)
     kept = np.delete(np.arange(120), gone)
-    scores = 1.5 * standardised(frames[drive_along(120, np.random.default_rng(3))] @ places[kept].T)
+    similarity = frames[drive_along(120, np.random.default_rng(3))] @ places[kept].T
+    scores = 1.5 * Scores(Given(similarity)).block(slice(0, len(similarity)))
     roadway = Roadway(kept)
     tracker = Tracker(level=2.0, roadway=roadway if len(roadway.between) else None)
-    beliefs, levels = [], []
-    for row in scores:
+    beliefs, levels, trust = [], [], []
+    for row in similarity:
         levels.append(tracker.level)
-        beliefs.append(tracker.step(standardised_row(row, 1.5)))
-    assert tracker.order > 0.999
-    # From where on the order is trusted: before, a frame is believed for itself, too.
-    for found, slow in zip(beliefs[40:], slow_chain(scores, levels, roadway)[40:], strict=True):
+        beliefs.append(tracker.step(scores_of_row(row, 1.5)))
+        trust.append(tracker.order)
+    # Where the order is trusted: elsewhere a frame is believed for itself, too.
+    trusted = np.flatnonzero(np.array(trust) > 0.999)
+    assert len(trusted) > 50
+    slowly = slow_chain(scores, levels, roadway)
+    for found, slow in ((beliefs[frame], slowly[frame]) for frame in trusted):
         np.testing.assert_allclose(found.places, slow.places, atol=1e-4)
         assert found.off_map == pytest.approx(slow.off_map, abs=1e-4)
         assert float(found.places.sum()) + found.off_map == pytest.approx(1, abs=1e-4)

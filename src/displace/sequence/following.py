@@ -16,7 +16,7 @@ from displace.sequence.adaptation import MapRows, OnlineAdaptation, Stops
 from displace.sequence.engine import Belief, Blocks, Floats
 from displace.sequence.roadway import Roadway
 from displace.sequence.tracking import Tracker
-from displace.sequence.weighing import Scale, Scores, Weighed, smooth_drive, standardised_row
+from displace.sequence.weighing import Scale, Scores, Weighed, scores_of_row, smooth_drive
 
 _CLOSEST = 0.01
 """Beliefs are kept this far from 0 and 1 before they are calibrated: they know nothing of what no drive showed."""
@@ -266,7 +266,7 @@ class Follower:
             similarity = self.course.rows.similarity(projected)
         else:
             similarity = self._adaptation.scores(projected)
-        scaled = standardised_row(similarity, self._scale.slope)
+        scaled = scores_of_row(similarity, self._scale.slope)
         self._last = self.course.fix(self._tracker.step(scaled), smoothed=False)
         return self._last
 

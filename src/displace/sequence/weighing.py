@@ -35,6 +35,12 @@ _TWICE = 2e7
 """Frames times places up to which the motion is learned by smoothing, too."""
 _FEW = 20
 """Frames whose own level counts as much as the map's."""
+_TAIL, _NORMAL = 0.98, 2.054
+"""Share of places that chance alone keeps below a frame's tail, and the standard score of it were they normal."""
+_COUNTS = 0.6
+"""How much of a tail beyond the normal one is taken from a frame's evidence."""
+_LOOKED_AT, _TOO_FEW = 500, 100
+"""Places that the tail is told from, about; and how few have none but the place itself and its neighbours."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +90,7 @@ class Scores:
     ----------
     similarity : Blocks
     columns : Columns, optional
-        Standardise over frames, too.
+        Standardise over frames, too. Without, the tail of each frame counts: see `beyond_normal`.
     """
 
     similarity: Blocks
@@ -99,7 +105,8 @@ class Scores:
         """Return the scores of some frames."""
         scores = standardised(self.similarity.block(rows))
         if self.columns is not None:
-            scores = (scores - self.columns.mean) / self.columns.spread
+            return (scores - self.columns.mean) / self.columns.spread
+        scores -= beyond_normal(scores)[:, None]
         return scores
 
 
@@ -182,14 +189,35 @@ def standardised(similarity: Vectors) -> Vectors:
     return result
 
 
-def standardised_row(similarity: Vectors, slope: float) -> Vectors:
-    """As `standardised`, for one frame (N,) and times a slope: no more passes over the places than it takes."""
+def beyond_normal(scores: Vectors, unit: float = 1.0) -> Vectors:
+    """What of standard scores (…, N), times a unit, the tail of their frame explains: (…,).
+
+    A frame that resembles many places well, as a wall or a dark road does, resembles one of them best by chance. So
+    being on the map takes more of it.
+
+    >>> float(beyond_normal(np.r_[np.zeros(190), np.full(10, 4.0)]).round(2))
+    1.17
+    """
+    n_places = scores.shape[-1]
+    if n_places < _TOO_FEW:
+        return np.zeros(scores.shape[:-1], scores.dtype)
+    some = scores[..., :: max(1, n_places // _LOOKED_AT)]
+    at = int(_TAIL * some.shape[-1])
+    tail = np.partition(some, at, axis=-1)[..., at]
+    # A frame without anything to see has no tail.
+    explained: Vectors = np.where(tail > 0, _COUNTS * (tail - unit * _NORMAL), 0.0).astype(scores.dtype)
+    return explained
+
+
+def scores_of_row(similarity: Vectors, slope: float) -> Vectors:
+    """As `Scores`, for one frame (N,) and times a slope: no more passes over the places than it takes."""
     n = len(similarity)
     mean = float(np.add.reduce(similarity)) / n
     centred = similarity - similarity.dtype.type(mean)
     spread = float(np.sqrt(float(centred @ centred) / n))
     flat = spread <= _LEAST_SPREAD * max(abs(mean), _LEAST_SPREAD)
     centred *= centred.dtype.type(0.0 if flat else slope / spread)
+    centred -= beyond_normal(centred, slope)
     return centred
 
 
