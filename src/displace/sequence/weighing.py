@@ -35,6 +35,8 @@ _TWICE = 2e7
 """Frames times places up to which the motion is learned by smoothing, too."""
 _FEW = 20
 """Frames whose own level counts as much as the map's."""
+_STEEP = 0.3
+"""As `STEEP` where a drive is followed; more, as all frames together leave less doubt about the path."""
 _TAIL, _NORMAL = 0.98, 2.054
 """Share of places that chance alone keeps below a frame's tail, and the standard score of it were they normal."""
 _COUNTS = 0.6
@@ -311,7 +313,7 @@ def own_scale(scale: Scale, chance: float, path: Floats, on_map: Floats, n_frame
     n_frames : int
         Of the drive.
     """
-    own = level_between(chance, mean_on_map(path, on_map))
+    own = level_between(chance, mean_on_map(path, on_map), _STEEP)
     share = n_frames / (n_frames + _FEW)
     return Scale(scale.slope, share * own + (1 - share) * scale.level)
 
