@@ -37,6 +37,9 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--drives", type=int, default=5, help="generated drives along nordland811")
     parser.add_argument("--town", type=Path, default=Path(tempfile.gettempdir()) / "town_drives")
     parser.add_argument("--towns", type=int, default=2, help="towns of `--only gaps`")
+    parser.add_argument(
+        "--renumbered", action="store_true", help="`--only gaps`: numbers that leave out nothing"
+    )
     parser.add_argument("--only", choices=("step", "smooth", "align", "drives", "unordered", "town", "gaps"))
     options = parser.parse_args(argv)
     if options.only in (None, "step"):
@@ -48,7 +51,7 @@ def main(argv: list[str]) -> None:
     if options.only in (None, "town"):
         town(options.town)
     if options.only in (None, "gaps"):
-        gaps(options.town, options.towns)
+        gaps(options.town, options.towns, options.renumbered)
     if options.only in (None, "smooth"):
         smoothing(*options.smooth)
     if options.only in (None, "align"):
@@ -224,7 +227,7 @@ def town(folder: Path) -> None:
     shuffled(true, *drives["snow"], at)
 
 
-def gaps(folder: Path, n_towns: int) -> None:
+def gaps(folder: Path, n_towns: int, renumbered: bool) -> None:
     """Other stretches removed from the map, in several towns; the first of them is that of `town`."""
     stretches = {
         "the first fifth removed": [(0.0, 0.2)],
@@ -236,7 +239,7 @@ def gaps(folder: Path, n_towns: int) -> None:
         drives = town_recordings(folder.with_name(f"{folder.name}{seed or ''}"), seed)
         at = drives["sun"][1][without_stops(drives["sun"][0])[1]]
         print(f"\ntown {seed}\n")
-        removed(drives, at, stretches)
+        removed(drives, at, stretches, renumbered)
 
 
 def town_recordings(folder: Path, seed: int) -> dict[str, References]:
@@ -251,14 +254,17 @@ def town_recordings(folder: Path, seed: int) -> dict[str, References]:
 
 
 def removed(
-    drives: dict[str, References], at: np.ndarray, stretches: dict[str, list[tuple[float, float]]]
+    drives: dict[str, References],
+    at: np.ndarray,
+    stretches: dict[str, list[tuple[float, float]]],
+    renumbered: bool = False,
 ) -> None:
     """Precision and recall of being off a map without some of its places, of two drives that it has not seen."""
     for title, parts in stretches.items():
         gone = [np.arange(int(first * len(at)), int(last * len(at))) for first, last in parts]
         kept = np.setdiff1d(np.arange(len(at)), np.concatenate(gone))
         header(title, "off-map precision", "off-map recall")
-        holed = place_map_of({name: nearest(drives[name], at, kept) for name in MAPPED})
+        holed = place_map_of({name: nearest(drives[name], at, kept) for name in MAPPED}, renumbered)
         for name in ("night", "snow"):
             frames, places = drives[name]
             missing = np.abs(places[:, None] - at[kept]).min(axis=1) > 2
@@ -290,7 +296,7 @@ def nearest(drive: References, at: np.ndarray, kept: np.ndarray | None = None) -
     return drive[0][away[:, places].argmin(axis=0)], places
 
 
-def place_map_of(references: dict[str, References]) -> displace.PlaceMap:
+def place_map_of(references: dict[str, References], renumbered: bool = False) -> displace.PlaceMap:
     """A map with confidence."""
     places = np.concatenate([at for _, at in references.values()])
     ids = np.unique(places)
@@ -298,7 +304,7 @@ def place_map_of(references: dict[str, References]) -> displace.PlaceMap:
         np.concatenate([vectors for vectors, _ in references.values()]),
         places,
         np.repeat(list(references), [len(at) for _, at in references.values()]),
-        info=Places(ids, frames=ids.astype(float)),
+        info=Places(ids, frames=(np.arange(len(ids)) if renumbered else ids).astype(float)),
     )
     return displace.build(refs, tolerance="2 frames")
 

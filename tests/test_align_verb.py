@@ -94,6 +94,12 @@ def test_build_takes_a_folder_of_recordings(
     assert np.mean([abs(int(a) - int(b)) <= 2 for a, b in both]) >= 0.95
 
 
+def test_a_store_lined_up_by_sight_says_what_its_map_counts_as_right(built: Path) -> None:
+    store = verbs.inspect(built.with_suffix(".desc"))
+    assert store.tolerance == str(verbs.inspect(built).state.truth.tolerance) == "±2 frames"
+    assert verbs.inspect(built.with_suffix(".desc"), tolerance="exact").tolerance == "exact place"
+
+
 def test_it_goes_on_where_it_was(built: Path, recorded: tuple[Path, dict[str, np.ndarray]]) -> None:
     before = built.read_bytes()
     built.unlink()

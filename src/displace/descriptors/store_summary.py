@@ -9,6 +9,9 @@ from displace.descriptors.store import DescriptorStore
 from displace.manifest.summary import Traversal
 from displace.truth import Truth
 
+SIGHT_TOLERANCE = "2 frames"
+"""What counts as right where places were found by sight: as exact as alignment is."""
+
 
 @dataclass(frozen=True)
 class StoreSummary:
@@ -40,9 +43,16 @@ class StoreSummary:
     """What counts as right between its places; None where no image has a place."""
 
 
+def own_tolerance(store: DescriptorStore) -> str | None:
+    """What counts as right unless told otherwise: two frames for places found by sight and without positions."""
+    found = "alignment" in store.manifest.numbers and store.manifest.geo is None
+    return SIGHT_TOLERANCE if found else None
+
+
 def summarize_store(store: DescriptorStore, tolerance: str | None = None) -> StoreSummary:
     """Count images, places, traversals and bytes of a store; its places must allow the tolerance."""
     counted = store.manifest.summary()
+    tolerance = own_tolerance(store) if tolerance is None else tolerance
     return StoreSummary(
         folder=str(store.folder),
         model=store.model,

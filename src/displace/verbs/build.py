@@ -38,9 +38,6 @@ if TYPE_CHECKING:
 BESIDE = (".csv", ".desc", ".frames")
 """Endings of what recordings become beside their map: it would replace them."""
 
-SIGHT_TOLERANCE = "2 frames"
-"""What counts as right where places were found by sight: as exact as alignment is."""
-
 MEMORY_SHARE = 0.25
 """References above this share of the machine's memory are streamed: fits hold some copies of them."""
 
@@ -130,6 +127,7 @@ def build(
     from displace import maps
     from displace.advise import advise
     from displace.descriptors.store import DescriptorStore
+    from displace.descriptors.store_summary import own_tolerance
     from displace.files.lock import exclusive
     from displace.maps.streaming import build_streamed
     from displace.threads import limit_threads, threads_for
@@ -144,8 +142,7 @@ def build(
         described = whole_store(made.store_of(store, model, weights, device, every), partial)
         made.place(described, partial)
         described = DescriptorStore(described.folder)
-        if tolerance is None and by_sight(described):
-            tolerance = SIGHT_TOLERANCE
+        tolerance = own_tolerance(described) if tolerance is None else tolerance
         stream = described.stream(traversals, exclude or ())
         if cluster is not None or stream.nbytes > MEMORY_SHARE * physical_memory():
             _check_streamable(fusion, keep_references)
@@ -323,11 +320,6 @@ def resumes(given: Mapping[str, Any]) -> bool:
     from displace.descriptors.store import is_store
 
     return not is_store(given["store"])
-
-
-def by_sight(store: DescriptorStore) -> bool:
-    """Whether places were found by sight and have no positions."""
-    return "alignment" in store.manifest.numbers and store.manifest.geo is None
 
 
 def _on_cluster(
