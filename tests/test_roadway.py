@@ -12,6 +12,7 @@ import displace
 from displace.places import Places
 from displace.sequence.engine import UNKNOWN, Belief, Given, Motion, forward, smooth
 from displace.sequence.roadway import Roadway
+from displace.sequence.tracking import Tracker
 from displace.sequence.weighing import Scale, smooth_drive
 
 
@@ -139,6 +140,25 @@ def test_what_is_between_is_off_the_map() -> None:
     np.testing.assert_array_equal(off > 0.5, ~np.isin(np.arange(60), at))
     # The evidence that is shown is that of the places.
     np.testing.assert_allclose(np.diff(evidence[3]), 1.5 * np.diff(scores[3]), atol=0.02)
+
+
+def test_numbers_left_out_where_nothing_lies_between_cost_few_frames() -> None:
+    """A drive of 60 frames along 60 places; that the 31st has the number 50 says nothing about the route."""
+    roadway = Roadway.of(np.r_[0:30, 50:80].astype(float))
+    scores = np.random.default_rng(0).normal(0, 1, (60, 60)).astype(np.float32)
+    scores[np.arange(60), np.arange(60)] += 5
+    smoothed, best = np.zeros(60), np.zeros(60, int)
+
+    def see(frame: int, belief: Belief, row: np.ndarray) -> None:
+        smoothed[frame], best[frame] = belief.off_map, belief.places.argmax()
+
+    assert smooth_drive(Given(scores), Scale(), see, roadway=roadway)
+    assert (smoothed > 0.5).sum() <= 2
+    np.testing.assert_array_equal(best, np.arange(60))
+    tracker = Tracker(level=2.2, roadway=roadway)
+    beliefs = [tracker.step(1.5 * row) for row in scores]
+    assert sum(belief.off_map > 0.5 for belief in beliefs[10:]) <= 4
+    assert all(belief.places.argmax() == frame for frame, belief in enumerate(beliefs) if frame >= 34)
 
 
 N, GONE = 140, slice(60, 74)
