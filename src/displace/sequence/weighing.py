@@ -41,7 +41,7 @@ _TAIL, _NORMAL = 0.98, 2.054
 """Share of places that chance alone keeps below a frame's tail, and the standard score of it were they normal."""
 _COUNTS = 0.6
 """How much of a tail beyond the normal one is taken from a frame's evidence."""
-_LOOKED_AT, _TOO_FEW = 500, 100
+_LOOKED_AT, _TOO_FEW = 300, 100
 """Places that the tail is told from, about; and how few have none but the place itself and its neighbours."""
 
 
@@ -191,24 +191,30 @@ def standardised(similarity: Vectors) -> Vectors:
     return result
 
 
-def beyond_normal(scores: Vectors, unit: float = 1.0) -> Vectors:
-    """What of standard scores (…, N), times a unit, the tail of their frame explains: (…,).
+def beyond_normal(scores: Vectors) -> Vectors:
+    """What of standard scores (q, N) the tail of their frame explains, (q,).
 
     A frame that resembles many places well, as a wall or a dark road does, resembles one of them best by chance. So
     being on the map takes more of it.
 
-    >>> float(beyond_normal(np.r_[np.zeros(190), np.full(10, 4.0)]).round(2))
-    1.17
+    >>> beyond_normal(np.r_[np.zeros(190), np.full(10, 4.0)][None]).round(2)
+    array([1.17])
     """
-    n_places = scores.shape[-1]
-    if n_places < _TOO_FEW:
-        return np.zeros(scores.shape[:-1], scores.dtype)
-    some = scores[..., :: max(1, n_places // _LOOKED_AT)]
-    at = int(_TAIL * some.shape[-1])
-    tail = np.partition(some, at, axis=-1)[..., at]
+    stride, at = _looked_at(scores.shape[1])
+    if not at:
+        return np.zeros(len(scores), scores.dtype)
+    tail = np.partition(scores[:, ::stride], at, axis=1)[:, at]
     # A frame without anything to see has no tail.
-    explained: Vectors = np.where(tail > 0, _COUNTS * (tail - unit * _NORMAL), 0.0).astype(scores.dtype)
+    explained: Vectors = np.where(tail > 0, _COUNTS * (tail - _NORMAL), 0).astype(scores.dtype)
     return explained
+
+
+def _looked_at(n_places: int) -> tuple[int, int]:
+    """One place in how many the tail is told from, and the rank among them where it begins; 0 where there is none."""
+    if n_places < _TOO_FEW:
+        return 1, 0
+    stride = max(1, n_places // _LOOKED_AT)
+    return stride, int(_TAIL * -(-n_places // stride))
 
 
 def scores_of_row(similarity: Vectors, slope: float) -> Vectors:
@@ -218,8 +224,16 @@ def scores_of_row(similarity: Vectors, slope: float) -> Vectors:
     centred = similarity - similarity.dtype.type(mean)
     spread = float(np.sqrt(float(centred @ centred) / n))
     flat = spread <= _LEAST_SPREAD * max(abs(mean), _LEAST_SPREAD)
+    stride, at = _looked_at(n)
+    explained = 0.0
+    if at and not flat:
+        some = centred[::stride].copy()
+        some.partition(at)
+        tail = float(some[at])
+        # Taken away before the scores are scaled, while they are as they came.
+        explained = _COUNTS * (tail - _NORMAL * spread) if tail > 0 else 0.0
+    centred -= centred.dtype.type(explained)
     centred *= centred.dtype.type(0.0 if flat else slope / spread)
-    centred -= beyond_normal(centred, slope)
     return centred
 
 
