@@ -20,7 +20,7 @@ from displace import verbs
 from displace.descriptors.store import DescriptorStore
 from displace.descriptors.store_index import INDEX
 from displace.descriptors.store_writing import relabel
-from displace.errors import DisplaceError, InputError, ManifestError
+from displace.errors import DisplaceError, InputError, ManifestError, RouteWarning
 from displace.manifest.table import Manifest
 from displace.maps import PlaceMap
 from displace.report.html.alignment_page import weakest_stretches, write_alignment_page
@@ -311,6 +311,21 @@ def test_one_recording_is_refused_and_nothing_is_written(tmp_path: Path) -> None
     ):
         verbs.build(tmp_path / "drives", tmp_path / "x.displace")
     assert [path.name for path in tmp_path.iterdir() if not path.name.startswith(".")] == ["drives"]
+
+
+def test_frames_that_show_nothing_are_said_where_their_names_give_the_places(tmp_path: Path) -> None:
+    for name in ("black", "covered"):
+        (tmp_path / "dark" / name).mkdir(parents=True)
+        for number in range(12):
+            cv2.imwrite(
+                str(tmp_path / "dark" / name / f"{number:04d}.png"), np.zeros((HEIGHT, WIDTH), np.uint8)
+            )
+    with pytest.raises(InputError, match="all images of 'black', 'covered' look the same"):
+        verbs.build(tmp_path / "dark", tmp_path / "dark.displace")
+    assert not (tmp_path / "dark.displace").exists()
+    record(tmp_path / "dark" / "sun", wall(0, 40), np.arange(12), np.random.default_rng(0), 1.0)
+    with pytest.warns(RouteWarning, match="all images of 'black', 'covered' look the same"):
+        verbs.build(tmp_path / "dark", tmp_path / "some.displace")
 
 
 def test_a_video_is_followed(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from displace import ReferenceSet
-from displace.neighbours import is_sequence, misaligned
+from displace.neighbours import featureless, is_sequence, misaligned
 from displace.places import Places
 
 
@@ -51,3 +51,11 @@ def test_recordings_that_lack_frames_are_named(kept):
     sun = drive()
     (sentence,) = misaligned(references({"a": sun, "b": seen_again(sun)[kept]}))
     assert sentence.startswith("b lines up with a better when it is shifted")
+
+
+def test_traversals_that_show_nothing_are_named():
+    sun, black = drive(), np.zeros((12, 64))
+    grey = np.full((12, 64), 0.3) + 1e-7 * np.random.default_rng(0).standard_normal((12, 64))
+    few, noisy = np.zeros((9, 64)), seen_again(np.full((12, 64), 0.3), 0.01)
+    seen = {"sun": sun, "black": black, "grey": grey, "few": few, "noisy": noisy}
+    assert featureless(references(seen)) == ["black", "grey"]

@@ -11,8 +11,8 @@ from displace.arrays import Vectors, l2_normalize
 from displace.holdout import spread
 from displace.references import ReferenceSet
 
-ENOUGH = 20
-"""Places that a route must have to be judged."""
+ENOUGH, FEW = 20, 10
+"""Places that a route must have to be judged, and images of a traversal."""
 MOST = 1000
 """Places of a route that are looked at."""
 ALIKE = 1.5
@@ -22,6 +22,8 @@ REACH = 0.25
 """Share of a route by which a traversal is shifted against another at most."""
 OFF = 3
 """Places by which a window must be shifted to count as off."""
+SAME = 1e-4
+"""Distance, of a descriptor's length, below which two show the same."""
 
 
 def is_sequence(refs: ReferenceSet) -> bool:
@@ -36,6 +38,18 @@ def is_sequence(refs: ReferenceSet) -> bool:
             far = np.einsum("ij,ij->i", vectors, np.roll(vectors, len(vectors) // 2, axis=0))
             return bool(near.mean() - far.mean() > ALIKE * max(float(far.std()), 1e-6))
     return False
+
+
+def featureless(refs: ReferenceSet) -> list[Any]:
+    """Traversals of ten images and more that all look the same: black, covered or of one colour."""
+    found = []
+    for name in refs.traversal_ids:
+        rows = np.flatnonzero(refs.traversals == name)
+        first = refs.vectors[rows[0]].astype(np.float32)
+        limit = SAME * float(np.linalg.norm(first))
+        if len(rows) >= FEW and all(np.linalg.norm(refs.vectors[row] - first) <= limit for row in rows):
+            found.append(name)
+    return found
 
 
 def misaligned(refs: ReferenceSet) -> list[str]:

@@ -132,7 +132,9 @@ def whole_store(folder: PathLike, partial: bool) -> DescriptorStore:
 
 
 def look_at_neighbours(refs: ReferenceSet, tolerance: str | None, *, exact: bool = False) -> None:
-    """Warn of traversals that do not line up, and of neighbours that count as wrong in a sequence.
+    """Warn of traversals that show nothing or do not line up, and of neighbours that count as wrong in a sequence.
+
+    Where all traversals show nothing, that is an `InputError`.
 
     Parameters
     ----------
@@ -142,8 +144,15 @@ def look_at_neighbours(refs: ReferenceSet, tolerance: str | None, *, exact: bool
     exact : bool
         Whether the exact place is what counts by default where places have positions too.
     """
-    from displace.neighbours import is_sequence, misaligned
+    from displace.neighbours import featureless, is_sequence, misaligned
 
+    blank = featureless(refs)
+    if blank:
+        names = ", ".join(repr(str(name)) for name in blank)
+        said = f"all images of {names} look the same (black, covered or of one colour)"
+        if len(blank) == len(refs.traversal_ids):
+            raise InputError(f"{said}: no place can be told from another")
+        warnings.warn(f"{said}: leave out what shows nothing (--exclude)", RouteWarning, stacklevel=3)
     for sentence in misaligned(refs):
         warnings.warn(f"{sentence}; displace align lines recordings up by sight", RouteWarning, stacklevel=3)
     known = refs.info.positions is not None
