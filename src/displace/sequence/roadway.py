@@ -85,6 +85,21 @@ class Roadway:
         """Probability of each position (M,) for a drive that comes from elsewhere: it is at any of the places."""
         return self.spread(np.full(len(self.places), 1 / len(self.places)), 0.0)
 
+    @cached_property
+    def open(self) -> Vectors:
+        """1 for positions (M,) that have a place, else 0."""
+        return self.spread(np.ones(len(self.places), np.float32), 0.0)
+
+    @cached_property
+    def missing(self) -> Vectors:
+        """1 for positions (M,) that have no place, else 0."""
+        return 1 - self.open
+
+    @cached_property
+    def _bounds(self) -> Indices:
+        """First position of each stretch without places, and of what follows it, in turn."""
+        return np.stack([self.between[self._first], self._ends], axis=1).ravel()
+
     def spread(self, values: Vectors, missing: float) -> Vectors:
         """Values of places (…, N) as values of positions (…, M)."""
         result: Vectors = np.full((*values.shape[:-1], self.n_positions), missing, values.dtype)
@@ -93,10 +108,10 @@ class Roadway:
 
     def shortened(self, belief: Vectors, share: float) -> Vectors:
         """Let this share of what is on a stretch without places, of positions (…, M), be at its end at once."""
-        result = belief.copy()
-        some = belief[..., self.between] * belief.dtype.type(share)
-        result[..., self.between] -= some
-        result[..., self._ends] += np.add.reduceat(some, self._first, axis=-1)
+        # Passes over all positions: to look some of them up takes longer than to multiply all.
+        some = belief * (self.missing * belief.dtype.type(share))
+        result: Vectors = belief - some
+        result[..., self._ends] += np.add.reduceat(some, self._bounds, axis=-1)[..., ::2]
         return result
 
     def shortened_back(self, ahead: Vectors, share: float) -> Vectors:

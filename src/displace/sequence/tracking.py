@@ -179,15 +179,15 @@ class _Chain:
         anywhere: Vectors | np.float32 = np.float32(arrives / (2 * len(places) * self.scale))
         between = 0.0
         if roadway is not None:
-            between = self.scale * float(slow[roadway.between].sum() + fast[roadway.between].sum())
-            anywhere = roadway.spread(np.full(len(places), anywhere), 0.0)
+            between = self.scale * float(roadway.missing @ slow + roadway.missing @ fast)
+            anywhere = roadway.open * anywhere
             places = roadway.spread(places, off)
         for joint in (slow, fast):
             joint += anywhere
             joint *= places
         self._slow, self._fast, self.places = slow, fast, slow + fast
         if roadway is not None:
-            self.places = self.places[roadway.places]
+            self.places = self.places.take(roadway.places)
         on_map -= between
         found = self.scale * float(np.add.reduce(self.places))
         left = (1 - on_map) * off
