@@ -35,7 +35,6 @@ from displace.sequence.weighing import (
     own_scale,
     scores_of_row,
     standardised,
-    standardised_row,
 )
 
 
