@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.arrays import Vectors, l2_normalize
-from displace.sequence.adaptation import LEAST_QUERIES, Adaptation, MapRows, adapt
+from displace.sequence.adaptation import LEAST_QUERIES, Adaptation, MapRows, OnlineAdaptation, adapt
 from displace.sequence.engine import Given, Motion
 from displace.sequence.following import (
     Course,
@@ -69,6 +69,17 @@ class Plain:
     def block(self, rows: slice) -> Vectors:
         """Return the similarities of some frames."""
         return self.rows.best(self.queries[rows].astype(np.float32, copy=False) @ self.rows.columns)
+
+
+class Causal:
+    """Similarities of queries, each adapted by those before it; blocks are taken once, in their order."""
+
+    def __init__(self, rows: MapRows, queries: Vectors) -> None:
+        self.queries, self._adaptation = queries, OnlineAdaptation(rows)
+
+    def block(self, rows: slice) -> Vectors:
+        """Return the similarities of the next queries."""
+        return np.stack([self._adaptation.scores(query) for query in self.queries[rows]])
 
 
 def course_of(state: MapState) -> Course:

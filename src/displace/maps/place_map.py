@@ -16,14 +16,14 @@ from displace.fork_lock import ForkLock
 from displace.geo import Area, Positions
 from displace.maps import file
 from displace.maps.calibration import Calibration
-from displace.maps.driving import chosen_mode, course_of, similarity_of
+from displace.maps.driving import Causal, chosen_mode, course_of, similarity_of
 from displace.maps.questions import as_images, check_same_model, is_image
 from displace.maps.state import MapState
 from displace.matches import Matches
 from displace.models import model_name
 from displace.places import Places
 from displace.search._database import is_address
-from displace.sequence.adaptation import OnlineAdaptation, without_stops
+from displace.sequence.adaptation import without_stops
 from displace.sequence.following import Course, Fix, Follower, smooth_fixes, standing_out
 from displace.truth import Tolerance
 
@@ -360,16 +360,13 @@ class PlaceMap:
     def _adapted(self, projected: Vectors, k: int, mode: str) -> Matches:
         """Matches of queries that adapt the matching to themselves: all to all, or each by those before it."""
         course = self._course(self.state)
-        online = OnlineAdaptation(course.rows) if mode == "online" else None
-        similarity = similarity_of(course.rows, projected, mode)
+        online = mode == "online"
+        similarity = Causal(course.rows, projected) if online else similarity_of(course.rows, projected, mode)
         # Scores of both ways are on one scale, and so is how sure they are.
         judge = None if course.calibration is None else course.calibration.batch
         best, scores, confidence = [], [], []
         for rows in blocks(len(projected), row_bytes=8 * len(course.rows.vectors)):
-            if online is None:
-                some = similarity.block(rows)
-            else:
-                some = np.stack([online.scores(query) for query in projected[rows]])
+            some = similarity.block(rows)
             columns = top_k(some, k)
             best.append(course.ids[columns])
             scores.append(np.take_along_axis(some, columns, axis=1))
