@@ -1,4 +1,8 @@
-"""Recall@1 in the rendered town when the query is driven in another lane, in a condition that the map has not seen."""
+"""Recall@1 in the rendered town when the query is driven in another lane, in a condition that the map has not seen.
+
+One by one with each fusion; then as a drive that adapts the matching and moves its pictures back, single and smoothed;
+last, how many frames of a drive in each lane are lined up by sight within two frames, a third of them dropped.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,12 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks._measure import header, row
-from displace import ReferenceSet, get_fusion
+from displace import InputError, ReferenceSet, build, get_fusion
 from displace.datasets import town
 from displace.images import read_image
 from displace.models import get_model
+from displace.places import Places
+from displace.sequence.alignment import align
 
 FUSIONS = ("displace", "hops", "pooling")
 LANES = (0.0, -1.6, -3.2)
@@ -46,7 +52,23 @@ def main(argv: list[str]) -> None:
         seen = {lane: drive(model, query, options.places, lane) for lane in LANES}
         for name in FUSIONS:
             fusion = get_fusion(name)().fit(refs.vectors, refs.places, refs.traversals)
-            row(f"{query}, {fusion.title}", *(f"{recall(fusion, seen[lane]):.1f}" for lane in LANES))
+            row(f"{query}, {fusion.title}", *(f"{recall(fusion.predict(seen[lane])):.1f}" for lane in LANES))
+        along = Places(refs.place_ids, frames=np.arange(len(refs.place_ids), dtype=float))
+        place_map = build(refs, info=along, model=model.fingerprint())
+        row(
+            f"{query}, adapted",
+            *(f"{recall(place_map.locate(seen[lane], adapt='batch').places[:, 0]):.1f}" for lane in LANES),
+        )
+        row(
+            f"{query}, smoothed",
+            *(f"{recall([fix.place for fix in place_map.smooth(seen[lane])]):.1f}" for lane in LANES),
+        )
+        for grid in (None, model.grid) if model.grid else (None,):
+            moved = ", moved" if grid else ""
+            row(
+                f"{query}, lined up with sun{moved}",
+                *(lined_up(references["sun"], seen[lane], grid) for lane in LANES),
+            )
 
 
 def drive(model, query: str, places: int, lane: float) -> np.ndarray:
@@ -62,6 +84,20 @@ def described(model, images: list[np.ndarray]) -> np.ndarray:
     )
 
 
-def recall(fusion, queries: np.ndarray) -> float:
+def recall(places) -> float:
     """R@1 (%) where the neighbouring place is right too."""
-    return 100 * float(np.mean(abs(fusion.predict(queries).astype(int) - np.arange(len(queries))) <= 1))
+    found = np.asarray(places).astype(int)
+    return 100 * float(np.mean(abs(found - np.arange(len(found))) <= 1))
+
+
+def lined_up(anchor: np.ndarray, vectors: np.ndarray, grid) -> str:
+    """Share (%) of the frames on the route that are within two frames; or that the drive was refused."""
+    kept = np.sort(np.random.default_rng(0).choice(len(vectors), 2 * len(vectors) // 3, replace=False))
+    try:
+        found = align({"anchor": anchor, "drive": vectors[kept]}, anchor="anchor", grid=grid)
+    except InputError:
+        return "refused"
+    stands = np.flatnonzero(found.tracks["anchor"].references)
+    places = found.tracks["drive"].places
+    on = places >= 0
+    return f"{100 * np.mean(abs(stands[places[on]] - kept[on]) <= 2):.1f}"

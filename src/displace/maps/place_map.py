@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -20,11 +21,12 @@ from displace.maps.driving import Causal, chosen_mode, course_of, similarity_of
 from displace.maps.questions import as_images, check_same_model, is_image
 from displace.maps.state import MapState
 from displace.matches import Matches
-from displace.models import model_name
+from displace.models import grid_of, model_name
 from displace.places import Places
 from displace.search._database import is_address
-from displace.sequence.adaptation import without_stops
+from displace.sequence.adaptation import LEAST_QUERIES, without_stops
 from displace.sequence.following import Course, Fix, Follower, smooth_fixes, standing_out
+from displace.sequence.viewpoint import moved_by, view_of
 from displace.truth import Tolerance
 
 if TYPE_CHECKING:
@@ -271,7 +273,7 @@ class PlaceMap:
             raise InputError(
                 f"adapt={adapt!r} compares the queries with the whole map: leave out near and radius, or adapt"
             )
-        vectors = self.describe(queries, model=model)
+        vectors = self._moved_back(self.describe(queries, model=model), adapt)
         projected = state.project(vectors)
         mode = self.adapts(adapt, len(projected))
         if mode != "none":
@@ -281,7 +283,7 @@ class PlaceMap:
         positions = None if state.places.positions is None else state.places.positions.take(best[:, 0])
         return Matches(state.places.ids[best[:, :k]], scores[:, :k], confidence, positions)
 
-    def follow(self, *, adapt: str = "online") -> Follower:
+    def follow(self, *, adapt: str = "online", view: tuple[int, int] = (0, 0)) -> Follower:
         """Follow a drive frame by frame: ``follower.step(query)`` returns a `Fix`.
 
         Places must have an order along the route (`places.order`); on a map without one, each frame is located for
@@ -291,6 +293,8 @@ class PlaceMap:
         ----------
         adapt : {"online", "none"}
             Whether the matching adapts to the drive's condition on the way.
+        view : (int, int)
+            How far the camera's pictures are moved against those of the map, as `view_of` told from an earlier drive.
 
         Returns
         -------
@@ -298,14 +302,20 @@ class PlaceMap:
             Its `step` takes a descriptor (D,) or an image. It holds what it saw; follow each drive with its own.
         """
         _check_way(adapt, ("online", "none"))
-        state = self.state
+        state, grid = self.state, grid_of(self.model)
+        if any(view) and grid is None:
+            raise InputError(
+                f"view={view!r}: descriptors of this map are no grid over the picture; leave it out"
+            )
 
         def project(query: Any) -> Vectors:
-            one = state.project_one(query)
+            one = None if any(view) else state.project_one(query)
             if one is not None:
                 return one
-            vector = query if is_image(query) else np.atleast_2d(np.asarray(query))
-            projected: Vectors = state.project(self.describe(vector))[0]
+            vector = self.describe(query if is_image(query) else np.atleast_2d(np.asarray(query)))
+            if grid is not None and any(view):
+                vector = moved_by(vector, grid, view, state.usual)
+            projected: Vectors = state.project(vector)[0]
             return projected
 
         return Follower(self._course(state), project, adapt == "online")
@@ -320,9 +330,9 @@ class PlaceMap:
         adapt : {"auto", "batch", "none"}
             As for `locate`.
         """
-        state = self.state
-        projected = state.project(self.describe(queries))
-        mode = self._mode(adapt, ("auto", "batch", "none"), len(projected))
+        state, vectors = self.state, self.describe(queries)
+        mode = self._mode(adapt, ("auto", "batch", "none"), len(vectors))
+        projected = state.project(self._moved_back(vectors, adapt))
         course = self._course(state)
         if not course.ordered:
             return smooth_fixes(course, similarity_of(course.rows, projected, mode))
@@ -349,6 +359,25 @@ class PlaceMap:
             np.array([fix.probability for fix in fixes]),
             None if places.positions is None else places.positions.take(places.rows_of(found[:, 0])),
         )
+
+    def view_of(self, queries: ArrayLike | Picture | Sequence[Picture]) -> tuple[int, int]:
+        """How far the pictures of a drive are moved against those of the map, by another lane or camera mount.
+
+        Rows and columns of the descriptor's grid over the picture; (0, 0) where they are not moved, where there are
+        fewer than 100 of them, and where a descriptor is no such grid. `locate` and `smooth` move them back where
+        many queries adapt the matching.
+        """
+        vectors, grid, state = self.describe(queries), grid_of(self.model), self.state
+        if grid is None or prod(grid) != state.dim or len(vectors) < LEAST_QUERIES:
+            return 0, 0
+        return view_of(vectors, grid, state.usual, state.project, self._course(state).rows)
+
+    def _moved_back(self, vectors: Vectors, adapt: str) -> Vectors:
+        """Queries as they would be from the map's own lane, where they are many and may adapt the matching."""
+        if adapt not in ("batch", "auto") or self.state.area is not None:
+            return vectors
+        cells, grid = self.view_of(vectors), grid_of(self.model)
+        return vectors if grid is None or not any(cells) else moved_by(vectors, grid, cells, self.state.usual)
 
     def _course(self, state: MapState) -> Course:
         """The route as drives see it, made once: followers share its rows."""

@@ -123,6 +123,13 @@ class MapState:
         """Which places count as the same."""
         return Truth(self.places, self.tolerance)
 
+    @property
+    def usual(self) -> Vectors:
+        """What descriptors are like on average, (D,), as far as the map knows."""
+        if self.anchors is not None:
+            return self.anchors.mean
+        return np.zeros(self.dim, np.float32) if self.mean is None else self.mean
+
     def project(self, queries: Vectors) -> Vectors:
         """Bring descriptors into the space of the rows: normalise((q − mean)·projection)."""
         if (np.abs(queries) > LARGE).any():

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from displace.errors import InputError
+from displace.errors import DisplaceError, InputError
 from displace.registry import Registry
 
 if TYPE_CHECKING:
@@ -159,6 +159,19 @@ def model_name(fingerprint: Mapping[str, Any]) -> str:
     """
     variant = fingerprint.get("variant")
     return f"{fingerprint.get('model')}:{variant}" if variant else str(fingerprint.get("model"))
+
+
+def grid_of(fingerprint: Mapping[str, Any] | None) -> tuple[int, int, int] | None:
+    """Rows, columns and numbers of each cell of a model's descriptors; None where they are no grid over the picture.
+
+    >>> grid_of({"model": "hog"}), grid_of({"model": "hog", "imported": True})
+    ((8, 11, 36), None)
+    """
+    if fingerprint is None or fingerprint.get("imported"):
+        return None
+    with suppress(DisplaceError):  # a model of somebody's own that is not installed here
+        return MODELS.get(str(fingerprint.get("model"))).grid
+    return None
 
 
 @dataclass(frozen=True)

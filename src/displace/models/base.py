@@ -69,6 +69,9 @@ class DescriptorModel(ABC):
     """Raised whenever a change to the code changes the descriptors."""
     prepare_is_heavy: ClassVar[bool] = False
     """Whether `prepare` does most of the work in Python, so that it gains from several processes."""
+    grid: ClassVar[tuple[int, int, int] | None] = None
+    """Rows, columns and numbers of each cell, where a descriptor is a grid over the picture: it can then be compared as
+    if the picture were moved."""
 
     dim: int
     variant: str = ""

@@ -25,6 +25,11 @@ class Hog(DescriptorModel):
     paper = "https://doi.org/10.1109/CVPR.2005.177"
     prepare_is_heavy: ClassVar[bool] = True
     dim = 3168
+    grid = (
+        HEIGHT // CELL - BLOCK + 1,
+        WIDTH // CELL - BLOCK + 1,
+        BLOCK * BLOCK * ORIENTATIONS,
+    )
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)

@@ -21,6 +21,7 @@ from displace.sequence.engine import Floats
 from displace.sequence.laps import second_lap
 from displace.sequence.pairing import AROUND, Pairing, pair, reduced, standardised_recording
 from displace.sequence.refining import can_refine, paired_again
+from displace.sequence.viewpoint import Cells, Grid, common_view
 
 LEAST_FRAMES = 10
 LEAST_GAIN, GAIN_NOISE = 0.2, 2.2
@@ -85,6 +86,7 @@ def align(
     anchor: str | None = None,
     candidates: Iterable[str] | None = None,
     progress: Progress | None = None,
+    grid: Grid | None = None,
 ) -> Alignment:
     """Line up recordings of one route.
 
@@ -98,6 +100,9 @@ def align(
         Recordings among which the anchor is chosen, by default all.
     progress : callable, optional
         Called with (done, total) pairs of recordings.
+    grid : (int, int, int), optional
+        Rows, columns and numbers of each cell, where descriptors are a grid over the picture: recordings from another
+        lane are then lined up by the part of the picture that all of them see.
 
     Raises
     ------
@@ -107,13 +112,12 @@ def align(
     """
     _check(recordings, anchor)
     moving = {name: without_stops(vectors) for name, vectors in recordings.items()}
-    ready = dict(
-        zip(
-            recordings,
-            reduced([standardised_recording(moving[name][0]) for name in recordings]),
-            strict=True,
-        )
-    )
+    seen = {name: vectors for name, (vectors, _, _) in moving.items()}
+    moved: list[str] = []
+    if grid is not None:
+        seen, offsets = common_view(seen, grid, least_gain)
+        moved = _moved(offsets, grid)
+    ready = dict(zip(seen, reduced([standardised_recording(v) for v in seen.values()]), strict=True))
     laps = [note for name in ready for note in _laps(name, ready[name], moving[name][1])]
     rounds = 2 if can_refine(ready) else 1
     total = len(ready) * (len(ready) - 1) // 2 + rounds * (len(ready) - 1)
@@ -134,8 +138,13 @@ def align(
         name: _anchor_track(moving[name][2]) if name == chosen else _track(pairings[name], moving[name][2])
         for name in recordings
     }
-    notes = _notes(pairings, tracks) + coarse.unmapped(chosen, pairings) + laps
+    notes = moved + _notes(pairings, tracks) + coarse.unmapped(chosen, pairings) + laps
     return Alignment(chosen, n_places, tracks, pairings, notes)
+
+
+def least_gain(n_frames: int) -> float:
+    """What recordings of so many frames must gain to show one route."""
+    return LEAST_GAIN + GAIN_NOISE / sqrt(n_frames)
 
 
 def in_order(pairing: Pairing) -> Pairing:
@@ -192,7 +201,7 @@ class _Coarse:
 
     def least_gain(self, a: str, b: str) -> float:
         """How well two recordings must fit to show one route."""
-        return LEAST_GAIN + GAIN_NOISE / sqrt(min(len(self.taken[a]), len(self.taken[b])))
+        return least_gain(min(len(self.taken[a]), len(self.taken[b])))
 
     def best_anchor(self, candidates: set[str]) -> str:
         """The recording that the others fit best; of equals the one with most frames."""
@@ -330,6 +339,21 @@ def _track(pairing: Pairing, stands: Indices) -> Track:
         np.where(on, pairing.confidence, 0.0)[stands],
         reference[stands] & first,
     )
+
+
+def _moved(offsets: dict[str, Cells], grid: Grid) -> list[str]:
+    """Say which recordings see the route from the side, against those that most agree with."""
+    most = max(offsets, key=lambda name: list(offsets.values()).count(offsets[name]))
+    notes = []
+    for name, cells in offsets.items():
+        shares = [abs(a - b) / size for a, b, size in zip(cells, offsets[most], grid, strict=False)]
+        sides = [f"{s:.0%} of their {side}" for s, side in zip(shares, ("height", "width"), strict=True) if s]
+        if sides:
+            notes.append(
+                f"{name}: its pictures are moved against those of {most} by about {' and '.join(sides)} (another "
+                "lane, or a camera mounted otherwise); lined up by what both see"
+            )
+    return notes
 
 
 def _notes(pairings: dict[str, Pairing], tracks: dict[str, Track]) -> list[str]:

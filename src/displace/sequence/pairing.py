@@ -143,6 +143,14 @@ def pair(queries: Vectors, anchor: Vectors, rounds: int = 2) -> Pairing:
     )
 
 
+def gain_of(queries: Vectors, anchor: Vectors) -> float:
+    """As `Pairing.gain`, without lining the frames up."""
+    similarity = Cosines(queries, anchor)
+    scores = Scores(similarity, Columns.of(similarity))
+    motion = _fastest_fitting(scores)
+    return earned(scores, SLOPE, motion) - earned_by_chance(scores, SLOPE, motion)
+
+
 def _fastest_fitting(scores: Blocks) -> Motion:
     """Motion at equal rates or at the ratio of the numbers of frames, whichever earns more."""
     n_frames, n_places = scores.shape

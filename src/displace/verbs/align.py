@@ -129,6 +129,7 @@ def align(
     """
     from displace.descriptors.store import DescriptorStore
     from displace.descriptors.store_writing import relabel
+    from displace.models import grid_of
     from displace.sequence.alignment import align as line_up
 
     if output is not None:
@@ -144,7 +145,9 @@ def align(
     located = None if manifest.geo is None else manifest.geo.known
     candidates = [n for n in names if located is not None and located[rows[n]].mean() > 0.8]
     vectors = {name: described.vectors(taken) for name, taken in rows.items()}
-    found = line_up(vectors, anchor, candidates or None, part(progress, "aligning"))
+    found = line_up(
+        vectors, anchor, candidates or None, part(progress, "aligning"), grid=grid_of(described.model)
+    )
     labelled = labels(described.index.manifest, manifest, rows, found)
     before = described.folder / BEFORE
     if not before.exists():

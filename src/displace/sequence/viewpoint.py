@@ -1,0 +1,183 @@
+"""Drives in another lane, or with a camera that is mounted otherwise: pictures that are moved against each other.
+
+A descriptor that is a grid over the picture compares what stands at the same spot of it. From another lane all of it
+stands further to one side, and hardly anything resembles anything. So pictures are compared as if they were moved, by
+some cells to the side and up or down. By how many, the order of the route tells where two recordings are lined up, and
+how well many queries fit a map where they are located.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from displace.arrays import Vectors, blocks, l2_normalize
+from displace.sequence.adaptation import MapRows
+from displace.sequence.pairing import gain_of, standardised_recording
+
+Grid = tuple[int, int, int]
+"""Rows and columns of a descriptor that is a grid over the picture, and the numbers of each cell."""
+Cells = tuple[int, int]
+"""How far pictures are moved, in rows and columns; positive where what they show stands further down, or right."""
+FARTHEST = (2, 4)
+"""Rows and columns by which pictures are moved at most."""
+_APART = (4, 6)
+"""The same for any two of several recordings: more leaves too little that all of them see."""
+_FRAMES = 150
+"""Of each recording, or of the queries, that the offset is told from."""
+_BETTER, _SURELY = 1.1, 1.5
+"""Times that moved pictures of a recording must gain more than those that are not, and than is needed to show one
+route: the best of many offsets reached 1.03 of that with pieces of different routes."""
+_PEAK = 4.0
+"""Deviations by which the best fit of queries must stand out of those that are not next to it. Drives of another route,
+which fit no offset, reached 3.4 with one that was not zero; moved drives of the own route at least 4.9."""
+
+
+def common_view(
+    recordings: Mapping[str, Vectors], grid: Grid, least_gain: Callable[[int], float]
+) -> tuple[dict[str, Vectors], dict[str, Cells]]:
+    """Cut recordings to the part of the picture that all of them see.
+
+    Parameters
+    ----------
+    recordings : mapping of str to array of shape (n, D)
+        Descriptors of each recording's frames, in the order in which they were taken.
+    grid : (int, int, int)
+        Of the descriptors; their product is D.
+    least_gain : callable
+        What recordings of so many frames must gain, to show one route at all: less tells no offset.
+
+    Returns
+    -------
+    seen : dict of str to array of shape (n, d)
+    offsets : dict of str to (int, int)
+        Rows and columns by which the pictures of each are moved against those of the recording that others fit best.
+    """
+    few = {name: vectors[_spread(len(vectors))] for name, vectors in recordings.items()}
+    found = _offsets(few, grid, least_gain)
+    # What is moved too far for a common part is moved as far as it goes.
+    offsets = np.maximum(found, np.max(found, axis=0) - _APART)
+    (rows, columns), seen = grid[:2] - np.ptp(offsets, axis=0), {}
+    for (name, vectors), (row, column) in zip(recordings.items(), offsets - offsets.min(axis=0), strict=True):
+        seen[name] = _cut(vectors, grid, (slice(row, row + rows), slice(column, column + columns)))
+    return seen, {
+        name: (int(row), int(column)) for name, (row, column) in zip(recordings, offsets, strict=True)
+    }
+
+
+def view_of(
+    queries: Vectors, grid: Grid, usual: Vectors, project: Callable[[Vectors], Vectors], rows: MapRows
+) -> Cells:
+    """How far the pictures of many queries are moved against those of a map: as far as makes them fit it clearly best.
+
+    Parameters
+    ----------
+    queries : array of shape (q, D)
+        Descriptors of one drive.
+    grid : (int, int, int)
+    usual : array of shape (D,)
+        Mean of the map's descriptors, which stands where moved pictures show nothing.
+    project : callable
+        Descriptors to the space of the map's rows.
+    rows : MapRows
+    """
+    few = queries[_spread(len(queries))]
+    centred = l2_normalize(rows.vectors - rows.vectors.mean(axis=0)).astype(np.float32, copy=False)
+
+    def fit(cells: Cells) -> float:
+        projected = project(moved_by(few, grid, cells, usual))
+        away = l2_normalize(projected - projected.mean(axis=0)).astype(np.float32, copy=False)
+        best = [(away[part] @ centred.T).max(axis=1) for part in blocks(len(away), 4 * len(centred))]
+        return float(np.concatenate(best).mean())
+
+    fits = {cells: fit(cells) for cells in _tried(grid)}
+    row, column = best = max(fits, key=lambda cells: fits[cells])
+    away = np.array(
+        [at for cells, at in fits.items() if abs(cells[0] - row) > 1 or abs(cells[1] - column) > 2]
+    )
+    return best if fits[best] > away.mean() + _PEAK * away.std() else (0, 0)
+
+
+def moved_by(vectors: Vectors, grid: Grid, cells: Cells, usual: Vectors) -> Vectors:
+    """Descriptors (n, D) of pictures moved back by some rows and columns; what they do not show is as usual.
+
+    >>> moved_by(np.array([[1, 2, 3]]), (1, 3, 1), (0, 1), np.zeros(3)).tolist()
+    [[2.0, 3.0, 0.0]]
+    """
+    moved = np.tile(np.asarray(usual, np.float32), (len(vectors), 1)).reshape(-1, *grid)
+    shown, stands = _parts(grid, cells)
+    moved[:, *stands] = vectors.reshape(-1, *grid)[:, *shown]
+    return moved.reshape(len(vectors), -1)
+
+
+def _parts(grid: Grid, cells: Cells) -> tuple[tuple[slice, slice], tuple[slice, slice]]:
+    """Which part of a moved picture shows what the other one does, and where that stands there."""
+    shown, stands = zip(
+        *(
+            (slice(max(by, 0), size + min(by, 0)), slice(max(-by, 0), size - max(by, 0)))
+            for by, size in zip(cells, grid, strict=False)
+        ),
+        strict=True,
+    )
+    return shown, stands
+
+
+def _spread(n: int) -> NDArray[np.intp]:
+    return np.unique(np.linspace(0, n - 1, min(n, _FRAMES)).astype(np.intp))
+
+
+def _best_fitting(few: Mapping[str, Vectors]) -> str:
+    """The recording that the others fit best, as they are."""
+    ready = {name: standardised_recording(vectors) for name, vectors in few.items()}
+    if len(ready) == 2:
+        return next(iter(ready))
+    return max(
+        ready, key=lambda name: sum(gain_of(ready[other], ready[name]) for other in ready if other != name)
+    )
+
+
+def _offsets(few: Mapping[str, Vectors], grid: Grid, least_gain: Callable[[int], float]) -> list[Cells]:
+    """How far the pictures of each recording are moved, told by one whose own offset is known."""
+    reached = [_best_fitting(few)]
+    offsets = {reached[0]: (0, 0)}
+    for known in reached:  # which grows meanwhile
+        for name in [name for name in few if name not in offsets]:
+            by = _offset(few[name], few[known], grid, least_gain)
+            if by is not None:
+                offsets[name] = offsets[known][0] + by[0], offsets[known][1] + by[1]
+                reached.append(name)
+    return [offsets.get(name, (0, 0)) for name in few]
+
+
+def _offset(
+    vectors: Vectors, others: Vectors, grid: Grid, least_gain: Callable[[int], float]
+) -> Cells | None:
+    """How far pictures are moved against others, for the best fit in the order of the route; None where none fits."""
+    gains = {cells: _gain(vectors, others, grid, cells) for cells in _tried(grid)}
+    best = max(gains, key=lambda cells: gains[cells])
+    least = least_gain(min(len(vectors), len(others)))
+    if gains[best] > max(_SURELY * least, _BETTER * gains[0, 0]):
+        return best
+    return (0, 0) if gains[0, 0] >= least else None
+
+
+def _tried(grid: Grid) -> Iterable[tuple[int, int]]:
+    """Rows and columns that pictures may be moved by."""
+    rows, columns = (min(far, size // 2) for far, size in zip(FARTHEST, grid[:2], strict=True))
+    return product(range(-rows, rows + 1), range(-columns, columns + 1))
+
+
+def _gain(vectors: Vectors, others: Vectors, grid: Grid, cells: Cells) -> float:
+    """What recordings gain where the pictures of the first are moved."""
+    shown, stands = _parts(grid, cells)
+    return gain_of(
+        *(standardised_recording(_cut(v, grid, at)) for v, at in ((vectors, shown), (others, stands)))
+    )
+
+
+def _cut(vectors: Vectors, grid: Grid, part: tuple[slice, slice]) -> Vectors:
+    """Part of the picture that descriptors (n, D) describe."""
+    return vectors.reshape(-1, *grid)[:, *part].reshape(len(vectors), -1)

@@ -1,0 +1,239 @@
+"""Drives in another lane: pictures that are moved against each other, lined up and located all the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from displace import ReferenceSet, build
+from displace.errors import InputError
+from displace.maps.place_map import PlaceMap
+from displace.models import get_model, grid_of
+from displace.sequence.alignment import align, least_gain
+from displace.sequence.viewpoint import common_view, moved_by
+from displace.verbs.align import align as align_verb
+from displace.verbs.extract import extract
+from displace.verbs.manifest import manifest as list_images
+
+GRID = (6, 11, 8)
+PLACES = 160
+
+
+def seen(
+    seed: int, row: int = 0, column: int = 0, *, noise: float = 0.5, n: int = PLACES, condition: int = 0
+) -> np.ndarray:
+    """Descriptors of a route's places: a window of what is around, moved by some cells."""
+    rng = np.random.default_rng(seed)
+    around = rng.standard_normal((n + 2, GRID[0] + 12, GRID[1] + 12, GRID[2])).astype(np.float32)
+    around = around[:-2] * 0.5 + around[1:-1] + around[2:] * 0.5  # neighbours are alike
+    window = around[:, 6 - row : 6 - row + GRID[0], 6 - column : 6 - column + GRID[1]]
+    other = np.random.default_rng([seed, condition, row + 9, column + 9])
+    vectors = (window + noise * other.standard_normal(window.shape)).reshape(n, -1)
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+
+def naive_moved(vector: np.ndarray, row: int, column: int, usual: np.ndarray) -> np.ndarray:
+    """Cell by cell."""
+    old, mean, new = vector.reshape(GRID), usual.reshape(GRID), np.empty(GRID)
+    for r in range(GRID[0]):
+        for c in range(GRID[1]):
+            inside = 0 <= r + row < GRID[0] and 0 <= c + column < GRID[1]
+            new[r, c] = old[r + row, c + column] if inside else mean[r, c]
+    return new.ravel()
+
+
+@pytest.mark.parametrize("cells", [(0, 0), (1, 0), (0, 3), (-2, 1), (2, -4), (-1, -1)])
+def test_moved_back_cell_by_cell(cells: tuple[int, int]) -> None:
+    rng = np.random.default_rng(0)
+    vectors, usual = rng.standard_normal((3, int(np.prod(GRID)))), rng.standard_normal(int(np.prod(GRID)))
+    expected = [naive_moved(vector, *cells, usual) for vector in vectors]
+    np.testing.assert_allclose(moved_by(vectors, GRID, cells, usual), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("cells", [(0, 0), (0, 3), (1, -2), (-2, 4), (2, 0)])
+def test_the_order_of_the_route_tells_how_far_pictures_are_moved(cells: tuple[int, int]) -> None:
+    recordings = {"own": seen(1), "moved": seen(1, *cells, condition=1)[20:]}
+    cut, offsets = common_view(recordings, GRID, least_gain)
+    assert offsets == {"own": (0, 0), "moved": cells}
+    size = (GRID[0] - abs(cells[0])) * (GRID[1] - abs(cells[1])) * GRID[2]
+    assert {vectors.shape[1] for vectors in cut.values()} == {size}
+
+
+def test_what_is_cut_shows_the_same() -> None:
+    recordings = {
+        "own": seen(1, noise=0.0),
+        "down": seen(1, 1, -3, noise=0.0),
+        "right": seen(1, 0, 2, noise=0.0),
+    }
+    cut, offsets = common_view(recordings, GRID, least_gain)
+    turned = {name: tuple(np.subtract(at, offsets["own"]).tolist()) for name, at in offsets.items()}
+    assert turned == {"own": (0, 0), "down": (1, -3), "right": (0, 2)}
+    for name in ("down", "right"):
+        cosines = (cut["own"] * cut[name]).sum(axis=1)
+        lengths = np.linalg.norm(cut["own"], axis=1) * np.linalg.norm(cut[name], axis=1)
+        np.testing.assert_allclose(cosines, lengths, rtol=1e-5)
+
+
+def test_recordings_that_only_a_moved_one_resembles_are_reached_by_it() -> None:
+    """Five columns are too many to be looked for, but three and two are not."""
+    recordings = {"far": seen(1, 0, 5), "near": seen(1, condition=1), "between": seen(1, 0, 3, condition=2)}
+    _, offsets = common_view(recordings, GRID, least_gain)
+    assert [offsets[name][1] - offsets["near"][1] for name in recordings] == [5, 0, 3]
+
+
+def test_recordings_moved_far_apart_keep_a_common_part() -> None:
+    recordings = {"own": seen(1), "left": seen(1, -2, -4, condition=1), "right": seen(1, 2, 4, condition=2)}
+    cut, offsets = common_view(recordings, GRID, least_gain)
+    apart = np.ptp(list(offsets.values()), axis=0)
+    assert (apart <= (4, 6)).all()
+    assert {vectors.shape[1] for vectors in cut.values()} == {int(np.prod(GRID[:2] - apart)) * GRID[2]}
+
+
+def test_different_routes_are_not_moved() -> None:
+    recordings = {"own": seen(1), "other": seen(2)}
+    _, offsets = common_view(recordings, GRID, least_gain)
+    assert offsets == {"own": (0, 0), "other": (0, 0)}
+    with pytest.raises(InputError, match="different routes"):
+        align(recordings, grid=GRID)
+
+
+def test_recordings_of_two_lanes_are_lined_up_by_what_both_see() -> None:
+    at = np.sort(np.random.default_rng(3).choice(PLACES, 110, replace=False))
+    recordings = {"near": seen(1), "far": seen(1, 0, 3, condition=1)[at]}
+    with pytest.raises(InputError, match="different routes"):
+        align(recordings, anchor="near")
+    found = align(recordings, anchor="near", grid=GRID)
+    places = found.tracks["far"].places
+    on = places >= 0
+    assert on.mean() > 0.95
+    assert (np.abs(places[on] - at[on]) <= 2).all()
+    assert found.notes[0] == (
+        "far: its pictures are moved against those of near by about 27% of their width (another lane, or a camera "
+        "mounted otherwise); lined up by what both see"
+    )
+
+
+def test_recordings_of_one_lane_are_lined_up_as_without_a_grid() -> None:
+    recordings = {"sun": seen(1), "rain": seen(1, condition=1)[10:]}
+    with_grid, without = align(recordings, grid=GRID), align(recordings)
+    assert with_grid.anchor == without.anchor
+    assert with_grid.notes == without.notes
+    for name, track in without.tracks.items():
+        np.testing.assert_array_equal(with_grid.tracks[name].places, track.places)
+
+
+@pytest.fixture(scope="module")
+def place_map(pictures: dict[str, np.ndarray]) -> PlaceMap:
+    traversals = {name: pictures[name] for name in ("sun", "rain", "dusk")}
+    return build(ReferenceSet.from_traversals(traversals), model=get_model("hog").fingerprint())
+
+
+@pytest.fixture(scope="module")
+def pictures() -> dict[str, np.ndarray]:
+    return {
+        "sun": drawn(1, 0),
+        "rain": drawn(1, 1),
+        "dusk": drawn(1, 2),
+        "own lane": drawn(1, 3),
+        "other lane": drawn(1, 4, column=36),
+        "other mount": drawn(1, 5, row=-12),
+        "other route": drawn(2, 0, column=24),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "cells"),
+    [("own lane", (0, 0)), ("other lane", (0, 3)), ("other mount", (-1, 0)), ("other route", (0, 0))],
+)
+def test_how_far_pictures_are_moved(
+    place_map: PlaceMap, pictures: dict[str, np.ndarray], name: str, cells: tuple[int, int]
+) -> None:
+    assert place_map.view_of(pictures[name]) == cells
+
+
+def test_drives_in_another_lane_are_located(place_map: PlaceMap, pictures: dict[str, np.ndarray]) -> None:
+    queries, truth = pictures["other lane"], place_map.places.ids
+    alone = place_map.locate(queries).places[:, 0]
+    moved_back = place_map.locate(queries, adapt="auto").places[:, 0]
+    assert (alone == truth).mean() < 0.5
+    assert (moved_back == truth).mean() > 0.9
+    smoothed = [fix.place for fix in place_map.smooth(queries)]
+    assert np.mean(np.array(smoothed) == truth) > 0.9
+
+
+def test_a_drive_under_way_is_moved_back_as_told(
+    place_map: PlaceMap, pictures: dict[str, np.ndarray]
+) -> None:
+    queries = pictures["other lane"]
+    told = place_map.follow(adapt="none", view=place_map.view_of(queries))
+    plain = place_map.follow(adapt="none")
+    right = dict.fromkeys(("told", "plain"), 0)
+    for query, truth in zip(queries, place_map.places.ids, strict=True):
+        right["told"] += told.step(query).place == truth
+        right["plain"] += plain.step(query).place == truth
+    assert right["told"] > 0.9 * len(queries) > 2 * right["plain"]
+
+
+def test_few_photos_are_not_moved(place_map: PlaceMap, pictures: dict[str, np.ndarray]) -> None:
+    assert place_map.view_of(pictures["other lane"][:99]) == (0, 0)
+
+
+def test_adapting_to_nothing_moves_nothing(place_map: PlaceMap, pictures: dict[str, np.ndarray]) -> None:
+    queries = pictures["other lane"]
+    one_by_one = np.concatenate([place_map.locate(query[None]).scores for query in queries])
+    np.testing.assert_allclose(place_map.locate(queries, adapt="none").scores, one_by_one, atol=1e-6)
+
+
+def test_descriptors_that_are_no_grid_are_not_moved(pictures: dict[str, np.ndarray]) -> None:
+    bare = build(ReferenceSet.from_traversals({name: pictures[name] for name in ("sun", "rain")}))
+    assert bare.view_of(pictures["other lane"]) == (0, 0)
+    with pytest.raises(InputError, match="no grid over the picture; leave it out"):
+        bare.follow(view=(0, 1))
+
+
+def test_models_that_are_not_installed_have_no_grid() -> None:
+    assert grid_of({"model": "somebody's own"}) is None
+    assert grid_of(None) is None
+    assert grid_of({"model": "hog"}) == get_model("hog").grid
+    assert int(np.prod(get_model("hog").grid)) == get_model("hog").dim  # type: ignore[arg-type]
+
+
+def test_a_store_of_two_lanes_is_lined_up(tmp_path: Path) -> None:
+    for name, moved in (("near", 0), ("far", 36)):
+        (tmp_path / "drives" / name).mkdir(parents=True)
+        frames = range(0, 70) if name == "near" else [*range(0, 70, 2), *range(1, 12, 2)]
+        for number, place in enumerate(sorted(frames)):
+            picture = scene(1, place, condition=moved, column=moved)
+            cv2.imwrite(str(tmp_path / "drives" / name / f"{number:04d}.png"), picture)
+    list_images([tmp_path / "drives"], tmp_path / "route.csv")
+    extract(tmp_path / "route.csv", tmp_path / "route.desc", model="hog")
+    found = align_verb(tmp_path / "route.desc", anchor="near").alignment
+    truth = np.array(sorted([*range(0, 70, 2), *range(1, 12, 2)]))
+    places = found.tracks["far"].places
+    on = places >= 0
+    assert on.mean() > 0.9
+    assert (np.abs(places[on] - truth[on]) <= 2).mean() > 0.95
+    assert any("27% of their width" in note for note in found.notes)
+
+
+def drawn(route: int, condition: int, *, row: int = 0, column: int = 0) -> np.ndarray:
+    """Descriptors of drawn pictures of a route, taken by a camera that is moved by some pixels of 144 × 108."""
+    model = get_model("hog")
+    return np.stack(
+        [
+            model.prepare(np.repeat(scene(route, place, condition, row, column)[..., None], 3, axis=2))
+            for place in range(120)
+        ]
+    )
+
+
+def scene(route: int, place: int, condition: int = 0, row: int = 0, column: int = 0) -> np.ndarray:
+    """One grey picture of 144 × 108: shapes around a place, and the noise of a condition."""
+    around = np.random.default_rng([route, place]).uniform(0, 255, (18, 24)).astype(np.float32)
+    wide = cv2.resize(around, (288, 216), interpolation=cv2.INTER_CUBIC)
+    window = wide[54 - row : 162 - row, 72 - column : 216 - column]
+    noise = np.random.default_rng([route, place, condition]).normal(0, 12, window.shape)
+    return np.clip(window + noise, 0, 255).astype(np.uint8)
