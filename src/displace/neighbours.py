@@ -1,4 +1,9 @@
-"""What neighbours along a route tell about references: whether they are a sequence, and whether traversals line up."""
+"""What neighbours along a route tell about references: whether they are a sequence, and whether traversals line up.
+
+Whether equal places of two traversals show the same is told by what surrounds them: around a place, the mean similarity
+of one traversal to the other is compared with that to the other shifted along the route. One image may resemble many
+places; some twenty in a row resemble their own, at night and in snow as well.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +12,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.arrays import Vectors, l2_normalize
+from displace.arrays import Indices, Vectors, l2_normalize
 from displace.holdout import spread
-from displace.references import ReferenceSet
+from displace.places import Places
+from displace.references import ReferenceSet, ReferenceStream
 
 ENOUGH, FEW = 20, 10
 """Places that a route must have to be judged, and images of a traversal."""
-MOST = 1000
-"""Places of a route that are looked at."""
+LENGTH, STRETCHES = 300, 4
+"""Places of a stretch of the route, and stretches that are looked at."""
+NUMBERS = 2**26
+"""Of the references that are looked at where not all are in memory: they take four times as many bytes."""
 ALIKE = 1.5
 """Standard deviations by which neighbours must be more alike than places far apart."""
-WINDOWS = 6
-REACH = 0.25
-"""Share of a route by which a traversal is shifted against another at most."""
-OFF = 3
-"""Places by which a window must be shifted to count as off."""
+AROUND = 10
+"""Places either side of one that are compared with it."""
+NEAR = 2
+"""Places by which a traversal may be shifted and still line up."""
+HOLDS = 0.9
+"""Share of the places that line up with another traversal where equal numbers are equal places: 0.97 and more in
+synchronous recordings of a season, a night or snow, 0.8 and less where speeds differ by a quarter."""
+OFTEN = 0.5
+"""Share of the places that must line up for nothing to be said of references as they are given."""
 SAME = 1e-4
 """Distance, of a descriptor's length, below which two show the same."""
 
@@ -32,9 +44,10 @@ def is_sequence(refs: ReferenceSet) -> bool:
     Their order is that of the route; references without one are no sequence.
     """
     for name in refs.traversal_ids:
-        vectors = _along(refs, name, _shared(refs, [name]))
-        if len(vectors) >= ENOUGH:
-            near = np.einsum("ij,ij->i", vectors[1:], vectors[:-1])
+        parts = [_along(refs, name, places) for places in _shared(refs, [name])]
+        if sum(map(len, parts)) >= ENOUGH:
+            near = np.concatenate([np.einsum("ij,ij->i", part[1:], part[:-1]) for part in parts])
+            vectors = np.concatenate(parts)
             far = np.einsum("ij,ij->i", vectors, np.roll(vectors, len(vectors) // 2, axis=0))
             return bool(near.mean() - far.mean() > ALIKE * max(float(far.std()), 1e-6))
     return False
@@ -55,61 +68,116 @@ def featureless(refs: ReferenceSet) -> list[Any]:
 def misaligned(refs: ReferenceSet) -> list[str]:
     """Traversals of a sequence that line up better with the first one when they are shifted along the route.
 
-    The route is looked at in six windows: recordings of which one lacks frames are off by more and more. Returns
-    sentences, none where all is well or nothing can be told.
+    Returns sentences, none where all is well or nothing can be told.
     """
     names = refs.traversal_ids
     if len(names) < 2 or not is_sequence(refs):
         return []
     found = []
     for name in names[1:]:
-        places = _shared(refs, [names[0], name])
-        if len(places) < ENOUGH:
-            continue
-        shifts = _shifts(_along(refs, names[0], places), _along(refs, name, places))
-        off = [shift for shift in shifts if abs(shift) >= OFF]
-        if 2 * len(off) >= len(shifts):
+        shifts = shifts_between(refs, names[0], name)
+        off = np.abs(shifts[np.abs(shifts) > NEAR])
+        if len(shifts) >= ENOUGH and len(off) > (1 - OFTEN) * len(shifts):
             found.append(
-                f"{name} lines up with {names[0]} better when it is shifted by up to "
-                f"{max(map(abs, off))} places along the route: equal numbers may not be equal places"
+                f"{name} lines up with {names[0]} better when it is shifted by up to {off.max()} places along the "
+                "route: equal numbers may not be equal places"
             )
     return found
 
 
-def _shared(refs: ReferenceSet, names: list[Any]) -> NDArray[Any]:
-    """Places that all of some traversals have, in route order; none where there is no order."""
-    info = refs.info
+def shifts_between(refs: ReferenceSet, one: Any, other: Any) -> Indices:
+    """By how many places a traversal lies behind another, at each place that both have of the stretches looked at."""
+    found = [
+        _shifts(_along(refs, one, places), _along(refs, other, places))
+        for places in _shared(refs, [one, other])
+    ]
+    return np.concatenate(found) if found else np.empty(0, np.intp)
+
+
+def unconfirmed(refs: ReferenceSet) -> dict[Any, float]:
+    """Traversals of which sight does not confirm that equal places are the same, with the share of places that do.
+
+    A traversal that lines up with the first one confirms others in turn; what shows nothing is left out. Empty where
+    all line up, or have too little in common to tell.
+    """
+    blank = featureless(refs)
+    names = [name for name in refs.traversal_ids if name not in blank]
+    confirmed, waiting = names[:1], names[1:]
+    shares: dict[Any, float] = {}
+    for one in confirmed:  # grows while it is gone through
+        for other in list(waiting):
+            shifts = shifts_between(refs, one, other)
+            share = float((np.abs(shifts) <= NEAR).mean()) if len(shifts) else 1.0
+            shares[other] = max(share, shares.get(other, 0.0))
+            if share >= HOLDS:
+                waiting.remove(other)
+                confirmed.append(other)
+    return {name: shares[name] for name in waiting}
+
+
+def sample(stream: ReferenceStream) -> ReferenceSet:
+    """References of the stretches that are looked at, or without an order some of each traversal."""
+    names = np.unique(stream.traversals)
+    n_most = max(ENOUGH, NUMBERS // max(1, stream.dim * len(names)))
+    places = _stretches(stream.info, n_most)
+    if places:
+        return stream.take(np.flatnonzero(np.isin(stream.places, np.concatenate(places))))
+    rows = [np.flatnonzero(stream.traversals == name) for name in names]
+    return stream.take(np.sort(np.concatenate([own[spread(len(own), n_most)] for own in rows])))
+
+
+def _stretches(info: Places, n_most: int = LENGTH * STRETCHES) -> list[NDArray[Any]]:
+    """Places of the route in order: all in pieces, or where they are many, pieces spread over it.
+
+    Neighbours tell where a traversal is; places far apart do not.
+    """
     if info.order is None:
-        return info.ids[:0]
-    shared = info.ids[info.order]
-    for name in names:
-        shared = shared[np.isin(shared, refs.places[refs.traversals == name])]
-    return shared[spread(len(shared), MOST)] if len(shared) > MOST else shared
+        return []
+    route = info.ids[info.order]
+    n_most = min(n_most, LENGTH * STRETCHES, len(route))
+    n_pieces = -(-n_most // LENGTH)
+    if n_most == len(route):
+        return np.array_split(route, n_pieces)
+    starts = np.linspace(0, len(route) - n_most // n_pieces, n_pieces).astype(np.intp)
+    return [route[start : start + n_most // n_pieces] for start in starts]
+
+
+def _shared(refs: ReferenceSet, names: list[Any]) -> list[NDArray[Any]]:
+    """Places that all of some traversals have, stretch by stretch; none where there is no order, or too few."""
+    found = []
+    for places in _stretches(refs.info):
+        for name in names:
+            places = places[np.isin(places, refs.places[refs.traversals == name])]
+        if len(places) >= FEW:
+            found.append(places)
+    return found
 
 
 def _along(refs: ReferenceSet, name: Any, places: NDArray[Any]) -> Vectors:
     """One centred unit vector of a traversal for each place."""
     rows = np.flatnonzero(refs.traversals == name)
     order = rows[np.argsort(refs.places[rows], kind="stable")]
-    at = order[np.searchsorted(refs.places[order], places)] if len(places) else order[:0]
-    vectors = refs.vectors[at].astype(np.float32)
-    return l2_normalize(vectors - vectors.mean(axis=0)) if len(vectors) else vectors
+    vectors = refs.vectors[order[np.searchsorted(refs.places[order], places)]].astype(np.float32)
+    return l2_normalize(vectors - vectors.mean(axis=0))
 
 
-def _shifts(a: Vectors, b: Vectors) -> list[int]:
-    """By how many places b lies behind a in each window of the route, as far as that is clear; 0 where it is not."""
-    similarity = a @ b.T
-    n, reach = len(a), int(REACH * len(a))
-    found = []
-    for window in np.array_split(np.arange(n), WINDOWS):
-        means = {
-            shift: float(similarity[inside, inside + shift].mean())
-            for shift in range(-reach, reach + 1)
-            for inside in [window[(window + shift >= 0) & (window + shift < n)]]
-            if 2 * len(inside) > len(window)
-        }
-        spread_of_means = float(np.std(list(means.values())))
-        best = max(means, key=means.__getitem__)
-        clear = means[best] > means[0] + spread_of_means
-        found.append(best if clear else 0)
+def _shifts(a: Vectors, b: Vectors) -> Indices:
+    """By how many places b lies behind a at each place of a stretch, as far as its surroundings tell."""
+    similarity = _standardised(_standardised(a @ b.T).T).T
+    n, reach = len(a), len(a) // 2
+    means = np.full((2 * reach + 1, n), -np.inf)
+    for shift in range(-reach, reach + 1):
+        along = similarity.diagonal(shift)
+        at = np.arange(len(along))
+        first, last = np.maximum(at - AROUND, 0), np.minimum(at + AROUND + 1, len(along))
+        sums = np.concatenate([[0.0], np.cumsum(along, dtype=np.float64)])
+        means[shift + reach, max(0, -shift) + at] = (sums[last] - sums[first]) / (last - first)
+    found: Indices = means.argmax(axis=0) - reach
     return found
+
+
+def _standardised(similarity: Vectors) -> Vectors:
+    """Rows of zero mean and unit spread: what an image shares with all others says nothing about its place."""
+    centred = similarity - similarity.mean(axis=1, keepdims=True)
+    result: Vectors = centred / np.maximum(centred.std(axis=1, keepdims=True), 1e-6)
+    return result

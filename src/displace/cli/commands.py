@@ -202,8 +202,9 @@ class Verb:
 
 @cache
 def all_verbs() -> tuple[Verb, ...]:
-    """Every file of `displace.verbs` but the base, in the order of `ORDER`; others come last."""
-    names = [found.name for found in pkgutil.iter_modules(verbs.__path__) if found.name != "base"]
+    """Every file of `displace.verbs` but the base and what begins with _, in the order of `ORDER`; others come last."""
+    modules = [found.name for found in pkgutil.iter_modules(verbs.__path__)]
+    names = [name for name in modules if name != "base" and not name.startswith("_")]
     found = (Verb(importlib.import_module(f"displace.verbs.{name}")) for name in names)
     return tuple(sorted(found, key=lambda verb: ORDER.index(verb.name) if verb.name in ORDER else len(ORDER)))
 

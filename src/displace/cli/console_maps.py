@@ -18,7 +18,8 @@ from displace.maps import PlaceMap
 from displace.maps.calibration import Calibration
 from displace.maps.located import FRAME, Located
 from displace.maps.remarks import ADAPTED, ONE_CONDITION, STALE, WEAKER, no_confidence, rounding_loss
-from displace.verbs.build import map_output, store_beside
+from displace.verbs._steps import store_beside
+from displace.verbs.build import map_output
 
 if TYPE_CHECKING:
     from displace.maps import Update

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from displace.errors import InputError
-from displace.verbs.base import Output, Progress, StorePath, Traversals, check_output, part, whole_store
+from displace.verbs.base import (
+    Output,
+    PathLike,
+    Progress,
+    StorePath,
+    Traversals,
+    check_output,
+    part,
+    whole_store,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -128,9 +138,6 @@ def align(
         displace align route.desc --undo
     """
     from displace.descriptors.store import DescriptorStore
-    from displace.descriptors.store_writing import relabel
-    from displace.models import grid_of
-    from displace.sequence.alignment import align as line_up
 
     if output is not None:
         check_output(output, overwrite)
@@ -139,23 +146,63 @@ def align(
         return _undone(described)
     described = whole_store(store, partial)
     names = list(traversals) if traversals else described.manifest.traversal_names()
-    manifest = described.manifest
     _check_blank(described, names, overwrite)
-    rows = {name: in_time(manifest, name) for name in names}
-    located = None if manifest.geo is None else manifest.geo.known
-    candidates = [n for n in names if located is not None and located[rows[n]].mean() > 0.8]
-    vectors = {name: described.vectors(taken) for name, taken in rows.items()}
-    found = line_up(
-        vectors, anchor, candidates or None, part(progress, "aligning"), grid=grid_of(described.model)
-    )
-    labelled = labels(described.index.manifest, manifest, rows, found)
-    before = described.folder / BEFORE
-    if not before.exists():
-        described.index.manifest.write(before)
-    lined = relabel(store, labelled)
-    if output is not None:
-        labelled.write(output)
-    return Lined(lined, found, _check_page(described, rows, vectors, found) if check else None)
+    sighted = Sighted.of(described, names, anchor, progress)
+    lined = sighted.kept(output)
+    return replace(lined, page=_check_page(sighted)) if check else lined
+
+
+@dataclass(frozen=True, eq=False)
+class Sighted:
+    """Recordings of a store lined up by sight; nothing is written yet.
+
+    Parameters
+    ----------
+    store : DescriptorStore
+    rows : dict of str to array
+        Of each recording, in the order in which they were taken.
+    vectors : dict of str to array
+    alignment : Alignment
+    """
+
+    store: DescriptorStore
+    rows: dict[str, NDArray[np.intp]]
+    vectors: dict[str, Vectors]
+    alignment: Alignment
+
+    @classmethod
+    def of(
+        cls, store: DescriptorStore, names: Sequence[str], anchor: str | None, progress: Progress | None
+    ) -> Sighted:
+        """Line recordings up; refuses those that cannot be."""
+        from displace.models import grid_of
+        from displace.sequence.alignment import align as line_up
+
+        rows = {name: in_time(store.manifest, name) for name in names}
+        located = None if store.manifest.geo is None else store.manifest.geo.known
+        candidates = [n for n in names if located is not None and located[rows[n]].mean() > 0.8]
+        vectors = {name: store.vectors(taken) for name, taken in rows.items()}
+        found = line_up(
+            vectors, anchor, candidates or None, part(progress, "aligning"), grid=grid_of(store.model)
+        )
+        return cls(store, rows, vectors, found)
+
+    def kept(self, output: PathLike | None, *, others: bool = True) -> Lined:
+        """Give the store the places that were found, keep what it had for `undo`, and write a manifest where asked to.
+
+        Other recordings than these keep their places, or have none where `others` says so.
+        """
+        from displace.descriptors.store_writing import relabel
+
+        listed = self.store.index.manifest
+        labelled = labels(listed, self.store.manifest, self.rows, self.alignment, others=others)
+        before = self.store.folder / BEFORE
+        if not before.exists() or "alignment" not in listed.numbers:
+            listed.write(before)
+        lined = relabel(self.store.folder, labelled)
+        if output is not None:
+            labelled.write(output)
+        return Lined(lined, self.alignment)
 
 
 def in_time(manifest: Manifest, traversal: str) -> NDArray[np.intp]:
@@ -173,7 +220,12 @@ def in_time(manifest: Manifest, traversal: str) -> NDArray[np.intp]:
 
 
 def labels(
-    listed: Manifest, described: Manifest, rows: dict[str, NDArray[np.intp]], found: Alignment
+    listed: Manifest,
+    described: Manifest,
+    rows: dict[str, NDArray[np.intp]],
+    found: Alignment,
+    *,
+    others: bool = True,
 ) -> Manifest:
     """The store's manifest with the places that were found; images without descriptors get none."""
     import numpy as np
@@ -186,7 +238,7 @@ def labels(
         name: listed.numbers.get(name, np.full(len(listed), np.nan)).copy()
         for name in ("frame", "alignment", "lo", "hi")
     }
-    aligned = np.isin(listed.traversals, list(rows))
+    aligned = np.isin(listed.traversals, list(rows)) if others else np.ones(len(listed), bool)
     places[aligned] = ""
     for values in columns.values():
         values[aligned] = np.nan
@@ -231,16 +283,11 @@ def _undone(store: DescriptorStore) -> Lined:
     return Lined(restored)
 
 
-def _check_page(
-    store: DescriptorStore,
-    rows: dict[str, NDArray[np.intp]],
-    vectors: dict[str, Vectors],
-    found: Alignment,
-) -> Path:
+def _check_page(sighted: Sighted) -> Path:
     from displace.report.html.alignment_page import write_alignment_page
 
-    paths = store.manifest.paths()
-    images = {name: [paths[row] for row in taken] for name, taken in rows.items()}
-    page = store.folder.with_suffix(".align.html")
-    write_alignment_page(page, found, vectors, images)
+    paths = sighted.store.manifest.paths()
+    images = {name: [paths[row] for row in taken] for name, taken in sighted.rows.items()}
+    page = sighted.store.folder.with_suffix(".align.html")
+    write_alignment_page(page, sighted.alignment, sighted.vectors, images)
     return page

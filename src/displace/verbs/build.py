@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import logging
-import shlex
-import shutil
 import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
-from displace.errors import FallbackWarning, InputError
+from displace.errors import FallbackWarning, InputError, UnknownNameError
 from displace.files.memory import physical_memory
+from displace.verbs._steps import Steps
 from displace.verbs.base import (
     MAP_ENDING,
     Argument,
@@ -59,6 +56,7 @@ def build(
     weights: PathLike | None = None,
     device: str = "auto",
     every: str = "1",
+    layout: str = "auto",
     cluster: Annotated[str | None, Option(metavar="ADDRESS")] = None,
     threads: int | None = None,
     partial: bool = False,
@@ -102,6 +100,9 @@ def build(
         Where the model runs: auto, cpu, cuda, cuda:1 …
     every : str
         Video: take every n-th frame (5), or one each so many seconds (0.5s).
+    layout : str
+        Of recordings: how places are told, as `manifest` has it: auto, names, sight …; auto also lines recordings up by
+        sight where it finds that equal names are not equal places, and names takes the names at their word.
     cluster : str, optional
         Build with the workers of a Dask cluster: local, local:4, or a scheduler's address.
     threads : int, optional
@@ -136,11 +137,11 @@ def build(
     _check_ending(output)
     check_map_output(output, overwrite)
     check_threads(threads)
-    _check_options(fusion, dtype, tolerance)
+    _check_options(fusion, dtype, tolerance, layout)
     with exclusive(output), limit_threads(threads):
-        made = _Steps(output, overwrite, progress)
-        described = whole_store(made.store_of(store, model, weights, device, every), partial)
-        made.place(described, partial)
+        steps = Steps(store, output, layout, every, overwrite, progress)
+        described = whole_store(steps.described(model, weights, device), partial)
+        steps.place(described, partial, traversals, exclude or ())
         described = DescriptorStore(described.folder)
         tolerance = own_tolerance(described) if tolerance is None else tolerance
         stream = described.stream(traversals, exclude or ())
@@ -181,76 +182,18 @@ def build(
     return place_map
 
 
-@dataclass(frozen=True)
-class _Steps:
-    """The steps before a map, done beside it where they are missing."""
-
-    output: Path
-    overwrite: bool
-    progress: Progress | None
-
-    def store_of(
-        self, source: PathLike, model: str | None, weights: PathLike | None, device: str, every: str
-    ) -> Path:
-        """Store of whatever is given."""
-        from displace.descriptors.store import is_store
-        from displace.verbs.extract import extract
-
-        folder = store_beside(source, self.output)
-        if is_store(source):
-            return folder
-        table = self._manifest(source, every)
-        if model is not None and is_store(folder):
-            _check_described_by(model, folder, table)
-        extract(table, folder, model=model, weights=weights, device=device, progress=self.progress)
-        return folder
-
-    def _manifest(self, source: PathLike, every: str) -> Path:
-        """Manifest of recordings; one that is given, or was made before, stays as it is."""
-        from displace.manifest.table import Manifest
-        from displace.verbs.manifest import manifest
-
-        if Path(source).is_file() and Path(source).suffix.lower() == ".csv":
-            return Path(source)
-        table = self.output.with_suffix(".csv")
-        if table.exists() and not self.overwrite:
-            check_made_of(source, table, every)
-        else:
-            frames = table.with_suffix(".frames")
-            kept = frames.exists()
-            manifest([source], table, every=every, overwrite=True, progress=self.progress)
-            made = Manifest.read(table)
-            if len(made.traversal_names()) == 1:
-                table.unlink()
-                if not kept:
-                    shutil.rmtree(frames, ignore_errors=True)
-                raise InputError(
-                    f"{source} holds one recording only, {made.traversal_names()[0]!r} with {len(made):,} images: a "
-                    "map fuses several drives of a route, so record it again. Where one is all there is, say so with a "
-                    f"manifest: displace manifest {quote(str(source))} -o route.csv, then displace build route.csv"
-                )
-        return table
-
-    def place(self, store: DescriptorStore, partial: bool) -> None:
-        """Line recordings up by sight where no image has a place; a manifest made here says so from then on."""
-        from displace.verbs.align import align
-
-        if (store.places == "").all():
-            made = self.output.with_suffix(".csv")
-            output = made if made.exists() else None
-            lined = align(store.folder, output, partial=partial, overwrite=True, progress=self.progress)
-            for line in lined.found():
-                logger.warning("%s", line)
-
-
-def _check_options(fusion: str, dtype: str, tolerance: str | None) -> None:
+def _check_options(fusion: str, dtype: str, tolerance: str | None, layout: str) -> None:
     """Refuse what is misspelt before recordings are described, which takes long."""
     from displace.fusion import get_fusion
+    from displace.manifest.layouts import LAYOUTS
     from displace.maps.rounding import DTYPES
+    from displace.registry import unknown
     from displace.truth import Tolerance
 
     if fusion != "auto":
         get_fusion(fusion)
+    if layout != "auto" and layout not in LAYOUTS:
+        raise UnknownNameError(unknown("layout", layout, ["auto", *LAYOUTS]))
     if dtype not in DTYPES:
         raise InputError(f"dtype={dtype!r} must be one of {', '.join(DTYPES)}")
     if tolerance is not None:
@@ -264,55 +207,6 @@ def _check_ending(output: Path) -> None:
             f"cannot write {output}: beside a map {output.with_suffix('.csv').name} is its manifest and "
             f"{output.with_suffix('.desc').name} its store; let the map's name end in {MAP_ENDING}"
         )
-
-
-def check_made_of(source: PathLike, table: Path, every: str = "1") -> None:
-    """Refuse to go on with a manifest that an earlier run made of other recordings, or of other frames of them."""
-    from displace.manifest.table import Manifest
-    from displace.recordings.frames import is_of, taken_every
-    from displace.recordings.sources import folders_of
-
-    way_out = "Choose another name with -o, or make it anew with --overwrite, which describes no image twice"
-    recordings = folders_of(source, table.with_suffix(".frames"))
-    waiting = {folder.resolve() for folder in recordings}
-    known = frozenset(waiting)
-    for folder, recording in recordings.items():
-        if not is_of(folder, recording):
-            raise InputError(f"{recording} has changed since {table} was made of it. {way_out}")
-    for folder in {path.parent for path in Manifest.read(table).paths()}:
-        within = folder.resolve()
-        above = {within, *within.parents}
-        if not above & known:
-            raise InputError(
-                f"{table} is of other recordings than {source}: it has images in {folder}. {way_out}"
-            )
-        if taken_every(within) not in (None, str(every)):
-            raise InputError(
-                f"{table} has the frames that every={taken_every(within)!r} took, and every={str(every)!r} is asked "
-                f"for. {way_out}"
-            )
-        waiting -= above
-    if waiting:
-        names = ", ".join(sorted(folder.name for folder in waiting))
-        raise InputError(f"{table} was made of {source} without {names}. {way_out}")
-
-
-def _check_described_by(model: str, folder: Path, table: Path) -> None:
-    """Refuse another model than that of the store beside the map: replacing a map does not drop its descriptors."""
-    from displace.descriptors.store import DescriptorStore
-    from displace.models import model_name
-
-    made = DescriptorStore(folder).model
-    if made.get("model") != model.partition(":")[0]:
-        raise InputError(
-            f"{folder} holds descriptors of {model_name(made)}, and model={model!r} is asked for. Choose another name "
-            f"for the map with -o, or describe the images anew first: {described_anew(table, folder, model)}"
-        )
-
-
-def described_anew(table: PathLike, folder: PathLike, model: str) -> str:
-    """Return the command that describes the images of a manifest by another model."""
-    return shlex.join(["displace", "extract", str(table), "-o", str(folder), "-m", model, "--overwrite"])
 
 
 def resumes(given: Mapping[str, Any]) -> bool:
@@ -360,10 +254,3 @@ def _check_streamable(fusion: str, keep_references: bool) -> None:
 def map_output(store: PathLike, output: PathLike | None) -> Path:
     """Where the map of a source goes."""
     return Path(store).with_suffix(MAP_ENDING) if output is None else Path(output)
-
-
-def store_beside(source: PathLike, output: Path) -> Path:
-    """Store of a source: itself, or the one that is made beside the map."""
-    from displace.descriptors.store import is_store
-
-    return Path(source) if is_store(source) else output.with_suffix(".desc")

@@ -1,0 +1,255 @@
+"""The steps before a map, done beside it where they are missing: manifest, descriptors, places by sight."""
+
+from __future__ import annotations
+
+import logging
+import shlex
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from displace.errors import InputError
+from displace.verbs.base import PathLike, Progress
+
+if TYPE_CHECKING:
+    from displace.descriptors.store import DescriptorStore
+    from displace.manifest.table import Manifest
+
+WAY_OUT = "Choose another name with -o, or make it anew with --overwrite, which describes no image twice"
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The steps from a source to a store with places.
+
+    Parameters
+    ----------
+    source : path-like
+        Recordings, a manifest or a store.
+    output : Path
+        The map.
+    layout : str
+        How the places of recordings are told.
+    every : str
+        Frames to take from videos.
+    overwrite : bool
+        Make the manifest anew.
+    progress : callable, optional
+    """
+
+    source: PathLike
+    output: Path
+    layout: str
+    every: str
+    overwrite: bool
+    progress: Progress | None
+
+    @property
+    def table(self) -> Path:
+        """Manifest of recordings."""
+        return self.output.with_suffix(".csv")
+
+    @property
+    def of_recordings(self) -> bool:
+        """Whether the manifest is made here: neither it nor a store is given."""
+        from displace.descriptors.store import is_store
+
+        source = Path(self.source)
+        return not is_store(source) and not (source.is_file() and source.suffix.lower() == ".csv")
+
+    def described(self, model: str | None, weights: PathLike | None, device: str) -> Path:
+        """Store of whatever is given."""
+        from displace.descriptors.store import is_store
+        from displace.verbs.extract import extract
+
+        if self.layout != "auto" and not self.of_recordings:
+            raise InputError(
+                f"layout={self.layout!r} is for recordings; {self.source} says itself what is which place"
+            )
+        folder = store_beside(self.source, self.output)
+        if is_store(self.source):
+            return folder
+        table = self._manifest() if self.of_recordings else Path(self.source)
+        if model is not None and is_store(folder):
+            _check_described_by(model, folder, table)
+        extract(table, folder, model=model, weights=weights, device=device, progress=self.progress)
+        return folder
+
+    def place(
+        self, store: DescriptorStore, partial: bool, traversals: Sequence[str] | None, exclude: Sequence[str]
+    ) -> None:
+        """Line recordings up by sight where no image has a place, or where sight contradicts equal names."""
+        from displace.neighbours import sample
+        from displace.verbs._sight import names_looked_at
+        from displace.verbs.align import align
+
+        if (store.places == "").all():
+            made = self.table if self.table.exists() else None
+            lined = align(store.folder, made, partial=partial, overwrite=True, progress=self.progress).found()
+        elif self.of_recordings and self.layout == "auto" and self._told_by_names(store.manifest):
+            refs = sample(store.stream(traversals, exclude))
+            lined = names_looked_at(store, refs, self.table, self.progress)
+        else:
+            lined = []
+            self._check_lined_up(store.manifest, traversals, exclude)
+        for line in lined:
+            logger.warning("%s", line)
+
+    def _check_lined_up(
+        self, manifest: Manifest, traversals: Sequence[str] | None, exclude: Sequence[str]
+    ) -> None:
+        """Refuse a recording that was left out when the others were lined up by an earlier run."""
+        names = manifest.traversal_names() if traversals is None else traversals
+        placed = set(manifest.traversals[manifest.places != ""].tolist())
+        lacking = [name for name in names if name not in placed and name not in exclude]
+        if self.of_recordings and "alignment" in manifest.numbers and lacking:
+            raise InputError(f"{self.table} was lined up without {', '.join(lacking)}. {WAY_OUT}")
+
+    def _told_by_names(self, manifest: Manifest) -> bool:
+        """Whether places are no more than equal names or numbers of files, as they were before anybody changed them."""
+        by_name = manifest.frame is not None and manifest.geo is None and "alignment" not in manifest.numbers
+        return by_name and _agree(_labelled(manifest), self._as_made)
+
+    def _manifest(self) -> Path:
+        """Manifest of recordings; one that was made before is gone on with."""
+        from displace.manifest.table import Manifest
+        from displace.verbs.manifest import manifest
+
+        if self.table.exists() and not self.overwrite:
+            check_made_of(self.source, self.table, self.every)
+            if not self._outdated():
+                return self.table
+        frames = self.table.with_suffix(".frames")
+        kept = frames.exists()
+        manifest(
+            [self.source],
+            self.table,
+            layout=self.layout,
+            every=self.every,
+            overwrite=True,
+            progress=self.progress,
+        )
+        made = Manifest.read(self.table)
+        if len(made.traversal_names()) == 1:
+            self.table.unlink()
+            if not kept:
+                shutil.rmtree(frames, ignore_errors=True)
+            raise InputError(
+                f"{self.source} holds one recording only, {made.traversal_names()[0]!r} with {len(made):,} images: a "
+                "map fuses several drives of a route, so record it again. Where one is all there is, say so with a "
+                f"manifest: displace manifest {quote(str(self.source))} -o route.csv, then displace build route.csv"
+            )
+        return self.table
+
+    @cached_property
+    def _as_made(self) -> dict[Path, str]:
+        """Place of each image as recordings give it by themselves."""
+        return self._made("auto")
+
+    def _made(self, layout: str) -> dict[Path, str]:
+        from displace.manifest.builder import build_manifest
+        from displace.recordings.sources import unpack
+
+        folders = unpack(self.source, self.table.with_suffix(".frames"), every=self.every)
+        return _labelled(build_manifest(folders, layout))
+
+    def _outdated(self) -> bool:
+        """Whether the manifest is to be made anew: images were added, or another layout is asked for.
+
+        One in which somebody changed the places is never replaced unasked.
+        """
+        from displace.manifest.table import Manifest
+
+        known = Manifest.read(self.table)
+        ours, made = _labelled(known), self._as_made
+        wanted = made if self.layout == "auto" else self._made(self.layout)
+        added = sorted(set(wanted) - set(ours))
+        by_sight = "alignment" in known.numbers
+        other = (
+            self.layout != "auto" and not _agree(ours, wanted) and not (by_sight and self.layout == "sight")
+        )
+        if not added and not other:
+            return False
+        what = (
+            f"{len(added):,} images were added since {self.table} was made ({added[0].parent.name}/{added[0].name} …)"
+            if added
+            else f"{self.table} has other places than layout={self.layout!r} gives"
+        )
+        if not (by_sight or _agree(ours, made) or _agree(ours, wanted)):
+            raise InputError(f"{what}, and its places were given by hand or by another --layout. {WAY_OUT}")
+        logger.warning("%s: it is made anew", what)
+        return True
+
+
+def _labelled(manifest: Manifest) -> dict[Path, str]:
+    """Place of each image."""
+    paths = manifest.paths()
+    folders = {folder: folder.resolve() for folder in {path.parent for path in paths}}
+    full = (folders[path.parent] / path.name for path in paths)
+    return dict(zip(full, manifest.places.tolist(), strict=True))
+
+
+def _agree(ours: dict[Path, str], theirs: dict[Path, str]) -> bool:
+    """Whether the images of a manifest have the same places in another one, which may have more images."""
+    return all(theirs.get(image) == place for image, place in ours.items())
+
+
+def store_beside(source: PathLike, output: Path) -> Path:
+    """Store of a source: itself, or the one that is made beside the map."""
+    from displace.descriptors.store import is_store
+
+    return Path(source) if is_store(source) else output.with_suffix(".desc")
+
+
+def check_made_of(source: PathLike, table: Path, every: str = "1") -> None:
+    """Refuse to go on with a manifest that an earlier run made of other recordings, or of other frames of them."""
+    from displace.manifest.table import Manifest
+    from displace.recordings.frames import is_of, taken_every
+    from displace.recordings.sources import folders_of
+
+    recordings = folders_of(source, table.with_suffix(".frames"))
+    waiting = {folder.resolve() for folder in recordings}
+    known = frozenset(waiting)
+    for folder, recording in recordings.items():
+        if not is_of(folder, recording):
+            raise InputError(f"{recording} has changed since {table} was made of it. {WAY_OUT}")
+    for folder in {path.parent for path in Manifest.read(table).paths()}:
+        within = folder.resolve()
+        above = {within, *within.parents}
+        if not above & known:
+            raise InputError(
+                f"{table} is of other recordings than {source}: it has images in {folder}. {WAY_OUT}"
+            )
+        if taken_every(within) not in (None, str(every)):
+            raise InputError(
+                f"{table} has the frames that every={taken_every(within)!r} took, and every={str(every)!r} is asked "
+                f"for. {WAY_OUT}"
+            )
+        waiting -= above
+    if waiting:
+        names = ", ".join(sorted(folder.name for folder in waiting))
+        raise InputError(f"{table} was made of {source} without {names}. {WAY_OUT}")
+
+
+def _check_described_by(model: str, folder: Path, table: Path) -> None:
+    """Refuse another model than that of the store beside the map: replacing a map does not drop its descriptors."""
+    from displace.descriptors.store import DescriptorStore
+    from displace.models import model_name
+
+    made = DescriptorStore(folder).model
+    if made.get("model") != model.partition(":")[0]:
+        raise InputError(
+            f"{folder} holds descriptors of {model_name(made)}, and model={model!r} is asked for. Choose another name "
+            f"for the map with -o, or describe the images anew first: {described_anew(table, folder, model)}"
+        )
+
+
+def described_anew(table: PathLike, folder: PathLike, model: str) -> str:
+    """Return the command that describes the images of a manifest by another model."""
+    return shlex.join(["displace", "extract", str(table), "-o", str(folder), "-m", model, "--overwrite"])
