@@ -30,10 +30,11 @@ AROUND = 10
 NEAR = 2
 """Places by which a traversal may be shifted and still line up."""
 HOLDS = 0.9
-"""Share of the places that line up with another traversal where equal numbers are equal places: 0.97 and more in
-synchronous recordings of a season, a night or snow, 0.8 and less where speeds differ by a quarter."""
+"""Share of the places that line up with another traversal where equal numbers are equal places: 0.97 and more of 30
+places and more that were recorded in step, winter against summer or night against dusk."""
 OFTEN = 0.5
-"""Share of the places that must line up for nothing to be said of references as they are given."""
+"""Share of the places that must line up for nothing to be said of references as they are given. Of two different routes
+0.58 and less did with 60 places, 0.35 with 100."""
 SAME = 1e-4
 """Distance, of a descriptor's length, below which two show the same."""
 

@@ -110,6 +110,11 @@ class ReferenceSet:
         """Sorted ids of the places."""
         return self.info.ids
 
+    @property
+    def dim(self) -> int:
+        """D."""
+        return int(self.vectors.shape[1])
+
     @cached_property
     def traversal_ids(self) -> NDArray[Any]:
         """Sorted names of the traversals."""

@@ -15,7 +15,7 @@ from displace.arrays import Indices
 from displace.descriptors.store import DescriptorStore
 from displace.errors import InputError
 from displace.fusion import FUSIONS, get_fusion
-from displace.fusion.base import Fusion, Statistics
+from displace.fusion.base import Fusion, Rows, Statistics
 from displace.geo import Positions
 from displace.maps.anchoring import anchored
 from displace.maps.basis import turned
@@ -28,7 +28,7 @@ from displace.maps.rounding import DTYPES, RecallLoss, agreement, quantize
 from displace.maps.state import MapState
 from displace.maps.statistics import MapStatistics
 from displace.places import Places
-from displace.references import ReferenceSet
+from displace.references import ReferenceSet, ReferenceStream
 from displace.truth import Tolerance, Truth
 
 MAX_CALIBRATION = 2**28
@@ -101,22 +101,14 @@ def build(
     statistics = fit(estimator, refs)
     rows = turned(stored_rows(estimator))
     vectors, scales = quantize(rows.vectors, dtype)
-    state = MapState(
-        places=refs.info.take(refs.info.rows_of(estimator.place_ids_)),
-        vectors=vectors,
-        row_places=rows.place_index,
-        fusion=FUSIONS.name_of(type(estimator)),
-        settings=estimator.settings(),
-        reason=estimator.explain(),
-        dim=refs.vectors.shape[1],
-        projection=rows.projection,
-        mean=rows.mean,
-        scales=scales,
-        model=None if model is None else dict(model),
-        traversals={str(t): int(np.sum(refs.traversals == t)) for t in refs.traversal_ids},
-        tolerance=truth.tolerance,
-        statistics=_kept(statistics, refs, keep_references),
-        estimator=clone(estimator).set_params(**estimator.settings()),
+    state = fitted_state(
+        refs,
+        estimator,
+        replace(rows, vectors=vectors),
+        scales,
+        model,
+        truth.tolerance,
+        _kept(statistics, refs, keep_references),
     )
     loss = None if dtype == "float32" else RecallLoss(dtype, truth)
     if calibration:
@@ -127,6 +119,52 @@ def build(
         state = replace(state, driving=drives.calibration())
     notes = {} if loss is None else loss.notes() or agreement(rows.vectors, rows.place_index, dtype)
     return PlaceMap(replace(state, notes={**notes, **spectrum_note(estimator)}))
+
+
+def fitted_state(
+    refs: ReferenceSet | ReferenceStream,
+    estimator: Fusion,
+    stored: Rows,
+    scales: NDArray[Any] | None,
+    model: Mapping[str, Any] | None,
+    tolerance: Tolerance,
+    statistics: MapStatistics | None,
+) -> MapState:
+    """Put a map together, however its references were read.
+
+    Parameters
+    ----------
+    refs : ReferenceSet or ReferenceStream
+        What it was fitted to.
+    estimator : Fusion
+        Fitted.
+    stored : Rows
+        Rows as they are stored.
+    scales : array, optional
+        Of int8 rows.
+    model : mapping, optional
+        Fingerprint of the model that described the references.
+    tolerance : Tolerance
+    statistics : MapStatistics, optional
+        What an update needs.
+    """
+    return MapState(
+        places=refs.info.take(refs.info.rows_of(estimator.place_ids_)),
+        vectors=stored.vectors,
+        row_places=stored.place_index,
+        fusion=FUSIONS.name_of(type(estimator)),
+        settings=estimator.settings(),
+        reason=estimator.explain(),
+        dim=refs.dim,
+        projection=stored.projection,
+        mean=stored.mean,
+        scales=scales,
+        model=None if model is None else dict(model),
+        traversals={str(t): int(np.sum(refs.traversals == t)) for t in np.unique(refs.traversals)},
+        tolerance=tolerance,
+        statistics=statistics,
+        estimator=clone(estimator).set_params(**estimator.settings()),
+    )
 
 
 def _references(

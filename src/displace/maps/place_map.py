@@ -510,7 +510,12 @@ class PlaceMap:
         check_same_model(self.model, fingerprint)
 
     def add(
-        self, refs: ReferenceSet, positions: Positions | None = None, images: Sequence[str] | None = None
+        self,
+        refs: ReferenceSet,
+        positions: Positions | None = None,
+        images: Sequence[str] | None = None,
+        *,
+        check_looks: bool = True,
     ) -> Update:
         """Add new traversals, of known or new places. Needs the statistics, not the old references.
 
@@ -523,11 +528,14 @@ class PlaceMap:
             Of `refs`' places, in the order of its `place_ids`, where `refs` itself does not know them.
         images : sequence of str, optional
             One reference image of each of these places, likewise.
+        check_looks : bool
+            Without positions, refuse a traversal whose images at places of the same ids are found there no more often
+            than by chance: it is of another route.
         """
         from displace.maps import updating
 
         with self._changing:
-            self.state, update = updating.added(self.state, refs, positions, images)
+            self.state, update = updating.added(self.state, refs, positions, images, check_looks=check_looks)
         return update
 
     def remove(self, refs: ReferenceSet | str) -> Update:

@@ -21,17 +21,16 @@ from sklearn.base import clone
 from displace.arrays import Indices, blocks
 from displace.errors import InputError
 from displace.files.disk_rows import DiskRows
-from displace.fusion import FUSIONS, get_fusion
+from displace.fusion import get_fusion
 from displace.fusion.base import Fusion, Rows
 from displace.fusion.solver.scatter import Scatter
 from displace.maps.anchoring import anchored
 from displace.maps.basis import turned, turning
-from displace.maps.building import calibrated, calibration_rows
+from displace.maps.building import calibrated, calibration_rows, fitted_state
 from displace.maps.digests import Digests
 from displace.maps.fitting import spectrum_note, stored_rows
 from displace.maps.place_map import PlaceMap
 from displace.maps.rounding import DTYPES, RecallLoss, agreement, quantize
-from displace.maps.state import MapState
 from displace.maps.statistics import MapStatistics
 from displace.references import ReferenceSet, ReferenceStream
 from displace.truth import Tolerance, Truth
@@ -211,22 +210,14 @@ def finished(
     """Round the rows, learn the confidence on a sample, and put the map together."""
     estimator, truth = learned.estimator, Truth.of(stream.info, tolerance)
     vectors, scales, rows = _rounded(learned.rows, dtype, folder, progress)
-    state = MapState(
-        places=stream.info.take(stream.info.rows_of(estimator.place_ids_)),
-        vectors=vectors,
-        row_places=rows.place_index,
-        fusion=FUSIONS.name_of(type(estimator)),
-        settings=estimator.settings(),
-        reason=estimator.explain(),
-        dim=stream.dim,
-        projection=rows.projection,
-        mean=rows.mean,
-        scales=scales,
-        model=None if model is None else dict(model),
-        traversals={str(t): int(np.sum(stream.traversals == t)) for t in np.unique(stream.traversals)},
-        tolerance=truth.tolerance,
-        statistics=MapStatistics(learned.arrays, None, learned.digests.result()),
-        estimator=clone(estimator).set_params(**estimator.settings()),
+    state = fitted_state(
+        stream,
+        estimator,
+        replace(rows, vectors=vectors),
+        scales,
+        model,
+        truth.tolerance,
+        MapStatistics(learned.arrays, None, learned.digests.result()),
     )
     loss = None if dtype == "float32" else RecallLoss(dtype, truth)
     if calibration:

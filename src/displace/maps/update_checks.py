@@ -20,8 +20,8 @@ MOST = 500
 """Images that are looked at to tell."""
 
 
-def check_addition(state: MapState, refs: ReferenceSet) -> None:
-    """Refuse references that do not fit the map, are in it already, or were taken elsewhere."""
+def check_addition(state: MapState, refs: ReferenceSet, looks: bool = True) -> None:
+    """Refuse references that do not fit the map, are in it already, or were taken or, with `looks`, look elsewhere."""
     _check_kind(state, refs)
     known = [str(name) for name in refs.traversal_ids if str(name) in state.traversals]
     if known:
@@ -31,15 +31,15 @@ def check_addition(state: MapState, refs: ReferenceSet) -> None:
         )
     if state.places.positions is not None and refs.info.positions is not None:
         _check_nearness(state, state.places.positions, refs, refs.info.positions)
+    elif looks:
+        _check_looks(state, refs)
 
 
-def check_looks(state: MapState, refs: ReferenceSet) -> None:
+def _check_looks(state: MapState, refs: ReferenceSet) -> None:
     """Refuse a recording whose images at known places are found there no more often than by chance.
 
     Without positions nothing else tells that it is of another route: ids such as 0001 are the same everywhere.
     """
-    if state.places.positions is not None and refs.info.positions is not None:
-        return
     for name in refs.traversal_ids:
         own = refs.only(name)
         known = own.select(np.isin(own.places, state.places.ids))
@@ -55,7 +55,8 @@ def check_looks(state: MapState, refs: ReferenceSet) -> None:
                 f"traversal {str(name)!r} does not look like the map's places: {hits} of {len(known)} images at places "
                 "of the same ids are found there, as by chance. If it is of another route, or equal ids are not equal "
                 "places, give it places first: displace manifest NEW --against MAP. If it is the same route in another "
-                "condition, build the map again from all references"
+                "condition, build the map again from all references, or add it all the same with --no-check-looks "
+                "(check_looks=False)"
             )
 
 

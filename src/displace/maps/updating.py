@@ -67,11 +67,13 @@ def added(
     refs: ReferenceSet,
     positions: Positions | None = None,
     images: Sequence[str] | None = None,
+    *,
+    check_looks: bool = True,
 ) -> tuple[MapState, Update]:
     """Return the map with more traversals, and what that changed."""
     refs = with_places(refs, positions, images)
     kept = usable_statistics(state)
-    check_addition(state, refs)
+    check_addition(state, refs, check_looks)
     fusion = _fusion(state)
     # In float64: an update and its undoing then differ by less than what rounding to float16 can see.
     before = _restored(state, fusion, kept)

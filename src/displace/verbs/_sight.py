@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from displace.verbs.align import Sighted
     from displace.verbs.base import Progress
 
-BY_CHANCE = 0.3
-"""Share of the places that may line up where two recordings show different routes: up to 0.27 of 60 do."""
 ROUTE = 30
 """Images of a recording from which on it is refused where it shows another route: fewer may look so by chance."""
 KEEP = "--layout names keeps the names"
@@ -78,12 +76,13 @@ def _sighted(
     progress: Progress | None,
 ) -> Sighted | None:
     """Line recordings up; None where they cannot be and that says little, as with few images or at night."""
+    from displace.neighbours import OFTEN
     from displace.verbs.align import Sighted
 
     try:
         return Sighted.of(store, names, None, progress)
     except InputError as error:
-        if fewest < ROUTE or min(doubt.values()) >= BY_CHANCE:
+        if fewest < ROUTE or min(doubt.values()) >= OFTEN:
             return None
         listed = ", ".join(map(str, doubt))
         raise InputError(

@@ -71,8 +71,29 @@ def check_threads(threads: int | None) -> None:
         raise InputError(f"threads={threads} must be at least 1")
 
 
+def check_folder_of(output: PathLike) -> None:
+    """Refuse a name in a folder that is not there, or may not be written to, before anything is computed."""
+    folder = Path(output).parent
+    if not folder.is_dir():
+        raise InputError(
+            f"cannot write {output}: there is no folder {folder}; make it, or choose another name with -o"
+        )
+    if not os.access(folder, os.W_OK):
+        raise InputError(
+            f"cannot write {output}: {folder} may not be written to; choose another name with -o"
+        )
+
+
 def check_output(output: PathLike, overwrite: bool) -> None:
-    """Refuse to replace a file unless asked to."""
+    """Refuse a file that cannot be written before anything is computed, and to replace one unless asked to."""
+    if Path(output).is_dir():
+        raise InputError(f"cannot write {output}: it is a folder; choose another name with -o")
+    check_folder_of(output)
+    check_unused(output, overwrite)
+
+
+def check_unused(output: PathLike, overwrite: bool) -> None:
+    """Refuse to replace what is there unless asked to."""
     if Path(output).exists() and not overwrite:
         raise InputError(f"{output} exists; choose another name with -o, or replace it with --overwrite")
 
@@ -87,21 +108,6 @@ def check_own_output(output: PathLike, marks: Sequence[str], what: str) -> None:
             raise InputError(
                 f"{output} exists, and is no {what} that displace wrote: choose another name with -o, or remove it"
             )
-
-
-def check_map_output(output: Path, overwrite: bool) -> None:
-    """Refuse what cannot be written before anything is computed, and to replace a map unless asked to."""
-    if output.is_dir():
-        raise InputError(f"cannot write {output}: it is a folder; choose another name with -o")
-    if not output.parent.is_dir():
-        raise InputError(
-            f"cannot write {output}: there is no folder {output.parent}; make it, or choose another name with -o"
-        )
-    if not os.access(output.parent, os.W_OK):
-        raise InputError(
-            f"cannot write {output}: {output.parent} may not be written to; choose another name with -o"
-        )
-    check_output(output, overwrite)
 
 
 def read_manifest(path: PathLike) -> Manifest:

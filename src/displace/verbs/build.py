@@ -20,7 +20,7 @@ from displace.verbs.base import (
     PathLike,
     Progress,
     Traversals,
-    check_map_output,
+    check_output,
     check_threads,
     look_at_neighbours,
     part,
@@ -131,11 +131,12 @@ def build(
     from displace.descriptors.store_summary import own_tolerance
     from displace.files.lock import exclusive
     from displace.maps.streaming import build_streamed
+    from displace.neighbours import sample
     from displace.threads import limit_threads, threads_for
 
     output = map_output(store, output)
     _check_ending(output)
-    check_map_output(output, overwrite)
+    check_output(output, overwrite)
     check_threads(threads)
     _check_options(fusion, dtype, tolerance, layout)
     with exclusive(output), limit_threads(threads):
@@ -147,6 +148,7 @@ def build(
         stream = described.stream(traversals, exclude or ())
         if cluster is not None or stream.nbytes > MEMORY_SHARE * physical_memory():
             _check_streamable(fusion, keep_references)
+            look_at_neighbours(sample(stream), tolerance)
             options: dict[str, Any] = {
                 "dtype": dtype,
                 "calibration": calibration,

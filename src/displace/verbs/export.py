@@ -7,7 +7,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 from displace.errors import InputError
-from displace.verbs.base import Argument, Option, PathLike, Progress, check_output, part
+from displace.verbs.base import Argument, Option, PathLike, Progress, check_folder_of, check_unused, part
 
 if TYPE_CHECKING:
     from displace.descriptors.store import DescriptorStore
@@ -83,7 +83,8 @@ def export(
         return [_load(PlaceMap.load(source), to, name, kind, progress)]
     if output is None:
         raise InputError(f"to={to!r} needs a file or folder to write: give one with -o")
-    check_output(output, overwrite)
+    check_folder_of(output)
+    check_unused(output, overwrite)  # some forms are folders
     _check_written_of(to, source, is_store(source), queries)
     options: dict[str, Any] = {} if crs is None else {"crs": crs}
     if is_store(source):

@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from displace.errors import InputError, ManifestError
-from displace.verbs.base import MAP_ENDING, Argument, Output, PathLike, Progress, part, read_manifest
+from displace.verbs.base import (
+    MAP_ENDING,
+    Argument,
+    Output,
+    PathLike,
+    Progress,
+    check_folder_of,
+    part,
+    read_manifest,
+)
 
 if TYPE_CHECKING:
     from displace.datasets.base import Check
@@ -118,6 +127,8 @@ def manifest(
     if not check and Path(sources[0]).suffix.lower() == ".csv" and Path(sources[0]).is_file():
         raise ManifestError(f"{sources[0]} is no recording; if it is a manifest, --check says what it holds")
     output = manifest_output(sources, output)
+    if not check:
+        check_folder_of(output)
     if output.exists() and not check and not overwrite:  # it may have been edited by hand
         raise ManifestError(f"{output} exists; choose another name with -o, or replace it with --overwrite")
     if dataset:

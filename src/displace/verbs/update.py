@@ -8,7 +8,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 from displace.errors import InputError
-from displace.verbs.base import MapPath, Option, Output, PathLike, Traversals, check_map_output
+from displace.verbs.base import MapPath, Option, Output, PathLike, Traversals, check_output
 
 if TYPE_CHECKING:
     from displace.maps import PlaceMap, Update
@@ -22,6 +22,7 @@ def update(
     remove: Annotated[str | None, Option(metavar="TRAVERSAL")] = None,
     references: Annotated[PathLike | None, Option(metavar="STORE")] = None,
     output: Output = None,
+    check_looks: bool = True,
     overwrite: bool = False,
 ) -> Update:
     """Add a new recording to a map, or remove a traversal, without the old images.
@@ -42,6 +43,8 @@ def update(
         Store that holds the traversal to remove; not needed after build --keep-references.
     output : path-like, optional
         Where to save; by default the map is replaced.
+    check_looks : bool
+        Refuse a recording without positions that does not look like the map's places: it is of another route.
     overwrite : bool
         Replace the output where it exists.
 
@@ -60,20 +63,21 @@ def update(
     if (add is None) == (remove is None):
         raise InputError("give either --add or --remove, one at a time")
     target = Path(map_file if output is None else output)
-    check_map_output(target, overwrite or output is None)
+    check_output(target, overwrite or output is None)
     with exclusive(target):
         place_map = PlaceMap.load(map_file)
         if add is not None:
-            done = _add(place_map, add, traversals)
+            done = _add(place_map, add, traversals, check_looks)
         else:
             done = _remove(place_map, str(remove), references)
         place_map.save(target)
     return done
 
 
-def _add(place_map: PlaceMap, recording: PathLike, traversals: Sequence[str] | None) -> Update:
+def _add(
+    place_map: PlaceMap, recording: PathLike, traversals: Sequence[str] | None, check_looks: bool
+) -> Update:
     from displace.descriptors.store import DescriptorStore, is_store
-    from displace.maps.update_checks import check_looks
     from displace.models import model_name
 
     if Path(recording).exists() and not is_store(recording) and place_map.model is not None:
@@ -84,9 +88,7 @@ def _add(place_map: PlaceMap, recording: PathLike, traversals: Sequence[str] | N
         )
     store = DescriptorStore(recording)
     place_map.check_model(store.model)
-    refs = store.references(traversals)
-    check_looks(place_map.state, refs)
-    return place_map.add(refs)
+    return place_map.add(store.references(traversals), check_looks=check_looks)
 
 
 def _remove(place_map: PlaceMap, traversal: str, references: PathLike | None) -> Update:
