@@ -9,6 +9,7 @@ import logging
 import os
 import re
 import shutil
+import warnings
 from pathlib import Path
 
 import cv2
@@ -20,7 +21,7 @@ from displace import verbs
 from displace.descriptors.store import DescriptorStore
 from displace.descriptors.store_index import INDEX
 from displace.descriptors.store_writing import relabel
-from displace.errors import DisplaceError, InputError, ManifestError, RouteWarning
+from displace.errors import DisplaceError, InputError, ManifestError, RouteWarning, UnknownNameError
 from displace.manifest.table import Manifest
 from displace.maps import PlaceMap
 from displace.report.html.alignment_page import weakest_stretches, write_alignment_page
@@ -474,3 +475,177 @@ def test_a_build_says_how_the_drives_were_lined_up(
     text = "\n".join(caplog.messages)
     assert re.search(r"\d+ places along '(dusk|noon)'", text)
     assert re.search(r"% on the route, \d+ references, right with a mean probability of", text)
+
+
+@pytest.fixture(scope="module")
+def counted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, np.ndarray]]:
+    """Two drives at other speeds with equal numbers of frames, and so with equal names; the place of each frame."""
+    folder, rng = tmp_path_factory.mktemp("counted") / "drives", np.random.default_rng(4)
+    at = {"dusk": np.arange(40), "noon": np.minimum((1.4 * np.arange(40)).round().astype(int), 55)}
+    for name, gamma in (("dusk", 2.2), ("noon", 0.7)):
+        record(folder / name, wall(0, 60), at[name], rng, gamma)
+    return folder, at
+
+
+def said_by(caplog: pytest.LogCaptureFixture, source: Path, output: Path, **options: object) -> str:
+    """What a build says of how the drives line up."""
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, "displace"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RouteWarning)
+        verbs.build(source, output, model="hog", calibration=False, **options)  # type: ignore[arg-type]
+    return caplog.text
+
+
+def test_equal_names_that_sight_contradicts_are_lined_up(
+    counted: tuple[Path, dict[str, np.ndarray]], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder, at = counted
+    output = tmp_path / "town.displace"
+    said = said_by(caplog, folder, output)
+    assert "equal file names are not equal places (" in said
+    assert "of the frames of" in said
+    assert "lined up by sight; --layout names keeps the names" in said
+    assert re.search(r"places along '(dusk|noon)'", said)
+    for manifest in (
+        DescriptorStore(output.with_suffix(".desc")).manifest,
+        Manifest.read(tmp_path / "town.csv"),
+    ):
+        assert manifest.frame is not None
+        (anchor,) = (
+            name for name in at if np.ptp(manifest.frame[manifest.traversals == name]) == len(at[name]) - 1
+        )
+        placed = manifest.places != ""
+        shown = np.concatenate([at[name] for name in manifest.traversal_names()])
+        off = shown[placed] - at[anchor][manifest.frame[placed].astype(int)]
+        assert np.mean(np.abs(off) <= 2) == 1
+    output.unlink()  # as if it had been stopped: the manifest says which way was taken
+    stages: set[str] = set()
+    assert "equal file names" not in said_by(
+        caplog, folder, output, progress=lambda stage, *_: stages.add(stage)
+    )
+    assert "aligning" not in stages
+
+
+def test_names_that_were_asked_for_are_kept(
+    counted: tuple[Path, dict[str, np.ndarray]], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    output = tmp_path / "town.displace"
+    said_by(caplog, counted[0], output)
+    said = said_by(caplog, counted[0], output.with_name("other.displace"), layout="sight")
+    assert "equal file names" not in said
+    assert "places along" in said
+    output.unlink()
+    place_map = verbs.build(counted[0], output, layout="names", model="hog", tolerance="2 frames")
+    assert place_map.place_ids.tolist() == [f"{place:04d}" for place in range(40)]
+    with pytest.raises(InputError, match="layout='names' is for recordings"):
+        verbs.build(output.with_suffix(".desc"), tmp_path / "x.displace", layout="names")
+    with pytest.raises(UnknownNameError, match="did you mean 'names'"):
+        verbs.build(counted[0], tmp_path / "x.displace", layout="nams")
+
+
+def test_names_that_sight_confirms_are_kept_without_a_word(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rng, stages = np.random.default_rng(5), set()
+    for name, gamma in (("dusk", 2.2), ("night", 3.0), ("noon", 0.7)):
+        record(tmp_path / "drives" / name, wall(0, 60), np.arange(40), rng, gamma)
+    said = said_by(
+        caplog, tmp_path / "drives", tmp_path / "x.displace", progress=lambda stage, *_: stages.add(stage)
+    )
+    assert said == ""
+    assert "aligning" not in stages
+    assert "alignment" not in Manifest.read(tmp_path / "x.csv").numbers
+
+
+def test_different_routes_with_equal_names_are_refused(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rng, drives = np.random.default_rng(6), tmp_path / "drives"
+    for name, seed in (("dusk", 0), ("noon", 0), ("night", 1)):
+        at = np.arange(40) if name != "noon" else np.minimum((1.4 * np.arange(40)).round().astype(int), 55)
+        record(drives / name, wall(seed, 60), at, rng, 1.0)
+    for _ in range(2):  # going on says the same again
+        with pytest.raises(
+            InputError, match=r"not equal places .* different routes.*--exclude.*--layout names"
+        ):
+            verbs.build(drives, tmp_path / "x.displace", model="hog")
+    assert not (tmp_path / "x.displace").exists()
+    said = said_by(caplog, drives, tmp_path / "x.displace", exclude=["night"])
+    assert "lined up by sight" in said
+    manifest = Manifest.read(tmp_path / "x.csv")
+    assert set(manifest.places[manifest.traversals == "night"]) == {""}
+    (tmp_path / "x.displace").unlink()
+    with pytest.raises(InputError, match=r"x\.csv was lined up without night\..*--overwrite"):
+        verbs.build(drives, tmp_path / "x.displace", model="hog")
+
+
+def test_of_few_images_sight_cannot_tell(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rng = np.random.default_rng(7)
+    for name, n in (("dusk", 3), ("noon", 4)):
+        record(tmp_path / "drives" / name, wall(0, 60), np.arange(n), rng, 1.0)
+    said = said_by(caplog, tmp_path / "drives", tmp_path / "x.displace")
+    assert "equal numbers are taken for equal places: of fewer than 10 images sight cannot tell" in said
+
+
+def test_of_some_more_images_names_are_kept_and_that_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rng = np.random.default_rng(7)
+    for name, seed in (("dusk", 0), ("noon", 1)):
+        record(tmp_path / "drives" / name, wall(seed, 60), np.arange(24), rng, 1.0)
+    said = said_by(caplog, tmp_path / "drives", tmp_path / "x.displace")
+    assert "equal file names are taken for equal places, which sight does not confirm (noon)" in said
+
+
+def test_places_that_somebody_changed_are_not_lined_up(
+    counted: tuple[Path, dict[str, np.ndarray]], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    output = tmp_path / "town.displace"
+    verbs.manifest([counted[0]], tmp_path / "town.csv")
+    text = (tmp_path / "town.csv").read_text().replace("noon/0007.png,0007", "noon/0007.png,0010")
+    (tmp_path / "town.csv").write_text(text)
+    assert "equal file names" not in said_by(caplog, counted[0], output)
+    assert (tmp_path / "town.csv").read_text() == text
+    output.unlink()
+    with pytest.raises(
+        InputError, match=r"other places than layout='order' gives, and .*by hand.*--overwrite"
+    ):
+        verbs.build(counted[0], output, model="hog", layout="order")
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_frames_that_a_folder_gained_are_taken(
+    changed: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rng, drives, output = np.random.default_rng(8), tmp_path / "drives", tmp_path / "town.displace"
+    for name in ("dusk", "noon"):
+        record(drives / name, wall(0, 60), np.arange(30), rng, 1.0)
+    said_by(caplog, drives, output)
+    output.unlink()
+    for name in ("dusk", "noon"):
+        record(tmp_path / "longer" / name, wall(0, 60), np.arange(33), rng, 1.0)
+        for number in (30, 31, 32):
+            shutil.copy(tmp_path / "longer" / name / f"{number:04d}.png", drives / name)
+    table = tmp_path / "town.csv"
+    if changed:
+        table.write_text(table.read_text().replace("noon/0007.png,0007", "noon/0007.png,0008"))
+        with pytest.raises(InputError, match=r"6 images were added since .* by hand.*--overwrite"):
+            verbs.build(drives, output, model="hog")
+        return
+    said = said_by(caplog, drives, output)
+    assert f"6 images were added since {table} was made (dusk/0030.png …): it is made anew" in said
+    assert len(PlaceMap.load(output).places) == 33
+
+
+@pytest.mark.parametrize("stage", ["describing", "aligning"])
+def test_a_build_that_was_stopped_lines_equal_names_up_all_the_same(
+    stage: str, counted: tuple[Path, dict[str, np.ndarray]], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def stop(name: str, done: int, total: int) -> None:
+        if name == stage and done:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        verbs.build(counted[0], tmp_path / "town.displace", model="hog", progress=stop)
+    assert "equal file names are not equal places" in said_by(caplog, counted[0], tmp_path / "town.displace")
+    assert "alignment" in Manifest.read(tmp_path / "town.csv").numbers

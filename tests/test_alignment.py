@@ -15,8 +15,9 @@ from drives import drive_along, make_route
 from displace.errors import InputError
 from displace.references import ReferenceSet
 from displace.sequence import alignment, refining
-from displace.sequence.alignment import Alignment, _Coarse, align
+from displace.sequence.alignment import Alignment, Track, _Coarse, align
 from displace.sequence.engine import PACES, Motion
+from displace.sequence.equal_names import elsewhere
 from displace.sequence.pairing import Pairing, pair, standardised_recording
 from displace.sequence.refining import paired_again
 from displace.synthetic import make_route as synthetic_route
@@ -360,3 +361,16 @@ def test_real_seasons_line_up(shared: Path) -> None:
     on = track.places >= 0
     assert on.mean() > 0.85
     assert (np.abs(first[track.places[on]] - at["winter"][on]) <= 2).mean() >= 0.9
+
+
+def test_frames_that_sight_finds_elsewhere_than_their_names_are_counted() -> None:
+    """Where that is sure, at names that the anchor has; two places off are the same place."""
+    at = np.array([0, 1, 4, 6, 9, 11, -1, 3])
+    sure = np.array([1, 1, 1, 1, 0.8, 0.9, 0, 1])
+    here = np.arange(7)
+    tracks = {
+        "sun": Track(here, here, here, np.ones(7), np.ones(7, bool)),
+        "dusk": Track(at, at, at, sure, np.ones(8, bool)),
+    }
+    names = {"sun": np.array(list("abcdefg")), "dusk": np.array(list("abcdefgh"))}
+    assert elsewhere(Alignment("sun", 7, tracks, {}, []), names) == {"sun": 0.0, "dusk": 2 / 6}

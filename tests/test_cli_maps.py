@@ -368,12 +368,16 @@ def test_a_recording_of_another_route_is_not_added_under_equal_ids(run, folder):
     assert "of 60 images at places of the same ids are found there, as by chance" in refused.stderr
     assert "displace manifest NEW --against MAP" in refused.stderr
     assert (folder / "sixty.displace").read_bytes() == before
+    asked_for = run(
+        "update", "sixty.displace", "--add", "other60.desc", "--no-check-looks", "-o", "both.displace"
+    )
+    assert asked_for.exit_code == 0, asked_for.output
     assert run("update", "sixty.displace", "--add", "rain60.desc").exit_code == 0
 
 
 def test_an_update_hands_over_what_is_known_of_places(folder, monkeypatch):
     given = []
-    monkeypatch.setattr(PlaceMap, "add", lambda town, *args: given.extend(args))
+    monkeypatch.setattr(PlaceMap, "add", lambda town, *args, **options: given.extend(args))
     monkeypatch.setattr(PlaceMap, "save", lambda town, path: None)
     verbs.update(folder / "town.displace", add=folder / "night.desc")
     (refs,) = given
@@ -458,6 +462,24 @@ def test_outputs_that_cannot_be_written_are_refused_before_anything_is_computed(
         inside_a_file = run(*verb, "-o", "route.csv/town.displace")
         assert inside_a_file.exit_code == 2
     assert sorted(p.name for p in folder.iterdir()) == names
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["locate", "town.displace", "town/sun/0005.jpg", "-o", "nowhere/x.csv"],
+        ["export", "town.displace", "--to", "csv", "-o", "nowhere/x.csv"],
+        ["export", "route.desc", "--to", "vme", "-o", "nowhere/x.csv"],
+        ["align", "route.desc", "--overwrite", "-o", "nowhere/x.csv"],
+        ["manifest", "town", "-o", "nowhere/x.csv"],
+    ],
+    ids=" ".join,
+)
+def test_no_verb_makes_the_folder_of_a_file(run, folder, command):
+    refused = run(*command)
+    assert refused.exit_code == 2
+    assert "cannot write nowhere/x.csv: there is no folder nowhere; make it" in refused.stderr
+    assert not (folder / "nowhere").exists()
 
 
 def test_two_writers_of_one_map(run, folder):

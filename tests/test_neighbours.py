@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from displace import ReferenceSet
-from displace.neighbours import featureless, is_sequence, misaligned
+from displace.neighbours import LENGTH, STRETCHES, featureless, is_sequence, misaligned, sample, unconfirmed
 from displace.places import Places
+from displace.references import ReferenceStream
 
 
 def drive(n=120, dim=64, seed=0):
@@ -59,3 +60,59 @@ def test_traversals_that_show_nothing_are_named():
     few, noisy = np.zeros((9, 64)), seen_again(np.full((12, 64), 0.3), 0.01)
     seen = {"sun": sun, "black": black, "grey": grey, "few": few, "noisy": noisy}
     assert featureless(references(seen)) == ["black", "grey"]
+
+
+def stream_of(refs):
+    return ReferenceStream(
+        refs.places, refs.traversals, refs.info, refs.dim, lambda rows: refs.vectors[rows].astype(np.float32)
+    )
+
+
+@pytest.mark.parametrize("n", [12, 30, 120, 700])
+def test_traversals_in_step_confirm_each_other(n):
+    sun = drive(n)
+    seen = {"sun": sun, "rain": seen_again(sun, 1.0), "snow": seen_again(sun, 1.0, 2)}
+    assert unconfirmed(references(seen)) == {}
+
+
+def test_a_traversal_that_another_confirms_need_not_look_like_the_first():
+    a, b = drive(seed=0), drive(seed=1)
+    assert unconfirmed(references({"a": a, "b": a + b, "c": b})) == {}
+    assert list(unconfirmed(references({"a": a, "c": b}))) == ["c"]
+
+
+@pytest.mark.parametrize("behind", [3, 40])
+def test_a_traversal_that_is_behind_is_not_confirmed(behind):
+    sun = drive(700)
+    (share,) = unconfirmed(references({"a": sun[:-behind], "b": seen_again(sun)[behind:]})).values()
+    assert share < 0.1
+
+
+def test_what_shows_nothing_or_is_short_is_not_judged():
+    sun = drive()
+    assert (
+        unconfirmed(references({"sun": sun, "black": np.zeros((120, 64)), "short": drive(9, seed=1)})) == {}
+    )
+    assert unconfirmed(references({"sun": sun, "other": drive(seed=1)}, ordered=False)) == {}
+
+
+@pytest.mark.parametrize("n_most", [5000, 500])
+def test_stretches_of_a_long_route_tell_what_all_of_it_does(n_most, monkeypatch):
+    """Neighbours stay neighbours, however few references are read."""
+    sun = drive(5000, dim=16)
+    monkeypatch.setattr("displace.neighbours.NUMBERS", n_most * 2 * 16)
+    in_step = references({"a": sun, "b": seen_again(sun)})
+    behind = references({"a": sun[:-8], "b": seen_again(sun)[8:]})
+    looked_at = [sample(stream_of(refs)) for refs in (in_step, behind)]
+    assert all(len(refs) <= 2 * min(n_most, LENGTH * STRETCHES) for refs in looked_at)
+    assert all(is_sequence(refs) for refs in (in_step, *looked_at))
+    assert [misaligned(refs) for refs in (in_step, looked_at[0])] == [[], []]
+    assert [len(misaligned(refs)) for refs in (behind, looked_at[1])] == [1, 1]
+
+
+def test_without_an_order_some_of_each_traversal_are_read(monkeypatch):
+    monkeypatch.setattr("displace.neighbours.NUMBERS", 2 * 64 * 30)
+    refs = references({"sun": drive(), "black": np.zeros((120, 64))}, ordered=False)
+    looked_at = sample(stream_of(refs))
+    assert len(looked_at) == 60
+    assert featureless(looked_at) == ["black"]

@@ -298,6 +298,20 @@ class TestRefused:
         with pytest.raises(InputError, match="keeps no statistics"):
             build(route.references, "single").add(ReferenceSet(np.ones((1, 24)), [0], ["new"]))
 
+    def test_a_recording_of_another_route_under_equal_ids_is_refused_unless_asked_for(self, route):
+        """Without positions only the looks tell."""
+        refs = route.references
+        town = build(refs.without("t3"), "hops", calibration=False)
+        other = make_route(n_places=60, n_traversals=1, dim=24, seed=9).references
+        elsewhere = ReferenceSet(other.vectors, other.places, ["elsewhere"] * len(other))
+        before = town.rows().copy()
+        with pytest.raises(
+            InputError, match=r"'elsewhere' does not look like the map's places: .*check_looks=False"
+        ):
+            town.add(elsewhere)
+        np.testing.assert_array_equal(town.rows(), before)
+        assert town.add(elsewhere, check_looks=False).n_references == len(elsewhere)
+
 
 class TestReport:
     def test_how_far_the_projection_moved_and_what_to_redo(self, route):

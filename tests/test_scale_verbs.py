@@ -10,11 +10,13 @@ import pytest
 from typer.testing import CliRunner
 
 from displace import PlaceMap
+from displace.arrays import l2_normalize
 from displace.cli import app
+from displace.descriptors.imported import write_store
 from displace.descriptors.shards import Shards
-from displace.descriptors.store import DescriptorStore
+from displace.descriptors.store import DescriptorStore, Queries
 from displace.descriptors.store_index import StoreIndex
-from displace.errors import InputError
+from displace.errors import InputError, RouteWarning
 from displace.manifest.table import Manifest
 from displace.synthetic import make_route
 from displace.verbs.build import build
@@ -72,6 +74,23 @@ def test_a_store_larger_than_memory_is_streamed_by_itself(store, whole, tmp_path
         "town.displace-stats",
     ]
     assert PlaceMap.load(tmp_path / "town.displace").settings == whole.settings
+
+
+def test_a_streamed_build_tells_of_traversals_that_do_not_line_up(tmp_path, monkeypatch):
+    noise = np.random.default_rng(0).standard_normal((84, 12))
+    seen = l2_normalize(sum(noise[shift : shift + 80] for shift in range(5)))  # a frame is like the next one
+    vectors = np.concatenate([seen[:72], seen[8:]]).astype(np.float32)
+    number, names = np.tile(np.arange(72), 2), np.repeat(["sun", "night"], 72)
+    images = [f"{name}/{place}.jpg" for name, place in zip(names, number, strict=True)]
+    manifest = Manifest(images, [f"p{place:04d}" for place in number], names, tmp_path, frame=number)
+    write_store(Queries(vectors, manifest.places, manifest), tmp_path / "drives.desc", "made")
+    monkeypatch.setattr(sys.modules[build.__module__], "MEMORY_SHARE", 0.0)
+    with pytest.warns(RouteWarning, match="sun lines up with night better when it is shifted"):
+        build(tmp_path / "drives.desc", tmp_path / "x.displace", tolerance="2 frames", calibration=False)
+    with pytest.warns(RouteWarning) as said:
+        build(tmp_path / "drives.desc", tmp_path / "y.displace", calibration=False)
+    assert len(said) == 2
+    assert "the next frame counts as wrong" in str(said[-1].message)
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -22,6 +22,7 @@ SEQUENCES: Registry[SequenceMethod] = Registry(
         "refining",
         "laps",
         "alignment",
+        "equal_names",
         "adaptation",
         "following",
     ),

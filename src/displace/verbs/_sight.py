@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from displace.errors import InputError
 
@@ -13,7 +12,6 @@ if TYPE_CHECKING:
     from displace.descriptors.store import DescriptorStore
     from displace.manifest.table import Manifest
     from displace.references import ReferenceSet
-    from displace.verbs.align import Sighted
     from displace.verbs.base import Progress
 
 ROUTE = 30
@@ -43,52 +41,37 @@ def names_looked_at(
     InputError
         Where names are contradicted, and the recordings cannot be lined up: they show different routes.
     """
-    from displace.neighbours import FEW, HOLDS, is_sequence, unconfirmed
-    from displace.sequence.equal_names import elsewhere
+    from displace.neighbours import FEW, OFTEN, unconfirmed
+    from displace.sequence.equal_names import CONTRADICTED, elsewhere
+    from displace.verbs.align import Sighted
 
-    fewest = min(int((refs.traversals == name).sum()) for name in refs.traversal_ids)
-    if fewest < FEW:
+    counts = [int((refs.traversals == name).sum()) for name in refs.traversal_ids]
+    long = [count for count in counts if count >= FEW]
+    if len(long) < 2:
         said = f"equal numbers are taken for equal places: of fewer than {FEW} images sight cannot tell"
         return [said] if _end_in_numbers(store.manifest) else []
     doubt = unconfirmed(refs)
-    if not doubt or (fewest >= ROUTE and not is_sequence(refs)):
+    if not doubt:
         return []
-    sighted = _sighted(store, [str(name) for name in refs.traversal_ids], doubt, fewest, progress)
-    if sighted is None:
-        names = ", ".join(map(str, doubt))
-        return [f"equal file names are taken for equal places, which sight does not confirm ({names})"]
+    names = ", ".join(map(str, doubt))
+    try:
+        sighted = Sighted.of(store, [str(name) for name in refs.traversal_ids], None, progress)
+    except InputError as error:
+        if min(long) < ROUTE or min(doubt.values()) >= OFTEN:
+            return [f"equal file names are taken for equal places, which sight does not confirm ({names})"]
+        raise InputError(
+            f"equal file names are not equal places ({names}), and the recordings cannot be lined up by sight: "
+            f"{error}. --exclude leaves recordings out, {KEEP}"
+        ) from error
     shares = elsewhere(sighted.alignment, {name: store.places[rows] for name, rows in sighted.rows.items()})
     worst = max(shares, key=lambda name: shares[name])
-    if shares[worst] < 1 - HOLDS:
+    if shares[worst] < CONTRADICTED:
         return []
     said = (
         f"equal file names are not equal places ({shares[worst]:.0%} of the frames of {worst} were taken elsewhere): "
         f"the recordings are lined up by sight; {KEEP}"
     )
     return [said, *sighted.kept(table, others=False).found()]
-
-
-def _sighted(
-    store: DescriptorStore,
-    names: list[str],
-    doubt: Mapping[Any, float],
-    fewest: int,
-    progress: Progress | None,
-) -> Sighted | None:
-    """Line recordings up; None where they cannot be and that says little, as with few images or at night."""
-    from displace.neighbours import OFTEN
-    from displace.verbs.align import Sighted
-
-    try:
-        return Sighted.of(store, names, None, progress)
-    except InputError as error:
-        if fewest < ROUTE or min(doubt.values()) >= OFTEN:
-            return None
-        listed = ", ".join(map(str, doubt))
-        raise InputError(
-            f"equal file names are not equal places ({listed}), and the recordings cannot be lined up by sight: "
-            f"{error}. --exclude leaves recordings out, {KEEP}"
-        ) from error
 
 
 def _end_in_numbers(manifest: Manifest) -> bool:
