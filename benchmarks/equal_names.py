@@ -66,21 +66,25 @@ def table(
     rng = np.random.default_rng(seed)
     n_places = len(seen[pairs[0][0]])
     print()
-    header(f"{name}, {model}: kept / lined up / refused", *(f"{n} frames" for n in sizes), "within ±2")
+    header(f"{name}, {model}: kept / lined up / refused", *(f"{n} frames" for n in sizes), *SHARES)
     for kind in KINDS if name == "nordland811" else KINDS[:1]:
-        cells, near = [], []
+        cells: list[str] = []
+        off: dict[str, list[int]] = {outcome: [] for outcome in OUTCOMES}
         for n in sizes:
             outcomes = []
             for case in range(n_cases):
                 a, b = pairs[case % len(pairs)]
                 for at_a, at_b in of_kind(kind, n, n_places, rng):
-                    outcome, off = judged(seen[a][at_a], seen[b][at_b], at_a, at_b)
+                    outcome, away = judged(seen[a][at_a], seen[b][at_b], at_a, at_b)
                     outcomes.append(outcome)
-                    near += off
-            cells.append(" / ".join(str(outcomes.count(o)) for o in ("kept", "lined up", "refused")))
-        row(kind, *cells, f"{100 * np.mean(np.array(near) <= 2):.1f} %" if near else "–")
+                    off[outcome] += away
+            cells.append(" / ".join(str(outcomes.count(outcome)) for outcome in OUTCOMES))
+        near = (off[outcome] for outcome in OUTCOMES[:2])
+        row(kind, *cells, *(f"{100 * np.mean(np.array(own) <= 2):.1f} %" if own else "–" for own in near))
 
 
+OUTCOMES = ["kept", "lined up", "refused"]
+SHARES = ["kept: within ±2", "lined up: within ±2"]
 KINDS = [
     "in step",
     "5 behind",
@@ -127,7 +131,7 @@ def driven(
 
 
 def judged(a: np.ndarray, b: np.ndarray, at_a: np.ndarray, at_b: np.ndarray) -> tuple[str, list[int]]:
-    """What becomes of two recordings with equal names, and how far off each reference is where they are lined up."""
+    """What becomes of two recordings with equal names, and how far off each reference is."""
     with tempfile.TemporaryDirectory() as folder:
         names = np.repeat(["a", "b"], [len(a), len(b)])
         places = np.concatenate([np.arange(len(a)), np.arange(len(b))])
@@ -142,7 +146,7 @@ def judged(a: np.ndarray, b: np.ndarray, at_a: np.ndarray, at_b: np.ndarray) -> 
         except InputError:
             return "refused", []
         if not output.exists():
-            return "kept", []
+            return "kept", np.abs(at_a - at_b).tolist()
         found = Manifest.read(output)
     shown = dict(zip("ab", (at_a, at_b), strict=True))
     first: dict[str, dict[str, int]] = {"a": {}, "b": {}}

@@ -162,29 +162,43 @@ class Steps:
     def _outdated(self) -> bool:
         """Whether the manifest is to be made anew: images were added, or another layout is asked for.
 
-        One in which somebody changed the places is never replaced unasked.
+        One that somebody has changed is never replaced unasked.
         """
         from displace.manifest.table import Manifest
 
         known = Manifest.read(self.table)
         ours, made = _labelled(known), self._as_made
         wanted = made if self.layout == "auto" else self._made(self.layout)
-        added = sorted(set(wanted) - set(ours))
         by_sight = "alignment" in known.numbers
-        other = (
-            self.layout != "auto" and not _agree(ours, wanted) and not (by_sight and self.layout == "sight")
-        )
-        if not added and not other:
+        untouched = by_sight or _agree(ours, made) or _agree(ours, wanted)
+        if self.layout != "auto" and not _agree(ours, wanted) and not (by_sight and self.layout == "sight"):
+            what = f"{self.table} has other places than layout={self.layout!r} gives"
+            if not untouched:
+                raise InputError(f"{what}, and they were given by hand or by another --layout. {WAY_OUT}")
+            logger.warning("%s: it is made anew", what)
+            return True
+        lacking = (
+            sorted(set(wanted) - set(ours)) if known.geo is None else []
+        )  # by position some are left out
+        if not lacking:
             return False
-        what = (
-            f"{len(added):,} images were added since {self.table} was made ({added[0].parent.name}/{added[0].name} …)"
-            if added
-            else f"{self.table} has other places than layout={self.layout!r} gives"
-        )
-        if not (by_sight or _agree(ours, made) or _agree(ours, wanted)):
-            raise InputError(f"{what}, and its places were given by hand or by another --layout. {WAY_OUT}")
-        logger.warning("%s: it is made anew", what)
-        return True
+        what = f"{self.table} lacks {len(lacking):,} images ({lacking[0].parent.name}/{lacking[0].name} …)"
+        if untouched and self._are_new(lacking):
+            logger.warning("%s that were added since: it is made anew", what)
+            return True
+        logger.warning("%s: they are left out; --overwrite makes it anew and takes them", what)
+        return False
+
+    def _are_new(self, images: list[Path]) -> bool:
+        """Whether images were never described: what was, somebody has taken out of the manifest."""
+        from displace.descriptors.store import DescriptorStore, is_store
+        from displace.images import content_hash
+
+        folder = store_beside(self.source, self.output)
+        if not is_store(folder):
+            return False
+        known = DescriptorStore(folder).shards
+        return not any(content_hash(image) in known for image in images)
 
 
 def _labelled(manifest: Manifest) -> dict[Path, str]:
