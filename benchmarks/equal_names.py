@@ -65,6 +65,7 @@ def table(
     """Judge recordings of each kind and size; sped400 has no route, and is judged in step only."""
     rng = np.random.default_rng(seed)
     n_places = len(seen[pairs[0][0]])
+    sizes = [n for n in sizes if n <= n_places]
     print()
     header(f"{name}, {model}: kept / lined up / refused", *(f"{n} frames" for n in sizes), *SHARES)
     for kind in KINDS if name == "nordland811" else KINDS[:1]:
@@ -106,7 +107,7 @@ def of_kind(kind: str, n: int, n_places: int, rng: np.random.Generator) -> Itera
         yield at, at
     elif kind.endswith("behind"):
         behind = int(kind.split()[0])
-        if 2 * behind <= n:
+        if 2 * behind <= n <= n_places - behind:
             at = np.arange(n) + int(rng.integers(0, n_places - n - behind + 1))
             yield at, at + behind
     elif kind.startswith("speeds"):

@@ -668,3 +668,31 @@ def test_a_build_that_was_stopped_lines_equal_names_up_all_the_same(
         verbs.build(counted[0], tmp_path / "town.displace", model="hog", progress=stop)
     assert "equal file names are not equal places" in said_by(caplog, counted[0], tmp_path / "town.displace")
     assert "alignment" in Manifest.read(tmp_path / "town.csv").numbers
+
+
+@pytest.mark.parametrize("in_step", [True, False])
+def test_real_seasons_with_equal_names_are_told_apart(
+    in_step: bool, shared: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    at = {"summer": np.arange(400, 460), "winter": np.arange(400, 460)}
+    if not in_step:
+        at["winter"] = 400 + (0.7 * np.arange(60)).round().astype(int)
+    for season, frames in at.items():
+        files = sorted((shared / "data" / "nordland811" / season).glob("*.jpg"))
+        (tmp_path / "drives" / season).mkdir(parents=True)
+        for number, frame in enumerate(frames):
+            (tmp_path / "drives" / season / f"{number:04d}.jpg").symlink_to(files[frame])
+    said = said_by(caplog, tmp_path / "drives", tmp_path / "x.displace", fusion="hops")
+    manifest = Manifest.read(tmp_path / "x.csv")
+    if in_step:
+        assert said == ""
+        assert "alignment" not in manifest.numbers
+        return
+    assert "equal file names are not equal places" in said
+    shown = {
+        season: dict(zip(manifest.places[manifest.traversals == season].tolist(), frames, strict=True))
+        for season, frames in at.items()
+    }
+    both = (shown["summer"].keys() & shown["winter"].keys()) - {""}
+    assert len(both) >= 30
+    assert all(abs(shown["summer"][place] - shown["winter"][place]) <= 2 for place in both)
