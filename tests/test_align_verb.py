@@ -526,6 +526,17 @@ def test_equal_names_that_sight_contradicts_are_lined_up(
     assert "aligning" not in stages
 
 
+def test_images_of_equal_number_are_looked_at_as_well(
+    counted: tuple[Path, dict[str, np.ndarray]], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shutil.copytree(counted[0], tmp_path / "drives")
+    for file in sorted((tmp_path / "drives" / "noon").iterdir()):
+        file.rename(file.with_name(f"IMG_{2034 + int(file.stem)}.png"))
+    said = said_by(caplog, tmp_path / "drives", tmp_path / "x.displace")
+    assert "images of equal number are not equal places (" in said
+    assert "--layout order keeps the order" in said
+
+
 def test_names_that_were_asked_for_are_kept(
     counted: tuple[Path, dict[str, np.ndarray]], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -585,6 +596,8 @@ def test_of_few_images_sight_cannot_tell(tmp_path: Path, caplog: pytest.LogCaptu
         record(tmp_path / "drives" / name, wall(0, 60), np.arange(n), rng, 1.0)
     said = said_by(caplog, tmp_path / "drives", tmp_path / "x.displace")
     assert "equal numbers are taken for equal places: of fewer than 10 images sight cannot tell" in said
+    record(tmp_path / "drives" / "snow", wall(0, 60), np.arange(12), rng, 1.0)
+    assert said_by(caplog, tmp_path / "drives", tmp_path / "y.displace", traversals=["snow"]) == ""
 
 
 def test_of_some_more_images_names_are_kept_and_that_is_said(

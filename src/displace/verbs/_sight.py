@@ -1,4 +1,4 @@
-"""Whether equal file names are equal places, by sight: frames of two drives have equal numbers and other places."""
+"""Whether equal names or numbers of images are equal places, by sight: of two drives they are not."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 ROUTE = 30
 """Images of a recording from which on it is refused where it shows another route: fewer may look so by chance."""
-KEEP = "--layout names keeps the names"
+TOLD = {"names": "equal file names", "order": "images of equal number"}
+"""What is taken for equal places, by layout."""
 
 
 def names_looked_at(
@@ -47,31 +48,39 @@ def names_looked_at(
 
     counts = [int((refs.traversals == name).sum()) for name in refs.traversal_ids]
     long = [count for count in counts if count >= FEW]
-    if len(long) < 2:
+    if len(long) < min(2, len(counts)):
         said = f"equal numbers are taken for equal places: of fewer than {FEW} images sight cannot tell"
         return [said] if _end_in_numbers(store.manifest) else []
     doubt = unconfirmed(refs)
     if not doubt:
         return []
-    names = ", ".join(map(str, doubt))
+    names, layout = ", ".join(map(str, doubt)), _layout(store.manifest)
+    equal, keep = TOLD[layout], f"--layout {layout} keeps the {layout}"
     try:
         sighted = Sighted.of(store, [str(name) for name in refs.traversal_ids], None, progress)
     except InputError as error:
         if min(long) < ROUTE or min(doubt.values()) >= OFTEN:
-            return [f"equal file names are taken for equal places, which sight does not confirm ({names})"]
+            return [f"{equal} are taken for equal places, which sight does not confirm ({names})"]
         raise InputError(
-            f"equal file names are not equal places ({names}), and the recordings cannot be lined up by sight: "
-            f"{error}. --exclude leaves recordings out, {KEEP}"
+            f"{equal} are not equal places ({names}), and the recordings cannot be lined up by sight: {error}. "
+            f"--exclude leaves recordings out, {keep}"
         ) from error
     shares = elsewhere(sighted.alignment, {name: store.places[rows] for name, rows in sighted.rows.items()})
     worst = max(shares, key=lambda name: shares[name])
     if shares[worst] < CONTRADICTED:
         return []
     said = (
-        f"equal file names are not equal places ({shares[worst]:.0%} of the frames of {worst} were taken elsewhere): "
-        f"the recordings are lined up by sight; {KEEP}"
+        f"{equal} are not equal places ({shares[worst]:.0%} of the frames of {worst} were taken elsewhere): the "
+        f"recordings are lined up by sight; {keep}"
     )
     return [said, *sighted.kept(table, others=False).found()]
+
+
+def _layout(manifest: Manifest) -> str:
+    """Whether places are the names of images, or their numbers in order."""
+    images = (str(Path(image).with_suffix("")) for image in manifest.images)
+    named = (image.endswith(place) for image, place in zip(images, manifest.places.tolist(), strict=True))
+    return "names" if all(named) else "order"
 
 
 def _end_in_numbers(manifest: Manifest) -> bool:
