@@ -596,8 +596,7 @@ def test_of_few_images_sight_cannot_tell(tmp_path: Path, caplog: pytest.LogCaptu
         record(tmp_path / "drives" / name, wall(0, 60), np.arange(n), rng, 1.0)
     said = said_by(caplog, tmp_path / "drives", tmp_path / "x.displace")
     assert "equal numbers are taken for equal places: of fewer than 10 images sight cannot tell" in said
-    record(tmp_path / "drives" / "snow", wall(0, 60), np.arange(12), rng, 1.0)
-    assert said_by(caplog, tmp_path / "drives", tmp_path / "y.displace", traversals=["snow"]) == ""
+    assert said_by(caplog, tmp_path / "drives", tmp_path / "y.displace", traversals=["noon"]) == ""
 
 
 def test_of_some_more_images_names_are_kept_and_that_is_said(

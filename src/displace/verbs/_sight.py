@@ -48,7 +48,7 @@ def names_looked_at(
 
     counts = [int((refs.traversals == name).sum()) for name in refs.traversal_ids]
     long = [count for count in counts if count >= FEW]
-    if len(long) < min(2, len(counts)):
+    if len(counts) > 1 and len(long) < 2:
         said = f"equal numbers are taken for equal places: of fewer than {FEW} images sight cannot tell"
         return [said] if _end_in_numbers(store.manifest) else []
     doubt = unconfirmed(refs)
