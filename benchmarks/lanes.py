@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks._measure import header, row
-from displace import InputError, ReferenceSet, build, get_fusion
+from displace import ReferenceSet, build, get_fusion
 from displace.datasets import town
+from displace.errors import InputError
 from displace.images import read_image
 from displace.models import get_model
 from displace.places import Places
@@ -54,7 +55,9 @@ def main(argv: list[str]) -> None:
             fusion = get_fusion(name)().fit(refs.vectors, refs.places, refs.traversals)
             row(f"{query}, {fusion.title}", *(f"{recall(fusion.predict(seen[lane])):.1f}" for lane in LANES))
         along = Places(refs.place_ids, frames=np.arange(len(refs.place_ids), dtype=float))
-        place_map = build(refs, info=along, model=model.fingerprint())
+        place_map = build(
+            ReferenceSet(refs.vectors, refs.places, refs.traversals, info=along), model=model.fingerprint()
+        )
         row(
             f"{query}, adapted",
             *(f"{recall(place_map.locate(seen[lane], adapt='batch').places[:, 0]):.1f}" for lane in LANES),

@@ -11,6 +11,7 @@ import pytest
 from displace import ReferenceSet, build
 from displace.errors import InputError
 from displace.maps.place_map import PlaceMap
+from displace.maps.remarks import moved
 from displace.models import get_model, grid_of
 from displace.sequence.alignment import align, least_gain
 from displace.sequence.viewpoint import common_view, moved_by
@@ -96,7 +97,7 @@ def test_different_routes_are_not_moved() -> None:
     recordings = {"own": seen(1), "other": seen(2)}
     _, offsets = common_view(recordings, GRID, least_gain)
     assert offsets == {"own": (0, 0), "other": (0, 0)}
-    with pytest.raises(InputError, match="different routes"):
+    with pytest.raises(InputError, match=r"different routes.*: --model efficientnet_lite"):
         align(recordings, grid=GRID)
 
 
@@ -162,6 +163,22 @@ def test_drives_in_another_lane_are_located(place_map: PlaceMap, pictures: dict[
     assert (moved_back == truth).mean() > 0.9
     smoothed = [fix.place for fix in place_map.smooth(queries)]
     assert np.mean(np.array(smoothed) == truth) > 0.9
+
+
+def test_what_was_moved_is_said(place_map: PlaceMap, pictures: dict[str, np.ndarray]) -> None:
+    matches = place_map.locate(pictures["other lane"], adapt="auto")
+    assert matches.view == matches.take(np.arange(3)).view == (0, 3)
+    assert place_map.smoothed(pictures["other mount"]).view == (-1, 0)
+    assert (
+        place_map.locate(pictures["other lane"]).view
+        == place_map.locate(pictures["own lane"], adapt="auto").view
+    )
+    assert moved(place_map, (0, 3)).startswith(
+        "their pictures are moved by about 27% of their width against the map"
+    )
+    assert moved(place_map, (-1, 1)).startswith(
+        "their pictures are moved by about 12% of their height and 9% of their"
+    )
 
 
 def test_a_drive_under_way_is_moved_back_as_told(

@@ -28,12 +28,15 @@ class Matches:
         Probability that the first place is correct, where the source is calibrated.
     positions : Positions, optional
         Where the first place is, one row for each query, where the source knows.
+    view : (int, int)
+        How far the queries' pictures are moved against those of a map, and were moved back: `PlaceMap.view_of`.
     """
 
     places: NDArray[Any]
     scores: Vectors
     confidence: Vectors | None = None
     positions: Positions | None = None
+    view: tuple[int, int] = (0, 0)
 
     def __len__(self) -> int:
         return len(self.places)
@@ -45,6 +48,7 @@ class Matches:
             self.scores[rows],
             None if self.confidence is None else self.confidence[rows],
             None if self.positions is None else self.positions.take(rows),
+            self.view,
         )
 
     def spread(self, rows: NDArray[np.bool_]) -> Matches:
@@ -63,6 +67,7 @@ class Matches:
             numbers(self.scores),
             None if self.confidence is None else numbers(self.confidence),
             positions,
+            self.view,
         )
 
     def to_json(self) -> list[dict[str, Any]]:
@@ -85,7 +90,10 @@ class Matches:
 
 
 def joined(parts: Sequence[Matches]) -> Matches:
-    """Matches of several groups of queries in one map, one after the other; NaN where a group has no confidence."""
+    """Matches of several groups of queries in one map, one after the other; NaN where a group has no confidence.
+
+    Their view is that of the first group whose pictures were moved.
+    """
     if len(parts) == 1:
         return parts[0]
     sure = [np.full(len(p), np.nan) if p.confidence is None else p.confidence for p in parts]
@@ -100,4 +108,5 @@ def joined(parts: Sequence[Matches]) -> Matches:
         np.concatenate([p.scores for p in parts]),
         None if all(p.confidence is None for p in parts) else np.concatenate(sure),
         known,
+        next((p.view for p in parts if any(p.view)), (0, 0)),
     )

@@ -17,7 +17,7 @@ from displace.descriptors.store import DescriptorStore
 from displace.maps import PlaceMap
 from displace.maps.calibration import Calibration
 from displace.maps.located import FRAME, Located
-from displace.maps.remarks import ADAPTED, ONE_CONDITION, STALE, WEAKER, no_confidence, rounding_loss
+from displace.maps.remarks import ADAPTED, ONE_CONDITION, STALE, WEAKER, moved, no_confidence, rounding_loss
 from displace.verbs._steps import store_beside
 from displace.verbs.build import map_output
 
@@ -97,6 +97,8 @@ def show_locate(located: Located, given: Mapping[str, Any]) -> None:
         console.out.print(Text(f"{_rows(records)} in {output}{_unsure(located, records)}"), soft_wrap=True)
     if located.adapted:
         console.out.print(ADAPTED, highlight=False)
+    if any(located.matches.view) and isinstance(located.place_map, PlaceMap):
+        console.out.print(moved(located.place_map, located.matches.view), highlight=False)
     if _refuses_most(located, records):
         console.out.print(ONE_CONDITION, style="yellow", highlight=False)
     if located.place_map.calibration_is_stale:

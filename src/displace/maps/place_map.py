@@ -273,15 +273,15 @@ class PlaceMap:
             raise InputError(
                 f"adapt={adapt!r} compares the queries with the whole map: leave out near and radius, or adapt"
             )
-        vectors = self._moved_back(self.describe(queries, model=model), adapt)
+        vectors, view = self._moved_back(self.describe(queries, model=model), adapt)
         projected = state.project(vectors)
         mode = self.adapts(adapt, len(projected))
         if mode != "none":
-            return self._adapted(projected, k, mode)
+            return replace(self._adapted(projected, k, mode), view=view)
         best, scores = state.best(projected, max(k, state.ranked_at_least), search)
         confidence = state.confidence(vectors, best, scores)
         positions = None if state.places.positions is None else state.places.positions.take(best[:, 0])
-        return Matches(state.places.ids[best[:, :k]], scores[:, :k], confidence, positions)
+        return Matches(state.places.ids[best[:, :k]], scores[:, :k], confidence, positions, view)
 
     def follow(self, *, adapt: str = "online", view: tuple[int, int] = (0, 0)) -> Follower:
         """Follow a drive frame by frame: ``follower.step(query)`` returns a `Fix`.
@@ -330,22 +330,26 @@ class PlaceMap:
         adapt : {"auto", "batch", "none"}
             As for `locate`.
         """
-        state, vectors = self.state, self.describe(queries)
+        return self._smooth(self.describe(queries), adapt)[0]
+
+    def _smooth(self, vectors: Vectors, adapt: str) -> tuple[list[Fix], tuple[int, int]]:
+        """As `smooth`, and how far the pictures were moved back."""
         mode = self._mode(adapt, ("auto", "batch", "none"), len(vectors))
-        projected = state.project(self._moved_back(vectors, adapt))
-        course = self._course(state)
+        vectors, view = self._moved_back(vectors, adapt)
+        state = self.state
+        projected, course = state.project(vectors), self._course(state)
         if not course.ordered:
-            return smooth_fixes(course, similarity_of(course.rows, projected, mode))
+            return smooth_fixes(course, similarity_of(course.rows, projected, mode)), view
         means, _, stands = without_stops(projected)
         fixes = smooth_fixes(course, similarity_of(course.rows, l2_normalize(means), mode))
-        return [fixes[frame] for frame in stands]
+        return [fixes[frame] for frame in stands], view
 
     def smoothed(
         self, queries: ArrayLike | Picture | Sequence[Picture], k: int = 5, *, adapt: str = "auto"
     ) -> Matches:
         """Like `smooth`, as matches: the k likeliest places of each frame, their scores being probabilities."""
         check_count(k, "k")
-        places, fixes = self.state.places, self.smooth(queries, adapt=adapt)
+        places, (fixes, view) = self.state.places, self._smooth(self.describe(queries), adapt)
         ids = places.ids if places.order is None else places.ids[places.order]
         best, scores = [], []
         for fix in fixes:  # one belief at a time: all of a long drive would fill the memory
@@ -358,6 +362,7 @@ class PlaceMap:
             np.stack(scores),
             np.array([fix.probability for fix in fixes]),
             None if places.positions is None else places.positions.take(places.rows_of(found[:, 0])),
+            view,
         )
 
     def view_of(self, queries: ArrayLike | Picture | Sequence[Picture]) -> tuple[int, int]:
@@ -372,12 +377,11 @@ class PlaceMap:
             return 0, 0
         return view_of(vectors, grid, state.usual, state.project, self._course(state).rows)
 
-    def _moved_back(self, vectors: Vectors, adapt: str) -> Vectors:
+    def _moved_back(self, vectors: Vectors, adapt: str) -> tuple[Vectors, tuple[int, int]]:
         """Queries as they would be from the map's own lane, where they are many and may adapt the matching."""
-        if adapt not in ("batch", "auto") or self.state.area is not None:
-            return vectors
-        cells, grid = self.view_of(vectors), grid_of(self.model)
-        return vectors if grid is None or not any(cells) else moved_by(vectors, grid, cells, self.state.usual)
+        asked = adapt in ("batch", "auto") and self.state.area is None
+        view, grid = self.view_of(vectors) if asked else (0, 0), grid_of(self.model)
+        return moved_by(vectors, grid, view, self.state.usual) if grid and any(view) else vectors, view
 
     def _course(self, state: MapState) -> Course:
         """The route as drives see it, made once: followers share its rows."""

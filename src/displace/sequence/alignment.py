@@ -28,6 +28,11 @@ LEAST_GAIN, GAIN_NOISE = 0.2, 2.2
 """Recordings whose path earns less than this above chance, for each frame, show different routes; the second, over the
 root of the number of frames, is for what few frames reach by chance. Pieces of different routes reached 0.6 with 20
 frames, 0.5 with 50 and 0.4 with 100, those of one route hardly ever less."""
+_FROM_THE_SIDE = (
+    "; if they do show one route, by different cameras or from far apart, a network recognises more than such "
+    "descriptors do: --model efficientnet_lite (displace list models)"
+)
+"""What helps where descriptors are a grid over the picture."""
 _COARSE = 300
 """Frames of each recording that the anchor is chosen by."""
 
@@ -123,7 +128,7 @@ def align(
     total = len(ready) * (len(ready) - 1) // 2 + rounds * (len(ready) - 1)
     coarse = _Coarse(ready, progress, total)
     chosen = anchor or coarse.best_anchor(set(candidates or ready))
-    coarse.check_routes(chosen)
+    coarse.check_routes(chosen, _FROM_THE_SIDE if grid else "")
     pairings: dict[str, Pairing] = {}
     for again in range(rounds):
         first = dict(pairings)
@@ -212,8 +217,15 @@ class _Coarse:
         }
         return max(fit, key=lambda name: (round(fit[name], 1), len(self.taken[name])))
 
-    def check_routes(self, anchor: str) -> None:
-        """Refuse recordings that do not show the anchor's route, or show it driven the other way."""
+    def check_routes(self, anchor: str, further: str = "") -> None:
+        """Refuse recordings that do not show the anchor's route, or show it driven the other way.
+
+        Parameters
+        ----------
+        anchor : str
+        further : str
+            What else may help where a route is not recognised.
+        """
         gains = {name: self.gain(name, anchor) for name in self.names if name != anchor}
         needed = {name: self.least_gain(name, anchor) for name in gains}
         backwards = [name for name, gain in gains.items() if gain <= -needed[name]]
@@ -228,7 +240,7 @@ class _Coarse:
             raise InputError(
                 f"{_listed(foreign)} and {anchor!r} seem to show different routes: their frames fit hardly better in "
                 f"order than backwards (gain {gains[nearest]:.2f}, at least {needed[nearest]:.2f} is needed, less with "
-                "more frames). Leave them out, or name another anchor"
+                f"more frames). Leave them out, or name another anchor{further}"
             )
 
     def unmapped(self, anchor: str, pairings: dict[str, Pairing]) -> list[str]:
