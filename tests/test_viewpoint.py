@@ -219,11 +219,11 @@ def test_models_that_are_not_installed_have_no_grid() -> None:
 
 
 def test_a_store_of_two_lanes_is_lined_up(tmp_path: Path) -> None:
-    for name, moved in (("near", 0), ("far", 36)):
+    for name, column in (("near", 0), ("far", 36)):
         (tmp_path / "drives" / name).mkdir(parents=True)
         frames = range(0, 70) if name == "near" else [*range(0, 70, 2), *range(1, 12, 2)]
         for number, place in enumerate(sorted(frames)):
-            picture = scene(1, place, condition=moved, column=moved)
+            picture = scene(1, place, condition=column, column=column)
             cv2.imwrite(str(tmp_path / "drives" / name / f"{number:04d}.png"), picture)
     list_images([tmp_path / "drives"], tmp_path / "route.csv")
     extract(tmp_path / "route.csv", tmp_path / "route.desc", model="hog")
