@@ -108,7 +108,7 @@ def test_each_way_to_locate_has_its_own_confidence(
     learned = place_map.state.driving
     assert learned is not None
     judged = place_map.changed(
-        driving=replace(learned, followed=always(0.2), smoothed=always(0.3), batch=always(0.4, 3))
+        driving=replace(learned, followed=always(0.2), smoothed=always(0.3), batch=always(0.4, 3), share=0.0)
     )
     assert judged.follow().step(frames[0]).probability == pytest.approx(0.2)
     np.testing.assert_allclose([fix.probability for fix in judged.smooth(frames)], 0.3)
@@ -148,6 +148,7 @@ def test_what_a_frame_must_earn_is_what_the_map_learned(
         ("", {"n_frames": 1.5}),
         ("", {"recall": {"single": None}}),
         ("", {"followed": [1.0]}),
+        ("", {"share": 1.5}),
     ],
 )
 def test_a_record_of_another_kind_is_refused(mode: str, change: dict) -> None:
@@ -161,8 +162,11 @@ def test_a_record_of_another_kind_is_refused(mode: str, change: dict) -> None:
         "batch": three,
         "n_frames": 7,
         "recall": {},
+        "share": 0.5,
     }
     assert DriveCalibration.from_json(copy.deepcopy(record)).to_json() == record
+    earlier = {name: value for name, value in record.items() if name != "share"}
+    assert DriveCalibration.from_json(earlier).share == 0
     (record[mode] if mode else record).update(change)
     with pytest.raises((ValueError, TypeError)):
         DriveCalibration.from_json(record)

@@ -256,7 +256,7 @@ class TestHeldOutDrives:
         watch = self.watch(20, monkeypatch)
         (seen,) = watch._seen
         seen.answerable[:12] = False
-        found = watch.calibration()
+        found = watch.calibration(3)
         assert found.n_frames == 30
         for name, scores in (("single", seen.plain), ("batch", seen.adapted)):
             best = seen.course.ids[scores.argmax(axis=1)]

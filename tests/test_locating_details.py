@@ -163,8 +163,8 @@ class TestQueries:
             (town.changed(driving=judged), "batch"),
             (town.changed(driving=None, calibration=None), "batch"),
         ):
-            assert [own._mode(way, ways, n) for way in ways] == ["none", "batch", auto]
-            assert own._mode("auto", ways, 1) == "none"
+            assert [own.adapts(way, n) for way in ways] == ["none", "batch", auto]
+            assert own.adapts("auto", 1) == "none"
 
     def test_five_places_by_default(self, town, route):
         assert town.locate(route.queries).places.shape == (30, 5)

@@ -116,7 +116,7 @@ def build(
         sample = used.select(calibration_rows(used.places, used.info, used.vectors.shape[1]))
         drives = DriveWatch(truth)
         state = calibrated(anchored(state, used), sample, truth, progress, loss, drives)
-        state = replace(state, driving=drives.calibration())
+        state = replace(state, driving=drives.calibration(len(sample.traversal_ids)))
     notes = {} if loss is None else loss.notes() or agreement(rows.vectors, rows.place_index, dtype)
     return PlaceMap(replace(state, notes={**notes, **spectrum_note(estimator)}))
 
@@ -209,7 +209,8 @@ def calibrated(
     assert state.estimator is not None
 
     def watch(fitted: Fusion, queries: ReferenceSet) -> None:
-        for watcher in (loss, drives):
+        # Parts of two traversals show less than is lost by rounding.
+        for watcher in (loss if len(refs.traversal_ids) > 2 else None, drives):
             if watcher is not None:
                 watcher.watch(fitted, queries)
 

@@ -36,6 +36,10 @@ ABOVE = 0.27
 """Level that a drive starts with: this share of the way from what chance earns to what held-out drives earn. Less than
 half, as a drive to come may be harder than they were; it soon tells its own."""
 
+RULE = Logistic([12.0, 4.0, 0.2], [0.0, 0.0, 0.0], [1.0, 1.0, 1.0], -5.8)
+RULE_SHARE = 0.6
+"""How sure adapted matches are in a map of one traversal, by how they stand out: about what maps of several learned."""
+
 
 @dataclass(frozen=True, eq=False)
 class Adapted:
@@ -194,8 +198,14 @@ class DriveWatch:
         level = _level(plain, answerable)
         self._seen.append(_HeldOut(course, plain, adapted, asked_places, answerable, level))
 
-    def calibration(self) -> DriveCalibration | None:
-        """What was learned; None where no drive could be held out."""
+    def calibration(self, n_traversals: int) -> DriveCalibration | None:
+        """What was learned about a map of so many traversals; None where no drive could be held out.
+
+        Of two traversals only a part was held out, which tells how sure adapted matches are, and nothing about
+        following. Of one nothing is held out: a rule stands for it.
+        """
+        if n_traversals == 1 and self.truth.places.frames is not None:
+            return DriveCalibration(Scale().level, batch=RULE, share=RULE_SHARE)
         if not self._seen:
             return None
         learned = DriveCalibration(min(seen.level for seen in self._seen))
@@ -218,13 +228,18 @@ class DriveWatch:
                 *(("followed", followed), ("smoothed", smoothed), ("batch", batch), ("single", single)),
             )
         }
+        share = float(right["batch"].mean())
+        judge = Logistic.fit(np.array(batch.features), right["batch"])
+        if n_traversals == 2:
+            return DriveCalibration(Scale().level, batch=judge, n_frames=len(true), share=share)
         return DriveCalibration(
             learned.level,
             Logistic.near_belief(np.array(followed.features), right["followed"]),
             Logistic.near_belief(np.array(smoothed.features), right["smoothed"]),
-            Logistic.fit(np.array(batch.features), right["batch"]),
+            judge,
             len(true),
             {name: round(float(flags[answerable].mean()), 4) for name, flags in right.items()},
+            share,
         )
 
 

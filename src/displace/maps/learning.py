@@ -97,10 +97,10 @@ def learn(
         Called with (done, total) folds.
     watch : callable, optional
         Called with the fusion that a fold has fitted and the fold's queries, for what else they can tell; once for
-        each traversal.
+        each traversal, where there are two or more.
     """
     n = len(refs.traversal_ids)
-    samples = gathered(refs, fusion, truth, progress, watch if n > 2 else None)
+    samples = gathered(refs, fusion, truth, progress, watch if n > 1 else None)
     return (None, None) if samples is None else (calibration_of(samples, basis_of(n)), samples)
 
 

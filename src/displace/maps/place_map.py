@@ -334,7 +334,8 @@ class PlaceMap:
 
     def _smooth(self, vectors: Vectors, adapt: str) -> tuple[list[Fix], tuple[int, int]]:
         """As `smooth`, and how far the pictures were moved back."""
-        mode = self._mode(adapt, ("auto", "batch", "none"), len(vectors))
+        _check_way(adapt, ("auto", "batch", "none"))
+        mode = chosen_mode(adapt, len(vectors))
         vectors, view = self._moved_back(vectors, adapt)
         state = self.state
         projected, course = state.project(vectors), self._course(state)
@@ -395,36 +396,33 @@ class PlaceMap:
         course = self._course(self.state)
         online = mode == "online"
         similarity = Causal(course.rows, projected) if online else similarity_of(course.rows, projected, mode)
-        # Scores of both ways are on one scale, and so is how sure they are.
-        judge = None if course.calibration is None else course.calibration.batch
-        best, scores, confidence = [], [], []
+        best, scores, features = [], [], []
         for rows in blocks(len(projected), row_bytes=8 * len(course.rows.vectors)):
             some = similarity.block(rows)
             columns = top_k(some, k)
             best.append(course.ids[columns])
             scores.append(np.take_along_axis(some, columns, axis=1))
-            if judge is not None:
-                confidence.append(judge.probability(standing_out(some)))
+            features.append(standing_out(some))
+        # Scores of both ways are on one scale, and so is how sure they are.
+        judge = course.calibration
+        sure = None if judge is None else judge.located(np.concatenate(features), together=not online)
+        if sure is not None and self.calibration is not None:
+            sure = np.minimum(sure, self.calibration.ceiling)
         found = np.concatenate(best)
         positions = self.state.places.positions
         return Matches(
             found,
             np.concatenate(scores),
-            np.concatenate(confidence) if confidence else None,
+            sure,
             None if positions is None else positions.take(self.state.places.rows_of(found[:, 0])),
         )
 
     def adapts(self, adapt: str, n_queries: int) -> str:
         """How `locate` lets so many queries adapt the matching to their condition: "none", "batch" or "online"."""
-        chosen = self._mode(adapt, ("none", "batch", "online", "auto"), n_queries)
-        return chosen if self.state.area is None else "none"
-
-    def _mode(self, adapt: str, known: tuple[str, ...], n_queries: int) -> str:
-        """What `adapt` means for so many queries; an error where it is none of the known ways."""
-        _check_way(adapt, known)
+        _check_way(adapt, ("none", "batch", "online", "auto"))
         state = self.state
         sure = state.calibration is None or (state.driving is not None and state.driving.batch is not None)
-        return chosen_mode(adapt, n_queries) if sure or adapt != "auto" else "none"
+        return chosen_mode(adapt, n_queries) if state.area is None and (sure or adapt != "auto") else "none"
 
     def scores(self, queries: ArrayLike | Picture | Sequence[Picture]) -> Iterator[Vectors]:
         """Score every place for every query, in blocks of queries of bounded memory.

@@ -15,6 +15,7 @@ from displace.files import schema
 from displace.sequence.adaptation import MapRows, OnlineAdaptation, Stops
 from displace.sequence.engine import Belief, Blocks, Floats
 from displace.sequence.roadway import Roadway
+from displace.sequence.together import judged_together
 from displace.sequence.tracking import Tracker
 from displace.sequence.weighing import Scale, Scores, Weighed, scores_of_row, smooth_drive
 
@@ -152,6 +153,8 @@ class DriveCalibration:
         Held-out frames.
     recall : dict of str to float
         Share of right answers among frames that have one: single, followed, smoothed, batch.
+    share : float
+        Of right answers among all frames located with adaptation; 0 where it was not kept.
     """
 
     level: float
@@ -160,6 +163,7 @@ class DriveCalibration:
     batch: Logistic | None = None
     n_frames: int = 0
     recall: dict[str, float] = field(default_factory=dict)
+    share: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         """Return a record for the map's header."""
@@ -177,7 +181,23 @@ class DriveCalibration:
             **modes,
             n_frames=schema.whole(record["n_frames"], "n_frames"),
             recall=schema.mapping(record["recall"], "recall", schema.number),
+            share=schema.number(record.get("share", 0.0), "share", 0.0, 1.0),
         )
+
+    def located(self, features: Vectors, together: bool) -> Floats | None:
+        """Probability that adapted matches are right; None where it is unknown.
+
+        Parameters
+        ----------
+        features : array of shape (q, 3)
+            How they stand out: `standing_out`.
+        together : bool
+            Whether they are judged in view of each other.
+        """
+        if self.batch is None:
+            return None
+        probability = self.batch.probability(features)
+        return judged_together(probability, self.share) if together and 0 < self.share < 1 else probability
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,152 @@
+"""Many queries located together: foreign ones are told by their number, and maps of few traversals adapt, too."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from drives import make_route
+
+import displace
+from displace.places import Places
+from displace.sequence.together import HARDLY, judged_together, own_share
+
+SHARED = Path(__file__).parents[2] / "shared" / "data"
+N = 240
+
+
+def ratios(n_right: int, n_wrong: int, seed: int = 0) -> np.ndarray:
+    """How much likelier features of right matches, around 2, look if right than if wrong, around 0."""
+    rng = np.random.default_rng(seed)
+    x = np.r_[rng.normal(2, 1, n_right), rng.normal(0, 1, n_wrong)]
+    return np.exp(2 * x - 2)
+
+
+@pytest.mark.parametrize("usual", [0.3, 0.6, 0.9])
+@pytest.mark.parametrize(("n_right", "n_wrong"), [(600, 0), (450, 150), (60, 540)])
+def test_the_share_of_right_matches_is_found(n_right: int, n_wrong: int, usual: float) -> None:
+    """It is the share under which what is seen is likeliest, by trying all of them."""
+    seen = ratios(n_right, n_wrong)
+    tried = np.linspace(0.0005, 0.9995, 2000)
+    likelihood = np.log(tried[:, None] * seen + 1 - tried[:, None]).sum(axis=1)
+    assert own_share(seen, usual) == pytest.approx(tried[likelihood.argmax()], abs=2e-3)
+    assert own_share(seen, usual) == pytest.approx(n_right / (n_right + n_wrong), abs=0.06)
+
+
+def test_probabilities_are_as_they_were_where_some_are_right() -> None:
+    seen, usual = ratios(60, 140), 0.6
+    probability = seen * usual / (1 - usual) / (1 + seen * usual / (1 - usual))
+    np.testing.assert_array_equal(judged_together(probability, usual), probability)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_probabilities_of_foreign_queries_vanish(seed: int) -> None:
+    seen, usual = 0.8 * ratios(0, 300, seed), 0.6
+    probability = seen * usual / (1 - usual) / (1 + seen * usual / (1 - usual))
+    assert (probability >= 0.5).mean() > 0.05
+    assert own_share(seen, usual) < HARDLY
+    together = judged_together(probability, usual)
+    assert (together <= probability).all()
+    assert (together >= 0.5).mean() <= 0.01
+    np.testing.assert_array_equal(np.argsort(together, kind="stable"), np.argsort(probability, kind="stable"))
+
+
+def test_one_sure_match_among_many_foreign_ones_is_kept() -> None:
+    together = judged_together(np.r_[np.full(199, 0.1), 0.9999], 0.6)
+    assert together[-1] > 0.9
+    assert together[0] < 0.01
+
+
+def route_map(n_traversals: int, likeness: float = 0.5) -> displace.PlaceMap:
+    vectors = [make_route(N, likeness, seed=4, condition=c, shift=0.4)[1] for c in range(n_traversals)]
+    places = np.tile(np.arange(N), n_traversals)
+    traversals = np.repeat([f"t{c}" for c in range(n_traversals)], N)
+    info = Places(np.arange(N), frames=np.arange(N, dtype=float))
+    refs = displace.ReferenceSet(np.concatenate(vectors), places, traversals, info=info)
+    return displace.build(refs, fusion="hops", tolerance="1 frames")
+
+
+@pytest.mark.parametrize("n_traversals", [1, 2, 4])
+def test_photos_of_another_route_are_refused(n_traversals: int) -> None:
+    place_map = route_map(n_traversals)
+    own = make_route(N, 0.5, seed=4, condition=9, shift=0.4)[1]
+    other = make_route(N, 0.5, seed=5, condition=9, shift=0.4)[1]
+    learned = place_map.state.driving
+    assert learned is not None
+    alone = place_map.changed(driving=replace(learned, share=0.0)).locate(other, adapt="auto").confidence
+    foreign, right = (place_map.locate(queries, adapt="auto").confidence for queries in (other, own))
+    assert place_map.adapts("auto", N) == "batch"
+    assert (foreign >= 0.5).mean() <= 0.01
+    assert (foreign <= alone).all()
+    assert foreign.mean() < alone.mean() / 2
+    assert (right >= 0.5).mean() > (0.5 if n_traversals > 1 else 0.3)
+
+
+def test_under_way_a_query_knows_nothing_of_those_after_it() -> None:
+    place_map = route_map(3)
+    own, other = (make_route(N, 0.5, seed=seed, condition=9, shift=0.4)[1] for seed in (4, 5))
+    first = place_map.locate(other, adapt="online").confidence
+    of_all = place_map.locate(np.concatenate([other, own]), adapt="online").confidence
+    np.testing.assert_allclose(of_all[:N], first, atol=1e-6)
+
+
+@pytest.mark.parametrize("n_traversals", [1, 2])
+def test_maps_of_few_traversals_adapt_too(n_traversals: int, tmp_path: Path) -> None:
+    """The fewer conditions a map has, the more adapting gives."""
+    place_map = route_map(n_traversals)
+    queries = make_route(N, 0.5, seed=4, condition=9, shift=1.0)[1]
+    right = {
+        mode: np.abs(place_map.locate(queries, adapt=mode).places[:, 0] - np.arange(N)) <= 1
+        for mode in ("none", "auto")
+    }
+    assert right["auto"].mean() > right["none"].mean() + 0.05
+    assert place_map.calibration is not None
+    confidence = place_map.locate(queries, adapt="auto").confidence
+    assert confidence.max() <= place_map.calibration.ceiling
+    assert confidence[right["auto"]].mean() > confidence[~right["auto"]].mean()
+    place_map.save(tmp_path / "m.displace")
+    again = displace.PlaceMap.load(tmp_path / "m.displace").locate(queries, adapt="auto").confidence
+    np.testing.assert_allclose(again, confidence, atol=1e-5)
+
+
+def test_a_drive_is_smoothed_with_adaptation_whatever_the_map_knows() -> None:
+    place_map = route_map(2, likeness=0.35).changed(driving=None)
+    queries = make_route(N, 0.35, seed=4, condition=9, shift=2.0)[1]
+    by_itself = [fix.place for fix in place_map.smooth(queries)]
+    assert by_itself == [fix.place for fix in place_map.smooth(queries, adapt="batch")]
+    plain = [fix.place for fix in place_map.smooth(queries, adapt="none")]
+    right = {
+        name: np.mean(np.abs(np.array(p) - np.arange(N)) <= 1)
+        for name, p in (("own", by_itself), ("plain", plain))
+    }
+    assert right["own"] > right["plain"] + 0.1
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the shared data are not there")
+@pytest.mark.parametrize("n_traversals", [1, 2])
+def test_webcams_are_not_on_a_railway(n_traversals: int) -> None:
+    from displace.images import read_image
+    from displace.models import get_model
+
+    model = get_model("hog")
+
+    def described(folder: str, part: slice) -> np.ndarray:
+        files = sorted((SHARED / folder).glob("*.jpg"))[part]
+        return np.stack([model.prepare(read_image(file)) for file in files])
+
+    railway = np.concatenate([described(f"nordland811/{s}", slice(200)) for s in ("summer", "winter")])[
+        : 200 * n_traversals
+    ]
+    refs = displace.ReferenceSet(
+        railway,
+        np.tile(np.arange(200), n_traversals),
+        np.repeat(["summer", "winter"], 200)[: 200 * n_traversals],
+        info=Places(np.arange(200), frames=np.arange(200.0)),
+    )
+    fusion = "displace" if n_traversals > 1 else "hops"
+    place_map = displace.build(refs, fusion, model=model.fingerprint(), tolerance="2 frames")
+    webcams = described("sped400/query", slice(120))
+    assert place_map.adapts("auto", len(webcams)) == "batch"
+    assert (place_map.locate(webcams, adapt="auto").confidence >= 0.5).sum() == 0
