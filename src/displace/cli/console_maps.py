@@ -17,7 +17,8 @@ from displace.descriptors.store import DescriptorStore
 from displace.maps import PlaceMap
 from displace.maps.calibration import Calibration
 from displace.maps.located import FRAME, Located
-from displace.maps.remarks import ADAPTED, ONE_CONDITION, STALE, WEAKER, moved, no_confidence, rounding_loss
+from displace.maps.refusals import of_refusals
+from displace.maps.remarks import ADAPTED, STALE, WEAKER, moved, no_confidence, rounding_loss
 from displace.verbs._steps import store_beside
 from displace.verbs.build import map_output
 
@@ -99,8 +100,8 @@ def show_locate(located: Located, given: Mapping[str, Any]) -> None:
         console.out.print(ADAPTED, highlight=False)
     if any(located.matches.view) and isinstance(located.place_map, PlaceMap):
         console.out.print(moved(located.place_map, located.matches.view), highlight=False)
-    if _refuses_most(located, records):
-        console.out.print(ONE_CONDITION, style="yellow", highlight=False)
+    if remark := of_refusals(located):
+        console.out.print(remark, style="yellow", highlight=False)
     if located.place_map.calibration_is_stale:
         console.out.print(STALE, style="yellow", highlight=False)
 
@@ -114,13 +115,6 @@ def _unsure(located: Located, records: list[dict[str, Any]]) -> str:
     if located.min_confidence is not None or all(record["in_map"] is not False for record in records):
         return ""
     return "; images not in the map have their likeliest place there, --min-confidence 0.5 leaves it blank"
-
-
-def _refuses_most(located: Located, records: list[dict[str, Any]]) -> bool:
-    """Whether a map of one traversal refuses most images with the limit that nobody chose."""
-    known = [record["in_map"] for record in records if record["places"] and record["in_map"] is not None]
-    one = isinstance(located.place_map, PlaceMap) and len(located.place_map.traversals) == 1
-    return one and located.min_confidence is None and 2 * sum(known) < len(known)
 
 
 def exit_locate(located: Located, _: Mapping[str, Any]) -> int:

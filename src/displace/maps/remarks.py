@@ -25,6 +25,13 @@ ONE_CONDITION = (
 )
 """What is said where a map of one traversal refuses most of the images."""
 
+UNSEEN_CONDITION = (
+    "most are refused, although their places follow each other along the route: none of the map's recordings seems to "
+    "show this season or light. Add one that does (displace update MAP --add STORE), locate a video, which is "
+    "followed, or accept less, and more foreign images: half of these reach --min-confidence {median:.2f}"
+)
+"""What is said where a map of several traversals does, of images that seem to be of its route."""
+
 ADAPTED = (
     "the images adapted the matching to the condition that they share; --adapt none locates each for itself"
 )

@@ -1,0 +1,89 @@
+"""Most images refused: when it is said that the map may be at fault, and what is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from displace import ReferenceSet, build
+from displace.manifest.table import Manifest
+from displace.maps.located import Located
+from displace.maps.refusals import follow_each_other, of_refusals
+from displace.matches import Matches
+from displace.places import Places
+from displace.synthetic import make_route
+
+N = 60
+
+
+def map_of(n_traversals, ordered=True):
+    """A map whose places' numbers along the route are the reverse of their ids."""
+    refs = make_route(n_places=N, n_traversals=3, dim=24, seed=0).references
+    refs = refs.select(np.isin(refs.traversals, refs.traversal_ids[:n_traversals]))
+    places = Places(refs.place_ids, frames=N - np.arange(N) if ordered else None)
+    refs = ReferenceSet(refs.vectors, refs.places, refs.traversals, info=places)
+    return build(refs, "hops")
+
+
+@pytest.fixture(scope="module")
+def maps():
+    return {n: map_of(n) for n in (1, 3)}
+
+
+def located(place_map, places, confidence, readable=None, **given):
+    n = len(places)
+    scores = np.where(np.ones(n, bool) if readable is None else readable, 0.5, np.nan)
+    manifest = Manifest([f"{at}.jpg" for at in range(n)], [""] * n, ["t"] * n, Path())
+    matches = Matches(np.asarray(places)[:, None], scores[:, None], np.asarray(confidence, float))
+    return Located(place_map, manifest, matches, **given)
+
+
+def test_refused_images_whose_places_follow_each_other_are_of_the_route(maps):
+    said = of_refusals(located(maps[3], np.arange(N), np.linspace(0.1, 0.3, N)))
+    assert "although their places follow each other" in said
+    assert "half of these reach --min-confidence 0.20" in said
+    assert of_refusals(located(maps[3], np.arange(N)[::-1], np.full(N, 0.2)))  # driven the other way
+
+
+@pytest.mark.parametrize(
+    ("places", "confidence", "given"),
+    [
+        (np.random.default_rng(0).permutation(N), 0.2, {}),  # images of anywhere
+        (np.repeat([3, 40, 10], 20), 0.2, {}),  # a foreign drive: each picture is like the one before
+        (np.arange(N), 0.6, {}),  # accepted
+        (np.arange(N), 0.2, {"min_confidence": 0.5}),  # the limit was chosen
+        (np.arange(10), 0.2, {}),  # too few to tell
+    ],
+)
+def test_nothing_is_said_otherwise(maps, places, confidence, given):
+    assert of_refusals(located(maps[3], places, np.full(len(places), confidence), **given)) == ""
+
+
+def test_a_map_of_one_traversal_needs_no_order(maps):
+    said = of_refusals(located(maps[1], np.random.default_rng(0).permutation(N), np.full(N, 0.2)))
+    assert "the map has seen the route once" in said
+
+
+def test_places_without_an_order_cannot_follow_each_other():
+    assert of_refusals(located(map_of(3, ordered=False), np.arange(N), np.full(N, 0.2))) == ""
+
+
+def test_images_that_cannot_be_read_do_not_count(maps):
+    """Half of the images are unreadable; of the others most are accepted."""
+    readable = np.arange(N) % 2 == 0
+    confidence = np.where(readable, 0.7, np.nan)
+    assert of_refusals(located(maps[3], np.arange(N), confidence, readable)) == ""
+    confidence = np.where(readable, 0.2, np.nan)
+    assert "reach --min-confidence 0.20" in of_refusals(located(maps[3], np.arange(N), confidence, readable))
+
+
+def test_steps_both_ways_are_chance():
+    """Of another stretch of the same route, images find places nearby, ahead as often as behind."""
+    back_and_forth = np.cumsum(np.random.default_rng(1).choice([-2, -1, 1, 2], 200)) + 500
+    assert not follow_each_other(back_and_forth, 1000)
+    slow = np.repeat(np.arange(30), 5)
+    assert follow_each_other(slow, 1000)
+    assert not follow_each_other(slow[: 5 * 20], 1000)  # 19 changes
+    assert follow_each_other(slow[: 5 * 21], 1000)
