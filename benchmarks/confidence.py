@@ -6,8 +6,8 @@ traversal that was not seen and a third as many pictures without an answer, one 
 foreign (all foreign where the map holds the whole route). Descriptors are computed once and kept in --cache.
 
 --details prints another table of the same maps: at which places the foreign pictures that pass are found, whether these
-are the same for both other sets, how many drawn pictures that show nothing pass, and the calibration error that chance
-alone gives a confidence which is exactly right.
+are the same for both other sets, how many drawn pictures that show nothing pass and how many of the set's own, made by
+a broken camera, and the calibration error that chance alone gives a confidence which is exactly right.
 """
 
 from __future__ import annotations
@@ -22,12 +22,15 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks import _broken_camera
 from benchmarks._drawn_pictures import discs, noise
 from benchmarks._measure import header, row
 from displace import PlaceMap, ReferenceSet, build
 from displace.datasets import town
 from displace.descriptors.extraction import describe
 from displace.errors import ConditioningWarning
+from displace.holdout import spread
+from displace.images import read_image
 from displace.maps.calibration import calibration_error
 from displace.models import get_model
 from displace.places import Places
@@ -43,6 +46,8 @@ NOT_IN_MAP = 1 / 3
 """Pictures without an answer for each one that has it, in the calibration error."""
 DRAWN = 150
 """Drawn pictures of each kind."""
+BROKEN = 60
+"""Pictures of each set that a broken camera makes something of."""
 DRAWS = 50
 """Times that chance is drawn."""
 FEWEST = 10
@@ -64,6 +69,7 @@ DETAILS = (
     "places of both sets alike (correlation)",
     "discs ≥ 0.5",
     "noise ≥ 0.5",
+    *(f"{kind.__name__.replace('_', ' ')} ≥ 0.5" for kind in _broken_camera.KINDS),
     "error by chance",
 )
 
@@ -91,7 +97,7 @@ class Answers:
     foreign : list of (places, confidences)
         Of the pictures of each other set.
     nothing : dict
-        Confidences of drawn pictures.
+        Confidences of pictures, by their kind, that are drawn or of a broken camera.
     half : array
         Confidences of the part of the route that it does not hold.
     confidence, correct : arrays
@@ -134,8 +140,10 @@ def main(argv: list[str]) -> None:
         }
         nothing = drawn(model, options.cache) if options.details else {}
         for name, n_traversals, n_places in plan([int(size) for size in options.sizes.split(",")]):
+            broken = of_broken_camera(shared, name, model, options.cache) if options.details else {}
             asked = [
-                answers(case, sets, nothing) for case in cases_of(sets[name], name, n_traversals, n_places)
+                answers(case, sets, nothing | broken)
+                for case in cases_of(sets[name], name, n_traversals, n_places)
             ]
             row(name, n_traversals, n_places, model, *(detailed if options.details else measured)(asked))
 
@@ -154,13 +162,22 @@ def described(shared: Path, name: str, model: str, cache: Path) -> Descriptors:
     """Descriptors of a set by traversal, row i being place i."""
     path = cache / f"{name}_{model}.npz"
     if not path.is_file():
-        root = shared / name
         if name == "town":
-            root = cache / "town"
-            town.write(root, places=TOWN_PLACES)
-        folders = sorted(folder for folder in root.iterdir() if folder.is_dir())
+            town.write(cache / name, places=TOWN_PLACES)
+        folders = folders_of(shared, name, cache)
         found = {folder.name: describe(get_model(model), sorted(folder.glob("*.jpg"))) for folder in folders}
         np.savez(path, **found)
+    return loaded(path)
+
+
+def folders_of(shared: Path, name: str, cache: Path) -> list[Path]:
+    """Pictures of each traversal of a set."""
+    root = cache / name if name == "town" else shared / name
+    return sorted(folder for folder in root.iterdir() if folder.is_dir())
+
+
+def loaded(path: Path) -> Descriptors:
+    """Read descriptors of the cache."""
     with np.load(path) as arrays:
         return {key: arrays[key].astype(np.float32) for key in arrays}
 
@@ -290,8 +307,22 @@ def drawn(model: str, cache: Path) -> Descriptors:
             for kind in (discs, noise)
         }
         np.savez(path, **found)
-    with np.load(path) as arrays:
-        return {key: arrays[key].astype(np.float32) for key in arrays}
+    return loaded(path)
+
+
+def of_broken_camera(shared: Path, name: str, model: str, cache: Path) -> Descriptors:
+    """Descriptors of what a broken camera makes of pictures that are spread over a set, by the kind of fault."""
+    path = cache / f"broken_{name}_{model}.npz"
+    if not path.is_file():
+        every = [file for folder in folders_of(shared, name, cache) for file in sorted(folder.glob("*.jpg"))]
+        pictures = [read_image(every[at]) for at in spread(len(every), BROKEN)]
+        rng = np.random.default_rng(0)
+        found = {
+            kind.__name__: describe(get_model(model), [kind(picture, rng) for picture in pictures])
+            for kind in _broken_camera.KINDS
+        }
+        np.savez(path, **found)
+    return loaded(path)
 
 
 def share(parts: list[np.ndarray], limit: float) -> str:

@@ -22,7 +22,7 @@ from displace.maps.calibration import (
     tempered,
 )
 from displace.maps.checking import checked_calibration
-from displace.maps.learning import ENOUGH, _cross_judged, calibration_of, logistic
+from displace.maps.learning import APART, ENOUGH, MOST, STRONG, _cross_judged, calibration_of, logistic
 from displace.maps.samples import Samples
 from displace.maps.witness import LEAD, STANDING, Anchors, Witness, standing
 from displace.places import Places
@@ -235,12 +235,50 @@ def test_no_fold_is_judged_by_a_fit_on_its_own_traversal():
     """Whatever is said of a traversal's matches, all of its folds keep their probabilities, and others do not."""
     samples = made_up()
     own = np.isin(samples.folds, [0, 3])
-    changed = replace(
-        samples, labels=np.where(own, 1 - np.abs(samples.labels), samples.labels).astype(np.int8)
-    )
+    changed = replace(samples, labels=np.where(own, 0, samples.labels).astype(np.int8))
     before, after = _cross_judged(samples, BASES[0]), _cross_judged(changed, BASES[0])
     np.testing.assert_array_equal(before[own], after[own])
     assert np.abs(before - after)[~own].mean() > 0.05
+
+
+def far_apart(gap, seed=0):
+    """Samples of recordings that are hardly different: right matches are stronger than others by `gap` deviations."""
+    samples = made_up(n=200, seed=seed)
+    right = (np.arange(len(samples)) % 7 < 5).astype(np.int8)
+    evidence = 0.1 * samples.evidence + gap * right[:, None] * [1, 1, 1, -1]
+    evidence[:, 3] += 5
+    return replace(samples, evidence=evidence, labels=right - (right == 0))
+
+
+def test_right_matches_of_another_day_need_not_be_as_strong_as_those_of_the_same():
+    """Nothing was seen between right and wrong matches, however far these are apart: what is there is no less right."""
+    for gap in (1.0, 3.0, 9.0):
+        learned = calibration_of(far_apart(gap), BASES[0])
+        between = np.array([[0.5, 0.5, 1.0, 4.5]])
+        assert learned.probability(between)[0] > 0.5
+        assert learned.probability(between * [0, 0, 1, 1] + [0, 0, 0, 0.5])[0] < 0.5
+        assert learned.spread >= APART * gap * 0.99
+
+
+def test_matches_that_look_like_queries_without_an_answer_are_not_sure():
+    """Right matches are everywhere, as those of a hard traversal may be: they say nothing of what is in the map."""
+    samples = made_up(n=300)
+    learned = calibration_of(
+        replace(samples, labels=np.where(samples.labels < 0, -1, 1).astype(np.int8)), BASES[0]
+    )
+    assert learned.bias == MOST
+    average = np.array([learned.offsets]) * [1, 1, 0, 1] + [0, 0, 4, 0]
+    assert learned.probability(average)[0] < 0.75
+
+
+def test_strong_wrong_matches_keep_the_limit_high():
+    """One wrong match in ten is as strong as right ones: those between are not accepted."""
+    samples = far_apart(9.0)
+    wrong = samples.labels < 0
+    strong = wrong & (np.cumsum(wrong) % 10 == 0)
+    evidence = np.where(strong[:, None], samples.evidence + np.array([9, 9, 9, -9]), samples.evidence)
+    learned = calibration_of(replace(samples, evidence=evidence), BASES[0])
+    assert -learned.bias / learned.weights[0] > STRONG
 
 
 def test_a_fold_is_judged_by_the_share_of_the_others_where_they_cannot_be_fitted():

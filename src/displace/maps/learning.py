@@ -53,6 +53,16 @@ QUANTILE = 0.98
 """Share of a fold's right matches that are as near as a query may be without counting as new."""
 FEW = 5
 """Queries from which no units can be told."""
+APART = 0.5
+"""Share of the way from right matches to queries without an answer, in distance, that novelty's scale is at least:
+recordings of one day are so near to each other that any other day would count as new."""
+STRONG = 2.5
+"""Strength, 0 being that of queries without an answer, from which on a match is likelier right than wrong, unless one
+wrong match in twenty is stronger. Where nothing lies between wrong and right matches, as with recordings of one day,
+the fit would put that half way, and right matches of another day are not so strong."""
+MOST = 1.0
+"""Highest logarithm of the odds at strength 0. Where right matches of one traversal look like queries without an
+answer, the fit would accept most of these, and foreign pictures with them."""
 ENOUGH = 10
 """Right matches that a fit needs."""
 SLOPE, STEEPNESS = (1.0, 75.0), (8.0, 1.0)
@@ -235,11 +245,13 @@ def _fit(samples: Samples, basis: str) -> Calibration:
     else:
         strength = (x - offsets) / scales @ WEIGHTS
         slope, bias, steepness = logistic(strength, x[:, 2], right, _importance(samples))
+        bias = _bounded(bias, slope, strength[~right])
         weights = tuple(slope * np.array(WEIGHTS))
         lowest, highest = x.min(axis=0), x.max(axis=0)
         farthest, spread = _reach(
             [x[right & (samples.folds == fold), 3] for fold in np.unique(samples.folds)]
         )
+        spread = max(spread, APART * _gap(samples))
     return Calibration(
         weights=[float(weight) for weight in weights],
         offsets=offsets.tolist(),
@@ -283,6 +295,22 @@ def _reach(distances: list[Vectors]) -> tuple[float, float]:
     ends = [np.quantile(part, QUANTILE) for part in distances if len(part) >= 3]
     farthest = float(np.mean(ends or [np.quantile(everything, QUANTILE)]))
     return farthest, max(farthest - float(np.median(everything)), 1e-6)
+
+
+def _bounded(bias: float, slope: float, wrong: Vectors) -> float:
+    """A bias with which matches stronger than almost all wrong ones are accepted, and not most queries without answer.
+
+    >>> _bounded(-5.0, 1.0, np.zeros(9)), _bounded(-5.0, 1.0, np.full(9, 4.0)), _bounded(3.0, 1.0, np.zeros(9))
+    (-2.5, -4.0, 1.0)
+    """
+    strongest = float(np.quantile(wrong, 0.95)) if len(wrong) else 0.0
+    return min(max(bias, -slope * max(STRONG, strongest)), MOST)
+
+
+def _gap(samples: Samples) -> float:
+    """How much farther away the references of queries without an answer are than those of right matches; at least 0."""
+    right, without = samples.evidence[samples.right, 3], samples.evidence[samples.labels < 0, 3]
+    return 0.0 if len(without) <= FEW else max(0.0, float(np.median(without) - np.median(right)))
 
 
 def logistic(
