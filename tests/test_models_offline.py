@@ -76,6 +76,17 @@ def test_hog_ignores_brightness_and_contrast() -> None:
     assert model.prepare(dark) @ model.prepare(bright) > 0.999
 
 
+def test_hog_of_a_covered_camera_is_zero_and_a_faint_picture_is_not() -> None:
+    """Normalised block by block, the noise of a black picture would be edges in all directions."""
+    rng, model = np.random.default_rng(0), get_model("hog")
+    for level in (6, 128, 250):
+        covered = np.clip(rng.normal(level, 4, (480, 640, 3)), 0, 255).astype(np.uint8)
+        assert not model.prepare(covered).any()
+    faint = np.rint(100 + street(5) / 12.0).astype(np.uint8)
+    assert 2.0 < area_resized(faint).std() < 6.0
+    assert model.prepare(faint) @ model.prepare(street(5)) > 0.95
+
+
 def test_hog_describes_batches_and_plain_images() -> None:
     model = get_model("hog")
     batch = np.stack([model.prepare(street(seed)) for seed in range(3)])

@@ -15,10 +15,16 @@ from displace.models.base import DescriptorModel, Image
 
 WIDTH, HEIGHT = 144, 108
 ORIENTATIONS, CELL, BLOCK = 9, 12, 2
+FAINT = 2.0
+"""Standard deviation of the grey levels, 0 to 255, below which an image shows nothing but noise."""
 
 
 class Hog(DescriptorModel):
-    """Gradient histograms of the grey image at 144×108; an image without any gradient has the zero descriptor."""
+    """Gradient histograms of the grey image at 144×108; an image that shows nothing has the zero descriptor.
+
+    Histograms are normalised block by block, however faint the gradients are: the noise of a covered camera would be
+    edges in all directions, which resemble every place a little.
+    """
 
     name = "hog"
     licence = "BSD-3-Clause (scikit-image)"
@@ -46,6 +52,8 @@ class Hog(DescriptorModel):
 
         grey = cv2.cvtColor(np.ascontiguousarray(self.framed(image)), cv2.COLOR_RGB2GRAY)
         small = cv2.resize(grey, (WIDTH, HEIGHT), interpolation=cv2.INTER_AREA)
+        if small.std() < FAINT:
+            return np.zeros(self.dim, np.float32)
         histograms = hog(small, ORIENTATIONS, (CELL, CELL), (BLOCK, BLOCK), block_norm="L2-Hys")
         vector: NDArray[np.float32] = l2_normalize(histograms[None])[0].astype(np.float32)
         return vector
