@@ -44,6 +44,11 @@ def test_refused_images_whose_places_follow_each_other_are_of_the_route(maps):
     said = of_refusals(located(maps[3], np.arange(N), np.linspace(0.1, 0.3, N)))
     assert "although their places follow each other" in said
     assert "half of these reach --min-confidence 0.20" in said
+    assert "100 images and more" in said
+    adapted = of_refusals(located(maps[3], np.arange(N), np.full(N, 0.05), adapted=True))
+    assert "although their places follow each other" in adapted
+    assert "--min-confidence" not in adapted  # with 0.05 hardly anything would be refused
+    assert "100 images" not in adapted
     assert of_refusals(located(maps[3], np.arange(N)[::-1], np.full(N, 0.2)))  # driven the other way
 
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from displace.maps.located import Located
 from displace.maps.place_map import PlaceMap
-from displace.maps.remarks import ONE_CONDITION, UNSEEN_CONDITION
+from displace.maps.remarks import ACCEPT_LESS, ONE_CONDITION, TOGETHER, UNSEEN_CONDITION
 
 FEWEST = 20
 """Changes of place, from one image to the next, that show whether these follow each other."""
@@ -17,6 +17,8 @@ AHEAD = 0.15
 """Share of the changes by which short steps one way must outnumber those the other way."""
 SURE = 2.5
 """Standard deviations, likewise."""
+LOWEST = 0.1
+"""Limit that is worth to be named: below it hardly anything is refused."""
 
 
 def of_refusals(located: Located) -> str:
@@ -36,7 +38,9 @@ def of_refusals(located: Located) -> str:
     along = np.argsort(order)[place_map.places.rows_of(located.matches.places[readable, 0])]
     if not follow_each_other(along, len(order)):
         return ""
-    return UNSEEN_CONDITION.format(median=np.floor(100 * np.median(confidence[readable])) / 100)
+    together = "" if located.adapted else TOGETHER
+    median = float(np.floor(100 * np.median(confidence[readable])) / 100)
+    return UNSEEN_CONDITION + together + (ACCEPT_LESS.format(median=median) if median >= LOWEST else "")
 
 
 def follow_each_other(along: NDArray[np.intp], n_places: int) -> bool:

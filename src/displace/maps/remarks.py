@@ -27,10 +27,16 @@ ONE_CONDITION = (
 
 UNSEEN_CONDITION = (
     "most are refused, although their places follow each other along the route: none of the map's recordings seems to "
-    "show this season or light. Add one that does (displace update MAP --add STORE), locate a video, which is "
-    "followed, or accept less, and more foreign images: half of these reach --min-confidence {median:.2f}"
+    "show this season or light. Add one that does (displace update MAP --add STORE), or locate a video, which is "
+    "followed"
 )
 """What is said where a map of several traversals does, of images that seem to be of its route."""
+TOGETHER = "; 100 images and more of one condition, located together, adapt the matching to it"
+"""What is said then where they have not."""
+ACCEPT_LESS = (
+    "; half of these reach --min-confidence {median:.2f}, with which more foreign images are accepted, too"
+)
+"""What is said then where that limit still tells images apart."""
 
 ADAPTED = (
     "the images adapted the matching to the condition that they share; --adapt none locates each for itself"
