@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from drives import drive_along, make_route
 
+from displace.arrays import l2_normalize
 from displace.sequence import SEQUENCES, engine, get_sequence
 from displace.sequence.adaptation import MapRows, OnlineAdaptation, Stops, adapt, moving, without_stops
 from displace.sequence.engine import (
@@ -350,6 +351,19 @@ def test_a_drive_that_begins_off_the_map_is_off_it() -> None:
         assert float(belief.places.sum()) + belief.off_map == pytest.approx(1, abs=1e-4)
 
 
+def test_what_a_path_earns_is_learned_where_the_order_is_trusted() -> None:
+    """A drive beside the map finds a path by chance: were that what a path earns, it would be on the map soon."""
+    rng = np.random.default_rng(3)
+    scores = rng.normal(0, 1.5, (80, 200)).astype(np.float32)
+    scores[np.arange(40, 80), np.arange(40)] += 9
+    tracker = Tracker(level=2.2)
+    before = tracker._path / tracker._path_weight
+    learned = [(tracker.step(row), tracker._path / tracker._path_weight)[1] for row in scores]
+    assert max(learned[:40]) - min(learned[:40]) < 0.01
+    assert learned[39] == pytest.approx(before, abs=0.01)
+    assert learned[-1] > before + 1
+
+
 @pytest.mark.parametrize(("chance", "path"), [(1.6, 2.6), (1.6, 3.6), (1.6, 6.0), (2.0, 1.0)])
 def test_the_level_lies_between_chance_and_path(chance: float, path: float) -> None:
     level = level_between(chance, path)
@@ -462,13 +476,17 @@ def naive_online(places: np.ndarray, frames: np.ndarray) -> list[np.ndarray]:
     for n, frame in enumerate(frames, 1):
         counts = np.bincount(parts, minlength=20) if parts else np.zeros(20)
         coverage = min(1.0, len(parts) ** 2 / (counts**2).sum() / 20) if parts else 0.0
-        share = coverage * n / (n + 50)
-        query = frame - share * frames[:n].mean(axis=0)
-        rows = places - share * mean
+        own = frames[:n].mean(axis=0)
+        spread = np.mean(np.sum((frames[:n] - own) ** 2, axis=1))
+        certain = max(0.0, 1 - 3 * spread / n / np.sum((own - mean) ** 2))
+        taken = certain * np.clip(20 * coverage - 1, 0, 1)
+        query = frame - taken * own
+        rows = places - taken * mean
         found = rows @ query / np.linalg.norm(query) / np.linalg.norm(rows, axis=1)
         parts.append(int(found.argmax()) * 20 // n_places)
         if n <= 50 or n % 4 == 0:
             kept.append(found)
+        share = coverage * n / (n + 50)
         if n < 10 or not share:
             scores.append(found)
             continue
@@ -483,6 +501,24 @@ def test_adapting_online_is_its_definition() -> None:
     # Lengths of rows are computed anew where the share of the mean has changed by 0.5 %, no sooner.
     for frame, expected in zip(frames[:120], naive_online(places, frames[:120]), strict=True):
         np.testing.assert_allclose(online.scores(frame), expected, atol=4e-3)
+
+
+def test_a_drive_in_the_dark_is_found_after_some_frames() -> None:
+    """What the condition adds is told long before the drive has covered the route."""
+    places, _ = make_route(200, 0.35, seed=4)
+    _, frames = make_route(200, 0.35, seed=4, condition=7, shift=3.0)
+    online = OnlineAdaptation(MapRows(places, np.arange(200)))
+    at = np.arange(60)
+    scores = np.array([online.scores(frames[i]) for i in at])
+    assert right(scores[20:], at[20:]) > right(frames[20:60] @ places.T, at[20:]) + 0.1
+
+
+def test_a_camera_that_stays_at_a_place_is_not_adapted_away() -> None:
+    places, _ = make_route(200, 0.35, seed=4)
+    noise = 0.02 * np.random.default_rng(0).standard_normal((100, places.shape[1]))
+    frames = l2_normalize((places[50] + noise).astype(np.float32))
+    online = OnlineAdaptation(MapRows(places, np.arange(200)))
+    assert {int(online.scores(frame).argmax()) for frame in frames} == {50}
 
 
 def test_a_place_scores_as_its_best_row() -> None:

@@ -33,6 +33,8 @@ _EVERY = 4
 """Of the frames of a drive under way, that places are looked at for the queries they resemble: neighbours are alike."""
 PARTS = 20
 """Pieces of the route that coverage is counted in."""
+_ALIKE = 3
+"""Frames of a drive under way that tell as much about its mean as one that shows another place."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,6 +127,10 @@ def adapt(rows: MapRows, queries: Vectors) -> Adaptation:
 class OnlineAdaptation:
     """The same, causally: state grows with the map, not with the drive.
 
+    The mean of few frames holds their own looks. So it is taken away as far as it is certain (James and Stein): the
+    farther it lies from the references' mean, the sooner. It may do so because all frames show one street; but then
+    they resemble one part of the route, and nothing is taken away.
+
     Parameters
     ----------
     rows : MapRows
@@ -148,7 +154,8 @@ class OnlineAdaptation:
         """Scores (N,) of one projected query (n,), given the queries before it."""
         self._total += query
         self._n += 1
-        share = self._coverage() * self._n / (self._n + LEAST_QUERIES / 2)
+        coverage = self._coverage()
+        share = self._certain() * min(1.0, max(0.0, PARTS * coverage - 1))
         centred = (query - share / self._n * self._total).astype(np.float32, copy=False)
         centred /= np.float32(max(sqrt(float(centred @ centred)), 1e-12))
         raw = centred @ self.rows.columns
@@ -160,12 +167,22 @@ class OnlineAdaptation:
         self._squares += 2 * self._parts[part] + 1
         self._parts[part] += 1
         self._keep(found)
+        share = coverage * self._n / (self._n + LEAST_QUERIES / 2)
         if self._n < NEIGHBOURS or not share:
             return found
         # As `Adaptation.scores`, with w = share / 2.
         result: Vectors = found * np.float32((1 + share) / (1 + share / 2))
         result -= self._sum * np.float32(share / (1 + share / 2) / NEIGHBOURS)
         return result
+
+    def _certain(self) -> float:
+        """How much of what tells the mean of the queries from that of the references is no chance, 0 to 1."""
+        mean = self._total / self._n
+        apart = mean - self._row_mean
+        square = float(apart @ apart)
+        # Queries have length 1, so what their mean lacks is their spread.
+        noise = _ALIKE * max(0.0, 1 - float(mean @ mean)) / self._n
+        return 1 - noise / square if noise < square else 0.0
 
     def _coverage(self) -> float:
         """Share of the route that the queries before covered."""

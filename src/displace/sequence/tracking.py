@@ -64,7 +64,7 @@ class Tracker:
 
     _MEMORY = 50.0
     _ENOUGH, _BEYOND_DOUBT = 14.0, 30.0
-    _SLOW, _SURE, _APART = 150.0, 20.0, 2.0
+    _SLOW, _SURE, _APART = 150.0, 20.0, 2.5
 
     def __init__(
         self, level: float, motion: Motion | None = None, ordered: bool = True, roadway: Roadway | None = None
@@ -111,8 +111,11 @@ class Tracker:
         motion, kernels = self.learner.motion, self._kernels
         on_path = forwards.step(motion, kernels, places, off)
         on_map = 1 - forwards.off_map
-        self._path += on_map * (on_path + top) - self._path / self._SLOW
-        self._path_weight += on_map - self._path_weight / self._SLOW
+        # A drive that begins beside the map finds a path, too: what it earns there is no more than chance, and would
+        # soon be enough to be on the map.
+        known = on_map * self.order
+        self._path += known * (on_path + top - self._path / self._SLOW)
+        self._path_weight += known * (1 - self._path_weight / self._SLOW)
         every = 1 if self._gain < self._BEYOND_DOUBT else _SELDOM
         if self._frame % (every * _RUN) < _RUN:
             by_chance = backwards.step(motion, kernels, places, off)
