@@ -278,6 +278,20 @@ def test_a_descriptor_that_needs_care_is_looked_at_again(wrong: float, place_map
         assert np.isfinite(place_map.follow().step(frame).belief).all()
 
 
+def test_a_drive_may_begin_off_the_map(
+    place_map: displace.PlaceMap, driven: tuple[np.ndarray, np.ndarray]
+) -> None:
+    odds = []
+    for begins_off in (0.1, 0.5):
+        off = place_map.follow(begins_off=begins_off).step(driven[0][0]).off_map
+        odds.append(off / (1 - off))
+    assert odds[1] / odds[0] == pytest.approx(9, rel=1e-3)
+    assert place_map.follow().step(driven[0][0]).off_map == pytest.approx(odds[0] / (1 + odds[0]))
+    for wrong in (0.0, 1.0, -0.5, float("nan")):
+        with pytest.raises(InputError, match=r"begins_off=.* must be between 0 and 1"):
+            place_map.follow(begins_off=wrong)
+
+
 def test_unknown_ways_to_adapt_are_refused(place_map: displace.PlaceMap) -> None:
     with pytest.raises(InputError, match="adapt='day' must be one of none, batch, online, auto"):
         place_map.locate(np.ones((1, 32)), adapt="day")

@@ -312,7 +312,7 @@ def test_the_fast_chain_is_the_chain(gone: slice) -> None:
     similarity = frames[drive_along(120, np.random.default_rng(3))] @ places[kept].T
     scores = 1.5 * Scores(Given(similarity)).block(slice(0, len(similarity)))
     roadway = Roadway(kept)
-    tracker = Tracker(level=2.0, roadway=roadway if len(roadway.between) else None)
+    tracker = Tracker(2.0, roadway=roadway if len(roadway.between) else None, begins_off=engine.UNKNOWN)
     beliefs, levels, trust = [], [], []
     for row in similarity:
         levels.append(tracker.level)
@@ -351,17 +351,15 @@ def test_a_drive_that_begins_off_the_map_is_off_it() -> None:
         assert float(belief.places.sum()) + belief.off_map == pytest.approx(1, abs=1e-4)
 
 
-def test_what_a_path_earns_is_learned_where_the_order_is_trusted() -> None:
-    """A drive beside the map finds a path by chance: were that what a path earns, it would be on the map soon."""
-    rng = np.random.default_rng(3)
-    scores = rng.normal(0, 1.5, (80, 200)).astype(np.float32)
-    scores[np.arange(40, 80), np.arange(40)] += 9
-    tracker = Tracker(level=2.2)
-    before = tracker._path / tracker._path_weight
-    learned = [(tracker.step(row), tracker._path / tracker._path_weight)[1] for row in scores]
-    assert max(learned[:40]) - min(learned[:40]) < 0.01
-    assert learned[39] == pytest.approx(before, abs=0.01)
-    assert learned[-1] > before + 1
+@pytest.mark.parametrize("begins_off", [0.05, 0.5])
+def test_the_first_frame_is_off_the_map_as_likely_as_drives_begin_there(begins_off: float) -> None:
+    scores = np.random.default_rng(0).normal(0, 1.5, 80).astype(np.float32)
+    level = Tracker(2.2).level
+    on_map = (1 - begins_off) * np.exp(scores.astype(float)) / 80
+    off_map = begins_off * np.exp(level)
+    belief = Tracker(2.2, begins_off=begins_off).step(scores)
+    np.testing.assert_allclose(belief.places, on_map / (on_map.sum() + off_map), rtol=1e-4)
+    assert belief.off_map == pytest.approx(off_map / (on_map.sum() + off_map), rel=1e-4)
 
 
 @pytest.mark.parametrize(("chance", "path"), [(1.6, 2.6), (1.6, 3.6), (1.6, 6.0), (2.0, 1.0)])

@@ -26,6 +26,7 @@ from displace.places import Places
 from displace.search._database import is_address
 from displace.sequence.adaptation import LEAST_QUERIES, without_stops
 from displace.sequence.following import Course, Fix, Follower, smooth_fixes, standing_out
+from displace.sequence.tracking import BEGINS_OFF
 from displace.sequence.viewpoint import moved_by, view_of
 from displace.truth import Tolerance
 
@@ -283,7 +284,9 @@ class PlaceMap:
         positions = None if state.places.positions is None else state.places.positions.take(best[:, 0])
         return Matches(state.places.ids[best[:, :k]], scores[:, :k], confidence, positions, view)
 
-    def follow(self, *, adapt: str = "online", view: tuple[int, int] = (0, 0)) -> Follower:
+    def follow(
+        self, *, adapt: str = "online", begins_off: float = BEGINS_OFF, view: tuple[int, int] = (0, 0)
+    ) -> Follower:
         """Follow a drive frame by frame: ``follower.step(query)`` returns a `Fix`.
 
         Places must have an order along the route (`places.order`); on a map without one, each frame is located for
@@ -293,6 +296,9 @@ class PlaceMap:
         ----------
         adapt : {"online", "none"}
             Whether the matching adapts to the drive's condition on the way.
+        begins_off : float
+            Probability that the drive begins off the map. Where that is as likely as not, say 0.5: else a drive that
+            begins beside the map is thought to be somewhere on it for a while.
         view : (int, int)
             How far the camera's pictures are moved against those of the map, as `view_of` told from an earlier drive.
 
@@ -302,6 +308,8 @@ class PlaceMap:
             Its `step` takes a descriptor (D,) or an image. It holds what it saw; follow each drive with its own.
         """
         _check_way(adapt, ("online", "none"))
+        if not 0 < begins_off < 1:
+            raise InputError(f"begins_off={begins_off!r} must be between 0 and 1, and neither")
         state, grid = self.state, grid_of(self.model)
         if any(view) and grid is None:
             raise InputError(
@@ -318,7 +326,7 @@ class PlaceMap:
             projected: Vectors = state.project(vector)[0]
             return projected
 
-        return Follower(self._course(state), project, adapt == "online")
+        return Follower(self._course(state), project, adapt == "online", begins_off)
 
     def smooth(self, queries: ArrayLike | Picture | Sequence[Picture], *, adapt: str = "auto") -> list[Fix]:
         """Say where each frame of a drive was taken, given all frames.

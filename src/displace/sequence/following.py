@@ -16,7 +16,7 @@ from displace.sequence.adaptation import MapRows, OnlineAdaptation, Stops
 from displace.sequence.engine import Belief, Blocks, Floats
 from displace.sequence.roadway import Roadway
 from displace.sequence.together import judged_together
-from displace.sequence.tracking import Tracker
+from displace.sequence.tracking import BEGINS_OFF, Tracker
 from displace.sequence.weighing import Scale, Scores, Weighed, scores_of_row, smooth_drive
 
 _CLOSEST = 0.01
@@ -260,11 +260,21 @@ class Follower:
         From a query, a descriptor or an image, to a unit vector (n,) in the space of the rows.
     adapt : bool
         Whether to adapt to the drive's condition on the way.
+    begins_off : float
+        Probability that the drive begins off the map.
     """
 
-    def __init__(self, course: Course, project: Callable[[Any], Vectors], adapt: bool) -> None:
+    def __init__(
+        self,
+        course: Course,
+        project: Callable[[Any], Vectors],
+        adapt: bool,
+        begins_off: float = BEGINS_OFF,
+    ) -> None:
         self.course, self._project = course, project
-        self._tracker = Tracker(course.scale.level, ordered=course.ordered, roadway=course.roadway)
+        self._tracker = Tracker(
+            course.scale.level, ordered=course.ordered, roadway=course.roadway, begins_off=begins_off
+        )
         self._adaptation = OnlineAdaptation(course.rows) if adapt else None
         self._scale = course.scale
         self._stops = Stops()

@@ -7,7 +7,7 @@ from math import exp, log
 import numpy as np
 
 from displace.arrays import Vectors
-from displace.sequence.engine import KEPT, MOST, UNKNOWN, Belief, Learner, Motion, paced
+from displace.sequence.engine import KEPT, MOST, Belief, Learner, Motion, paced
 from displace.sequence.roadway import Roadway
 
 UNDER_WAY = (0.7, 1.5)
@@ -16,6 +16,9 @@ STEEP, HALFWAY = 0.22, 0.5
 """The off-map state's level, as a share of the way from what chance earns to what the path earns: so much for each
 nat between them, but no more than half. Where they are near each other, the path has stretches that earn no more than
 chance does, and a level in the middle would call them off the map."""
+BEGINS_OFF = 0.1
+"""Probability that a drive begins off the map. One that finds no path may be beside the map, or on a stretch of it that
+looks like others: only what is usual tells."""
 _CERTAIN = 0.999
 _HEEDED = 0.5
 """What the chain says about being off the map counts at least this much: a drive that begins where the map has nothing
@@ -60,16 +63,23 @@ class Tracker:
         Whether the places have an order at all.
     roadway : Roadway, optional
         Where the map lacks stretches of the route.
+    begins_off : float
+        Probability of being off the map until the order is trusted.
     """
 
     _MEMORY = 50.0
     _ENOUGH, _BEYOND_DOUBT = 14.0, 30.0
-    _SLOW, _SURE, _APART = 150.0, 20.0, 2.5
+    _SLOW, _SURE, _APART = 150.0, 20.0, 2.0
 
     def __init__(
-        self, level: float, motion: Motion | None = None, ordered: bool = True, roadway: Roadway | None = None
+        self,
+        level: float,
+        motion: Motion | None = None,
+        ordered: bool = True,
+        roadway: Roadway | None = None,
+        begins_off: float = BEGINS_OFF,
     ) -> None:
-        self.ordered, self.roadway = ordered, roadway
+        self.ordered, self.roadway, self.begins_off = ordered, roadway, begins_off
         self.learner = Learner(motion or Motion())
         self._kernels = _kernels(self.learner.motion)
         self._forwards: _Chain | None = None
@@ -98,7 +108,7 @@ class Tracker:
         np.exp(places, out=places)
         off = exp(max(level - top, -MOST))
         if self._forwards is None or self._backwards is None or not self.ordered:
-            alone = _alone(places, off)
+            alone = _alone(places, off, self.begins_off)
             self._forwards = _Chain(alone, roadway=self.roadway)
             self._backwards = _Chain(alone, backwards=True)
             return alone
@@ -111,11 +121,8 @@ class Tracker:
         motion, kernels = self.learner.motion, self._kernels
         on_path = forwards.step(motion, kernels, places, off)
         on_map = 1 - forwards.off_map
-        # A drive that begins beside the map finds a path, too: what it earns there is no more than chance, and would
-        # soon be enough to be on the map.
-        known = on_map * self.order
-        self._path += known * (on_path + top - self._path / self._SLOW)
-        self._path_weight += known * (1 - self._path_weight / self._SLOW)
+        self._path += on_map * (on_path + top) - self._path / self._SLOW
+        self._path_weight += on_map - self._path_weight / self._SLOW
         every = 1 if self._gain < self._BEYOND_DOUBT else _SELDOM
         if self._frame % (every * _RUN) < _RUN:
             by_chance = backwards.step(motion, kernels, places, off)
@@ -127,7 +134,7 @@ class Tracker:
         followed = forwards.belief()
         if trust > _CERTAIN:
             return followed
-        alone = _alone(places, off)
+        alone = _alone(places, off, self.begins_off)
         heeded = max(trust, _HEEDED)
         off_map = heeded * followed.off_map + (1 - heeded) * alone.off_map
         on_map = trust * (1 - followed.off_map) + (1 - trust) * (1 - alone.off_map)
@@ -223,8 +230,8 @@ class _Chain:
         return Belief(self.places * np.float32(self.scale), self.off_map)
 
 
-def _alone(places: Vectors, off: float) -> Belief:
-    """Belief of a frame for itself."""
-    each = (1 - UNKNOWN) / len(places)
-    total = each * float(places.sum()) + UNKNOWN * off
-    return Belief(places * np.float32(each / total), UNKNOWN * off / total)
+def _alone(places: Vectors, off: float, prior: float) -> Belief:
+    """Belief of a frame for itself, where it is off the map with this probability before it is seen."""
+    each = (1 - prior) / len(places)
+    total = each * float(places.sum()) + prior * off
+    return Belief(places * np.float32(each / total), prior * off / total)
