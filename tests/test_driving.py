@@ -292,6 +292,31 @@ def test_a_drive_may_begin_off_the_map(
             place_map.follow(begins_off=wrong)
 
 
+def test_a_drive_tells_where_it_was(
+    place_map: displace.PlaceMap, driven: tuple[np.ndarray, np.ndarray]
+) -> None:
+    frames, at = driven
+    follower, plain = place_map.follow(lag=10), place_map.follow()
+    with pytest.raises(InputError, match="frames=1 must be from 1 to 0"):
+        follower.ago(1)
+    now, then = [], []
+    for frame in frames:
+        now.append(follower.step(frame))
+        assert now[-1].off_map == plain.step(frame).off_map
+        if len(now) > 10:
+            then.append(follower.ago(10))
+    then += [follower.ago(n) for n in range(9, 0, -1)] + now[-1:]
+    right = [share(np.array([fix.place for fix in fixes]), at) for fixes in (now, then)]
+    assert right[1] > right[0]
+    for frames_ago in (0, 11, -1):
+        with pytest.raises(InputError, match="must be from 1 to 10"):
+            follower.ago(frames_ago)
+    with pytest.raises(InputError, match="must be from 1 to 0"):
+        plain.ago(1)
+    with pytest.raises(InputError, match="lag=-1 must be 0 or more"):
+        place_map.follow(lag=-1)
+
+
 def test_unknown_ways_to_adapt_are_refused(place_map: displace.PlaceMap) -> None:
     with pytest.raises(InputError, match="adapt='day' must be one of none, batch, online, auto"):
         place_map.locate(np.ones((1, 32)), adapt="day")

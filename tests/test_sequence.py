@@ -20,12 +20,14 @@ from displace.sequence.engine import (
     Learner,
     Motion,
     forward,
+    given_later,
     likelihood,
     paced,
     predict,
     smooth,
     update,
 )
+from displace.sequence.hindsight import Hindsight
 from displace.sequence.roadway import Roadway
 from displace.sequence.tracking import UNDER_WAY, Tracker, level_between
 from displace.sequence.weighing import (
@@ -98,6 +100,114 @@ def test_a_drive_may_keep_its_pace(block: int) -> None:
 
     smooth(Given(ratios), motion, see, block)
     np.testing.assert_allclose(found, brute_force(ratios.astype(np.float16).astype(float), motion), atol=1e-6)
+
+
+def test_later_frames_tell_what_smoothing_does() -> None:
+    ratios = np.random.default_rng(0).normal(0, 1.5, (4, 3))
+    motion = Motion(jump=0.1, leave=0.05, back=0.2, paces=((0.8, 0.2), (0.1, 0.8, 0.1)))
+    places, off = likelihood(ratios)
+    beliefs, belief = [], Belief.at_start(3, motion)
+    for frame in range(4):
+        belief, _ = update(predict(belief, motion) if frame else belief, places[frame], float(off[frame]))
+        beliefs.append(belief)
+    expected = brute_force(ratios, motion)
+    for frame in range(4):
+        told = given_later(beliefs[frame:], list(places[frame:]), off[frame:].tolist(), motion)
+        np.testing.assert_allclose([*told.places, told.off_map], expected[frame], atol=1e-9)
+
+
+def frames_ago(scores: np.ndarray, lag: int, roadway: Roadway | None = None) -> list[tuple[Belief, Belief]]:
+    """Beliefs of frames as they were told, and `lag` frames later."""
+    tracker = Tracker(2.0, roadway=roadway)
+    hindsight, told = Hindsight(tracker, lag), []
+    for row in scores:
+        told.append(tracker.step(row))
+        hindsight.remember(told[-1])
+    return [(told[-1 - n], hindsight.ago(n)) for n in reversed(range(lag + 1))]
+
+
+@pytest.mark.parametrize("gone", [slice(0, 0), slice(70, 85)])
+def test_hindsight_is_the_chain_given_later_frames(gone: slice) -> None:
+    """The last frames of a drive, smoothed from what the tracker knew before them."""
+    places, frames = make_route(120, 0.5, seed=1)
+    kept = np.delete(np.arange(120), gone)
+    at = drive_along(120, np.random.default_rng(3))
+    at = at[: np.searchsorted(at, 90)]
+    scores = (1.5 * Scores(Given(frames[at] @ places[kept].T)).block(slice(0, len(at)))).astype(np.float32)
+    roadway = Roadway(kept) if len(kept) < 120 else None
+    tracker, lag, levels = Tracker(2.0, roadway=roadway), 12, []
+    start = None
+    for frame, row in enumerate(scores):
+        levels.append(tracker.level)
+        belief = tracker.step(row)
+        if frame == len(scores) - 1 - lag:
+            start = tracker.moment(belief).chain
+    assert start is not None
+    assert tracker.order > 0.999
+    later = scores[-lag:] - np.array(levels[-lag:])[:, None]
+    if roadway is not None:
+        later = roadway.spread(later, 0.0)
+    likely, off = likelihood(later)
+    told = naive_hindsight(start, likely, off, tracker.motion)
+    found = frames_ago(scores, lag, roadway)[0][1]
+    between = [] if roadway is None else roadway.between
+    assert found.off_map == pytest.approx(told.off_map + told.places[between].sum(), abs=1e-3)
+    np.testing.assert_allclose(found.places, np.delete(told.places, between), atol=1e-3)
+
+
+def naive_hindsight(start: Belief, likely: np.ndarray, off: np.ndarray, motion: Motion) -> Belief:
+    """Each state of the chain in turn: how likely the frames that follow are from there."""
+    paces, n = start.places.shape
+    weights = np.zeros(paces * n + 1)
+    for state in range(len(weights)):
+        at = np.zeros(paces * n)
+        at[state : state + 1] = 1
+        belief, seen = Belief(at.reshape(paces, n), 0.0 if state < paces * n else 1.0), 1.0
+        for places, beside in zip(likely, off, strict=True):
+            belief, total = update(predict(belief, motion), places, float(beside))
+            seen *= total
+        weights[state] = seen
+    joint = weights[:-1].reshape(paces, n) * start.places
+    beside = weights[-1] * start.off_map
+    total = joint.sum() + beside
+    return Belief(joint.sum(axis=0) / total, float(beside / total))
+
+
+def test_hindsight_is_surer_and_more_often_right() -> None:
+    places, frames = make_route(150, 0.3, seed=2)
+    at = drive_along(150, np.random.default_rng(1), stops=0)
+    scores = (1.5 * Scores(Given(frames[at] @ places.T)).block(slice(0, len(at)))).astype(np.float32)
+    tracker = Tracker(2.0)
+    hindsight, now, then = Hindsight(tracker, 8), [], []
+    for row in scores:
+        now.append(tracker.step(row))
+        hindsight.remember(now[-1])
+        if len(now) > 8:
+            then.append(hindsight.ago(8))
+    assert len(hindsight) == 9
+    right = [
+        np.mean([abs(b.places.argmax() - p) <= 1 for b, p in zip(bs, at, strict=False)]) for bs in (now, then)
+    ]
+    assert right[1] > right[0]
+    for belief in then:
+        assert float(belief.places.sum()) + belief.off_map == pytest.approx(1, abs=1e-4)
+
+
+def test_the_frames_of_a_stop_are_told_as_one() -> None:
+    scores = np.random.default_rng(0).normal(0, 1, (30, 60)).astype(np.float32)
+    scores[np.arange(30), np.arange(30)] += 6
+    tracker = Tracker(2.0)
+    hindsight = Hindsight(tracker, 6)
+    for row in scores:
+        hindsight.remember(tracker.step(row))
+    one = hindsight.ago(2)
+    for _ in range(3):
+        hindsight.remember(None)
+    np.testing.assert_array_equal(hindsight.ago(5).places, one.places)
+    np.testing.assert_array_equal(hindsight.ago(3).places, hindsight.ago(0).places)
+    for _ in range(20):
+        hindsight.remember(None)
+    assert len(hindsight._moments) == 1
 
 
 @pytest.mark.parametrize("motion", [Motion(), Motion().at_paces(1.0)])

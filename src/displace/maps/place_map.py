@@ -285,7 +285,12 @@ class PlaceMap:
         return Matches(state.places.ids[best[:, :k]], scores[:, :k], confidence, positions, view)
 
     def follow(
-        self, *, adapt: str = "online", begins_off: float = BEGINS_OFF, view: tuple[int, int] = (0, 0)
+        self,
+        *,
+        adapt: str = "online",
+        begins_off: float = BEGINS_OFF,
+        lag: int = 0,
+        view: tuple[int, int] = (0, 0),
     ) -> Follower:
         """Follow a drive frame by frame: ``follower.step(query)`` returns a `Fix`.
 
@@ -299,6 +304,9 @@ class PlaceMap:
         begins_off : float
             Probability that the drive begins off the map. Where that is as likely as not, say 0.5: else a drive that
             begins beside the map is thought to be somewhere on it for a while.
+        lag : int
+            Frames before the last that are remembered: after a step, ``follower.ago(n)`` says for n up to this where
+            the frame before the last n was taken, given all frames since. Each answer takes as long as n steps.
         view : (int, int)
             How far the camera's pictures are moved against those of the map, as `view_of` told from an earlier drive.
 
@@ -310,6 +318,8 @@ class PlaceMap:
         _check_way(adapt, ("online", "none"))
         if not 0 < begins_off < 1:
             raise InputError(f"begins_off={begins_off!r} must be between 0 and 1, and neither")
+        if lag < 0:
+            raise InputError(f"lag={lag!r} must be 0 or more frames")
         state, grid = self.state, grid_of(self.model)
         if any(view) and grid is None:
             raise InputError(
@@ -326,7 +336,7 @@ class PlaceMap:
             projected: Vectors = state.project(vector)[0]
             return projected
 
-        return Follower(self._course(state), project, adapt == "online", begins_off)
+        return Follower(self._course(state), project, adapt == "online", begins_off, lag)
 
     def smooth(self, queries: ArrayLike | Picture | Sequence[Picture], *, adapt: str = "auto") -> list[Fix]:
         """Say where each frame of a drive was taken, given all frames.

@@ -25,6 +25,7 @@ SEQUENCES: Registry[SequenceMethod] = Registry(
         "equal_names",
         "adaptation",
         "following",
+        "hindsight",
     ),
 )
 

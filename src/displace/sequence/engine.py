@@ -397,6 +397,25 @@ def smooth(evidence: Blocks, motion: Motion, see: Row, block: int | None = None)
     return backward.counts(), total
 
 
+def given_later(
+    beliefs: Sequence[Belief], places: Sequence[Vectors], off: Sequence[float], motion: Motion
+) -> Belief:
+    """Belief of the first of some frames in a row, given all of them.
+
+    Parameters
+    ----------
+    beliefs : sequence of Belief
+        Of each frame given those before it, of places at each pace (K, N).
+    places, off : sequences of arrays of shape (N,) and of float
+        Likelihoods of each frame; those of the first do not count again.
+    motion : Motion
+    """
+    backward = _Backward(beliefs[0].places.shape[1], motion)
+    for frame in reversed(range(1, len(beliefs))):
+        backward.step(beliefs[frame - 1], np.asarray(places[frame], np.float64), off[frame])
+    return backward.posterior(beliefs[0])
+
+
 def _beliefs(start: Belief, places: Floats, off: Floats, motion: Motion, first: bool) -> list[Belief]:
     """Forward beliefs of one block's frames."""
     found, belief = [], start

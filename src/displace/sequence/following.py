@@ -11,9 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.arrays import Vectors, top_k
+from displace.errors import InputError
 from displace.files import schema
 from displace.sequence.adaptation import MapRows, OnlineAdaptation, Stops
 from displace.sequence.engine import Belief, Blocks, Floats
+from displace.sequence.hindsight import Hindsight
 from displace.sequence.roadway import Roadway
 from displace.sequence.together import judged_together
 from displace.sequence.tracking import BEGINS_OFF, Tracker
@@ -262,6 +264,8 @@ class Follower:
         Whether to adapt to the drive's condition on the way.
     begins_off : float
         Probability that the drive begins off the map.
+    lag : int
+        Frames before the last that are remembered, for `ago`.
     """
 
     def __init__(
@@ -270,6 +274,7 @@ class Follower:
         project: Callable[[Any], Vectors],
         adapt: bool,
         begins_off: float = BEGINS_OFF,
+        lag: int = 0,
     ) -> None:
         self.course, self._project = course, project
         self._tracker = Tracker(
@@ -279,6 +284,7 @@ class Follower:
         self._scale = course.scale
         self._stops = Stops()
         self._last: Fix | None = None
+        self._hindsight = Hindsight(self._tracker, lag) if lag else None
 
     @property
     def order(self) -> float:
@@ -291,14 +297,35 @@ class Follower:
         # A frame like the last one tells nothing new: were it evidence, a stop at the side of a road that the map
         # does not have would soon be certain to be the place that it resembles most.
         if self.course.ordered and self._stops.still(projected) and self._last is not None:
+            if self._hindsight is not None:
+                self._hindsight.remember(None)
             return self._last
         if self._adaptation is None:
             similarity = self.course.rows.similarity(projected)
         else:
             similarity = self._adaptation.scores(projected)
         scaled = scores_of_row(similarity, self._scale.slope)
-        self._last = self.course.fix(self._tracker.step(scaled), smoothed=False)
+        belief = self._tracker.step(scaled)
+        if self._hindsight is not None:
+            self._hindsight.remember(belief)
+        self._last = self.course.fix(belief, smoothed=False)
         return self._last
+
+    def ago(self, frames: int) -> Fix:
+        """Where the frame was taken that came so many before the last one, given all frames since.
+
+        Parameters
+        ----------
+        frames : int
+            From 1 to the lag that `PlaceMap.follow` was given, and fewer than were taken.
+        """
+        remembered = 0 if self._hindsight is None else len(self._hindsight)
+        if self._hindsight is None or not 1 <= frames < remembered:
+            raise InputError(
+                f"frames={frames!r} must be from 1 to {max(remembered - 1, 0)}: so many frames before the last one are "
+                "remembered; follow(lag=…) says how many"
+            )
+        return self.course.fix(self._hindsight.ago(frames), smoothed=True)
 
 
 def smooth_fixes(course: Course, similarity: Blocks) -> list[Fix]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from math import exp, log
 
 import numpy as np
@@ -46,6 +47,26 @@ def level_between(chance: float, path: float, steep: float = STEEP, most: float 
     return chance + min(steep * gain, most) * gain
 
 
+@dataclass(frozen=True, eq=False)
+class Moment:
+    """What is known of a drive at a frame, for later frames to tell more about it.
+
+    Parameters
+    ----------
+    belief : Belief
+        As the frame was told.
+    chain : Belief
+        Of positions at each pace, (K, M).
+    places, off : array of shape (M,) and float
+        Likelihoods of the frame.
+    """
+
+    belief: Belief
+    chain: Belief
+    places: Vectors
+    off: float
+
+
 class Tracker:
     """Follows a drive frame by frame: the belief, the motion learned so far, and whether order helps at all.
 
@@ -85,6 +106,7 @@ class Tracker:
         self._forwards: _Chain | None = None
         self._backwards: _Chain | None = None
         self._gain, self._frame = 0.0, 0
+        self._seen: tuple[Vectors, float] | None = None
         # What a frame earns on the path and by chance, with weights as if `_SURE` frames had been seen.
         self._path, self._path_weight = self._SURE * (level + HALFWAY * self._APART), self._SURE
         self._chance, self._chance_weight = self._SURE * (level - HALFWAY * self._APART), self._SURE
@@ -99,6 +121,22 @@ class Tracker:
         """Evidence that a frame must bring to be on the map."""
         return level_between(self._chance / self._chance_weight, self._path / self._path_weight)
 
+    @property
+    def motion(self) -> Motion:
+        """The motion learned so far, at the paces under way."""
+        motion = self.learner.motion
+        paces = tuple(paced(motion.mean_step * pace) for pace in UNDER_WAY)
+        return replace(motion, paces=paces, roadway=self.roadway)
+
+    def moment(self, belief: Belief) -> Moment:
+        """What is known at the frame that was just taken, and was told to have this belief."""
+        if self._forwards is None or self._seen is None:
+            raise RuntimeError("no frame was taken")
+        places, off = self._seen
+        if self.roadway is not None:
+            places = self.roadway.spread(places, off)
+        return Moment(belief, self._forwards.at_paces(), places, off)
+
     def step(self, scores: Vectors) -> Belief:
         """Take the scaled scores (N,) of the next frame; returns the belief given all frames so far."""
         level = self.level
@@ -107,6 +145,7 @@ class Tracker:
         np.maximum(places, np.float32(-MOST), out=places)
         np.exp(places, out=places)
         off = exp(max(level - top, -MOST))
+        self._seen = places, off
         if self._forwards is None or self._backwards is None or not self.ordered:
             alone = _alone(places, off, self.begins_off)
             self._forwards = _Chain(alone, roadway=self.roadway)
@@ -224,6 +263,11 @@ class _Chain:
             return reached[cut:], sum(reached[:cut].tolist())
         reached = np.correlate(at, kernel[::-1], "full")
         return reached[: len(at)], sum(reached[len(at) :].tolist())
+
+    def at_paces(self) -> Belief:
+        """The belief of positions at each pace (2, M), summing to 1 with what is off the map and not between places."""
+        joint = np.stack([self._slow, self._fast]).astype(np.float64)
+        return Belief(joint * self.scale, self.off_map - self._between)
 
     def belief(self) -> Belief:
         """The belief, summing to 1."""

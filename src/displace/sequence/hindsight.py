@@ -1,0 +1,58 @@
+"""Where a drive under way was some frames ago: what came since tells more than was known then."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from displace.sequence.engine import Belief, given_later
+from displace.sequence.tracking import Moment, Tracker
+
+_TRUSTED = 0.5
+"""Trust in the route's order from which on later frames tell about earlier ones."""
+
+
+class Hindsight:
+    """The last frames of a drive that a tracker follows.
+
+    Parameters
+    ----------
+    tracker : Tracker
+    lag : int
+        Frames before the last that are remembered.
+    """
+
+    def __init__(self, tracker: Tracker, lag: int) -> None:
+        self.tracker = tracker
+        self._moments: deque[Moment] = deque()
+        self._frames: deque[int] = deque(maxlen=lag + 1)
+        self._n = 0
+
+    def __len__(self) -> int:
+        """Frames that are remembered."""
+        return len(self._frames)
+
+    def remember(self, belief: Belief | None) -> None:
+        """Remember the frame that the tracker took last; without a belief, one of a stop, which it was not shown."""
+        if belief is not None:
+            self._moments.append(self.tracker.moment(belief))
+            self._n += 1
+        self._frames.append(self._n - 1)
+        while len(self._moments) > self._n - self._frames[0]:
+            self._moments.popleft()
+
+    def ago(self, frames: int) -> Belief:
+        """Belief of the frame so many before the last one, given all frames since."""
+        since = list(self._moments)[self._frames[-1 - frames] - self._n :]
+        if len(since) == 1 or self.tracker.order < _TRUSTED:
+            return since[0].belief
+        told = given_later(
+            [moment.chain for moment in since],
+            [moment.places for moment in since],
+            [moment.off for moment in since],
+            self.tracker.motion,
+        )
+        roadway = self.tracker.roadway
+        if roadway is None:
+            return told
+        between = float(told.places[roadway.between].sum())
+        return Belief(told.places[roadway.places], told.off_map + between)
