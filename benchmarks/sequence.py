@@ -21,13 +21,17 @@ from displace.places import Places
 from displace.sequence.adaptation import without_stops
 from displace.sequence.alignment import Track, align
 from displace.sequence.engine import Motion
+from displace.sequence.following import Fix
 from displace.sequence.pairing import Pairing, pair, standardised_recording
+from displace.sequence.tracking import BEGINS_OFF
 from displace.verbs.align import LEAST_CONFIDENCE
 
 N_ROBOTCAR, DIM = 3876, 512
 """RobotCar: places of a traversal, numbers of a descriptor."""
 MAPPED = "sun", "overcast", "rain", "dusk"
 """Drives of the town that maps are made of."""
+LAG = 10
+"""Frames after which a followed drive is asked again where it was."""
 
 
 def main(argv: list[str]) -> None:
@@ -41,6 +45,9 @@ def main(argv: list[str]) -> None:
     parser.add_argument(
         "--renumbered", action="store_true", help="`--only gaps`: numbers that leave out nothing"
     )
+    parser.add_argument(
+        "--begins-off", type=float, default=BEGINS_OFF, help="`--only gaps`: as that of `follow`"
+    )
     parser.add_argument("--only", choices=("step", "smooth", "align", "drives", "unordered", "town", "gaps"))
     options = parser.parse_args(argv)
     if options.only in (None, "step"):
@@ -52,7 +59,7 @@ def main(argv: list[str]) -> None:
     if options.only in (None, "town"):
         town(options.town)
     if options.only in (None, "gaps"):
-        gaps(options.town, options.towns, options.renumbered)
+        gaps(options.town, options.towns, options.renumbered, options.begins_off)
     if options.only in (None, "smooth"):
         smoothing(*options.smooth)
     if options.only in (None, "align"):
@@ -224,7 +231,7 @@ def town(folder: Path) -> None:
             row(f"{name}, {len(track.places)} frames", *judged_track(track, drives[name][1], at))
     lined = place_map_of({name: aligned(found.tracks[name], drives[name]) for name in MAPPED})
     true = place_map_of({name: nearest(drives[name], at) for name in MAPPED})
-    header("R@1 (±2 frames)", "single", "followed", "smoothed")
+    header("R@1 (±2 frames)", "single", "followed", f"{LAG} frames later", "smoothed")
     for title, place_map in (("map by sight", lined), ("map by truth", true)):
         for name in ("night", "snow"):
             row(f"{title}, {name}", *recalls(place_map, *drives[name], at))
@@ -232,7 +239,7 @@ def town(folder: Path) -> None:
     shuffled(true, *drives["snow"], at)
 
 
-def gaps(folder: Path, n_towns: int, renumbered: bool) -> None:
+def gaps(folder: Path, n_towns: int, renumbered: bool, begins_off: float) -> None:
     """Other stretches removed from the map, in several towns; the first of them is that of `town`."""
     stretches = {
         "the first fifth removed": [(0.0, 0.2)],
@@ -244,7 +251,7 @@ def gaps(folder: Path, n_towns: int, renumbered: bool) -> None:
         drives = town_recordings(folder.with_name(f"{folder.name}{seed or ''}"), seed)
         at = drives["sun"][1][without_stops(drives["sun"][0])[1]]
         print(f"\ntown {seed}\n")
-        removed(drives, at, stretches, renumbered)
+        removed(drives, at, stretches, renumbered, begins_off)
 
 
 def town_recordings(folder: Path, seed: int) -> dict[str, References]:
@@ -263,6 +270,7 @@ def removed(
     at: np.ndarray,
     stretches: dict[str, list[tuple[float, float]]],
     renumbered: bool = False,
+    begins_off: float = BEGINS_OFF,
 ) -> None:
     """Precision and recall of being off a map without some of its places, of two drives that it has not seen."""
     for title, parts in stretches.items():
@@ -273,14 +281,30 @@ def removed(
         for name in ("night", "snow"):
             frames, places = drives[name]
             missing = np.abs(places[:, None] - at[kept]).min(axis=1) > 2
-            follower = holed.follow()
+            now, later = followed(holed, frames, begins_off)
             for way, fixes in (
-                ("followed", [follower.step(frame) for frame in frames]),
+                ("followed", now),
+                (f"{LAG} frames later", later),
                 ("smoothed", holed.smooth(frames)),
             ):
                 off = np.array([fix.off_map > 0.5 for fix in fixes])
                 both = (off & missing).sum()
                 row(f"{name}, {way}", f"{both / max(1, off.sum()):.2f}", f"{both / missing.sum():.2f}")
+
+
+def followed(
+    place_map: displace.PlaceMap, frames: np.ndarray, begins_off: float = BEGINS_OFF
+) -> tuple[list[Fix], list[Fix]]:
+    """Fixes of a drive's frames as they come, and `LAG` frames later (at its end sooner)."""
+    follower = place_map.follow(begins_off=begins_off, lag=LAG)
+    now: list[Fix] = []
+    later: list[Fix] = []
+    for frame in frames:
+        now.append(follower.step(frame))
+        if len(now) > LAG:
+            later.append(follower.ago(LAG))
+    later += [follower.ago(n) for n in range(min(LAG, len(now)) - 1, 0, -1)]
+    return now, [*later, now[-1]]
 
 
 References = tuple[np.ndarray, np.ndarray]
@@ -323,14 +347,13 @@ def judged_track(track: Track, places: np.ndarray, at: np.ndarray) -> list[str]:
 def recalls(
     place_map: displace.PlaceMap, frames: np.ndarray, places: np.ndarray, at: np.ndarray
 ) -> list[str]:
-    """R@1 of each frame for itself, followed and smoothed, of frames at places of the map."""
+    """R@1 of each frame for itself, followed, later and smoothed, of frames at places of the map."""
     away = np.abs(places[:, None] - at)
     here = away.min(axis=1) <= 2
-    follower = place_map.follow()
+    drive = *followed(place_map, frames), place_map.smooth(frames)
     ways = (
         place_map.locate(frames, 1).places[:, 0],
-        np.array([follower.step(frame).place for frame in frames]),
-        np.array([fix.place for fix in place_map.smooth(frames)]),
+        *(np.array([fix.place for fix in fixes]) for fixes in drive),
     )
     right = [np.abs(found.astype(int) - away.argmin(axis=1)) <= 2 for found in ways]
     return [f"{100 * flags[here].mean():.1f}" for flags in right]
@@ -338,7 +361,7 @@ def recalls(
 
 def shuffled(place_map: displace.PlaceMap, frames: np.ndarray, places: np.ndarray, at: np.ndarray) -> None:
     """Frames that follow no order: what single frames reach must stay."""
-    header("R@1, frames shuffled", "single", "followed", "smoothed")
+    header("R@1, frames shuffled", "single", "followed", f"{LAG} frames later", "smoothed")
     for seed in range(2):
         order = np.random.default_rng(seed).permutation(len(frames))
         row(f"snow, order {seed}", *recalls(place_map, frames[order], places[order], at))
