@@ -305,8 +305,8 @@ class PlaceMap:
             Probability that the drive begins off the map. Where that is as likely as not, say 0.5: else a drive that
             begins beside the map is thought to be somewhere on it for a while.
         lag : int
-            Frames before the last that are remembered: after a step, ``follower.ago(n)`` says for n up to this where
-            the frame before the last n was taken, given all frames since. Each answer takes as long as n steps.
+            Frames before the last that are remembered: after a step, ``follower.ago(n)`` says where the frame n before
+            the last was taken, given all frames since. The time of an answer grows with n.
         view : (int, int)
             How far the camera's pictures are moved against those of the map, as `view_of` told from an earlier drive.
 
