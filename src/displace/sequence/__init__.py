@@ -26,6 +26,8 @@ SEQUENCES: Registry[SequenceMethod] = Registry(
         "adaptation",
         "following",
         "hindsight",
+        "together",
+        "viewpoint",
     ),
 )
 

@@ -32,7 +32,7 @@ def judged_together(probability: Floats, usual: float) -> Floats:
     Examples
     --------
     >>> judged_together(np.array([0.6, 0.05, 0.2, 0.1]), 0.7).round(2).tolist()
-    [0.33, 0.01, 0.08, 0.04]
+    [0.18, 0.01, 0.03, 0.02]
     >>> judged_together(np.array([0.6, 0.9, 0.99, 0.1]), 0.7).round(2).tolist()
     [0.6, 0.9, 0.99, 0.1]
     """
