@@ -163,9 +163,10 @@ def test_a_record_of_another_kind_is_refused(mode: str, change: dict) -> None:
         "n_frames": 7,
         "recall": {},
         "share": 0.5,
+        "online": dict(three),
     }
     assert DriveCalibration.from_json(copy.deepcopy(record)).to_json() == record
-    earlier = {name: value for name, value in record.items() if name != "share"}
+    earlier = {name: value for name, value in record.items() if name not in ("share", "online")}
     assert DriveCalibration.from_json(earlier).share == 0
     (record[mode] if mode else record).update(change)
     with pytest.raises((ValueError, TypeError)):

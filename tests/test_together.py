@@ -11,7 +11,7 @@ from drives import make_route
 
 import displace
 from displace.places import Places
-from displace.sequence.together import HARDLY, judged_together, own_share
+from displace.sequence.together import HARDLY, judged_together, judged_under_way, own_share
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 N = 240
@@ -51,6 +51,16 @@ def test_probabilities_of_foreign_queries_vanish(seed: int) -> None:
     assert (together <= probability).all()
     assert (together >= 0.5).mean() <= 0.01
     np.testing.assert_array_equal(np.argsort(together, kind="stable"), np.argsort(probability, kind="stable"))
+
+
+def test_under_way_each_is_judged_by_those_before_it() -> None:
+    seen, usual = np.r_[0.8 * ratios(0, 200, 1), ratios(300, 0)], 0.6
+    probability = seen * usual / (1 - usual) / (1 + seen * usual / (1 - usual))
+    under_way = judged_under_way(probability, usual)
+    np.testing.assert_array_equal(under_way[:300], judged_under_way(probability[:300], usual))
+    np.testing.assert_array_equal(under_way[:30], probability[:30])
+    assert (under_way[100:200] >= 0.5).mean() <= 0.01 < 0.05 < (probability[100:200] >= 0.5).mean()
+    np.testing.assert_array_equal(under_way[-200:], probability[-200:])
 
 
 def test_one_sure_match_among_many_foreign_ones_is_kept() -> None:

@@ -147,11 +147,12 @@ def chosen_mode(mode: str, n_queries: int) -> str:
 
 @dataclass
 class _HeldOut:
-    """One held-out drive: similarities plain and adapted, the places of its frames, and which have an answer."""
+    """One held-out drive: similarities plain and adapted, by all frames and by those before; its places and answers."""
 
     course: Course
     plain: Vectors
     adapted: Vectors
+    causal: Vectors
     places: NDArray[Any]
     answerable: NDArray[np.bool_]
     level: float
@@ -195,8 +196,9 @@ class DriveWatch:
         plain = Plain(in_order, unit).block(slice(0, len(unit)))
         course = Course(ids[order], in_order, True, same_places(self.truth, ids[order]))
         adapted = adapt(in_order, unit).scores(unit)
+        causal = Causal(in_order, unit).block(slice(0, len(unit)))
         level = _level(plain, answerable)
-        self._seen.append(_HeldOut(course, plain, adapted, asked_places, answerable, level))
+        self._seen.append(_HeldOut(course, plain, adapted, causal, asked_places, answerable, level))
 
     def calibration(self, n_traversals: int) -> DriveCalibration | None:
         """What was learned about a map of so many traversals; None where no drive could be held out.
@@ -209,7 +211,7 @@ class DriveWatch:
         if not self._seen:
             return None
         learned = DriveCalibration(min(seen.level for seen in self._seen))
-        followed, smoothed, batch, single = (_Answers() for _ in range(4))
+        followed, smoothed, batch, online, single = (_Answers() for _ in range(5))
         for seen in self._seen:
             course = replace(seen.course, calibration=learned)
             for belief in filtered(course, Given(seen.plain)):
@@ -217,7 +219,7 @@ class DriveWatch:
                 followed.add(fix.place, doubt(np.array([fix.probability])))
             for fix in smooth_fixes(course, Given(seen.plain)):
                 smoothed.add(fix.place, doubt(np.array([fix.probability])))
-            for answers, scores in ((batch, seen.adapted), (single, seen.plain)):
+            for answers, scores in ((batch, seen.adapted), (online, seen.causal), (single, seen.plain)):
                 for place, row in zip(course.ids[scores.argmax(axis=1)], standing_out(scores), strict=True):
                     answers.add(place, row)
         true = np.concatenate([seen.places for seen in self._seen])
@@ -225,13 +227,19 @@ class DriveWatch:
         right = {
             name: self.truth.correct(np.array(answers.places), true) & answerable
             for name, answers in (
-                *(("followed", followed), ("smoothed", smoothed), ("batch", batch), ("single", single)),
+                *(("followed", followed), ("smoothed", smoothed), ("batch", batch)),
+                *(("online", online), ("single", single)),
             )
         }
         share = float(right["batch"].mean())
-        judge = Logistic.fit(np.array(batch.features), right["batch"])
+        judge, causal = (
+            Logistic.fit(np.array(answers.features), right[name])
+            for name, answers in (("batch", batch), ("online", online))
+        )
         if n_traversals == 2:
-            return DriveCalibration(Scale().level, batch=judge, n_frames=len(true), share=share)
+            return DriveCalibration(
+                Scale().level, batch=judge, n_frames=len(true), share=share, online=causal
+            )
         return DriveCalibration(
             learned.level,
             Logistic.near_belief(np.array(followed.features), right["followed"]),
@@ -240,6 +248,7 @@ class DriveWatch:
             len(true),
             {name: round(float(flags[answerable].mean()), 4) for name, flags in right.items()},
             share,
+            causal,
         )
 
 

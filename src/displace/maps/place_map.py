@@ -421,9 +421,8 @@ class PlaceMap:
             best.append(course.ids[columns])
             scores.append(np.take_along_axis(some, columns, axis=1))
             features.append(standing_out(some))
-        # Scores of both ways are on one scale, and so is how sure they are.
         judge = course.calibration
-        sure = None if judge is None else judge.located(np.concatenate(features), together=not online)
+        sure = None if judge is None else judge.located(np.concatenate(features), online=online)
         if sure is not None and self.calibration is not None:
             sure = np.minimum(sure, self.calibration.ceiling)
         found = np.concatenate(best)

@@ -17,7 +17,7 @@ from displace.sequence.adaptation import MapRows, OnlineAdaptation, Stops
 from displace.sequence.engine import Belief, Blocks, Floats
 from displace.sequence.hindsight import Hindsight
 from displace.sequence.roadway import Roadway
-from displace.sequence.together import judged_together
+from displace.sequence.together import judged_together, judged_under_way
 from displace.sequence.tracking import BEGINS_OFF, Tracker
 from displace.sequence.weighing import Scale, Scores, Weighed, scores_of_row, smooth_drive
 
@@ -149,8 +149,8 @@ class DriveCalibration:
     ----------
     level : float
         Of the evidence: see `Scale`.
-    followed, smoothed, batch : Logistic or None
-        Of frames followed, smoothed, and located with adaptation to their batch.
+    followed, smoothed, batch, online : Logistic or None
+        Of frames followed, smoothed, and located with adaptation to their batch, or to those before them.
     n_frames : int
         Held-out frames.
     recall : dict of str to float
@@ -166,6 +166,7 @@ class DriveCalibration:
     n_frames: int = 0
     recall: dict[str, float] = field(default_factory=dict)
     share: float = 0.0
+    online: Logistic | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return a record for the map's header."""
@@ -174,9 +175,10 @@ class DriveCalibration:
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> DriveCalibration:
         """Read a record; what is wrong with it raises ValueError, TypeError or KeyError."""
+        read = {"online": None, **record}
         modes = {
-            name: None if record[name] is None else Logistic.from_json(record[name], n)
-            for name, n in (("followed", 1), ("smoothed", 1), ("batch", 3))
+            name: None if read[name] is None else Logistic.from_json(read[name], n)
+            for name, n in (("followed", 1), ("smoothed", 1), ("batch", 3), ("online", 3))
         }
         return cls(
             schema.number(record["level"], "level"),
@@ -186,20 +188,23 @@ class DriveCalibration:
             share=schema.number(record.get("share", 0.0), "share", 0.0, 1.0),
         )
 
-    def located(self, features: Vectors, together: bool) -> Floats | None:
+    def located(self, features: Vectors, online: bool) -> Floats | None:
         """Probability that adapted matches are right; None where it is unknown.
 
         Parameters
         ----------
         features : array of shape (q, 3)
             How they stand out: `standing_out`.
-        together : bool
-            Whether they are judged in view of each other.
+        online : bool
+            Whether each is judged in view of those before it; else in view of all.
         """
-        if self.batch is None:
+        judge = (self.online or self.batch) if online else self.batch
+        if judge is None:
             return None
-        probability = self.batch.probability(features)
-        return judged_together(probability, self.share) if together and 0 < self.share < 1 else probability
+        probability = judge.probability(features)
+        if not 0 < self.share < 1:
+            return probability
+        return (judged_under_way if online else judged_together)(probability, self.share)
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,12 @@ HARDLY = 0.02
 """Share of right matches below which queries count as foreign, and are judged by their own share. Above it they are
 judged as they were: of a condition that the map has not seen, right matches look worse than those it learned from, and
 their share comes out too small."""
-_ROUNDS = 1000
+_ROUNDS, _AT_ONCE = 1000, 3
+"""At most, of all matches, and with each one that joins them."""
+_TELL = 30
+"""Matches that tell a share."""
+_LEAST = 1e-4
+"""Share from which it is sought anew with each match: from less, it would never grow again."""
 
 
 def judged_together(probability: Floats, usual: float) -> Floats:
@@ -36,20 +41,39 @@ def judged_together(probability: Floats, usual: float) -> Floats:
     >>> judged_together(np.array([0.6, 0.9, 0.99, 0.1]), 0.7).round(2).tolist()
     [0.6, 0.9, 0.99, 0.1]
     """
-    own = np.clip(np.asarray(probability, np.float64), 1e-12, 1 - 1e-12)
-    ratios = own / (1 - own) * (1 - usual) / usual
+    ratios = _ratios(probability, usual)
     share = own_share(ratios, usual)
-    if share >= HARDLY:
-        return np.asarray(probability, np.float64)
-    odds = ratios * max(share, 1 / len(own)) / (1 - max(share, 1 / len(own)))
-    found: Floats = np.minimum(odds / (1 + odds), own)
+    return np.asarray(probability, np.float64) if share >= HARDLY else _judged(ratios, share, len(ratios))
+
+
+def judged_under_way(probability: Floats, usual: float) -> Floats:
+    """The same, each in view of those before it: after so many that they tell a share."""
+    ratios, share = _ratios(probability, usual), usual
+    found = np.array(probability, np.float64)
+    for at in range(len(ratios)):
+        share = own_share(ratios[: at + 1], max(share, _LEAST), _AT_ONCE)
+        if at >= _TELL and share < HARDLY:
+            found[at] = _judged(ratios[at], share, at + 1)
     return found
 
 
-def own_share(ratios: Floats, usual: float) -> float:
+def _ratios(probability: Floats, usual: float) -> Floats:
+    """How much likelier each match looks if it is right than if it is wrong."""
+    own = np.clip(np.asarray(probability, np.float64), 1e-12, 1 - 1e-12)
+    return own / (1 - own) * (1 - usual) / usual
+
+
+def _judged(ratios: Floats, share: float, n: int) -> Floats:
+    """Probabilities in view of a share of `n` matches; one of them may be right."""
+    odds = ratios * max(share, 1 / n) / (1 - max(share, 1 / n))
+    found: Floats = odds / (1 + odds)
+    return found
+
+
+def own_share(ratios: Floats, usual: float, rounds: int = _ROUNDS) -> float:
     """Share of right matches, from how much likelier each looks if it is right than if it is wrong, (q,)."""
     share = usual
-    for _ in range(_ROUNDS):
+    for _ in range(rounds):
         odds = ratios * share / (1 - share)
         after = float(np.clip((odds / (1 + odds)).mean(), 1e-9, 1 - 1e-9))
         if abs(after - share) < 1e-6:
