@@ -8,6 +8,8 @@ foreign (all foreign where the map holds the whole route). Descriptors are compu
 --details prints another table of the same maps: at which places the foreign pictures that pass are found, whether these
 are the same for both other sets, how many drawn pictures that show nothing pass and how many of the set's own, made by
 a broken camera, and the calibration error that chance alone gives a confidence which is exactly right.
+
+--together asks for all pictures of a kind at once, as ``displace locate MAP FOLDER`` does, instead of for each alone.
 """
 
 from __future__ import annotations
@@ -125,6 +127,7 @@ def main(argv: list[str]) -> None:
     parser.add_argument(
         "--details", action="store_true", help="where foreign pictures pass, and what chance does"
     )
+    parser.add_argument("--together", action="store_true", help="ask for many pictures as a folder of them")
     options = parser.parse_args(argv)
     shared = Path(os.environ.get("DISPLACE_SHARED", "../shared")) / "data"
     if not shared.is_dir():
@@ -142,7 +145,7 @@ def main(argv: list[str]) -> None:
         for name, n_traversals, n_places in plan([int(size) for size in options.sizes.split(",")]):
             broken = of_broken_camera(shared, name, model, options.cache) if options.details else {}
             asked = [
-                answers(case, sets, nothing | broken)
+                answers(case, sets, nothing | broken, model, options.together)
                 for case in cases_of(sets[name], name, n_traversals, n_places)
             ]
             row(name, n_traversals, n_places, model, *(detailed if options.details else measured)(asked))
@@ -200,9 +203,11 @@ def cases_of(vectors: Descriptors, name: str, n_traversals: int, n_places: int) 
         yield Case(name, names[:n_traversals], query, tolerance, first, n_places)
 
 
-def answers(case: Case, sets: dict[str, Descriptors], nothing: Descriptors) -> Answers:
+def answers(
+    case: Case, sets: dict[str, Descriptors], nothing: Descriptors, model: str, together: bool
+) -> Answers:
     """Ask the map of a case for everything."""
-    place_map = map_of(case, sets[case.name])
+    place_map, adapt = map_of(case, sets[case.name], model), "auto" if together else "none"
     inside = np.arange(case.first, case.first + case.n_places)
     total = len(next(iter(sets[case.name].values())))
     outside = np.setdiff1d(np.arange(total), np.arange(inside[0] - GAP, inside[-1] + GAP + 1))
@@ -211,13 +216,14 @@ def answers(case: Case, sets: dict[str, Descriptors], nothing: Descriptors) -> A
     pictures = [np.concatenate(list(sets[name].values())) for name in sets if name != case.name]
     found = Answers(
         inside,
-        [located(place_map, some[rng.permutation(len(some))[:ASKED]]) for some in pictures],
-        {kind: located(place_map, some)[1] for kind, some in nothing.items()},
+        [located(place_map, some[rng.permutation(len(some))[:ASKED]], adapt) for some in pictures],
+        {kind: located(place_map, some, adapt)[1] for kind, some in nothing.items()},
     )
     if len(outside):
-        found.half = located(place_map, np.concatenate([sets[case.name][name][outside] for name in asked]))[1]
+        half = np.concatenate([sets[case.name][name][outside] for name in asked])
+        found.half = located(place_map, half, adapt)[1]
     if case.query:
-        places, found.confidence = located(place_map, sets[case.name][case.query][inside])
+        places, found.confidence = located(place_map, sets[case.name][case.query][inside], adapt)
         found.correct = place_map.state.truth.correct(places, inside)
     return found
 
@@ -277,7 +283,7 @@ def judged(asked: list[Answers]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return confidence, correct, counts
 
 
-def map_of(case: Case, vectors: Descriptors) -> PlaceMap:
+def map_of(case: Case, vectors: Descriptors, model: str) -> PlaceMap:
     """Build the map of a case."""
     ids = np.arange(case.first, case.first + case.n_places)
     n = len(case.references)
@@ -287,12 +293,12 @@ def map_of(case: Case, vectors: Descriptors) -> PlaceMap:
         np.repeat(np.array(case.references), len(ids)),
         info=Places(ids, frames=ids),
     )
-    return build(refs, tolerance=case.tolerance)
+    return build(refs, model={"model": model}, tolerance=case.tolerance)
 
 
-def located(place_map: PlaceMap, queries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def located(place_map: PlaceMap, queries: np.ndarray, adapt: str) -> tuple[np.ndarray, np.ndarray]:
     """Place and confidence of each query; 0 where the map has none."""
-    matches = place_map.locate(queries, k=1)
+    matches = place_map.locate(queries, k=1, adapt=adapt)
     confidence = np.zeros(len(queries)) if matches.confidence is None else matches.confidence
     return matches.places[:, 0], confidence
 

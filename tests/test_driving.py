@@ -107,13 +107,14 @@ def test_each_way_to_locate_has_its_own_confidence(
     frames, _ = driven
     learned = place_map.state.driving
     assert learned is not None
-    judged = place_map.changed(
-        driving=replace(learned, followed=always(0.2), smoothed=always(0.3), batch=always(0.4, 3), share=0.0)
-    )
+    batch = {"batch": always(0.4, 3), "online": always(0.45, 3), "share": 0.0}
+    judged = place_map.changed(driving=replace(learned, followed=always(0.2), smoothed=always(0.3), **batch))
     assert judged.follow().step(frames[0]).probability == pytest.approx(0.2)
     np.testing.assert_allclose([fix.probability for fix in judged.smooth(frames)], 0.3)
-    for mode in ("batch", "online"):
-        np.testing.assert_allclose(judged.locate(frames, adapt=mode).confidence, 0.4)
+    for mode, sure in (("batch", 0.4), ("online", 0.45)):
+        np.testing.assert_allclose(judged.locate(frames, adapt=mode).confidence, sure)
+    earlier = place_map.changed(driving=replace(learned, **batch | {"online": None}))
+    np.testing.assert_allclose(earlier.locate(frames, adapt="online").confidence, 0.4)
     np.testing.assert_array_equal(judged.locate(frames).confidence, place_map.locate(frames).confidence)
 
 

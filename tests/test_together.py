@@ -41,6 +41,19 @@ def test_probabilities_are_as_they_were_where_some_are_right() -> None:
     np.testing.assert_array_equal(judged_together(probability, usual), probability)
 
 
+def test_probabilities_grow_where_more_are_right_than_usual() -> None:
+    seen, usual = ratios(240, 60), 0.4
+    probability = seen * usual / (1 - usual) / (1 + seen * usual / (1 - usual))
+    share = own_share(seen, usual)
+    together = judged_together(probability, usual)
+    np.testing.assert_allclose(
+        together, seen * share / (1 - share) / (1 + seen * share / (1 - share)), rtol=1e-6
+    )
+    assert together.mean() == pytest.approx(0.8, abs=0.06)
+    all_right = judged_together(np.full(200, 0.99), 0.5)
+    assert all_right == pytest.approx(99 * 19 / (1 + 99 * 19))
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_probabilities_of_foreign_queries_vanish(seed: int) -> None:
     seen, usual = 0.8 * ratios(0, 300, seed), 0.6
@@ -96,6 +109,9 @@ def test_photos_of_another_route_are_refused(n_traversals: int) -> None:
 
 def test_under_way_a_query_knows_nothing_of_those_after_it() -> None:
     place_map = route_map(3)
+    learned = place_map.state.driving
+    assert learned is not None
+    place_map = place_map.changed(driving=replace(learned, batch=learned.online))
     own, other = (make_route(N, 0.5, seed=seed, condition=9, shift=0.4)[1] for seed in (4, 5))
     first = place_map.locate(other, adapt="online").confidence
     of_all = place_map.locate(np.concatenate([other, own]), adapt="online").confidence
@@ -132,6 +148,20 @@ def test_a_drive_is_smoothed_with_adaptation_whatever_the_map_knows() -> None:
         for name, p in (("own", by_itself), ("plain", plain))
     }
     assert right["own"] > right["plain"] + 0.1
+
+
+def test_many_photos_without_adaptation_are_judged_together_too() -> None:
+    """On a map that cannot say how sure adapted matches are, as one without an order."""
+    place_map = route_map(3).changed(driving=None)
+    own, other = (make_route(N, 0.5, seed=seed, condition=9, shift=0.4)[1] for seed in (4, 5))
+    assert place_map.adapts("auto", N) == "none"
+    each, together = (place_map.locate(other, adapt=adapt).confidence for adapt in ("none", "auto"))
+    assert together.mean() < each.mean() / 2
+    assert (together >= 0.5).mean() <= 0.01
+    right = [(place_map.locate(own, adapt=adapt).confidence >= 0.5).mean() for adapt in ("none", "auto")]
+    assert right[1] >= right[0]
+    few = place_map.locate(other[:99], adapt="auto").confidence
+    np.testing.assert_allclose(few, each[:99], atol=1e-6)
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the shared data are not there")

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from displace.arrays import Vectors
+from displace.sequence.together import judged_together
 from displace.truth import Flags
 
 BINS = 10
@@ -92,14 +93,24 @@ class Calibration:
         """Whether there were too few traversals to hold one out."""
         return self.basis != BASES[0]
 
-    def probability(self, evidence: Vectors) -> Vectors:
-        """Return the probability (q,) that the first place is right, from its evidence (q, 4)."""
+    def probability(self, evidence: Vectors, together: bool = False) -> Vectors:
+        """Return the probability (q,) that the first place is right, from its evidence (q, 4).
+
+        Parameters
+        ----------
+        evidence : array of shape (q, 4)
+        together : bool
+            Whether the queries are judged in view of each other: pictures of another route are then refused. Not so in
+            maps of one traversal, which have no right matches to compare with.
+        """
         bounded = np.clip(evidence, self.lowest, self.highest)
         odds = self._odds(bounded)
         if self.farthest is not None:
             odds = odds - novelty(evidence[:, 3], self.farthest, self.spread)
-        found = tempered(sigmoid(odds) * sigmoid(self.steepness * bounded[:, 2]), self.doubt)
-        return np.minimum(found, self.ceiling)
+        found = sigmoid(odds) * sigmoid(self.steepness * bounded[:, 2])
+        if together and self.basis != BASES[2] and 0 < self.n_correct < self.n_queries:
+            found = judged_together(found, self.n_correct / self.n_queries)
+        return np.minimum(tempered(found, self.doubt), self.ceiling)
 
     def probability_of_scores(self, scores: Vectors) -> Vectors:
         """Return it as maps of the first release do, from the best scores (q, up to 20)."""

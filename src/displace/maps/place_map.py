@@ -280,7 +280,8 @@ class PlaceMap:
         if mode != "none":
             return replace(self._adapted(projected, k, mode), view=view)
         best, scores = state.best(projected, max(k, state.ranked_at_least), search)
-        confidence = state.confidence(vectors, best, scores)
+        many = adapt in ("batch", "auto") and len(vectors) >= LEAST_QUERIES
+        confidence = state.confidence(vectors, best, scores, together=many)
         positions = None if state.places.positions is None else state.places.positions.take(best[:, 0])
         return Matches(state.places.ids[best[:, :k]], scores[:, :k], confidence, positions, view)
 

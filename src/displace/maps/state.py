@@ -200,8 +200,13 @@ class MapState:
         rows, scores = index.search(projected, min(n_rows, k * self._most_rows), among)  # enough for k places
         return _best_of_each(self.row_places[rows], scores, k)
 
-    def confidence(self, queries: Vectors, best: Indices, scores: Vectors) -> Vectors | None:
-        """Probability that the first of the best places is right, (q,); None where the map cannot say."""
+    def confidence(
+        self, queries: Vectors, best: Indices, scores: Vectors, together: bool = False
+    ) -> Vectors | None:
+        """Probability that the first of the best places is right, (q,); None where the map cannot say.
+
+        The parameters are those of `Witness.evidence`, and `together` as for `Calibration.probability`.
+        """
         if self.calibration is None:
             return None
         if self.calibration.reads_rankings:
@@ -209,7 +214,7 @@ class MapState:
         if self.witness is None:
             return None
         evidence = self.witness.evidence(queries, best, scores, self.calibration.centred)
-        return self.calibration.probability(evidence)
+        return self.calibration.probability(evidence, together)
 
     @property
     def ranked_at_least(self) -> int:

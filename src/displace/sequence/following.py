@@ -204,7 +204,9 @@ class DriveCalibration:
         probability = judge.probability(features)
         if not 0 < self.share < 1:
             return probability
-        return (judged_under_way if online else judged_together)(probability, self.share)
+        found = (judged_under_way if online else judged_together)(probability, self.share)
+        # A rule that was not learned from this map's frames is not to be surer than it is.
+        return found if self.n_frames else np.minimum(found, probability)
 
 
 @dataclass(frozen=True, eq=False)

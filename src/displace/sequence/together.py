@@ -13,9 +13,11 @@ import numpy as np
 from displace.sequence.engine import Floats
 
 HARDLY = 0.02
-"""Share of right matches below which queries count as foreign, and are judged by their own share. Above it they are
-judged as they were: of a condition that the map has not seen, right matches look worse than those it learned from, and
-their share comes out too small."""
+"""Share of right matches below which queries count as foreign, and are judged by their own share; as they are where it
+is larger than usual. Between they are judged as they were: of a condition that the map has not seen, right matches look
+worse than those it learned from, and their share comes out too small."""
+MOST = 0.95
+"""Share that is reckoned with at most."""
 _ROUNDS, _AT_ONCE = 1000, 3
 """At most, of all matches, and with each one that joins them."""
 _TELL = 30
@@ -43,7 +45,9 @@ def judged_together(probability: Floats, usual: float) -> Floats:
     """
     ratios = _ratios(probability, usual)
     share = own_share(ratios, usual)
-    return np.asarray(probability, np.float64) if share >= HARDLY else _judged(ratios, share, len(ratios))
+    if HARDLY <= share <= usual:
+        return np.asarray(probability, np.float64)
+    return _judged(ratios, min(share, MOST), len(ratios))
 
 
 def judged_under_way(probability: Floats, usual: float) -> Floats:
