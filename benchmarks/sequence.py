@@ -140,7 +140,7 @@ def real_seasons(n_drives: int) -> None:
         anchor, anchor_frames = drive(650, rng, detour=False, drop=drop)
         queries, query_frames = drive(650, rng, detour=True, drop=drop)
         recordings = {"summer": seasons["summer"][query_frames], "winter": seasons["winter"][anchor_frames]}
-        tracks = align(recordings, anchor="winter").tracks
+        tracks = align(recordings, anchor="winter", grid=model.grid).tracks
         at = anchor[tracks["winter"].references]
         row(
             f"summer to winter, drive {seed}, {len(queries)} frames",
@@ -223,7 +223,8 @@ def judged(found: Pairing, queries: np.ndarray, anchor: np.ndarray) -> list[str]
 def town(folder: Path) -> None:
     """Drives through the rendered town: how they line up, a map of them, the night along it, and a map with a hole."""
     drives = town_recordings(folder, seed=0)
-    found = align({name: drives[name][0] for name in drives}, anchor="sun")
+    grid = get_model("hog").grid
+    found = align({name: drives[name][0] for name in drives}, anchor="sun", grid=grid)
     at = drives["sun"][1][found.tracks["sun"].references]
     header("town_drives, HOG, to 'sun'", "within ±2", "p90", "null precision", "null recall")
     for name, track in found.tracks.items():

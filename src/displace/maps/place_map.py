@@ -254,8 +254,9 @@ class PlaceMap:
             easting and northing) are searched, exactly.
         adapt : {"none", "batch", "online", "auto"}
             Whether the queries, taken as a batch of one condition, adapt the matching to it; "online", each by those
-            before it; "auto" as a batch from 100 on, if the map can say how sure such matches are. For photos of
-            several conditions leave it at "none".
+            before it; "auto" as a batch from 100 on, if the map can say how sure such matches are. 100 queries and more
+            are then also moved back where they are from another lane (`view_of`), and judged in view of each other, so
+            that those of another route are refused. For photos of several conditions leave it at "none".
         model : DescriptorModel, optional
             Describes the images; by default the map's own, with its crop and image size.
 

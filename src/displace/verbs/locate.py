@@ -95,8 +95,8 @@ def locate(
     follow : bool
         A video is followed along the route, its frames supporting each other; without, each is located for itself.
     adapt : str
-        Whether many images of one condition adapt the matching to it: none, batch, or auto: from 100 images on, of a
-        store those of one traversal.
+        Whether many images of one condition adapt the matching to it, and are judged in view of each other: none,
+        batch, or auto: from 100 images on, of a store those of one traversal.
     every : str
         Video: take every n-th frame (5), or one each so many seconds (0.5s).
     weights : path-like, optional
