@@ -11,6 +11,7 @@ from drives import make_route
 
 import displace
 from displace.places import Places
+from displace.search import exact
 from displace.sequence.together import HARDLY, judged_together, judged_under_way, own_share
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
@@ -162,6 +163,14 @@ def test_many_photos_without_adaptation_are_judged_together_too() -> None:
     assert right[1] >= right[0]
     few = place_map.locate(other[:99], adapt="auto").confidence
     np.testing.assert_allclose(few, each[:99], atol=1e-6)
+
+
+def test_maps_that_are_not_in_memory_adapt_only_where_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    place_map = route_map(3)
+    assert place_map.adapts("auto", N) == "batch"
+    monkeypatch.setattr(exact, "MAPPED_ABOVE", 4 * place_map.state.vectors.size - 1)
+    assert place_map.adapts("auto", N) == "none"
+    assert place_map.adapts("batch", N) == "batch"
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the shared data are not there")

@@ -49,6 +49,11 @@ class StateInDatabase(MapState):
         taken: Vectors = self._table.rows_at(rows.reshape(-1)).astype(np.float32)
         return taken.reshape(*rows.shape, -1)
 
+    @property
+    def at_hand(self) -> bool:
+        """All rows would have to be fetched."""
+        return False
+
     def in_memory(self) -> MapState:
         """The same map with its rows fetched, to be saved."""
         values = {one.name: getattr(self, one.name) for one in fields(MapState)}

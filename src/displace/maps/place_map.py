@@ -400,7 +400,7 @@ class PlaceMap:
 
     def _moved_back(self, vectors: Vectors, adapt: str) -> tuple[Vectors, tuple[int, int]]:
         """Queries as they would be from the map's own lane, where they are many and may adapt the matching."""
-        asked = adapt in ("batch", "auto") and self.state.area is None
+        asked = adapt == "batch" or (adapt == "auto" and self.state.at_hand and self.state.area is None)
         view, grid = self.view_of(vectors) if asked else (0, 0), grid_of(self.model)
         return moved_by(vectors, grid, view, self.state.usual) if grid and any(view) else vectors, view
 
@@ -441,7 +441,8 @@ class PlaceMap:
         _check_way(adapt, ("none", "batch", "online", "auto"))
         state = self.state
         sure = state.calibration is None or (state.driving is not None and state.driving.batch is not None)
-        return chosen_mode(adapt, n_queries) if state.area is None and (sure or adapt != "auto") else "none"
+        allowed = adapt != "auto" or (sure and state.at_hand)
+        return chosen_mode(adapt, n_queries) if state.area is None and allowed else "none"
 
     def scores(self, queries: ArrayLike | Picture | Sequence[Picture]) -> Iterator[Vectors]:
         """Score every place for every query, in blocks of queries of bounded memory.

@@ -258,6 +258,11 @@ class MapState:
         assert self.places.positions is not None
         return self.area.inside(self.places.positions)
 
+    @property
+    def at_hand(self) -> bool:
+        """Whether all rows can be compared in memory: many queries adapt the matching by themselves only then."""
+        return 4 * self.vectors.size <= exact.MAPPED_ABOVE
+
     def in_memory(self) -> MapState:
         """The map with its rows at hand: this one."""
         return self
