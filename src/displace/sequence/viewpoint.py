@@ -26,6 +26,8 @@ FARTHEST = (2, 4)
 """Rows and columns by which pictures are moved at most."""
 _APART = (4, 6)
 """The same for any two of several recordings: more leaves too little that all of them see."""
+_NEXT = 9
+"""Offsets of at most one cell."""
 _FRAMES = 150
 """Of each recording, or of the queries, that the offset is told from."""
 _BETTER, _SURELY = 1.1, 1.5
@@ -156,9 +158,14 @@ def _offset(
     vectors: Vectors, others: Vectors, grid: Grid, least_gain: Callable[[int], float]
 ) -> Cells | None:
     """How far pictures are moved against others, for the best fit in the order of the route; None where none fits."""
-    gains = {cells: _gain(vectors, others, grid, cells) for cells in _tried(grid)}
+    least, gains = least_gain(min(len(vectors), len(others))), {}
+    tried = sorted(_tried(grid), key=lambda cells: max(map(abs, cells)))
+    for cells in tried:
+        gains[cells] = _gain(vectors, others, grid, cells)
+        # Pictures that fit well, and better than if they were moved by one cell either way, are not moved.
+        if len(gains) == _NEXT and gains[0, 0] == max(gains.values()) > _SURELY * least:
+            return 0, 0
     best = max(gains, key=lambda cells: gains[cells])
-    least = least_gain(min(len(vectors), len(others)))
     if gains[best] > max(_SURELY * least, _BETTER * gains[0, 0]):
         return best
     return (0, 0) if gains[0, 0] >= least else None
