@@ -80,9 +80,10 @@ def test_what_is_cut_shows_the_same() -> None:
 
 def test_recordings_that_only_a_moved_one_resembles_are_reached_by_it() -> None:
     """Five columns are too many to be looked for, but three and two are not."""
-    recordings = {"far": seen(1, 0, 5), "near": seen(1, condition=1), "between": seen(1, 0, 3, condition=2)}
+    columns = {"far": 5, "near": 0, "again": 0, "between": 3}
+    recordings = {name: seen(1, 0, column, condition=c) for c, (name, column) in enumerate(columns.items())}
     _, offsets = common_view(recordings, GRID, least_gain)
-    assert [offsets[name][1] - offsets["near"][1] for name in recordings] == [5, 0, 3]
+    assert {name: offsets[name][1] - offsets["near"][1] for name in recordings} == columns
 
 
 def test_recordings_moved_far_apart_keep_a_common_part() -> None:
