@@ -52,9 +52,8 @@ def follow_each_other(along: NDArray[np.intp], n_places: int) -> bool:
     (True, False)
     """
     changes = np.diff(along)
-    changes = changes[
-        changes != 0
-    ]  # of slow drives; foreign images that resemble each other find one place, too
+    # Slow drives stay at a place, and foreign images that resemble each other find one, too.
+    changes = changes[changes != 0]
     reach = max(2, int(NEAR * n_places))
     ahead, behind = ((changes * way > 0) & (np.abs(changes) <= reach) for way in (1, -1))
     more = abs(int(ahead.sum()) - int(behind.sum()))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from displace.maps.place_map import PlaceMap
 from displace.models import grid_of
+from displace.sequence.viewpoint import in_words
 
 STALE = "the confidence was learned before an update, from other traversals; build the map again to redo it"
 UNCALIBRATED = "no confidence: the map was built without it (--no-calibration); build it again to have one"
@@ -46,12 +47,10 @@ ADAPTED = (
 
 def moved(place_map: PlaceMap, view: tuple[int, int]) -> str:
     """What is said where the pictures of many images are moved against those of the map."""
-    grid = grid_of(place_map.model) or (1, 1, 1)
-    shares = zip(view, grid, ("height", "width"), strict=False)
-    sides = [f"{abs(cells) / size:.0%} of their {side}" for cells, size, side in shares if cells]
+    by = in_words(view, grid_of(place_map.model) or (1, 1, 1))
     return (
-        f"their pictures are moved by about {' and '.join(sides)} against the map's (another lane, or a camera mounted "
-        "otherwise): they were moved back; --adapt none leaves them as they are"
+        f"their pictures are moved by about {by} against the map's (another lane, or a camera mounted otherwise): they "
+        "were moved back; --adapt none leaves them as they are"
     )
 
 

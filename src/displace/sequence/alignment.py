@@ -21,7 +21,7 @@ from displace.sequence.engine import Floats
 from displace.sequence.laps import second_lap
 from displace.sequence.pairing import AROUND, Pairing, pair, reduced, standardised_recording
 from displace.sequence.refining import can_refine, paired_again
-from displace.sequence.viewpoint import Cells, Grid, common_view
+from displace.sequence.viewpoint import Cells, Grid, common_view, in_words
 
 LEAST_FRAMES = 10
 LEAST_GAIN, GAIN_NOISE = 0.2, 2.2
@@ -357,13 +357,12 @@ def _moved(offsets: dict[str, Cells], grid: Grid) -> list[str]:
     """Say which recordings see the route from the side, against those that most agree with."""
     most = max(offsets, key=lambda name: list(offsets.values()).count(offsets[name]))
     notes = []
-    for name, cells in offsets.items():
-        shares = [abs(a - b) / size for a, b, size in zip(cells, offsets[most], grid, strict=False)]
-        sides = [f"{s:.0%} of their {side}" for s, side in zip(shares, ("height", "width"), strict=True) if s]
-        if sides:
+    for name, (row, column) in offsets.items():
+        by = in_words((row - offsets[most][0], column - offsets[most][1]), grid)
+        if by:
             notes.append(
-                f"{name}: its pictures are moved against those of {most} by about {' and '.join(sides)} (another "
-                "lane, or a camera mounted otherwise); lined up by what both see"
+                f"{name}: its pictures are moved against those of {most} by about {by} (another lane, or a camera "
+                "mounted otherwise); lined up by what both see"
             )
     return notes
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 
 from displace.arrays import Vectors, blocks, l2_normalize
+from displace.holdout import spread
 from displace.sequence.adaptation import MapRows
 from displace.sequence.pairing import gain_of, standardised_recording
 
@@ -58,7 +58,7 @@ def common_view(
     offsets : dict of str to (int, int)
         Rows and columns by which the pictures of each are moved against those of the recording that others fit best.
     """
-    few = {name: vectors[_spread(len(vectors))] for name, vectors in recordings.items()}
+    few = {name: vectors[spread(len(vectors), _FRAMES)] for name, vectors in recordings.items()}
     found = _offsets(few, grid, least_gain)
     # What is moved too far for a common part is moved as far as it goes.
     offsets = np.maximum(found, np.max(found, axis=0) - _APART)
@@ -86,7 +86,7 @@ def view_of(
         Descriptors to the space of the map's rows.
     rows : MapRows
     """
-    few = queries[_spread(len(queries))]
+    few = queries[spread(len(queries), _FRAMES)]
     centred = l2_normalize(rows.vectors - rows.vectors.mean(axis=0)).astype(np.float32, copy=False)
 
     def fit(cells: Cells) -> float:
@@ -127,8 +127,14 @@ def _parts(grid: Grid, cells: Cells) -> tuple[tuple[slice, slice], tuple[slice, 
     return shown, stands
 
 
-def _spread(n: int) -> NDArray[np.intp]:
-    return np.unique(np.linspace(0, n - 1, min(n, _FRAMES)).astype(np.intp))
+def in_words(cells: Cells, grid: Grid) -> str:
+    """How far pictures are moved, as shares of their sides; blank where they are not.
+
+    >>> in_words((0, -3), (8, 11, 36)), in_words((1, 1), (8, 11, 36)), in_words((0, 0), (8, 11, 36))
+    ('27% of their width', '12% of their height and 9% of their width', '')
+    """
+    sides = zip(cells, grid, ("height", "width"), strict=False)
+    return " and ".join(f"{abs(by) / size:.0%} of their {side}" for by, size, side in sides if by)
 
 
 def _best_fitting(few: Mapping[str, Vectors]) -> str:
