@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -193,6 +194,20 @@ def test_a_drive_under_way_is_moved_back_as_told(
         right["told"] += told.step(query).place == truth
         right["plain"] += plain.step(query).place == truth
     assert right["told"] > 0.9 * len(queries) > 2 * right["plain"]
+
+
+@pytest.mark.parametrize(
+    ("view", "message"),
+    [
+        ("x", "two whole numbers"),
+        ((0, 1, 2), "two whole numbers"),
+        ((0.5, 0), "two whole"),
+        ((0, 11), "out of sight"),
+    ],
+)
+def test_offsets_that_pictures_cannot_have_are_refused(place_map: PlaceMap, view: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        place_map.follow(view=view)
 
 
 def test_few_photos_are_not_moved(place_map: PlaceMap, pictures: dict[str, np.ndarray]) -> None:

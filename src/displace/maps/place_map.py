@@ -27,7 +27,7 @@ from displace.search._database import is_address
 from displace.sequence.adaptation import LEAST_QUERIES, without_stops
 from displace.sequence.following import Course, Fix, Follower, smooth_fixes, standing_out
 from displace.sequence.tracking import BEGINS_OFF
-from displace.sequence.viewpoint import moved_by, view_of
+from displace.sequence.viewpoint import check_view, moved_by, view_of
 from displace.truth import Tolerance
 
 if TYPE_CHECKING:
@@ -323,10 +323,7 @@ class PlaceMap:
         if lag < 0:
             raise InputError(f"lag={lag!r} must be 0 or more frames")
         state, grid = self.state, grid_of(self.model)
-        if any(view) and grid is None:
-            raise InputError(
-                f"view={view!r}: descriptors of this map are no grid over the picture; leave it out"
-            )
+        check_view(view, grid)
 
         def project(query: Any) -> Vectors:
             one = None if any(view) else state.project_one(query)

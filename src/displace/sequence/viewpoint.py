@@ -14,6 +14,7 @@ from itertools import product
 import numpy as np
 
 from displace.arrays import Vectors, blocks, l2_normalize
+from displace.errors import InputError
 from displace.holdout import spread
 from displace.sequence.adaptation import MapRows
 from displace.sequence.pairing import gain_of, standardised_recording
@@ -101,6 +102,19 @@ def view_of(
         [at for cells, at in fits.items() if abs(cells[0] - row) > 1 or abs(cells[1] - column) > 2]
     )
     return best if fits[best] > away.mean() + _PEAK * away.std() else (0, 0)
+
+
+def check_view(view: Cells, grid: Grid | None) -> None:
+    """Refuse an offset that pictures cannot have."""
+    whole = isinstance(view, tuple) and len(view) == 2 and all(isinstance(cells, int) for cells in view)
+    if not whole:
+        raise InputError(f"view={view!r} must be two whole numbers, rows and columns, as view_of tells them")
+    if any(view) and grid is None:
+        raise InputError(f"view={view!r}: descriptors of this map are no grid over the picture; leave it out")
+    if grid is not None and any(abs(by) >= size for by, size in zip(view, grid, strict=False)):
+        raise InputError(
+            f"view={view!r} moves pictures out of sight: they have {grid[0]} rows and {grid[1]} columns"
+        )
 
 
 def moved_by(vectors: Vectors, grid: Grid, cells: Cells, usual: Vectors) -> Vectors:
