@@ -21,6 +21,7 @@ from displace.datasets.town.looks import LOOKS
 from displace.datasets.town.plan import SPACING, chainages, pose_at, streets
 from displace.datasets.town.raster import MATT, ROOF, WALL, Quad, rasterize
 from displace.datasets.town.scene import compose
+from displace.datasets.town.sky import sky
 from displace.errors import DatasetError, InputError, UnknownNameError
 
 SMALL = (160, 120)
@@ -76,6 +77,16 @@ def test_light_of_the_conditions(pictures):
     assert sky["sun"][2] > sky["sun"][0] + 15, "a clear sky is blue"
     assert sky["dusk"][0] > sky["dusk"][1] + 10, "a dusk sky is reddish"
     assert np.ptp(sky["overcast"]) < 15, "a closed sky is grey"
+
+
+def test_the_sky_a_hair_west_of_north_is_that_of_the_north():
+    """-1e-7 of a turn is a whole turn in float32, and no outline of the horizon is kept for that."""
+    north = np.array([[[0.0, 0.0]], [[1.0, 1.0]], [[0.1, 0.1]]], np.float32)
+    beside = north.copy()
+    beside[0] = -1e-7
+    for seed in range(3):
+        drawn = (sky(rays, LOOKS["sun"], seed, 12.0) for rays in (beside, north))
+        np.testing.assert_allclose(*drawn, atol=1e-5)
 
 
 def test_noise_is_strongest_at_night(pictures):

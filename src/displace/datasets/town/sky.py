@@ -38,7 +38,8 @@ def sky(rays: NDArray[np.float32], look: Look, seed: int, place: float) -> NDArr
     air = horizon + (zenith - horizon) * np.sqrt(np.clip(half_rise / 1.4, 0, 1))
     air = _clouds(_glow(air, half, look), half, half_rise, look, seed, place)
     colours = np.array([cv2.resize(plane, rise.shape[::-1], interpolation=cv2.INTER_LINEAR) for plane in air])
-    column = np.mod(azimuth / (2 * math.pi) * _BINS, _BINS).astype(np.intp)
+    # Twice: a hair west of north, -1e-7, is 2048 itself in float32.
+    column = np.mod(azimuth / (2 * math.pi) * _BINS, _BINS).astype(np.intp) % _BINS
     for layer, (tone, reach) in enumerate(((0.55, 0.75), (0.32, 0.5))):
         outline = skyline(seed, layer)[column][None]
         # A hard edge of about one pixel, softened by hand as the sky is not supersampled.
