@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from routes import make_store
 
@@ -11,9 +12,13 @@ from displace.descriptors.store import DescriptorStore
 from displace.errors import InputError
 from displace.evaluation.benchmark import run_suite
 from displace.evaluation.methods import Method, methods_named
+from displace.evaluation.sequences import ranked_along
 from displace.evaluation.suites import Suite
 from displace.evaluation.tables import build_tables
+from displace.fusion.single import Single
+from displace.references import ReferenceSet
 from displace.sequence import SEQUENCES
+from displace.synthetic import make_route
 from displace.truth import Tolerance
 
 
@@ -85,3 +90,25 @@ def test_what_a_row_needs_is_said(tmp_path):
         tmp_path / "results",
     )
     assert all("at least 100 queries" in result.error for result in outcome.cells)
+
+
+@pytest.mark.parametrize("mode", ["none", "batch"])
+def test_a_fusion_may_lack_places_of_the_route(mode):
+    route = make_route(120, 2, 64, noise=0.5, seed=0)
+    refs = route.references
+    first = refs.traversals == refs.traversals[0]
+    kept = ~(first & (refs.places >= 40) & (refs.places < 60))
+    fusion = Single(refs.traversals[0]).fit_references(
+        ReferenceSet(refs.vectors[kept], refs.places[kept], refs.traversals[kept])
+    )
+    order = np.arange(120)[::-1]
+    found, _ = ranked_along(fusion, route.queries[::-1], order, "single_frame", None, mode, 5)
+    assert set(found.ravel().tolist()) <= {*range(40), *range(60, 120)}
+    single = fusion.rank(route.queries[::-1], 5).places
+    if mode == "none":
+        np.testing.assert_array_equal(found, single)
+    else:
+        assert (found[:, 0] == single[:, 0]).mean() > 0.5, "places are called by their numbers"
+    smoothed, _ = ranked_along(fusion, route.queries[::-1], order, "smoother", None, mode, 1)
+    there = (order < 40) | (order >= 60)
+    assert (smoothed[there, 0] == order[there]).mean() > 0.6

@@ -17,7 +17,7 @@ from displace.sequence.engine import Blocks
 
 @dataclass(frozen=True, eq=False)
 class FusedScores:
-    """Scores of a fitted fusion for queries in the order in which they were taken, places in route order."""
+    """Scores of a fitted fusion for queries in the order in which they were taken, its places in route order."""
 
     fusion: Fusion
     queries: Vectors
@@ -46,7 +46,7 @@ def ranked_along(
     mode: str,
     k: int,
 ) -> tuple[Indices, Vectors]:
-    """Best places of each frame and their scores, both (q, k), as indices of the fusion's places.
+    """Best places of each frame and their scores, both (q, k).
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def ranked_along(
     queries : array of shape (q, D)
         In the order in which they were taken.
     order : array of shape (N,)
-        The fusion's places along the route.
+        The places along the route. A fusion may lack some, as `single` does those that its traversal never showed.
     sequence : str
         Name of a sequence method.
     length : int, optional
@@ -64,7 +64,9 @@ def ranked_along(
         Whether the queries adapt the scores.
     k : int
     """
-    similarity: Blocks = FusedScores(fusion, queries, order)
+    order = order[np.isin(order, fusion.place_ids_)]
+    columns = np.searchsorted(fusion.place_ids_, order)
+    similarity: Blocks = FusedScores(fusion, queries, columns)
     if mode == "batch":
         rows = fusion.rows()
         if rows is None or len(queries) < LEAST_QUERIES:
@@ -72,8 +74,8 @@ def ranked_along(
                 f"adapt='batch' needs rows in a space of its own and at least {LEAST_QUERIES} queries; "
                 f"{type(fusion).__name__} {'has none' if rows is None else f'got {len(queries)}'}"
             )
-        starts = np.searchsorted(rows.place_index, np.arange(len(order)))
-        along = rows_in_order(np.asarray(rows.vectors, np.float32), starts, order)
+        starts = np.searchsorted(rows.place_index, np.arange(len(columns)))
+        along = rows_in_order(np.asarray(rows.vectors, np.float32), starts, columns)
         projected = rows.project(queries)
         similarity = Adapted(adapt(along, projected), projected)
     best, scores = get_sequence(sequence)(length).rank(similarity, k)
