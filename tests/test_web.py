@@ -19,7 +19,7 @@ from fastapi.testclient import TestClient
 from PIL import Image
 
 from displace import PlaceMap, ReferenceSet, build
-from displace.client import Client, ServerError
+from displace.client import Client, RemoteDrive, ServerError
 from displace.errors import InputError
 from displace.geo import Positions
 from displace.images import read_image
@@ -584,6 +584,32 @@ class TestTheClient:
         client = Client("http://map", wait=waited.append, transport=httpx.MockTransport(respond))
         assert client.map() == {"places": 1}
         assert waited == [0.4, 0.8]
+
+    def test_a_frame_is_sent_once_and_the_client_goes_on_trying(self):
+        """While a frame is under way, other threads send what may be sent again."""
+        tries, waited = [], []
+
+        def respond(request):
+            tries.append(request.url.path)
+            if request.url.path.endswith("frames"):
+                with pytest.raises(ServerError, match="503"):
+                    client.map()
+            return httpx.Response(503)
+
+        client = Client("http://map", tries=3, wait=waited.append, transport=httpx.MockTransport(respond))
+        with pytest.raises(ServerError, match="503"):
+            RemoteDrive(client, "d").step(np.zeros(4, np.float32))
+        assert tries == ["/v1/drives/d/frames", *["/v1/map"] * 3]
+        assert len(waited) == 2
+
+    def test_a_drive_that_the_server_forgot_is_over(self, client):
+        drive = client.drive()
+        drive.end()
+        with pytest.raises(ZeroDivisionError), drive:
+            raise ZeroDivisionError
+        refusal = httpx.MockTransport(lambda request: httpx.Response(401))
+        with pytest.raises(ServerError, match="401"):
+            RemoteDrive(Client("http://map", transport=refusal), "d").end()
 
     def test_says_what_the_server_said(self):
         refusal = httpx.Response(413, json={"error": {"message": "send less"}})

@@ -144,20 +144,30 @@ class Client:
             raise ServerError(f"{self.http.base_url} answered what no map server answers")
         return answer
 
-    def send(self, method: str, path: str, **options: Any) -> httpx.Response:
-        """Send a request, again where the server is busy or out of reach; an error that it explains is raised."""
+    def send(self, method: str, path: str, tries: int | None = None, **options: Any) -> httpx.Response:
+        """Send a request, again where the server is busy or out of reach; an error that it explains is raised.
+
+        Parameters
+        ----------
+        method, path : str
+        tries : int, optional
+            How often at most; by default the client's.
+        **options
+            Of `httpx.Client.request`.
+        """
         import httpx
 
-        for attempt in range(1, self.tries + 1):
+        tries = self.tries if tries is None else tries
+        for attempt in range(1, tries + 1):
             try:
                 response = self.http.request(method, path, **options)
             except httpx.TransportError as error:
-                if attempt == self.tries:
+                if attempt == tries:
                     raise ServerError(f"{self.http.base_url} cannot be reached: {error}") from error
             else:
                 if response.status_code < 400:
                     return response
-                if response.status_code not in TRY_AGAIN or attempt == self.tries:
+                if response.status_code not in TRY_AGAIN or attempt == tries:
                     raise ServerError(_explained(response), response.status_code)
             self.wait(0.2 * 2**attempt)
         raise AssertionError("unreachable")
@@ -186,18 +196,17 @@ class RemoteDrive:
         """Send the next frame; returns place, probability and off_map."""
         body, kind = _body(frame)
         # Sent once: a frame that arrived twice would be a step too many.
-        once = self.client.tries
-        self.client.tries = 1
-        try:
-            return self.client._json(
-                "POST", f"/v1/drives/{self.name}/frames", content=body, headers={"content-type": kind}
-            )
-        finally:
-            self.client.tries = once
+        return self.client._json(
+            "POST", f"/v1/drives/{self.name}/frames", tries=1, content=body, headers={"content-type": kind}
+        )
 
     def end(self) -> None:
-        """Let the server forget the drive."""
-        self.client.send("DELETE", f"/v1/drives/{self.name}")
+        """Let the server forget the drive; one that was idle too long is forgotten already."""
+        try:
+            self.client.send("DELETE", f"/v1/drives/{self.name}")
+        except ServerError as error:
+            if error.status != 404:
+                raise
 
 
 def _body(query: Query) -> tuple[bytes, str]:
