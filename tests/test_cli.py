@@ -227,6 +227,16 @@ def test_progress_on_a_terminal_has_rate_and_time_left():
     assert re.search(r"\d:\d\d:\d\d", shown)
 
 
+def test_progress_of_a_stage_that_grew_is_of_the_new_total():
+    terminal = console.Console(force_terminal=True, width=100, file=io.StringIO())
+    with console.bars(terminal) as bars:
+        bars.stage("reading", 100, 100)
+        bars.stage("reading", 150, 200)
+    shown = terminal.file.getvalue()
+    assert "150/200" in shown
+    assert "150/100" not in shown
+
+
 RESUMING = {"build", "demo", "manifest", "extract", "bench", "report"}
 ARGUMENTS = {
     "locate": ("m", "i"),

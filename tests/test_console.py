@@ -55,6 +55,11 @@ def test_no_memory_is_one_message(monkeypatch, tmp_path):
     assert result.exit_code == 2
     assert "not enough memory" in result.stderr
     assert "Traceback" not in result.stderr
+    assert "smaller --threads or --batch-size," in result.stderr
+
+
+def test_where_memory_is_short_no_options_are_named_that_the_verb_lacks():
+    assert "close other programs, or work on fewer images" in console.no_memory({"--anchor"})
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252", "utf-8"])

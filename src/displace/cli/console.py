@@ -9,7 +9,7 @@ import re
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
@@ -39,10 +39,8 @@ SHOWN = 10
 RESUME = "interrupted: nothing lost, run the same command again to resume"
 AGAIN = "interrupted: no file is left half-written; run the same command to start again"
 
-NO_MEMORY = (
-    "there is not enough memory for this; close other programs, use fewer --workers, or work on fewer images, "
-    "places or dimensions at a time"
-)
+SAVING = ("--workers", "--threads", "--batch-size")
+"""Options of verbs that take less memory with a smaller number."""
 
 
 class Visible(RenderHook):
@@ -121,7 +119,8 @@ class Verbs(TyperGroup):
             show_error(err, str(error))
             raise typer.Exit(2) from error
         except MemoryError as error:
-            show_error(err, NO_MEMORY)
+            verb = self.commands.get(ctx.invoked_subcommand)
+            show_error(err, no_memory({o for p in verb.params for o in p.opts} if verb else set()))
             raise typer.Exit(2) from error
         except KeyboardInterrupt as error:
             err.print(str(error) or AGAIN, style="yellow")
@@ -129,6 +128,15 @@ class Verbs(TyperGroup):
         finally:
             logging.getLogger("displace").removeHandler(messages)
             warnings.formatwarning = formatted
+
+
+def no_memory(options: Set[str]) -> str:
+    """Say what helps where memory is short, of the options that a verb has."""
+    smaller = " or ".join(name for name in SAVING if name in options)
+    return (
+        f"there is not enough memory for this; close other programs, {f'give a smaller {smaller}, ' * bool(smaller)}"
+        "or work on fewer images, places or dimensions at a time"
+    )
 
 
 class Rate(ProgressColumn):
@@ -170,7 +178,8 @@ class Bars:
             # Started with the first stage, so that an error before it stands alone.
             self.progress.start()
             self.tasks[name] = self.progress.add_task(name, total=total or None)
-        self.progress.update(self.tasks[name], completed=done)
+        # A stage may turn out longer than it seemed; None leaves the total as it is.
+        self.progress.update(self.tasks[name], completed=done, total=total or None)
         if self.progress.disable and (first or last or time.monotonic() >= self.line_due):
             self.line_due = time.monotonic() + SECONDS_BETWEEN_LINES
             self.console.print(
