@@ -304,11 +304,18 @@ def test_viterbi_is_the_likeliest_of_all_paths(seed: int) -> None:
 
     def log_probability(path: tuple[int, ...]) -> float:
         moves = sum(np.log(step[a, b]) for a, b in itertools.pairwise(path))
-        return float(moves + evidence[range(5), path].sum())
+        return float(moves + evidence[range(len(path)), path].sum())
 
     best = max(itertools.product(range(4), repeat=5), key=log_probability)
     places, _ = get_sequence("viterbi")().rank(Given(values), 1)
     assert tuple(places[:, 0]) == best
+    places, scores = get_sequence("viterbi")().rank(Given(values), 4)
+    assert tuple(places[:, 0]) == best
+    for n in range(1, 6):
+        ends = np.full(4, -np.inf)
+        for path in itertools.product(range(4), repeat=n):
+            ends[path[-1]] = max(ends[path[-1]], log_probability(path))
+        np.testing.assert_allclose(scores[n - 1], (ends - ends.max())[places[n - 1]], atol=1e-5)
 
 
 def share_right(name: str, values: np.ndarray, at: np.ndarray, around: int = 1) -> float:

@@ -53,10 +53,15 @@ def _moved_best(total: Vectors, motion: Motion) -> tuple[Vectors, NDArray[np.uin
 
 
 def _path_first(best: Best, ways: NDArray[np.uint8], jumped_from: Indices, last: int, jump: int) -> None:
-    """Go back along the best path and put its places first."""
+    """Go back along the best path and put its places first, each with its score.
+
+    A place that is not among the k best takes the last one's place and score, which its own does not exceed.
+    """
     place = last
     for frame in reversed(range(len(ways))):
-        others = [p for p in best.places[frame].tolist() if p != place]
-        best.places[frame] = [place, *others][: best.k]
+        places, scores = best.places[frame], best.scores[frame]
+        at = next(iter(np.flatnonzero(places == place)), best.k - 1)
+        places[at] = place
+        places[: at + 1], scores[: at + 1] = np.roll(places[: at + 1], 1), np.roll(scores[: at + 1], 1)
         way = int(ways[frame, place])
         place = int(jumped_from[frame]) if way == jump else place - way
