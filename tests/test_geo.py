@@ -30,6 +30,19 @@ def test_local_metres_across_the_date_line():
     assert east == pytest.approx(0.002 * 111319.49, rel=1e-3)
 
 
+def test_positions_on_both_sides_of_the_date_line_lie_together():
+    track = Positions(np.array([[-17.0, 179.999], [np.nan, np.nan], [-17.0, -179.999]]), degrees=True)
+    assert track.origin == pytest.approx((-17.0, 180.0))
+    first, _, last = track.metres()
+    assert np.linalg.norm(first - last) == pytest.approx(213, abs=1)
+    assert track.points[2, 1] == -179.999, "what was given stays"
+
+
+def test_the_origin_elsewhere_is_the_plain_mean():
+    points = np.random.default_rng(0).uniform((-80, -85), (80, 85), (50, 2))
+    assert Positions(points, degrees=True).origin == tuple(points.mean(axis=0).tolist())
+
+
 def test_heading_difference():
     np.testing.assert_allclose(heading_difference([0, 359, 90, -170], [180, 1, 90, 170]), [180, 2, 0, 20])
     assert np.isnan(heading_difference(np.nan, 3))

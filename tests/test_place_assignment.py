@@ -131,3 +131,23 @@ def test_known_places_are_the_mean_of_their_images():
     np.testing.assert_allclose(known.positions.points, [[1, 2], [7, 7], [np.nan, np.nan]])
     np.testing.assert_allclose(known.positions.heading, [5, 5, np.nan])
     assert known.names["3"] == ""
+
+
+def test_places_on_the_date_line_are_where_their_images_are(tmp_path):
+    longitude = [179.9999, -179.9998, -179.9997, 179.9998]
+    manifest = Manifest(
+        [f"{name}.jpg" for name in "abcd"],
+        ["0", "0", "1", "1"],
+        ["sun", "rain", "sun", "rain"],
+        tmp_path,
+        latitude=[-17.0] * 4,
+        longitude=longitude,
+    )
+    found = places_of(manifest).positions.points[:, 1]
+    np.testing.assert_allclose(found, [-179.99995, -179.99995], atol=1e-9)
+    sun, rain = (
+        Positions(np.column_stack([[-17.0] * 2, np.take(longitude, rows)]), degrees=True)
+        for rows in ([0, 2], [1, 3])
+    )
+    away = np.concatenate(metres_together([sun, rain]))
+    assert np.ptp(away[:, 0]) < 60

@@ -64,8 +64,11 @@ class Positions:
     @property
     def origin(self) -> tuple[float, float]:
         """Mean of the known points."""
-        mean = self.points[self.known].mean(axis=0)
-        return float(mean[0]), float(mean[1])
+        points = self.points[self.known]
+        if self.degrees:
+            points[:, 1] = longitudes_near(points[:, 1], points[:1, 1])
+        mean = points.mean(axis=0)
+        return float(mean[0]), float(longitudes_near(mean[1], 0.0) if self.degrees else mean[1])
 
     def metres(self, origin: tuple[float, float] | None = None) -> Numbers:
         """Points in metres; degrees are projected around `origin` (by default their own mean)."""
@@ -142,6 +145,19 @@ def local_metres(degrees: Numbers, origin: tuple[float, float]) -> Numbers:
     north, east = np.radians(degrees - np.asarray(origin)).T
     east = (east + np.pi) % (2 * np.pi) - np.pi  # the short way across the date line
     return np.column_stack([east * east_radius, north * north_radius])
+
+
+def longitudes_near(longitudes: ArrayLike, start: ArrayLike) -> Numbers:
+    """Longitudes moved by whole turns to within half a turn of `start`, so that their mean lies between them.
+
+    Those of one side of the date line stay as they are, to the last bit.
+
+    >>> longitudes_near([179.0, -179.0], 179.0)
+    array([179., 181.])
+    """
+    values = np.asarray(longitudes, np.float64)
+    near: Numbers = values - 360 * np.round((values - np.asarray(start)) / 360)
+    return near
 
 
 def radii_at(latitude: float) -> tuple[float, float]:

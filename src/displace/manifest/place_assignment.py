@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.errors import InputError, ManifestError
-from displace.geo import Positions, heading_difference
+from displace.geo import Positions, heading_difference, longitudes_near
 from displace.manifest.table import Manifest
 from displace.places import Places
 
@@ -125,11 +125,10 @@ def metres_together(tracks: Sequence[Positions]) -> list[Numbers]:
         raise ManifestError(
             "some positions are latitude and longitude, others easting and northing; convert one of the two"
         )
-    known = np.concatenate([track.points[track.known] for track in tracks])
-    if not len(known):
+    every = Positions(np.concatenate([track.points for track in tracks]), tracks[0].degrees)
+    if not every.known.any():
         raise ManifestError("no image has a position")
-    origin = (float(known[:, 0].mean()), float(known[:, 1].mean()))
-    return [track.metres(origin) for track in tracks]
+    return [track.metres(every.origin) for track in tracks]
 
 
 def space_places(points: Numbers, heading: Numbers | None, rule: Rule) -> Rows:
@@ -216,9 +215,15 @@ def _mean_positions(geo: Positions, rows: Rows, n: int) -> Positions:
     points, headings = np.full((n, 2), np.nan), None
     counts = np.bincount(rows[used], minlength=n)
     some = counts > 0
+    given = geo.points[used]
+    if geo.degrees:
+        _, first, place = np.unique(rows[used], return_index=True, return_inverse=True)
+        given[:, 1] = longitudes_near(given[:, 1], given[first[place], 1])
     for axis in range(2):
-        sums = np.bincount(rows[used], weights=geo.points[used, axis], minlength=n)
+        sums = np.bincount(rows[used], weights=given[:, axis], minlength=n)
         points[some, axis] = sums[some] / counts[some]
+    if geo.degrees:
+        points[:, 1] = longitudes_near(points[:, 1], 0.0)
     if geo.heading is not None:
         with_heading = used & np.isfinite(geo.heading)
         angle = np.radians(geo.heading[with_heading])
