@@ -340,6 +340,22 @@ def test_time_stamps_need_times_in_the_names(tmp_path):
     assert manifest.timestamp.tolist() == [5, 6]
 
 
+@pytest.mark.parametrize("called", ["{}", "{}.jpg", "elsewhere/{}.png"])
+def test_times_are_found_by_the_names_that_positions_are_found_by(tmp_path, called):
+    touch(tmp_path, ["a/first.jpg", "a/second.jpg", "a/third.jpg"])
+    rows = [f"{called.format(name)},{time},{time},0" for name, time in (("first", 5), ("second", 15))]
+    (tmp_path / "a.csv").write_text("\n".join(["image,timestamp,easting,northing", *rows, ""]))
+    manifest = build_manifest({"a": tmp_path / "a"})
+    np.testing.assert_array_equal(manifest.timestamp, [5, 15, np.nan])
+    np.testing.assert_array_equal(manifest.easting, [5, 15, np.nan])
+
+
+def test_a_file_of_times_may_be_empty(tmp_path):
+    touch(tmp_path, ["a/1.jpg", "a/2.jpg", "b/1.jpg", "b/2.jpg"])
+    (tmp_path / "a" / "frames.csv").write_text("image,timestamp\n")
+    assert len(build_manifest({name: tmp_path / name for name in "ab"}).images) == 4
+
+
 def test_two_files_of_positions(tmp_path):
     touch(tmp_path, ["a/0.jpg"])
     for name in ("a.csv", "a/gps.csv"):

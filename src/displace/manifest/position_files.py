@@ -57,7 +57,7 @@ class PositionFile:
         if self.positions is None:
             raise ManifestError(f"{self.path} has no row with easting and northing or latitude and longitude")
         if self.images is not None:
-            return _by_name(self.path, self.images, self.positions, names)
+            return self._by_name(self.positions, names)
         if self.times is None:
             raise ManifestError(f"{self.path} needs a column 'image' or 'timestamp'")
         clock = times_in_names(names) if times is None else times
@@ -74,6 +74,24 @@ class PositionFile:
                 f"no image has a position in {self.path}: images are from {_span(clock)}, "
                 f"positions from {_span(self.times)} (seconds)"
             )
+        return found
+
+    def rows_of(self, names: Sequence[str]) -> NDArray[np.intp]:
+        """Row that names each image, with or without folder and ending; −1 where none does."""
+        row_of = {_stem(image): row for row, image in enumerate(self.images or ())}
+        return np.array([row_of.get(_stem(name), -1) for name in names], np.intp)
+
+    def _by_name(self, positions: Positions, names: Sequence[str]) -> Positions:
+        """Positions of the images called `names`; NaN for those that the file does not name."""
+        rows = self.rows_of(names)
+        if self.images and (rows < 0).all():
+            raise ManifestError(
+                f"{self.path} names none of the images; it has {self.images[0]!r}, not {names[0]!r}"
+            )
+        found = positions.take(rows)
+        found.points[rows < 0] = np.nan
+        if found.heading is not None:
+            found.heading[rows < 0] = np.nan
         return found
 
 
@@ -103,19 +121,6 @@ def read_position_file(path: str | os.PathLike[str]) -> PositionFile:
         images = [row[column].strip() if column < len(row) else "" for _, row in lines_rows]
     times = as_seconds(columns["timestamp"]) if "timestamp" in columns else None
     return PositionFile(path, images, times, Positions.of(columns))
-
-
-def _by_name(path: Path, images: list[str], positions: Positions, names: Sequence[str]) -> Positions:
-    """Positions of the images called `names`; NaN for those that the file does not name."""
-    row_of = {_stem(image): row for row, image in enumerate(images)}
-    rows = np.array([row_of.get(_stem(name), -1) for name in names])
-    if (rows < 0).all():
-        raise ManifestError(f"{path} names none of the images; it has {images[0]!r}, not {names[0]!r}")
-    found = positions.take(rows)
-    found.points[rows < 0] = np.nan
-    if found.heading is not None:
-        found.heading[rows < 0] = np.nan
-    return found
 
 
 def times_in_names(names: Sequence[str]) -> Numbers | None:

@@ -134,6 +134,6 @@ def _times(files: list[PositionFile], images: list[Path]) -> NDArray[np.float64]
     """Times of the images from the file that names them."""
     for file in files:
         if file.images is not None and file.times is not None:
-            time_of = dict(zip(file.images, file.times, strict=True))
-            return np.array([time_of.get(image.name, np.nan) for image in images])
+            # Row −1, an image that the file does not name, is the NaN at the end.
+            return np.append(file.times, np.nan)[file.rows_of([image.name for image in images])]
     return None
