@@ -292,17 +292,13 @@ def _add_site(app: FastAPI, server: Server) -> None:
         ("/app.css", "app.css", "text/css"),
         ("/icon.svg", "icon.svg", "image/svg+xml"),
     ):
-
-        def page(name: str = name, kind: str = kind) -> FileResponse:
-            return FileResponse(SITE / name, media_type=kind, headers={"cache-control": "no-cache"})
-
-        app.add_api_route(path, _plain(page), include_in_schema=False, methods=["GET"])
+        app.add_api_route(path, _page(name, kind), include_in_schema=False, methods=["GET"])
 
 
-def _plain(page: Callable[[], FileResponse]) -> Callable[[], Awaitable[FileResponse]]:
-    """A route without parameters."""
+def _page(name: str, kind: str) -> Callable[[], Awaitable[FileResponse]]:
+    """A route to a file of the site; its kind is not left to what a system takes an ending for."""
 
     async def route() -> FileResponse:
-        return page()
+        return FileResponse(SITE / name, media_type=kind, headers={"cache-control": "no-cache"})
 
     return route
