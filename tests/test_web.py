@@ -30,6 +30,7 @@ from displace.places import Places
 from displace.synthetic import make_route
 from displace.verbs import extract, locate
 from displace.verbs.serve import read_tokens, serve
+from displace.web import gallery
 from displace.web.api import _stretches, make_app
 from displace.web.batching import Batcher
 from displace.web.drives import Drives
@@ -347,14 +348,37 @@ class TestTokens:
     def test_come_from_a_file_or_the_environment(self, tmp_path, monkeypatch):
         monkeypatch.setenv("DISPLACE_TOKEN", "of the environment")
         assert read_tokens(None).full == "of the environment"
-        (tmp_path / "token").write_text("0123456789abcdef\nreading-token\n")
-        assert read_tokens(tmp_path / "token") == Tokens("0123456789abcdef", "reading-token")
-        (tmp_path / "token").write_text("short")
-        with pytest.raises(InputError, match="at least 16 characters"):
+        (tmp_path / "token").write_text("0123456789abcdef\n token for reading \n")
+        assert read_tokens(tmp_path / "token") == Tokens("0123456789abcdef", "token for reading")
+        (tmp_path / "token").write_text("0123456789abcdef")
+        assert read_tokens(tmp_path / "token") == Tokens("0123456789abcdef")
+
+    @pytest.mark.parametrize("text", ["", "hunter2", "\n0123456789abcdef", "0123456789abcdef\nhunter2"])
+    def test_short_ones_of_a_file_are_refused(self, tmp_path, text):
+        (tmp_path / "token").write_text(text)
+        with pytest.raises(InputError, match="at least 16 characters") as refused:
             read_tokens(tmp_path / "token")
+        assert "hunter2" not in str(refused.value)
+
+    @pytest.mark.parametrize("name", ["DISPLACE_TOKEN", "DISPLACE_READING_TOKEN"])
+    def test_short_ones_of_the_environment_are_refused(self, monkeypatch, name):
+        monkeypatch.setenv("DISPLACE_TOKEN", "of the environment")
+        monkeypatch.setenv(name, "short")
+        with pytest.raises(InputError, match=f"{name} must be a token of at least 16 characters, it has 5"):
+            read_tokens(None)
 
 
 class TestMap:
+    def test_pictures_asked_for_last_are_kept(self, pictures, monkeypatch):
+        read = []
+        monkeypatch.setattr(gallery, "KEPT", 2)
+        monkeypatch.setattr(gallery, "read_image", lambda path: read.append(path.stem) or read_image(path))
+        place_map = PlaceMap.load(pictures / "town.displace")
+        shown = gallery.Gallery([pictures], Manifest.read(pictures / "route.csv"))
+        for place in ("01", "02", "01", "03", "01"):
+            assert shown.thumbnail(place_map, place, "sun").startswith(b"\xff\xd8")
+        assert read == ["01", "02", "03"]
+
     def test_facts_places_and_pictures(self, shown, pictures):
         facts = shown.get("/v1/map").json()
         assert (facts["places"], facts["traversals"], facts["takes_images"]) == (

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 TOKEN = "DISPLACE_TOKEN"
 READING_TOKEN = "DISPLACE_READING_TOKEN"
+LEAST_TOKEN = 16
+"""Characters of a token; shorter ones are guessed."""
 
 
 def serve(
@@ -36,8 +38,8 @@ def serve(
     Drop a photo or a video on the page, or send it to /v1/locate; drives are followed frame by frame. When the map's
     file is replaced, the new one is served from the next request on. Uploads are never kept.
 
-    Other machines are served only with a token, from `token_file` or the environment (DISPLACE_TOKEN, and
-    DISPLACE_READING_TOKEN for one that may look at the map but not ask).
+    Other machines are served only with a token of 16 characters or more, from `token_file` or the environment
+    (DISPLACE_TOKEN, and DISPLACE_READING_TOKEN for one that may look at the map but not ask).
 
     Parameters
     ----------
@@ -144,13 +146,28 @@ def read_tokens(path: PathLike | None) -> Tokens:
     from displace.web.limits import Tokens
 
     if path is None:
-        return Tokens(os.environ.get(TOKEN) or None, os.environ.get(READING_TOKEN) or None)
+        given = {name: os.environ.get(name, "") for name in (TOKEN, READING_TOKEN)}
+    else:
+        given = _lines_of(path)
+    for name, token in given.items():
+        if token and len(token) < LEAST_TOKEN:
+            raise InputError(
+                f"{name} must be a token of at least {LEAST_TOKEN} characters, it has {len(token)}; make one with: "
+                "openssl rand -hex 32"
+            )
+    full, reading = given.values()
+    return Tokens(full or None, reading or None)
+
+
+def _lines_of(path: PathLike) -> dict[str, str]:
+    """Tokens of a file by what errors call them; the second may be blank."""
     try:
         lines = [line.strip() for line in Path(path).read_text("utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"token_file={str(path)!r} cannot be read: {error}") from None
-    if not lines or len(lines[0]) < 16:
+    if not lines or not lines[0]:
         raise InputError(
-            f"token_file={str(path)!r} must have a token of at least 16 characters in its first line"
+            f"token_file={str(path)!r} must have a token of at least {LEAST_TOKEN} characters in its first line"
         )
-    return Tokens(lines[0], lines[1] if len(lines) > 1 and lines[1] else None)
+    named = (f"line {number} of token_file={str(path)!r}" for number in (1, 2))
+    return dict(zip(named, [*lines, ""][:2], strict=True))

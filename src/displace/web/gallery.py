@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
-from collections import OrderedDict
+from functools import lru_cache
 from pathlib import Path
 
 from PIL import Image
@@ -18,7 +18,7 @@ log = logging.getLogger("displace.serve")
 SIDE = 480
 """Longest side of a thumbnail, in pixels."""
 KEPT = 500
-"""Thumbnails that are kept in memory."""
+"""Thumbnails that are kept in memory, those asked for last."""
 OWN = "map"
 """Name under which a map's own image of a place is shown."""
 
@@ -37,7 +37,7 @@ class Gallery:
     def __init__(self, roots: list[Path], manifest: Manifest | None = None) -> None:
         self.roots = [root.resolve() for root in roots]
         self.named: dict[str, dict[str, Path]] = {}
-        self._kept: OrderedDict[Path, bytes] = OrderedDict()
+        self._small = lru_cache(KEPT)(_small)
         if manifest is not None:
             rows = zip(manifest.places.tolist(), manifest.traversals.tolist(), manifest.paths(), strict=True)
             for place, traversal, path in rows:
@@ -66,18 +66,10 @@ class Gallery:
         path = self.of(place_map, place).get(traversal)
         if path is None or not self._inside(path):
             return None
-        if path not in self._kept:
-            try:
-                image = Image.fromarray(read_image(path))
-            except ImageError:
-                return None
-            image.thumbnail((SIDE, SIDE))
-            buffer = io.BytesIO()
-            image.save(buffer, "JPEG", quality=82)
-            self._kept[path] = buffer.getvalue()
-            while len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
-        return self._kept[path]
+        try:
+            return self._small(path)
+        except ImageError:
+            return None
 
     def _say_if_outside(self) -> None:
         """Say so where the first picture lies elsewhere; the others most likely do, too."""
@@ -93,6 +85,15 @@ class Gallery:
     def _inside(self, path: Path) -> bool:
         real = path.resolve()
         return any(real.is_relative_to(root) for root in self.roots)
+
+
+def _small(path: Path) -> bytes:
+    """Make a small JPEG of an image file."""
+    image = Image.fromarray(read_image(path))
+    image.thumbnail((SIDE, SIDE))
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG", quality=82)
+    return buffer.getvalue()
 
 
 def _row_of(place_map: PlaceMap, place: str) -> int | None:
