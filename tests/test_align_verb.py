@@ -189,7 +189,7 @@ def test_names_on_the_check_page_are_shown_as_they_are(
     places = np.arange(30)
     track = Track(places, places, places, np.ones(30), np.ones(30, bool))
     names = r"a $\frac$ <b>", "c"
-    found = Alignment(names[1], 30, dict.fromkeys(names, track), {}, [])
+    found = Alignment(names[1], 30, dict.fromkeys(names, track), [])
     vectors = np.random.default_rng(0).standard_normal((30, 8)).astype(np.float32)
     pictures = sorted((recorded[0] / "noon").glob("*.png"))[:30]
     write_alignment_page(

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.arrays import Indices, Vectors
+from displace.holdout import spread
 from displace.references import ReferenceSet
 
 MAX_PLACES = 600
@@ -53,12 +54,12 @@ def coverage(refs: ReferenceSet, name: Any) -> tuple[float, float] | None:
     others = refs.traversal_ids[refs.traversal_ids != name]
     if len(others) < 2:
         return None
-    others = others[np.linspace(0, len(others) - 1, min(len(others), MAX_OTHERS)).astype(np.intp)]
+    others = others[spread(len(others), MAX_OTHERS)]
     rows = np.stack([_row_of_each_place(refs, t) for t in (name, *others)])
     usable = np.flatnonzero((rows[0] >= 0) & ((rows[1:] >= 0).sum(axis=0) >= 2))
     if len(usable) < MIN_PLACES:
         return None
-    usable = usable[np.linspace(0, len(usable) - 1, min(len(usable), MAX_PLACES)).astype(np.intp)]
+    usable = usable[spread(len(usable), MAX_PLACES)]
     energies = np.zeros((2, 2))
     for learn, judge in ((usable[::2], usable[1::2]), (usable[1::2], usable[::2])):
         directions = _known_directions(*_gather(refs, rows[1:, learn]))

@@ -43,8 +43,6 @@ FUSIONS = {
 }
 PARAMETERS: dict[str, dict[str, Any]] = {"displace": {"tau": 0.95, "ridge": 0.0, "center": False}}
 """Of the published methods, where they are not the defaults of this package."""
-MARKED_SECOND = {("pittsburgh30k", "megaloc"): "BSF"}
-"""Underlined in print beside best values that are printed alike: the paper marks unrounded values."""
 ONLY_QUERY = {"pittsburgh30k": "queries", "gldv2_micro": "val"}
 """Query traversal of the tables that have one for each data set."""
 

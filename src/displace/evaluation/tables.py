@@ -9,7 +9,6 @@ from typing import Any
 
 from displace.errors import InputError
 from displace.evaluation.methods import ALONE, GROUPS
-from displace.evaluation.paper import MARKED_SECOND, PROTOCOLS, SOURCE, published_values
 from displace.evaluation.record import rule_text
 from displace.evaluation.results import Result
 
@@ -85,8 +84,6 @@ class Table:
         Dimension of the random projection of the descriptors.
     notes : list of str
         What a reader must know: queries without an answer, cells that were impossible.
-    marked_second : dict of Column to str
-        Rows that are second on unrounded values that are not known here.
     along : str
         Ways in which rows rank queries as a drive or a batch.
     """
@@ -99,7 +96,6 @@ class Table:
     rows: list[Row]
     projection: int | None = None
     notes: list[str] = field(default_factory=list)
-    marked_second: dict[Column, str] = field(default_factory=dict)
     along: str = ""
 
     @property
@@ -152,7 +148,7 @@ class Table:
                 **dict.fromkeys(_best(values, single), UNDERLINE),
                 **dict.fromkeys(_best(values, others), BOLD),
             }
-        best = [label for label in _best(values, list(values)) if label != self.marked_second.get(column)]
+        best = _best(values, list(values))
         second = _best(values, [label for label in values if label not in best])
         return {**dict.fromkeys(best, BOLD), **dict.fromkeys(second, UNDERLINE)}
 
@@ -181,34 +177,6 @@ def as_printed(value: float) -> float:
     True
     """
     return round(value, 1)
-
-
-def published_table(dataset: str) -> Table:
-    """Return the paper's own table of a data set."""
-    values = published_values(dataset)
-    columns = list(dict.fromkeys(Column(value.model, value.query) for value in values))
-    rows: dict[str, Row] = {}
-    for value in values:
-        parameters = {} if value.traversal is None else {"traversal": value.traversal}
-        row = rows.setdefault(value.label, Row(value.label, value.group, value.fusion, parameters, {}))
-        row.entries[Column(value.model, value.query)] = Entry(value.recall)
-    models = list(dict.fromkeys(column.model for column in columns))
-    columns.sort(key=lambda column: (models.index(column.model), column.query))
-    second = {
-        column: label
-        for column in columns
-        if (label := MARKED_SECOND.get((dataset, column.model))) is not None
-    }
-    return Table(
-        dataset,
-        PROTOCOLS[dataset],
-        "published",
-        1,
-        columns,
-        list(rows.values()),
-        notes=[SOURCE],
-        marked_second=second,
-    )
 
 
 def _table(cells: list[Result], k: int) -> Table:

@@ -16,6 +16,7 @@ import numpy as np
 
 from displace.arrays import Indices, Vectors
 from displace.errors import InputError
+from displace.holdout import spread
 from displace.sequence.adaptation import without_stops
 from displace.sequence.engine import Floats
 from displace.sequence.laps import second_lap
@@ -73,8 +74,6 @@ class Alignment:
     n_places : int
     tracks : dict of str to Track
         Of every recording, the anchor's included.
-    pairings : dict of str to Pairing
-        Of every other recording, in frames of the anchor without its stops.
     notes : list of str
         What a user should know.
     """
@@ -82,7 +81,6 @@ class Alignment:
     anchor: str
     n_places: int
     tracks: dict[str, Track]
-    pairings: dict[str, Pairing]
     notes: list[str]
 
 
@@ -144,7 +142,7 @@ def align(
         for name in recordings
     }
     notes = moved + _notes(pairings, tracks) + coarse.unmapped(chosen, pairings) + laps
-    return Alignment(chosen, n_places, tracks, pairings, notes)
+    return Alignment(chosen, n_places, tracks, notes)
 
 
 def least_gain(n_frames: int) -> float:
@@ -185,10 +183,7 @@ class _Coarse:
 
     def __init__(self, ready: dict[str, Vectors], progress: Progress | None, total: int) -> None:
         self.names = list(ready)
-        self.taken = {
-            n: np.unique(np.linspace(0, len(v) - 1, min(len(v), _COARSE)).astype(np.intp))
-            for n, v in ready.items()
-        }
+        self.taken = {n: spread(len(v), _COARSE) for n, v in ready.items()}
         self.pairs: dict[tuple[str, str], Pairing] = {}
         for a, b in combinations(self.names, 2):
             self.pairs[a, b] = pair(ready[a][self.taken[a]], ready[b][self.taken[b]], rounds=1)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from displace.arrays import Indices, Vectors
+from displace.holdout import spread
 from displace.sequence.engine import Belief, Given, Motion, forward, smooth, unseen
 from displace.sequence.weighing import Scale, Weighed, earned
 
@@ -56,7 +57,7 @@ def second_lap(vectors: Vectors) -> Lap | None:
     vectors : array of shape (n, D)
         Unit vectors less their mean, stops removed.
     """
-    taken = np.unique(np.linspace(0, len(vectors) - 1, min(len(vectors), _MOST_FRAMES)).astype(np.intp))
+    taken = spread(len(vectors), _MOST_FRAMES)
     n = len(taken)
     apart = max(5, round(_APART * n))
     if n < _LEAST_FRAMES:

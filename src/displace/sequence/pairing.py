@@ -73,13 +73,10 @@ class Cosines:
     Parameters
     ----------
     queries, anchor : arrays of shape (q, D) and (N, D)
-    apart : int
-        For a recording against itself: frames nearer than this count as unlike.
     """
 
     queries: Vectors
     anchor: Vectors
-    apart: int = 0
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -88,10 +85,7 @@ class Cosines:
 
     def block(self, rows: slice) -> Vectors:
         """Return the similarities of some frames."""
-        similarity = self.queries[rows] @ self.anchor.T
-        if self.apart:
-            distance = np.arange(rows.start, rows.stop)[:, None] - np.arange(len(self.anchor))
-            similarity = np.where(np.abs(distance) < self.apart, similarity.min(), similarity)
+        similarity: Vectors = self.queries[rows] @ self.anchor.T
         return similarity
 
 
@@ -101,13 +95,13 @@ def standardised_recording(vectors: Vectors) -> Vectors:
     return l2_normalize(vectors - vectors.mean(axis=0)).astype(np.float32, copy=False)
 
 
-def reduced(recordings: list[Vectors], seed: int = 0) -> list[Vectors]:
+def reduced(recordings: list[Vectors]) -> list[Vectors]:
     """Recordings in fewer random directions where comparing them all would take too long."""
     sizes = sorted((len(r) for r in recordings), reverse=True)
     dim = recordings[0].shape[1]
     if dim <= _DIMENSIONS or sizes[0] * sizes[min(1, len(sizes) - 1)] * dim < _MANY:
         return recordings
-    directions = np.random.default_rng(seed).standard_normal((dim, _DIMENSIONS)).astype(np.float32)
+    directions = np.random.default_rng(0).standard_normal((dim, _DIMENSIONS)).astype(np.float32)
     return [l2_normalize(r @ directions).astype(np.float32, copy=False) for r in recordings]
 
 

@@ -155,7 +155,7 @@ _ALL_STYLES = (
 )
 STYLES = {style.name: style for style in _ALL_STYLES}
 
-_PAVING, _GRASS, _GRAVEL = (136, 130, 122), (92, 112, 62), (140, 134, 120)
+_PAVING, _GRASS = (136, 130, 122), (92, 112, 62)
 _ALL_DISTRICTS = (
     District("old", 6.0, 2.2, 0.0, ("merchant", "merchant", "plain", "corner"), 0.0, 0.09, 0.03, 0, _PAVING),
     District("terraces", 7.0, 2.0, 1.6, ("terrace",) * 7 + ("plain",), 0.0, 0.05, 0.02, 22, _GRASS, "wall"),

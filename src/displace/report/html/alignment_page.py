@@ -14,6 +14,7 @@ import numpy as np
 
 from displace.arrays import Indices, Vectors
 from displace.files.atomic import atomic_write
+from displace.holdout import spread
 from displace.report.html.markup import cells, heading, html_table, note
 from displace.report.html.thumbnails import thumbnail
 from displace.sequence.alignment import Alignment, Track
@@ -108,7 +109,7 @@ def _recording(
         for s in weakest
     )
     seen = np.flatnonzero(track.places >= 0)
-    along = seen[np.linspace(0, len(seen) - 1, min(PAIRS, len(seen))).astype(np.intp)]
+    along = seen[spread(len(seen), PAIRS)]
     pairs = "".join(
         _pair(
             images[name][frame],
@@ -156,8 +157,8 @@ def _matrix(
     """Similarity matrix with the path, as PNG in base64."""
     from matplotlib.figure import Figure
 
-    rows = np.linspace(0, len(own) - 1, min(SIDE, len(own))).astype(np.intp)
-    columns = np.linspace(0, len(first_of) - 1, min(SIDE, len(first_of))).astype(np.intp)
+    rows = spread(len(own), SIDE)
+    columns = spread(len(first_of), SIDE)
     similarity = standardised_recording(own)[rows] @ standardised_recording(anchor[first_of])[columns].T
     figure = Figure(figsize=(6.4, 5.2), layout="constrained")
     axes = figure.subplots()
