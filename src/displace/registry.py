@@ -12,7 +12,7 @@ import importlib
 import importlib.util
 import inspect
 import pkgutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar
 
@@ -34,8 +34,6 @@ class Registry(Generic[T]):
         Name of the base class, defined in ``package.base``.
     packages : bool
         Whether a sub-package is an entry too, its class being defined in its ``__init__``.
-    besides : sequence of str
-        Files of the sub-package that are no entries.
     files : mapping of str to str, optional
         Entries whose file is not named as they are, as another file of the package has that name.
     """
@@ -46,11 +44,9 @@ class Registry(Generic[T]):
         package: str,
         base: str,
         packages: bool = False,
-        besides: Sequence[str] = (),
         files: Mapping[str, str] | None = None,
     ) -> None:
         self.kind, self.package, self.base, self.packages = kind, package, base, packages
-        self.besides = frozenset({"base", *besides})
         self.files = dict(files or {})
         self._found: dict[str, type[T]] = {}
 
@@ -89,7 +85,7 @@ class Registry(Generic[T]):
         return [
             names.get(m.name, m.name)
             for m in found
-            if (self.packages or not m.ispkg) and m.name not in self.besides and not m.name.startswith("_")
+            if (self.packages or not m.ispkg) and m.name != "base" and not m.name.startswith("_")
         ]
 
     def _plugins(self) -> dict[str, EntryPoint]:

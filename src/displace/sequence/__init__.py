@@ -7,28 +7,10 @@ from typing import TYPE_CHECKING
 from displace.registry import Registry
 
 if TYPE_CHECKING:
-    from displace.sequence.base import SequenceMethod
+    from displace.sequence.methods.base import SequenceMethod
 
 SEQUENCES: Registry[SequenceMethod] = Registry(
-    "sequence method",
-    "displace.sequence",
-    "SequenceMethod",
-    besides=(
-        "engine",
-        "roadway",
-        "tracking",
-        "weighing",
-        "pairing",
-        "refining",
-        "laps",
-        "alignment",
-        "equal_names",
-        "adaptation",
-        "following",
-        "hindsight",
-        "together",
-        "viewpoint",
-    ),
+    "sequence method", "displace.sequence.methods", "SequenceMethod"
 )
 
 

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.arrays import Indices, Vectors
-from displace.sequence.base import Best, SequenceMethod
 from displace.sequence.engine import Blocks, Motion, in_blocks
+from displace.sequence.methods.base import Best, SequenceMethod
 from displace.sequence.weighing import Scale, Scores, Weighed
 
 

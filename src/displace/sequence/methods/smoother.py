@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from displace.arrays import Indices, Vectors
-from displace.sequence.base import Best, SequenceMethod
 from displace.sequence.engine import Belief, Blocks
+from displace.sequence.methods.base import Best, SequenceMethod
 from displace.sequence.weighing import Scale, Scores, smooth_drive
 
 

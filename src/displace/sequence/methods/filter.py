@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from displace.arrays import Indices, Vectors
-from displace.sequence.base import Best, SequenceMethod
 from displace.sequence.engine import Blocks, in_blocks
+from displace.sequence.methods.base import Best, SequenceMethod
 from displace.sequence.tracking import Tracker
 from displace.sequence.weighing import Scale, Scores, Weighed
 

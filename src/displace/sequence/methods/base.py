@@ -12,7 +12,7 @@ from displace.sequence.engine import Blocks
 
 
 class SequenceMethod(ABC):
-    """Ranks places for each frame of a drive; a file ``sequence/NAME.py`` with a subclass is all that a new one needs.
+    """Ranks places for each frame of a drive; a file ``methods/NAME.py`` with a subclass is all that a new one needs.
 
     Parameters
     ----------

@@ -1,0 +1,1 @@
+"""Sequence methods: one file is one entry of `displace.sequence.SEQUENCES`."""
