@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import pkgutil
 import re
 import shlex
 import tomllib
@@ -31,6 +32,17 @@ def test_links_between_pages_lead_somewhere():
         for target in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")):
             if "://" not in target:
                 assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+ELSEWHERE = {"databases.md", "numbers.md"}
+"""Pages with names of tables in a database, and of constants without their modules (`test_numbers.py`)."""
+
+
+def test_names_of_the_package_in_the_documentation_are_there():
+    for page in [*PAGES, ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]:
+        if page.name not in ELSEWHERE:
+            for name in re.findall(r"`(displace(?:\.\w+)+)[`(]", page.read_text(encoding="utf-8")):
+                pkgutil.resolve_name(name)
 
 
 def commands_of(page):

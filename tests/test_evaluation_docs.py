@@ -8,7 +8,8 @@ from pathlib import Path
 from routes import make_store, make_suite
 
 from displace.evaluation.benchmark import run_suite
-from displace.evaluation.suites import Suite
+from displace.evaluation.suites import Suite, shipped_suites
+from displace.verbs import bench
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "evaluate.md").read_text("utf-8")
 
@@ -20,6 +21,13 @@ def test_the_suite_of_the_page_is_one(tmp_path):
     assert str(suite.protocol.tolerance) == "within 10 m"
     assert [method.label for method in suite.methods] == ["Single", "HOPS", "DisPlace, τ = 1"]
     assert suite.dims == (64, 128, 256)
+
+
+def test_every_suite_that_comes_with_the_package_is_named():
+    (listed,) = re.findall(r"A suite is a TOML file; (.*?) come with the", PAGE)
+    assert sorted(re.findall(r"`(\w+)`", listed)) == shipped_suites()
+    (listed,) = re.findall(r"A TOML file, or (.*)\.", bench.__doc__)
+    assert sorted(re.split(r", | or ", listed)) == shipped_suites()
 
 
 def test_the_python_of_the_page_runs(tmp_path, monkeypatch, capsys):

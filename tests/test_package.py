@@ -79,6 +79,12 @@ def test_the_table_of_layers_names_every_package_once():
         layer_of(package)
 
 
+def test_files_that_the_architecture_names_are_there():
+    for name in re.findall(r"`([\w/]+/[\w.]*)`", ARCHITECTURE):
+        pattern = name.replace("NAME", "*")
+        assert any(next(root.glob(pattern), None) for root in (SOURCE, SOURCE.parent.parent)), name
+
+
 @pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda p: p.relative_to(SOURCE).as_posix())
 def test_layers_import_downwards_only(path):
     own = path.relative_to(SOURCE).parts[0].removesuffix(".py")

@@ -32,7 +32,7 @@ def bench(
     Parameters
     ----------
     suite : path-like
-        A TOML file, or nordland, robotcar, pittsburgh30k, gldv2_micro, town or sped400.
+        A TOML file, or nordland, robotcar, pittsburgh30k, gldv2_micro, town, town_drives or sped400.
     output : path-like
         Results folder.
     stores : mapping of str to path-like, optional
