@@ -141,7 +141,7 @@ def gathered(
     return Samples(
         np.concatenate([evidence for _, evidence, _ in parts]),
         np.concatenate([labels for *_, labels in parts]),
-        np.repeat(np.arange(len(parts), dtype=np.int8), [len(labels) for *_, labels in parts]),
+        np.repeat(np.arange(len(parts), dtype=np.int32), [len(labels) for *_, labels in parts]),
         [str(fold.traversal) for fold, *_ in parts],
         centred,
     )

@@ -115,7 +115,7 @@ def _masked(state: MapState, queries: ReferenceSet, masked: NDArray[Any], name: 
     centred = state.samples is not None and state.samples.centred
     evidence = state.witness.evidence(vectors, best, scores, centred)
     labels = labelled(state.places.ids[best[:, 0]], queries.places, ids, state.truth)
-    return Samples(evidence, labels, np.zeros(len(labels), np.int8), [name], centred)
+    return Samples(evidence, labels, np.zeros(len(labels), np.int32), [name], centred)
 
 
 def _top(scores: Vectors, k: int) -> tuple[Indices, Vectors]:
