@@ -95,6 +95,61 @@ def test_a_map_learns_to_follow_and_keeps_it(place_map: displace.PlaceMap, tmp_p
     assert displace.PlaceMap.load(tmp_path / "m.displace").state.driving == learned
 
 
+class TestUpdates:
+    """What is known about drives keeps up with the map."""
+
+    def test_with_the_references_kept_it_is_that_of_a_rebuild(self) -> None:
+        refs = references()
+        town = displace.build(refs.only("a"), "hops", tolerance="1 frames", keep_references=True)
+        assert town.add(refs.only("b", "c")).advice == []
+        whole = displace.build(refs.without("d"), "hops", tolerance="1 frames")
+        assert town.state.driving == whole.state.driving
+        wider = displace.build(refs.without("d"), "hops", tolerance="4 frames")
+        assert town.with_tolerance("4 frames").state.driving == wider.state.driving
+
+    def test_without_them_a_new_drive_is_a_held_out_one(self, place_map: displace.PlaceMap) -> None:
+        refs = references()
+        town = displace.build(refs.only("a", "b"), "hops", tolerance="1 frames")
+        before = town.state.driving
+        assert before is not None
+        assert before.followed is None
+        assert town.add(refs.only("c")).advice == []
+        after = town.state.driving
+        assert after is not None
+        assert None not in (after.followed, after.smoothed, after.batch, after.online)
+        assert town.adapts("auto", 150) == "batch"
+        town.add(refs.only("d"))
+        assert town.state.driving is after
+        town.remove(refs.only("c", "d"))
+        assert town.state.driving is after
+
+    def test_a_new_drive_that_is_too_short_tells_nothing(self) -> None:
+        refs = references()
+        town = displace.build(refs.only("a", "b"), "hops", tolerance="1 frames")
+        before = town.state.driving
+        town.add(refs.only("c").select(np.arange(40)))
+        assert town.state.driving is before
+
+    @pytest.mark.filterwarnings("ignore:DisPlace falls back")
+    def test_what_one_traversal_has_is_a_rule_and_nothing_else_has_it_unsaid(self) -> None:
+        refs = references()
+        rule = displace.build(refs.only("a")).state.driving
+        town = displace.build(refs.only("a", "b"))
+        town.remove(refs.only("b"))
+        assert town.state.driving == rule
+        assert any("fixed rule" in advice for advice in town.add(refs.only("b")).advice)
+        assert town.state.driving == rule
+        assert town.adapts("auto", 150) == "batch"
+        assert town.add(refs.only("c")).advice == []
+        assert town.state.driving.n_frames > 0
+
+    def test_places_without_an_order_have_no_rule(self) -> None:
+        refs = references(frames=False)
+        town = displace.build(refs.only("a", "b"), "hops")
+        town.remove(refs.only("b"))
+        assert town.state.driving is None
+
+
 def always(probability: float, n_features: int = 1) -> Logistic:
     """Say the same of every answer."""
     zeros, ones = [0.0] * n_features, [1.0] * n_features

@@ -259,6 +259,11 @@ def _advice(state: MapState, ratios: tuple[float, float] | None) -> list[str]:
                 f"settings: the ridge {state.settings['ridge']:.3g} was chosen at γ = {before:.3g}, which is now "
                 f"{after:.3g}; build again from all references to choose anew"
             )
+    if state.driving is not None and not state.driving.n_frames and len(state.traversals) > 1:
+        advice.append(
+            "drives: how sure matches of a drive are is told by a fixed rule, as of one traversal; build again from "
+            "all references to learn it from drives that are held out"
+        )
     return advice
 
 
