@@ -95,6 +95,45 @@ def test_a_map_learns_to_follow_and_keeps_it(place_map: displace.PlaceMap, tmp_p
     assert displace.PlaceMap.load(tmp_path / "m.displace").state.driving == learned
 
 
+class Meanwhile(displace.PlaceMap):
+    """A map that gets a traversal with new places while images are described."""
+
+    def describe(self, queries: np.ndarray, *, model: object = None) -> np.ndarray:
+        vectors = super().describe(queries, model=model)
+        rng = np.random.default_rng(0)
+        new = displace.ReferenceSet(rng.normal(size=(60, 32)), [f"q{i}" for i in range(60)], ["e"] * 60)
+        self.add(new)
+        return vectors
+
+
+@pytest.mark.parametrize("adapt", ["auto", "batch", "online", "none"])
+def test_an_update_meanwhile_does_not_mix_two_maps(driven: tuple[np.ndarray, np.ndarray], adapt: str) -> None:
+    frames, _ = driven
+    before = displace.build(references(), tolerance="1 frames")
+    expected = before.locate(frames, adapt=adapt)
+    found = Meanwhile(before.state).locate(frames, adapt=adapt)
+    np.testing.assert_array_equal(found.places, expected.places)
+    np.testing.assert_array_equal(found.confidence, expected.confidence)
+    if adapt != "online":
+        smoothed = Meanwhile(before.state).smoothed(frames, adapt=adapt)
+        np.testing.assert_array_equal(smoothed.places, before.smoothed(frames, adapt=adapt).places)
+        assert len(Meanwhile(before.state).smooth(frames, adapt=adapt)[0].belief) == N
+
+
+def test_no_queries_have_no_answers(place_map: displace.PlaceMap) -> None:
+    none = np.empty((0, 32), np.float32)
+    for adapt in ("none", "batch", "online", "auto"):
+        found = place_map.locate(none, k=3, adapt=adapt)
+        assert found.places.shape == found.scores.shape == (0, 3)
+        assert found.confidence.shape == (0,)
+    for adapt in ("none", "batch", "auto"):
+        assert place_map.smooth(none, adapt=adapt) == []
+        found = place_map.smoothed(none, k=3, adapt=adapt)
+        assert found.places.shape == found.scores.shape == (0, 3)
+        assert found.places.dtype == place_map.place_ids.dtype
+    assert place_map.view_of(none) == (0, 0)
+
+
 class TestUpdates:
     """What is known about drives keeps up with the map."""
 

@@ -19,6 +19,7 @@ from displace.maps.located import Located, check_limit
 from displace.maps.questions import as_images, check_same_model
 from displace.maps.remarks import STALE, UNCALIBRATED, UNLEARNED, WEAKER, remarks, rounding_loss
 from displace.maps.state import _best_of_each
+from displace.maps.witness import Witness
 from displace.matches import Matches
 from displace.models import model_name
 from displace.places import Places
@@ -82,6 +83,22 @@ class TestAreas:
         near = town.within((100.0, 0.0), 4)
         assert near.locate(route.queries, k=5).places.tolist() == [[10]] * 30
         assert near.state._indexes is town.state._indexes
+
+    def test_what_does_not_depend_on_the_area_is_made_once(self, town, route, monkeypatch):
+        town.locate(route.queries[:1], near=(100, 0), radius=20)
+        made = []
+        monkeypatch.setattr(Witness, "__init__", lambda *_: made.append("a witness"))
+        for name in ("_cohort", "_unscaling", "_offset"):
+            monkeypatch.setattr(getattr(Witness, name), "func", lambda _, name=name: made.append(name))
+        again = town.locate(route.queries[:1], near=(50, 0), radius=20)
+        assert again.confidence is not None
+        assert made == []
+
+    def test_images_near_a_point_are_described_by_the_model_that_is_open(self, town, monkeypatch):
+        asked = []
+        monkeypatch.setattr(town, "_described", lambda images, model: asked.append(model) or np.ones((1, 8)))
+        town.locate("photo.jpg", near=(100, 0), radius=20)
+        assert asked == [None]
 
     def test_by_itself_a_batch_adapts_to_the_whole_map_and_not_to_an_area(self, route):
         bare = build(route.references, "hops", positions=Positions(LINE), calibration=False)
