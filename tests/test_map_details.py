@@ -26,7 +26,7 @@ from displace.maps.file import packed, unpacked
 from displace.maps.fitting import spectrum_note
 from displace.maps.rounding import RecallLoss, agreement, quantize, within_unit
 from displace.maps.samples import KEPT, Samples
-from displace.maps.statistics import StatisticsFile
+from displace.maps.statistics import MapStatistics, StatisticsFile
 from displace.maps.streaming import place_blocks
 from displace.places import Places
 from displace.references import ReferenceStream
@@ -121,6 +121,19 @@ class TestBasis:
     def test_wide_and_square_ones_stay(self, shape, turns):
         assert (turning(np.ones(shape, np.float32)) is not None) == turns
         assert turning(None) is None
+
+
+def test_statistics_may_be_called_almost_anything(tmp_path):
+    refs = make_route(n_places=5, n_traversals=2, dim=4).references
+    own = {"places_seen": np.arange(3.0), "traversals": np.ones(2)}
+    with pytest.raises(InputError, match=r"'traversals'.*call them otherwise"):
+        MapStatistics(own)
+    own["traversals_seen"] = own.pop("traversals")
+    for kept in (None, refs):
+        MapStatistics(own, kept).write(tmp_path / "stats", "x")
+        again = StatisticsFile(path=tmp_path / "stats").loaded()
+        assert again.arrays.keys() == own.keys()
+        assert (again.references is None) == (kept is None)
 
 
 class TestSamples:
