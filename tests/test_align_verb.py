@@ -442,6 +442,14 @@ def test_a_recording_of_another_route_gets_no_places_of_a_map(built: Path, tmp_p
     assert len(verbs.read_manifest(tmp_path / "again.csv").place_ids()) > 30
 
 
+def test_a_recording_that_cannot_be_read_is_named(built: Path, tmp_path: Path) -> None:
+    (tmp_path / "snow").mkdir()
+    for number in range(3):
+        (tmp_path / "snow" / f"{number}.png").write_bytes(b"no picture")
+    with pytest.raises(ManifestError, match=r"'snow' cannot be .* none of its 3 images .*: .*0\.png"):
+        verbs.manifest([tmp_path / "snow"], tmp_path / "snow.csv", against=built, layout="sight")
+
+
 def test_frames_that_were_taken_otherwise_are_not_gone_on_with(tmp_path: Path) -> None:
     rng, drives = np.random.default_rng(5), tmp_path / "drives"
     for name, n in (("dusk", 12), ("noon", 14)):

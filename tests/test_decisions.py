@@ -211,13 +211,23 @@ class TestUpdates:
         assert updating.moved(E[:, :1], E[:, 3:]) == pytest.approx(100)
 
     @pytest.mark.parametrize(
-        ("before", "after", "told"), [(1, 2, 0), (1, 2.1, 1), (1, 0.5, 0), (1, 0.49, 1), (0.0, 0.0, 0)]
+        ("before", "after", "told"),
+        [(20, 10, 0), (21, 10, 1), (10, 20, 0), (10, 21, 1), (10, 10, 0), (0, 0, 0)],
     )
     def test_a_ridge_of_another_sampling_is_told(self, before, after, told):
-        state = SimpleNamespace(settings={"ridge": 0.25})
-        advice = updating._advice(state, (before, after))
-        assert len(advice) == told
-        assert updating._advice(state, None) == []
+        """By its degrees of freedom, one over which is γ."""
+
+        def statistics(freedom, within=np.eye(4)):  # noqa: B008
+            return Scatter(np.array([0]), np.array([freedom + 1]), np.ones((1, 4)), within)
+
+        refs = make_route(n_places=12, n_traversals=2, dim=4).references
+        fusion = DisPlace(ridge=0.25, center=False).fit_references(refs)
+        said = fusion.outgrown(statistics(before), statistics(after))
+        assert ("the ridge 0.25 was chosen at γ" in said) == bool(told)
+        assert fusion.outgrown(statistics(before, np.empty((0, 0))), statistics(after)) == ""
+        state = SimpleNamespace(driving=None)
+        assert updating._advice(state, "") == []
+        assert len(updating._advice(state, "too large")) == 1
 
     def test_what_statistics_of_other_references_would_make_of_a_map_is_refused(self):
         refs = make_route(n_places=12, n_traversals=3, dim=4).references

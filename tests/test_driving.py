@@ -95,6 +95,100 @@ def test_a_map_learns_to_follow_and_keeps_it(place_map: displace.PlaceMap, tmp_p
     assert displace.PlaceMap.load(tmp_path / "m.displace").state.driving == learned
 
 
+class Meanwhile(displace.PlaceMap):
+    """A map that gets a traversal with new places while images are described."""
+
+    def describe(self, queries: np.ndarray, *, model: object = None) -> np.ndarray:
+        vectors = super().describe(queries, model=model)
+        rng = np.random.default_rng(0)
+        new = displace.ReferenceSet(rng.normal(size=(60, 32)), [f"q{i}" for i in range(60)], ["e"] * 60)
+        self.add(new)
+        return vectors
+
+
+@pytest.mark.parametrize("adapt", ["auto", "batch", "online", "none"])
+def test_an_update_meanwhile_does_not_mix_two_maps(driven: tuple[np.ndarray, np.ndarray], adapt: str) -> None:
+    frames, _ = driven
+    before = displace.build(references(), tolerance="1 frames")
+    expected = before.locate(frames, adapt=adapt)
+    found = Meanwhile(before.state).locate(frames, adapt=adapt)
+    np.testing.assert_array_equal(found.places, expected.places)
+    np.testing.assert_array_equal(found.confidence, expected.confidence)
+    if adapt != "online":
+        smoothed = Meanwhile(before.state).smoothed(frames, adapt=adapt)
+        np.testing.assert_array_equal(smoothed.places, before.smoothed(frames, adapt=adapt).places)
+        assert len(Meanwhile(before.state).smooth(frames, adapt=adapt)[0].belief) == N
+
+
+def test_no_queries_have_no_answers(place_map: displace.PlaceMap) -> None:
+    none = np.empty((0, 32), np.float32)
+    for adapt in ("none", "batch", "online", "auto"):
+        found = place_map.locate(none, k=3, adapt=adapt)
+        assert found.places.shape == found.scores.shape == (0, 3)
+        assert found.confidence.shape == (0,)
+    for adapt in ("none", "batch", "auto"):
+        assert place_map.smooth(none, adapt=adapt) == []
+        found = place_map.smoothed(none, k=3, adapt=adapt)
+        assert found.places.shape == found.scores.shape == (0, 3)
+        assert found.places.dtype == place_map.place_ids.dtype
+    assert place_map.view_of(none) == (0, 0)
+
+
+class TestUpdates:
+    """What is known about drives keeps up with the map."""
+
+    def test_with_the_references_kept_it_is_that_of_a_rebuild(self) -> None:
+        refs = references()
+        town = displace.build(refs.only("a"), "hops", tolerance="1 frames", keep_references=True)
+        assert town.add(refs.only("b", "c")).advice == []
+        whole = displace.build(refs.without("d"), "hops", tolerance="1 frames")
+        assert town.state.driving == whole.state.driving
+        wider = displace.build(refs.without("d"), "hops", tolerance="4 frames")
+        assert town.with_tolerance("4 frames").state.driving == wider.state.driving
+
+    def test_without_them_a_new_drive_is_a_held_out_one(self, place_map: displace.PlaceMap) -> None:
+        refs = references()
+        town = displace.build(refs.only("a", "b"), "hops", tolerance="1 frames")
+        before = town.state.driving
+        assert before is not None
+        assert before.followed is None
+        assert town.add(refs.only("c")).advice == []
+        after = town.state.driving
+        assert after is not None
+        assert None not in (after.followed, after.smoothed, after.batch, after.online)
+        assert town.adapts("auto", 150) == "batch"
+        town.add(refs.only("d"))
+        assert town.state.driving is after
+        town.remove(refs.only("c", "d"))
+        assert town.state.driving is after
+
+    def test_a_new_drive_that_is_too_short_tells_nothing(self) -> None:
+        refs = references()
+        town = displace.build(refs.only("a", "b"), "hops", tolerance="1 frames")
+        before = town.state.driving
+        town.add(refs.only("c").select(np.arange(40)))
+        assert town.state.driving is before
+
+    @pytest.mark.filterwarnings("ignore:DisPlace falls back")
+    def test_what_one_traversal_has_is_a_rule_and_nothing_else_has_it_unsaid(self) -> None:
+        refs = references()
+        rule = displace.build(refs.only("a")).state.driving
+        town = displace.build(refs.only("a", "b"))
+        town.remove(refs.only("b"))
+        assert town.state.driving == rule
+        assert any("fixed rule" in advice for advice in town.add(refs.only("b")).advice)
+        assert town.state.driving == rule
+        assert town.adapts("auto", 150) == "batch"
+        assert town.add(refs.only("c")).advice == []
+        assert town.state.driving.n_frames > 0
+
+    def test_places_without_an_order_have_no_rule(self) -> None:
+        refs = references(frames=False)
+        town = displace.build(refs.only("a", "b"), "hops")
+        town.remove(refs.only("b"))
+        assert town.state.driving is None
+
+
 def always(probability: float, n_features: int = 1) -> Logistic:
     """Say the same of every answer."""
     zeros, ones = [0.0] * n_features, [1.0] * n_features

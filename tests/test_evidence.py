@@ -167,7 +167,7 @@ def test_two_other_places_say_nothing_about_chance():
         town = build(places, "hops", dtype="float32", calibration=False)
         take = town.rows().__getitem__
         at = town.row_places, None, None
-        anchors = Anchors.of_references(take, *at, places.vectors, places.places)
+        anchors = Anchors.of_references(take, *at, places, places.place_ids)
         seen = witness.Witness(take, *at, anchors, town.state.truth, town.place_ids)
         mean, deviation = seen._chance(np.array([[0.9, 0.1, 0.3, 0.2]]) @ seen._cohort[1].T, np.array([0]))
         others = [0.1, 0.3, 0.2][: n - 1]
@@ -181,7 +181,9 @@ def test_rows_of_places_and_their_references():
     places = np.array([0, 0, 1, 2])
     assert best_rows(projected, rows.__getitem__, row_places, places).tolist() == [1, 0, 2, 3]
     vectors = np.array([[3.0, 0, 0, 0], [5.0, 0, 0, 0], [0, 0, 2.0, 0], [0, 0, 0, 2.0]])
-    found = Anchors.of_references(rows.__getitem__, row_places, None, None, vectors, places)
+    found = Anchors.of_references(
+        rows.__getitem__, row_places, None, None, ReferenceSet(vectors, places, ["a"] * 4), np.arange(3)
+    )
     # The second row of the first place has no reference of its own: it stands where the place does.
     assert found.counts.tolist() == [2, 2, 1, 1]
     means = np.array([[4, 0, 0, 0], [4, 0, 0, 0], [0, 0, 2, 0], [0, 0, 0, 2]])

@@ -315,7 +315,6 @@ class TestProbabilities:
         np.testing.assert_allclose(own.probability(evidence), [by_hand(x) for x in evidence])
         assert own.probability(evidence).max() == 0.9
         assert not own.reads_rankings
-        assert not own.weaker
 
 
 def test_what_a_fold_must_have():

@@ -13,13 +13,16 @@ import pytest
 from displace import DisPlace, ReferenceSet, build
 from displace.errors import InputError, ModelMismatchError
 from displace.geo import Positions
+from displace.interop._points import locations_table
 from displace.manifest.table import Manifest
 from displace.maps import state
 from displace.maps.located import Located, check_limit
 from displace.maps.questions import as_images, check_same_model
+from displace.maps.refusals import of_refusals
 from displace.maps.remarks import STALE, UNCALIBRATED, UNLEARNED, WEAKER, remarks, rounding_loss
 from displace.maps.state import _best_of_each
-from displace.matches import Matches
+from displace.maps.witness import Witness
+from displace.matches import Matches, joined
 from displace.models import model_name
 from displace.places import Places
 from displace.synthetic import make_route
@@ -82,6 +85,22 @@ class TestAreas:
         near = town.within((100.0, 0.0), 4)
         assert near.locate(route.queries, k=5).places.tolist() == [[10]] * 30
         assert near.state._indexes is town.state._indexes
+
+    def test_what_does_not_depend_on_the_area_is_made_once(self, town, route, monkeypatch):
+        town.locate(route.queries[:1], near=(100, 0), radius=20)
+        made = []
+        monkeypatch.setattr(Witness, "__init__", lambda *_: made.append("a witness"))
+        for name in ("_cohort", "_unscaling", "_offset"):
+            monkeypatch.setattr(getattr(Witness, name), "func", lambda _, name=name: made.append(name))
+        again = town.locate(route.queries[:1], near=(50, 0), radius=20)
+        assert again.confidence is not None
+        assert made == []
+
+    def test_images_near_a_point_are_described_by_the_model_that_is_open(self, town, monkeypatch):
+        asked = []
+        monkeypatch.setattr(town, "_described", lambda images, model: asked.append(model) or np.ones((1, 8)))
+        town.locate("photo.jpg", near=(100, 0), radius=20)
+        assert asked == [None]
 
     def test_by_itself_a_batch_adapts_to_the_whole_map_and_not_to_an_area(self, route):
         bare = build(route.references, "hops", positions=Positions(LINE), calibration=False)
@@ -303,6 +322,20 @@ class TestWhatAMapTells:
         assert values.tolist() == [[9, 7], [9, 8]]
 
 
+def test_groups_with_fewer_places_are_joined_and_what_is_missing_is_no_place():
+    frames = Matches(np.array([["a", "b"]]), np.array([[0.6, 0.4]]), np.array([0.6]))
+    photos = Matches(np.array([["b", "c", "a"]]), np.array([[0.9, 0.8, 0.7]]))
+    both = joined([frames, photos])
+    assert both.places.shape == both.scores.shape == (2, 3)
+    assert [record["places"] for record in both.to_json()] == [["a", "b"], ["b", "c", "a"]]
+    assert [record["scores"] for record in both.to_json()] == [[0.6, 0.4], [0.9, 0.8, 0.7]]
+    counted = joined([replace(each, places=np.arange(each.places.size)[None]) for each in (frames, photos)])
+    manifest = Manifest(["a", "b"], ["", ""], ["t", "t"], Path())
+    table = locations_table(Located(None, manifest, counted), places=3)
+    assert table.columns["place_3"] == [None, 2]
+    assert table.columns["score_3"] == [None, 0.7]
+
+
 class TestLimits:
     def located(self, town, confidence, min_confidence=None):
         manifest = Manifest(["a", "b", "c"], ["", "", ""], ["t", "t", "t"], Path())
@@ -317,9 +350,17 @@ class TestLimits:
         assert self.located(town, None).in_map == [None, None, False]
         assert self.located(town, sure).reached.tolist() == [True, True, False]
         assert self.located(town, sure, 0.5).reached.tolist() == [True, False, False]
-        assert self.located(town, None, 0.0).in_map == [True, True, False]
+        assert self.located(town, None, 0.0).in_map == [None, None, False]
+        assert self.located(town, None, 0.0).reached.tolist() == [True, True, False]
+        assert self.located(town, np.array([0.9, np.nan, np.nan])).in_map == [True, None, False]
         assert self.located(town, sure).accepted().tolist() == [True, True, False]
         assert self.located(town, np.ones(3)).accepted().tolist() == [True, True, False]
+
+    def test_what_is_not_known_is_not_refused(self):
+        """As photos beside a video are on a map without a confidence."""
+        one = build(make_route(n_places=9, n_traversals=1, dim=8).references, "hops", calibration=False)
+        assert of_refusals(self.located(one, np.full(3, np.nan))) == ""
+        assert of_refusals(self.located(one, np.full(3, 0.1))) != ""
 
     def test_limits_are_probabilities_that_the_map_knows(self, town):
         for limit in (-0.01, 1.01, np.nan):

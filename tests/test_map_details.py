@@ -26,7 +26,7 @@ from displace.maps.file import packed, unpacked
 from displace.maps.fitting import spectrum_note
 from displace.maps.rounding import RecallLoss, agreement, quantize, within_unit
 from displace.maps.samples import KEPT, Samples
-from displace.maps.statistics import StatisticsFile
+from displace.maps.statistics import MapStatistics, StatisticsFile
 from displace.maps.streaming import place_blocks
 from displace.places import Places
 from displace.references import ReferenceStream
@@ -123,6 +123,19 @@ class TestBasis:
         assert turning(None) is None
 
 
+def test_statistics_may_be_called_almost_anything(tmp_path):
+    refs = make_route(n_places=5, n_traversals=2, dim=4).references
+    own = {"places_seen": np.arange(3.0), "traversals": np.ones(2)}
+    with pytest.raises(InputError, match=r"'traversals'.*call them otherwise"):
+        MapStatistics(own)
+    own["traversals_seen"] = own.pop("traversals")
+    for kept in (None, refs):
+        MapStatistics(own, kept).write(tmp_path / "stats", "x")
+        again = StatisticsFile(path=tmp_path / "stats").loaded()
+        assert again.arrays.keys() == own.keys()
+        assert (again.references is None) == (kept is None)
+
+
 class TestSamples:
     def samples(self):
         labels = np.array([1, 0, -1, 1, 1], np.int8)
@@ -134,9 +147,26 @@ class TestSamples:
         samples = self.samples()
         assert samples.right.tolist() == [True, False, False, True, True]
         assert samples.traversals == ["a", "b"]
-        assert samples.of(2).evidence[:, 0].tolist() == [12, 16]
         assert samples.without(["a"]).evidence[:, 0].tolist() == [8]
         assert len(samples.without(["a", "b"]).without(["a"])) == 0
+
+    def test_what_traversals_that_went_had_leaves_nothing_behind(self):
+        rest = self.samples().without(["b"])
+        assert (rest.folds.tolist(), rest.names) == ([0, 0, 1, 1], ["a", "a"])
+        samples = self.samples()
+        for _ in range(200):  # a recording that is replaced every day
+            samples = samples.without(["b"]).joined(self.samples()).thinned().without(["a"])
+        assert (samples.folds.tolist(), samples.names) == ([0], ["b"])
+
+    def test_a_map_may_keep_many_folds(self, tmp_path):
+        town = build(make_route(n_places=12, n_traversals=2, dim=8).references)
+        samples = self.samples()
+        for _ in range(99):
+            samples = samples.joined(self.samples())
+        town.changed(samples=samples).save(tmp_path / "town.displace")
+        kept = PlaceMap.load(tmp_path / "town.displace").state.samples
+        np.testing.assert_array_equal(kept.folds, samples.folds)
+        assert kept.folds.max() == 299
 
     def test_joined_folds_are_others(self):
         joined = self.samples().joined(self.samples())

@@ -10,11 +10,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from displace import DisPlace, PlaceMap, ReferenceSet, build, get_fusion
+from displace.arrays import l2_normalize
 from displace.errors import ConditioningWarning, InputError, SingularScatterError
+from displace.fusion.base import VectorFusion
+from displace.fusion.solver.scatter import Scatter
 from displace.geo import Positions
 from displace.maps.basis import turned
 from displace.maps.updating import moved
 from displace.synthetic import make_route
+
+
+class Summed(VectorFusion):
+    """A fusion of somebody else's, with statistics as DisPlace has them and no setting of its own."""
+
+    title = "sums"
+
+    def statistics(self, refs):
+        return Scatter.of(refs.vectors, refs.places)
+
+    def from_statistics(self, statistics, refs=None):
+        self.place_ids_, self.n_features_in_ = statistics.place_ids, statistics.means.shape[1]
+        self.place_vectors_ = l2_normalize(statistics.means)
+        return self
+
+    def _fit(self, X, index, traversals):
+        raise NotImplementedError
+
 
 UPDATABLE = ["displace", "hops", "pooling", "dmat_avg"]
 DTYPES = ["float16", "float32", "int8"]
@@ -342,6 +363,18 @@ class TestReport:
         again.remove(refs.only("t3"))
         assert not again.calibration_is_stale
 
+    def test_a_fusion_of_your_own_needs_no_ridge(self, route):
+        refs = route.references
+        town = build(refs.only("t0", "t1"), Summed(), calibration=False)
+        update = town.add(refs.only("t2", "t3"))
+        assert not update.sampling_ratio[1] / update.sampling_ratio[0] >= 0.5
+        assert update.advice == []
+
+    def test_settings_of_plain_retrieval_are_not_outgrown(self, route):
+        refs = route.references
+        town = build(refs.only("t0", "t1"), DisPlace(project=False, views=False), calibration=False)
+        assert town.add(refs.only("t2", "t3")).advice == []
+
     def test_a_span_that_grows_or_shrinks_has_moved(self):
         Q = np.linalg.qr(np.random.default_rng(0).normal(size=(10, 10)))[0]
         assert moved(Q[:, :4], Q[:, :4] @ np.diag([1.0, 2, 3, 4])) == pytest.approx(0, abs=1e-9)
@@ -377,6 +410,6 @@ class TestReport:
         with pytest.warns(ConditioningWarning, match="plain retrieval"):
             town = build(refs.only("t0"), DisPlace(ridge=0.0, center=False))
         with pytest.raises(
-            SingularScatterError, match=r"settings it was built with \(ridge 0.0\).*build it anew"
+            SingularScatterError, match=r"settings it was built with.*ridge=0 cannot mend it.*Build it anew"
         ):
             town.add(refs.only("t1"))

@@ -83,6 +83,18 @@ def test_the_confidence_is_that_of_all_references(route, tmp_path):
     assert streamed.notes == whole.notes
 
 
+@pytest.mark.filterwarnings("ignore:DisPlace falls back")
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_what_is_known_about_drives_is_that_of_all_references(tmp_path, n):
+    refs = make_route(n_places=150, n_traversals=n, dim=24, noise=0.4, seed=3).references
+    info = Places(refs.place_ids, frames=np.arange(150.0))
+    refs = ReferenceSet(refs.vectors, refs.places, refs.traversals, info=info)
+    streamed = build_streamed(stream_of(refs), "hops", folder=tmp_path, block_bytes=SMALL_BLOCK)
+    whole = build(refs, "hops")
+    assert streamed.adapts("auto", 150) == whole.adapts("auto", 150) == "batch"
+    assert streamed.state.driving == whole.state.driving
+
+
 def test_a_saved_map_of_a_stream_needs_no_folder_and_can_be_updated(route, tmp_path):
     refs, queries = route
     work = tmp_path / "work"

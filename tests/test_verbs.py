@@ -25,7 +25,10 @@ from displace.errors import (
 from displace.images import read_image
 from displace.manifest.builder import build_manifest
 from displace.manifest.table import Manifest
+from displace.maps import PlaceMap
 from displace.models import get_model, open_model
+from displace.verbs.build import map_output
+from displace.verbs.manifest import manifest_output
 
 
 @pytest.fixture
@@ -160,6 +163,52 @@ def test_a_map_and_its_manifest_assign_alike_by_order(tmp_path):
     for known in ("route.csv", "m.displace"):
         verbs.manifest([snow], tmp_path / "snow.csv", against=tmp_path / known, overwrite=True)
         assert Manifest.read(tmp_path / "snow.csv").places.tolist() == [str(n) for n in range(1, 13)], known
+
+
+def test_the_places_of_a_map_are_known_along_its_route_and_it_is_read_once(tmp_path, monkeypatch):
+    """Also where their ids are in another order."""
+    folder = make_route(tmp_path / "route", n_places=4, traversals=("sun",), shape=(60, 80)).root / "sun"
+    images = [f"sun/{path.name}" for path in sorted(folder.glob("*.png"))]
+    ids, frame = ["mill", "barn", "gate", "weir"], [0, 1, 2, 3]
+    Manifest(images, ids, ["sun"] * 4, folder.parent, frame=frame).write(tmp_path / "route.csv")
+    verbs.extract(tmp_path / "route.csv", model="hog")
+    verbs.build(tmp_path / "route.desc", tmp_path / "m.displace", fusion="hops", calibration=False)
+    snow = make_route(tmp_path / "new", n_places=4, traversals=("snow",)).root / "snow"
+    read, load = [], PlaceMap.load
+    monkeypatch.setattr(PlaceMap, "load", lambda *given: read.append(given) or load(*given))
+    for known in ("route.csv", "m.displace"):
+        options = {"against": tmp_path / known, "overwrite": True}
+        verbs.manifest([snow], tmp_path / "snow.csv", layout="order", **options)
+        assert Manifest.read(tmp_path / "snow.csv").places.tolist() == ids, known
+    with pytest.raises(ManifestError, match="does not seem to follow"):
+        verbs.manifest([snow], tmp_path / "snow.csv", **options)
+    assert len(read) == 2
+
+
+@pytest.mark.parametrize(
+    ("source", "made"),
+    [
+        ("route.desc", "route.displace"),
+        ("route.v1.csv", "route.v1.displace"),
+        ("route.north", "route.north.displace"),
+        ("drives", "drives.displace"),
+        ("drives/", "drives.displace"),
+        ("drives/..", "work.displace"),
+        (".", "work.displace"),
+        ("..", "above.displace"),
+    ],
+)
+def test_what_is_made_is_called_after_its_source(tmp_path, monkeypatch, source, made):
+    (tmp_path / "above" / "work" / "drives").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "above" / "work")
+    assert map_output(source, None).name == made
+    assert map_output(source, "x").name == "x"
+    assert manifest_output([source], None).name == made.replace(".displace", ".csv")
+
+
+def test_what_has_no_name_gives_none():
+    with pytest.raises(InputError, match="choose one with -o"):
+        map_output("/", None)
 
 
 def test_a_name_that_shows_two_places_of_a_map_says_nothing_about_either(tmp_path):

@@ -25,6 +25,7 @@ from displace.geo import Positions
 from displace.images import read_image
 from displace.manifest.table import Manifest
 from displace.maps.remote import RemoteMap
+from displace.matches import joined
 from displace.models import get_model
 from displace.places import Places
 from displace.synthetic import make_route
@@ -712,6 +713,8 @@ class TestLocatingByAServer:
             assert found.places.shape == (6, 3)
             assert abs(found.places[-1, 0] - 15) <= 1
             np.testing.assert_allclose(found.positions.points[:, 0], 10.0 * found.places[:, 0])
+            many = joined([town.smoothed(route.queries[10:12], 20), town.locate(route.queries[:2], 20)])
+            assert [len(record["places"]) for record in many.to_json()] == [10, 10, 20, 20]
             near = town.within((100, 0), 15).locate(route.queries[30:31], 9)
             expected = own.within((100, 0), 15).locate(route.queries[30:31], 9)
             assert near.places.tolist() == expected.places.tolist()

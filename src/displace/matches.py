@@ -71,12 +71,14 @@ class Matches:
         )
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Make a record of each query, for other programs; one without a score (NaN) has no places."""
+        """Make a record of each query, for other programs; places without a score (NaN) are none."""
         records: list[dict[str, Any]] = []
         for places, scores in zip(self.places.tolist(), self.scores.tolist(), strict=True):
-            known = bool(scores) and math.isfinite(scores[0])
+            known = [
+                (place, score) for place, score in zip(places, scores, strict=True) if math.isfinite(score)
+            ]
             records.append(
-                {"places": places if known else [], "scores": [round(s, 6) for s in scores] if known else []}
+                {"places": [place for place, _ in known], "scores": [round(score, 6) for _, score in known]}
             )
         if self.confidence is not None:
             for record, value in zip(records, self.confidence.tolist(), strict=True):
@@ -92,10 +94,12 @@ class Matches:
 def joined(parts: Sequence[Matches]) -> Matches:
     """Matches of several groups of queries in one map, one after the other; NaN where a group has no confidence.
 
-    Their view is that of the first group whose pictures were moved.
+    Where a group has fewer places than others, those that are missing are blank and have no score (NaN). The view is
+    that of the first group whose pictures were moved.
     """
     if len(parts) == 1:
         return parts[0]
+    k = max(p.places.shape[1] for p in parts)
     sure = [np.full(len(p), np.nan) if p.confidence is None else p.confidence for p in parts]
     positions = [p.positions for p in parts if p.positions is not None]
     known = None
@@ -104,9 +108,14 @@ def joined(parts: Sequence[Matches]) -> Matches:
         heading = np.concatenate(headings) if len(headings) == len(parts) else None
         known = Positions(np.concatenate([p.points for p in positions]), positions[0].degrees, heading)
     return Matches(
-        np.concatenate([p.places for p in parts]),
-        np.concatenate([p.scores for p in parts]),
+        np.concatenate([_widened(p.places, k, np.zeros((), p.places.dtype)) for p in parts]),
+        np.concatenate([_widened(p.scores, k, np.nan) for p in parts]),
         None if all(p.confidence is None for p in parts) else np.concatenate(sure),
         known,
         next((p.view for p in parts if any(p.view)), (0, 0)),
     )
+
+
+def _widened(values: NDArray[Any], k: int, blank: Any) -> NDArray[Any]:
+    """Values (q, n) with blanks behind them, (q, k)."""
+    return np.pad(values, ((0, 0), (0, k - values.shape[1])), constant_values=blank)

@@ -197,8 +197,10 @@ def _show_many(shown: Console, records: list[dict[str, Any]], where: str) -> Non
     if len(records) > SHOWN:
         shown.print(f"… and {len(records) - SHOWN} more{where}", highlight=False)
     n_in = sum(bool(record["in_map"]) for record in records)
+    unknown = sum(record["in_map"] is None for record in records)
     if "confidence" in records[0] and n_in < len(records):
-        shown.print(f"{n_in} of {len(records)} images are in the map", highlight=False)
+        rest = f"; of {unknown} it is not known, as they have no confidence" if unknown else ""
+        shown.print(f"{n_in} of {len(records)} images are in the map{rest}", highlight=False)
 
 
 def _within(shown: Console, names: list[str]) -> tuple[str, list[str]]:

@@ -232,6 +232,10 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """Say in one line which settings were used, and why."""
         return AS_GIVEN
 
+    def outgrown(self, before: Any, after: Any) -> str:  # noqa: ARG002
+        """Say which settings, decided on one of two statistics, may not suit the other; blank where all do."""
+        return ""
+
     def spectrum(self) -> Vectors:
         """Eigenvalues of which the projection keeps the leading ones, descending; empty where there is no such."""
         return np.empty(0)

@@ -276,6 +276,15 @@ class DisPlace(VectorFusion):
             f"{self.settings_.reason}{views}"
         )
 
+    def outgrown(self, before: Any, after: Any) -> str:
+        """Say so where γ, which the ridge was chosen by, has halved or doubled."""
+        if self._plain or not isinstance(before, Scatter) or not before.within.size:
+            return ""
+        was, is_now = before.sampling_ratio, after.sampling_ratio
+        if was == is_now or 0.5 <= is_now / was <= 2:
+            return ""
+        return f"the ridge {self.ridge_:.3g} was chosen at γ = {was:.3g}, which is now {is_now:.3g}"
+
     def spectrum(self) -> Vectors:
         """All eigenvalues, descending; empty where P = I."""
         return self.eigenvalues_

@@ -62,9 +62,9 @@ def locations_table(located: Located, min_confidence: float = 0.0, places: int =
     if matches.confidence is not None:
         columns["confidence"] = numbers("confidence", matches.confidence)
     for rank in range(2, min(places, matches.places.shape[1]) + 1):
-        others = matches.places[:, rank - 1].tolist()
+        others, known = matches.places[:, rank - 1].tolist(), np.isfinite(matches.scores[:, rank - 1])
         columns[f"place_{rank}"] = [
-            place if kept else None for place, kept in zip(others, accepted, strict=True)
+            place if kept else None for place, kept in zip(others, accepted & known, strict=True)
         ]
         columns[f"score_{rank}"] = numbers("score", matches.scores[:, rank - 1])
     for name in ("frame", "timestamp"):

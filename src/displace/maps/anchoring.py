@@ -42,12 +42,5 @@ def _from_statistics(state: MapState) -> Anchors | None:
 def _from_references(state: MapState, refs: ReferenceSet | None) -> Anchors | None:
     if refs is None:
         return None
-    known = refs.select(np.isin(refs.places, state.places.ids))
-    return Anchors.of_references(
-        state.rows_at,
-        state.row_places,
-        state.projection,
-        state.mean,
-        known.vectors,
-        np.searchsorted(state.places.ids, known.places),
-    )
+    own = state.rows_at, state.row_places, state.projection, state.mean
+    return Anchors.of_references(*own, refs, state.places.ids)

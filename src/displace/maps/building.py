@@ -19,10 +19,10 @@ from displace.fusion.base import Fusion, Rows, Statistics
 from displace.geo import Positions
 from displace.maps.anchoring import anchored
 from displace.maps.basis import turned
+from displace.maps.calibrating import calibrated
 from displace.maps.digests import digests_of
-from displace.maps.driving import DriveWatch
 from displace.maps.fitting import fit, spectrum_note, stored_rows, with_places
-from displace.maps.learning import in_route_order, learn
+from displace.maps.learning import in_route_order
 from displace.maps.place_map import PlaceMap
 from displace.maps.rounding import DTYPES, RecallLoss, agreement, quantize
 from displace.maps.state import MapState
@@ -114,9 +114,7 @@ def build(
     if calibration:
         used = estimator.used(refs)
         sample = used.select(calibration_rows(used.places, used.info, used.vectors.shape[1]))
-        drives = DriveWatch(truth)
-        state = calibrated(anchored(state, used), sample, truth, progress, loss, drives)
-        state = replace(state, driving=drives.calibration(len(sample.traversal_ids)))
+        state = calibrated(anchored(state, used), sample, truth, progress, loss)
     notes = {} if loss is None else loss.notes() or agreement(rows.vectors, rows.place_index, dtype)
     return PlaceMap(replace(state, notes={**notes, **spectrum_note(estimator)}))
 
@@ -195,34 +193,6 @@ def _kept(statistics: Statistics | None, refs: ReferenceSet, references: bool) -
     if statistics is None:
         return None
     return MapStatistics(statistics.to_arrays(), refs if references else None, digests_of(refs))
-
-
-def calibrated(
-    state: MapState,
-    refs: ReferenceSet,
-    truth: Truth,
-    progress: Callable[[int, int], None] | None,
-    loss: RecallLoss | None,
-    drives: DriveWatch | None = None,
-) -> MapState:
-    """Return the map with a confidence, learned from references that also show the loss by rounding."""
-    assert state.estimator is not None
-
-    def watch(fitted: Fusion, queries: ReferenceSet) -> None:
-        # Parts of two traversals show less than is lost by rounding.
-        for watcher in (loss if len(refs.traversal_ids) > 2 else None, drives):
-            if watcher is not None:
-                watcher.watch(fitted, queries)
-
-    learned, samples = (None, None)
-    if state.anchors is not None:
-        learned, samples = learn(refs, state.estimator, truth, progress, watch)
-    return replace(
-        state,
-        calibration=learned,
-        calibrated_on=dict(state.traversals),
-        samples=samples and samples.thinned(),
-    )
 
 
 def calibration_rows(places: NDArray[Any], info: Places, dim: int) -> Indices:

@@ -88,11 +88,6 @@ class Calibration:
         """Whether it is of the first release: scores are all that it is computed from."""
         return not self.lowest
 
-    @property
-    def weaker(self) -> bool:
-        """Whether there were too few traversals to hold one out."""
-        return self.basis != BASES[0]
-
     def probability(self, evidence: Vectors, together: bool = False) -> Vectors:
         """Return the probability (q,) that the first place is right, from its evidence (q, 4).
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.arrays import Vectors, l2_normalize
+from displace.arrays import Vectors
 from displace.sequence.adaptation import LEAST_QUERIES, Adaptation, MapRows, OnlineAdaptation, adapt
 from displace.sequence.engine import Given, Motion
 from displace.sequence.following import (
@@ -25,8 +25,9 @@ from displace.sequence.roadway import Roadway
 from displace.sequence.weighing import Scale, Scores, earned, earned_by_chance
 
 if TYPE_CHECKING:
-    from displace.fusion.base import Fusion
+    from displace.fusion.base import Fusion, Rows
     from displace.maps.state import MapState
+    from displace.places import Places
     from displace.references import ReferenceSet
     from displace.truth import Truth
 
@@ -38,7 +39,8 @@ half, as a drive to come may be harder than they were; it soon tells its own."""
 
 RULE = Logistic([12.0, 4.0, 0.2], [0.0, 0.0, 0.0], [1.0, 1.0, 1.0], -5.8)
 RULE_SHARE = 0.6
-"""How sure adapted matches are in a map of one traversal, by how they stand out: about what maps of several learned."""
+"""How sure adapted matches are in a map without held-out drives, as one of one traversal is, by how they stand out:
+about what maps of several learned."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,10 +175,15 @@ class DriveWatch:
 
     def watch(self, fitted: Fusion, queries: ReferenceSet) -> None:
         """Drive along a fold's map with its queries."""
-        places, rows = self.truth.places, fitted.rows()
-        if places.frames is None or rows is None or len(self._seen) >= MOST_FOLDS:
+        rows = fitted.rows()
+        if rows is not None:
+            self.drive(rows, fitted.place_ids_, queries)
+
+    def drive(self, rows: Rows, ids: NDArray[Any], queries: ReferenceSet) -> None:
+        """Drive along the rows of some places, `ids`, with queries that they were not made of."""
+        places = self.truth.places
+        if places.frames is None or len(self._seen) >= MOST_FOLDS:
             return
-        ids = fitted.place_ids_
         frames = places.frames[places.rows_of(ids)]
         order = np.argsort(frames, kind="stable")
         at = places.frames[places.rows_of(queries.places)]
@@ -187,8 +194,7 @@ class DriveWatch:
         if len(asked) < LEAST_QUERIES // 2 or len(ids) < LEAST_QUERIES // 2:
             return
         vectors = np.asarray(queries.vectors[asked], np.float32)
-        centred = vectors if rows.mean is None else vectors - rows.mean
-        unit = l2_normalize(centred if rows.projection is None else centred @ rows.projection)
+        unit = rows.project(vectors)
         starts = np.searchsorted(rows.place_index, np.arange(len(ids)))
         in_order = rows_in_order(np.asarray(rows.vectors, np.float32), starts, order)
         asked_places = queries.places[asked]
@@ -206,8 +212,8 @@ class DriveWatch:
         Of two traversals only a part was held out, which tells how sure adapted matches are, and nothing about
         following. Of one nothing is held out: a rule stands for it.
         """
-        if n_traversals == 1 and self.truth.places.frames is not None:
-            return DriveCalibration(Scale().level, batch=RULE, share=RULE_SHARE)
+        if n_traversals == 1:
+            return drives_by_rule(self.truth.places)
         if not self._seen:
             return None
         learned = DriveCalibration(min(seen.level for seen in self._seen))
@@ -250,6 +256,13 @@ class DriveWatch:
             share,
             causal,
         )
+
+
+def drives_by_rule(places: Places) -> DriveCalibration | None:
+    """What stands for held-out drives where a map has none; None where its places have no order."""
+    if places.frames is None:
+        return None
+    return DriveCalibration(Scale().level, batch=RULE, share=RULE_SHARE)
 
 
 @dataclass

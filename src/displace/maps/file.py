@@ -283,10 +283,11 @@ def _unpacked_samples(arrays: tensors.Arrays, header: dict[str, Any]) -> Samples
         return None
     centred = header.get("sampled_centred", False)
     schema.require(isinstance(centred, bool), f"sampled_centred is {schema.shown(centred)}")
-    labels, folds = np.array(arrays["sample_labels"]).T
+    # Eight bits in files of the first releases.
+    labels, folds = arrays["sample_labels"].astype(np.int32, casting="safe").T
     with np.errstate(invalid="ignore"):  # a damaged number is refused with the others
         evidence = np.array(arrays["samples"], np.float64)
-    return Samples(evidence, labels, folds, list(header.get("sampled", [])), centred)
+    return Samples(evidence, labels.astype(np.int8), folds, list(header.get("sampled", [])), centred)
 
 
 def _packed_positions(positions: Positions | None) -> dict[str, NDArray[Any] | None]:

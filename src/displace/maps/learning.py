@@ -141,7 +141,7 @@ def gathered(
     return Samples(
         np.concatenate([evidence for _, evidence, _ in parts]),
         np.concatenate([labels for *_, labels in parts]),
-        np.repeat(np.arange(len(parts), dtype=np.int8), [len(labels) for *_, labels in parts]),
+        np.repeat(np.arange(len(parts), dtype=np.int32), [len(labels) for *_, labels in parts]),
         [str(fold.traversal) for fold, *_ in parts],
         centred,
     )
@@ -190,15 +190,8 @@ def evidence_in(
     centred: bool,
 ) -> tuple[Vectors, NDArray[Any]]:
     """Evidence about queries in a map of `refs`, and the place found for each."""
-    known = refs.select(np.isin(refs.places, ids))
-    anchors = Anchors.of_references(
-        lambda at: rows.vectors[at],
-        rows.place_index,
-        rows.projection,
-        rows.mean,
-        known.vectors,
-        np.searchsorted(ids, known.places),
-    )
+    own = rows.place_index, rows.projection, rows.mean
+    anchors = Anchors.of_references(lambda at: rows.vectors[at], *own, refs, ids)
     matches = fitted.rank(queries, k=TOP)
     best = np.searchsorted(ids, matches.places)
     evidence = Witness.of(rows, anchors, truth, ids).evidence(queries, best, matches.scores, centred)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -120,11 +121,14 @@ class Located:
 
     @property
     def in_map(self) -> list[bool | None]:
-        """Whether each image is in the map; None where that is not known, the map having no confidence."""
-        if self.min_confidence is None and self.matches.confidence is None:
-            return [None if readable else False for readable in self.reached]
+        """Whether each image is in the map; None where that is not known, the image having no confidence."""
         limit = LIKELY if self.min_confidence is None else self.min_confidence
-        return [bool(accepted) for accepted in self.accepted(limit)]
+        sure = np.full(len(self), np.nan) if self.matches.confidence is None else self.matches.confidence
+        readable = self.accepted()
+        return [
+            None if known and math.isnan(value) else known and value >= limit
+            for known, value in zip(readable.tolist(), sure.tolist(), strict=True)
+        ]
 
     def accepted(self, min_confidence: float = 0.0) -> NDArray[np.bool_]:
         """Which images are in the map with at least this probability; for 0 all that could be read (have a score)."""

@@ -269,17 +269,19 @@ class PlaceMap:
         if near is not None or radius is not None:
             if near is None or radius is None:
                 raise InputError("near and radius go together: give both")
-            return self.within(near, radius).locate(queries, k, search=search, adapt=adapt, model=model)
+            nearby = self.within(near, radius)  # whose model, where it describes images, is this one's
+            return nearby.locate(self.describe(queries, model=model), k, search=search, adapt=adapt)
         state = self.state
         if state.area is not None and adapt in ("batch", "online"):
             raise InputError(
                 f"adapt={adapt!r} compares the queries with the whole map: leave out near and radius, or adapt"
             )
-        vectors, view = self._moved_back(self.describe(queries, model=model), adapt)
+        # An update may end while images are described: all below is of one map.
+        vectors, view = self._moved_back(state, self.describe(queries, model=model), adapt)
         projected = state.project(vectors)
-        mode = self.adapts(adapt, len(projected))
+        mode = _mode_of(state, adapt, len(projected))
         if mode != "none":
-            return replace(self._adapted(projected, k, mode), view=view)
+            return replace(self._adapted(state, projected, k, mode), view=view)
         best, scores = state.best(projected, max(k, state.ranked_at_least), search)
         many = adapt in ("batch", "auto") and len(vectors) >= LEAST_QUERIES
         confidence = state.confidence(vectors, best, scores, together=many)
@@ -347,14 +349,15 @@ class PlaceMap:
         adapt : {"auto", "batch", "none"}
             As for `locate`.
         """
-        return self._smooth(self.describe(queries), adapt)[0]
+        return self._smooth(self.state, self.describe(queries), adapt)[0]
 
-    def _smooth(self, vectors: Vectors, adapt: str) -> tuple[list[Fix], tuple[int, int]]:
+    def _smooth(self, state: MapState, vectors: Vectors, adapt: str) -> tuple[list[Fix], tuple[int, int]]:
         """As `smooth`, and how far the pictures were moved back."""
         _check_way(adapt, ("auto", "batch", "none"))
+        if not len(vectors):
+            return [], (0, 0)
         mode = chosen_mode(adapt, len(vectors))
-        vectors, view = self._moved_back(vectors, adapt)
-        state = self.state
+        vectors, view = self._moved_back(state, vectors, adapt)
         projected, course = state.project(vectors), self._course(state)
         if not course.ordered:
             return smooth_fixes(course, similarity_of(course.rows, projected, mode)), view
@@ -367,17 +370,19 @@ class PlaceMap:
     ) -> Matches:
         """Like `smooth`, as matches: the k likeliest places of each frame, their scores being probabilities."""
         check_count(k, "k")
-        places, (fixes, view) = self.state.places, self._smooth(self.describe(queries), adapt)
+        state = self.state
+        places, (fixes, view) = state.places, self._smooth(state, self.describe(queries), adapt)
         ids = places.ids if places.order is None else places.ids[places.order]
-        best, scores = [], []
-        for fix in fixes:  # one belief at a time: all of a long drive would fill the memory
+        best = np.empty((len(fixes), min(k, len(ids))), np.intp)
+        scores = np.empty(best.shape)
+        for row, fix in enumerate(fixes):  # one belief at a time: all of a long drive would fill the memory
             belief = fix.belief
-            best.append(top_k(belief[None], k)[0])
-            scores.append(belief[best[-1]])
-        found = ids[np.stack(best)]
+            best[row] = top_k(belief[None], k)[0]
+            scores[row] = belief[best[row]]
+        found = ids[best]
         return Matches(
             found,
-            np.stack(scores),
+            scores,
             np.array([fix.probability for fix in fixes]),
             None if places.positions is None else places.positions.take(places.rows_of(found[:, 0])),
             view,
@@ -390,16 +395,19 @@ class PlaceMap:
         fewer than 100 of them, and where a descriptor is no such grid. `locate` and `smooth` move them back where
         many queries adapt the matching.
         """
-        vectors, grid, state = self.describe(queries), grid_of(self.model), self.state
+        return self._view_of(self.state, self.describe(queries))
+
+    def _view_of(self, state: MapState, vectors: Vectors) -> tuple[int, int]:
+        grid = grid_of(state.model)
         if grid is None or prod(grid) != state.dim or len(vectors) < LEAST_QUERIES:
             return 0, 0
         return view_of(vectors, grid, state.usual, state.project, self._course(state).rows)
 
-    def _moved_back(self, vectors: Vectors, adapt: str) -> tuple[Vectors, tuple[int, int]]:
+    def _moved_back(self, state: MapState, vectors: Vectors, adapt: str) -> tuple[Vectors, tuple[int, int]]:
         """Queries as they would be from the map's own lane, where they are many and may adapt the matching."""
-        asked = adapt == "batch" or (adapt == "auto" and self.state.at_hand and self.state.area is None)
-        view, grid = self.view_of(vectors) if asked else (0, 0), grid_of(self.model)
-        return moved_by(vectors, grid, view, self.state.usual) if grid and any(view) else vectors, view
+        asked = adapt == "batch" or (adapt == "auto" and state.at_hand and state.area is None)
+        view, grid = self._view_of(state, vectors) if asked else (0, 0), grid_of(state.model)
+        return moved_by(vectors, grid, view, state.usual) if grid and any(view) else vectors, view
 
     def _course(self, state: MapState) -> Course:
         """The route as drives see it, made once: followers share its rows."""
@@ -408,9 +416,9 @@ class PlaceMap:
             known = self._known_course = (state, course_of(state))
         return known[1]
 
-    def _adapted(self, projected: Vectors, k: int, mode: str) -> Matches:
+    def _adapted(self, state: MapState, projected: Vectors, k: int, mode: str) -> Matches:
         """Matches of queries that adapt the matching to themselves: all to all, or each by those before it."""
-        course = self._course(self.state)
+        course = self._course(state)
         online = mode == "online"
         similarity = Causal(course.rows, projected) if online else similarity_of(course.rows, projected, mode)
         best, scores, features = [], [], []
@@ -422,24 +430,20 @@ class PlaceMap:
             features.append(standing_out(some))
         judge = course.calibration
         sure = None if judge is None else judge.located(np.concatenate(features), online=online)
-        if sure is not None and self.calibration is not None:
-            sure = np.minimum(sure, self.calibration.ceiling)
+        if sure is not None and state.calibration is not None:
+            sure = np.minimum(sure, state.calibration.ceiling)
         found = np.concatenate(best)
-        positions = self.state.places.positions
+        positions = state.places.positions
         return Matches(
             found,
             np.concatenate(scores),
             sure,
-            None if positions is None else positions.take(self.state.places.rows_of(found[:, 0])),
+            None if positions is None else positions.take(state.places.rows_of(found[:, 0])),
         )
 
     def adapts(self, adapt: str, n_queries: int) -> str:
         """How `locate` lets so many queries adapt the matching to their condition: "none", "batch" or "online"."""
-        _check_way(adapt, ("none", "batch", "online", "auto"))
-        state = self.state
-        sure = state.calibration is None or (state.driving is not None and state.driving.batch is not None)
-        allowed = adapt != "auto" or (sure and state.at_hand)
-        return chosen_mode(adapt, n_queries) if state.area is None and allowed else "none"
+        return _mode_of(self.state, adapt, n_queries)
 
     def scores(self, queries: ArrayLike | Picture | Sequence[Picture]) -> Iterator[Vectors]:
         """Score every place for every query, in blocks of queries of bounded memory.
@@ -584,6 +588,14 @@ class PlaceMap:
         else:
             self.check_model(model.fingerprint())
         return describe(model, images)
+
+
+def _mode_of(state: MapState, adapt: str, n_queries: int) -> str:
+    """See `PlaceMap.adapts`; no query adapts nothing."""
+    _check_way(adapt, ("none", "batch", "online", "auto"))
+    sure = state.calibration is None or (state.driving is not None and state.driving.batch is not None)
+    allowed = adapt != "auto" or (sure and state.at_hand)
+    return chosen_mode(adapt, n_queries) if n_queries and state.area is None and allowed else "none"
 
 
 def _check_way(adapt: str, known: tuple[str, ...]) -> None:

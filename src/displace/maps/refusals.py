@@ -27,7 +27,7 @@ def of_refusals(located: Located) -> str:
     if located.min_confidence is not None or confidence is None or not isinstance(place_map, PlaceMap):
         return ""
     readable = np.isfinite(located.matches.scores[:, 0])
-    refused = readable & ~np.array(located.in_map, bool)
+    refused = readable & [found is False for found in located.in_map]
     if 2 * refused.sum() <= readable.sum():
         return ""
     if len(place_map.traversals) == 1:

@@ -2,7 +2,7 @@
 
 With the references kept, it is learned as when building. Without, a new traversal is itself a held-out one: it is
 located in the map as it was, with a stretch masked, and joins what was learned from before. What a removed traversal
-had shown is dropped.
+had shown is dropped. What held-out drives told is treated alike.
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.arrays import Indices, Vectors
-from displace.fusion.base import Fusion
+from displace.fusion.base import Fusion, Rows
 from displace.holdout import MARGIN, STRETCH, spread
-from displace.maps.learning import basis_of, calibration_of, in_route_order, labelled, learn
+from displace.maps.calibrating import calibrated
+from displace.maps.driving import DriveWatch, drives_by_rule
+from displace.maps.learning import basis_of, calibration_of, in_route_order, labelled
 from displace.maps.samples import KEPT, Samples
 from displace.maps.state import MapState
 from displace.maps.witness import TOP
 from displace.references import ReferenceSet
+from displace.sequence.following import DriveCalibration
 
 BUILD_AGAIN = "build the map again from all references"
 
@@ -44,9 +47,11 @@ def relearned(
     """
     if old.calibrated_on is None:
         return new, ""  # it was built without, on purpose
-    n, kept = len(new.traversals), None if new.statistics is None else new.statistics.references
+    kept = None if new.statistics is None else new.statistics.references
     if kept is None and old.calibration is not None and old.calibration.reads_rankings:
         return new, f"as it was before, learned from other traversals; {BUILD_AGAIN} to learn it again"
+    if kept is None:
+        new = replace(new, driving=_drives_after(old, new, refs, gained))
     if new.anchors is None:
         return replace(new, calibration=None, samples=None), f"none: {BUILD_AGAIN} to have one"
     if kept is not None:
@@ -57,16 +62,16 @@ def relearned(
             shown = "several traversals had shown does not hold for the one that is left"
         return _with(new, None, None), f"none: what {shown}; {BUILD_AGAIN}"
     samples = _samples_after(old, refs, gained)
-    calibration = None if samples is None else calibration_of(samples, basis_of(n))
+    calibration = None if samples is None else calibration_of(samples, basis_of(len(new.traversals)))
     if samples is None or calibration is None:
         return _with(new, None, samples), f"none: the map keeps too few held-out queries; {BUILD_AGAIN}"
     return _with(new, calibration, samples), f"learned again from {len(samples)} held-out queries"
 
 
 def learned_again(state: MapState, kept: ReferenceSet, fusion: Fusion) -> MapState:
-    """Return the map with the confidence that a build from its references gives."""
+    """Return the map with the confidence that a build from its references gives, and what that tells about drives."""
     full = ReferenceSet(kept.vectors, kept.places, kept.traversals, info=state.places)
-    return _with(state, *learn(full, fusion, state.truth))
+    return calibrated(replace(state, estimator=fusion), full, state.truth)
 
 
 def _with(state: MapState, calibration: Any, samples: Samples | None) -> MapState:
@@ -93,13 +98,42 @@ def _located_before(old: MapState, refs: ReferenceSet) -> Samples | None:
     """New traversals in the map as it was, with a stretch in the middle of the route masked."""
     if old.witness is None:
         return None
+    asked, stretch = _asked(old, refs)
+    return _joined([_masked(old, asked.only(name), stretch, str(name)) for name in asked.traversal_ids])
+
+
+def _asked(old: MapState, refs: ReferenceSet) -> tuple[ReferenceSet, NDArray[Any]]:
+    """New references at places of the map, and the stretch that is masked, at whose edges nothing is asked."""
     route = in_route_order(old.places)
     first = int((1 - STRETCH) / 2 * len(route))
     stretch = route[first : first + int(STRETCH * len(route))]
     margin = int(np.ceil(MARGIN * len(stretch)))
     edges = np.concatenate([stretch[:margin], stretch[len(stretch) - margin :]])
-    asked = refs.select(np.isin(refs.places, np.setdiff1d(route, edges)))
-    return _joined([_masked(old, asked.only(name), stretch, str(name)) for name in asked.traversal_ids])
+    return refs.select(np.isin(refs.places, np.setdiff1d(route, edges))), stretch
+
+
+def _drives_after(old: MapState, new: MapState, refs: ReferenceSet, gained: bool) -> DriveCalibration | None:
+    """What is known about drives without the references: from those that were held out before, or from new ones.
+
+    Held-out drives of a map of three traversals went along maps of two, and hold for any number from two on.
+    """
+    if len(new.traversals) == 1 or (old.projection is None) != (new.projection is None):
+        return drives_by_rule(new.places)
+    known = old.driving is not None and old.driving.followed is not None
+    if known or not gained:
+        return old.driving
+    drives, (asked, stretch) = DriveWatch(old.truth), _asked(old, refs)
+    ids = np.setdiff1d(old.places.ids, stretch)
+    for name in asked.traversal_ids:
+        drives.drive(_rows_of(old, ids), ids, asked.only(name))
+    return drives.calibration(len(new.traversals)) or old.driving
+
+
+def _rows_of(state: MapState, ids: NDArray[Any]) -> Rows:
+    """Rows of some places of a map."""
+    places = state.places.ids[state.row_places]
+    at = np.flatnonzero(np.isin(places, ids))
+    return Rows(state.rows_at(at), np.searchsorted(ids, places[at]), state.projection, state.mean)
 
 
 def _masked(state: MapState, queries: ReferenceSet, masked: NDArray[Any], name: str) -> Samples | None:
@@ -115,7 +149,7 @@ def _masked(state: MapState, queries: ReferenceSet, masked: NDArray[Any], name: 
     centred = state.samples is not None and state.samples.centred
     evidence = state.witness.evidence(vectors, best, scores, centred)
     labels = labelled(state.places.ids[best[:, 0]], queries.places, ids, state.truth)
-    return Samples(evidence, labels, np.zeros(len(labels), np.int8), [name], centred)
+    return Samples(evidence, labels, np.zeros(len(labels), np.int32), [name], centred)
 
 
 def _top(scores: Vectors, k: int) -> tuple[Indices, Vectors]:

@@ -35,7 +35,7 @@ class Samples:
 
     evidence: Vectors
     labels: NDArray[np.int8]
-    folds: NDArray[np.int8]
+    folds: NDArray[np.int32]
     names: list[str]
     centred: bool = False
 
@@ -57,24 +57,22 @@ class Samples:
         """Return some of the queries."""
         return replace(self, evidence=self.evidence[rows], labels=self.labels[rows], folds=self.folds[rows])
 
-    def of(self, fold: int) -> Samples:
-        """Return the queries of one fold."""
-        return self.take(self.folds == fold)
-
     def joined(self, other: Samples) -> Samples:
         """Return these queries and others, as folds of their own."""
         return Samples(
             np.concatenate([self.evidence, other.evidence]),
             np.concatenate([self.labels, other.labels]),
-            np.concatenate([self.folds, other.folds + np.int8(len(self.names))]),
+            np.concatenate([self.folds, other.folds + np.int32(len(self.names))]),
             self.names + other.names,
             self.centred,
         )
 
     def without(self, traversals: list[str]) -> Samples:
-        """Return the queries of all other traversals."""
-        names = np.array(self.names, dtype=str)[self.folds] if len(self) else np.empty(0, str)
-        return self.take(~np.isin(names, traversals))
+        """Return the queries of all other traversals; their folds are counted anew."""
+        stays = ~np.isin(self.names, traversals)
+        rest = self.take(stays[self.folds])
+        folds = (np.cumsum(stays, dtype=np.int32) - 1)[rest.folds]
+        return replace(rest, folds=folds, names=[name for name in self.names if name not in traversals])
 
     def thinned(self) -> Samples:
         """Return at most `KEPT` queries of each fold."""

@@ -34,6 +34,8 @@ LARGE = 1e15
 """Descriptors with larger numbers are projected in float64."""
 _SAFE = 1e-20, 1e25
 """Sums of squares that need no care: every number is far below `LARGE`."""
+_EVERYWHERE = ("_indexes", "_making", "_best_backend", "_most_rows", "truth", "witness")
+"""What a map computes once, wherever queries are."""
 DAMAGED = "the rows of the map are damaged: build it anew, or take a copy that is whole"
 
 
@@ -235,11 +237,11 @@ class MapState:
         return taken if self.scales is None else taken * self.scales[rows, None]
 
     def within(self, area: Area) -> MapState:
-        """The same map for queries inside an area; indexes that are there are shared."""
+        """The same map for queries inside an area; what does not depend on it is made once and shared."""
         if self.places.positions is None:
             raise InputError("the map has no positions: it cannot be searched near a point")
         state = replace(self, area=area)
-        state.__dict__.update(_indexes=self._indexes, _making=self._making)
+        state.__dict__.update({name: getattr(self, name) for name in _EVERYWHERE})
         if len(state.inside) == 0:
             away = self.places.positions.metres(area.near)
             if not self.places.positions.degrees:

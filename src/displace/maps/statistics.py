@@ -9,7 +9,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from displace.errors import FormatError
+from displace.errors import FormatError, InputError
 from displace.files import schema, tensors
 from displace.references import ReferenceSet
 
@@ -17,6 +17,13 @@ FORMAT = "displace statistics"
 RELEASES = {1: "0.1"}
 """Release of the package that each format version came with."""
 VERSION = max(RELEASES)
+
+
+OF_REFERENCES = {
+    "references",
+    *(f"{name}{end}" for name in ("places", "traversals") for end in ("", "_utf8", "_ends")),
+}
+"""Arrays of the file that hold references which were kept."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +43,13 @@ class MapStatistics:
     arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
     references: ReferenceSet | None = None
     digests: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if taken := sorted(OF_REFERENCES & self.arrays.keys()):
+            raise InputError(
+                f"statistics cannot be called {taken[0]!r}, as references that a map keeps are; let the fusion's "
+                "to_arrays and restored_statistics call them otherwise"
+            )
 
     @property
     def nbytes(self) -> int:
@@ -115,14 +129,9 @@ class StatisticsFile(MapStatistics):
                 references = ReferenceSet(arrays["references"], places, traversals)
         except (KeyError, ValueError, TypeError, AttributeError, IndexError) as error:
             raise FormatError(f"{self.path} is damaged: {error!r}") from None
-        own = {name: array for name, array in arrays.items() if not _of_references(name)}
+        own = {name: array for name, array in arrays.items() if name not in OF_REFERENCES}
         return MapStatistics(own, references, digests)
 
     def write(self, path: str | os.PathLike[str], map_checksum: str) -> None:
         """Write them for another map."""
         self.loaded().write(path, map_checksum)
-
-
-def _of_references(name: str) -> bool:
-    """Whether an array of the file belongs to the references that were kept."""
-    return name == "references" or name.startswith(("places", "traversals"))

@@ -26,7 +26,8 @@ from displace.fusion.base import Fusion, Rows
 from displace.fusion.solver.scatter import Scatter
 from displace.maps.anchoring import anchored
 from displace.maps.basis import turned, turning
-from displace.maps.building import calibrated, calibration_rows, fitted_state
+from displace.maps.building import calibration_rows, fitted_state
+from displace.maps.calibrating import calibrated
 from displace.maps.digests import Digests
 from displace.maps.fitting import spectrum_note, stored_rows
 from displace.maps.place_map import PlaceMap

@@ -204,7 +204,7 @@ def _next(
         ratios,
         decided,
         confidence,
-        _advice(upcoming, None if decided else ratios),
+        _advice(upcoming, "" if decided else fusion.outgrown(before, after)),
     )
     return upcoming, update
 
@@ -215,8 +215,7 @@ def _fitted(state: MapState, statistics: Any) -> Fusion:
         return _fusion(state).from_statistics(statistics)
     except SingularScatterError as error:
         raise SingularScatterError(
-            f"the map keeps the settings it was built with (ridge {state.settings.get('ridge')}), and they cannot be "
-            f"solved for γ = {statistics.sampling_ratio:.2f}; build it anew from all references, with a ridge"
+            f"the map keeps the settings it was built with, and with them {error}. Build it anew from all references"
         ) from error
     except (np.linalg.LinAlgError, FloatingPointError) as error:
         raise FormatError(
@@ -250,15 +249,15 @@ def moved(old: Vectors | None, new: Vectors | None) -> float:
     return max(0.0, 100 - 100 * common / float(max(sizes)))
 
 
-def _advice(state: MapState, ratios: tuple[float, float] | None) -> list[str]:
+def _advice(state: MapState, outgrown: str) -> list[str]:
     advice = []
-    if ratios is not None:
-        before, after = ratios
-        if before != after and not 0.5 <= after / before <= 2:
-            advice.append(
-                f"settings: the ridge {state.settings['ridge']:.3g} was chosen at γ = {before:.3g}, which is now "
-                f"{after:.3g}; build again from all references to choose anew"
-            )
+    if outgrown:
+        advice.append(f"settings: {outgrown}; build again from all references to choose anew")
+    if state.driving is not None and not state.driving.n_frames and len(state.traversals) > 1:
+        advice.append(
+            "drives: how sure matches of a drive are is told by a fixed rule, as of one traversal; build again from "
+            "all references to learn it from drives that are held out"
+        )
     return advice
 
 

@@ -26,6 +26,7 @@ from displace.truth import Truth
 
 if TYPE_CHECKING:
     from displace.fusion.base import Rows
+    from displace.references import ReferenceSet
 
 Take = Callable[[Indices], Vectors]
 """Returns the rows of a map at some indices as numbers, (r, n)."""
@@ -97,10 +98,12 @@ class Anchors:
         row_places: Indices,
         projection: Vectors | None,
         mean: Vectors | None,
-        vectors: Vectors,
-        places: Indices,
+        refs: ReferenceSet,
+        ids: NDArray[Any],
     ) -> Anchors:
-        """Take references as they are, each with the row of its place that is most like it."""
+        """Take references of the places `ids` as they are, each with the row of its place that is most like it."""
+        known = refs.select(np.isin(refs.places, ids))
+        vectors, places = known.vectors, np.searchsorted(ids, known.places)
         shifted = vectors if mean is None else vectors - mean
         projected = shifted if projection is None else shifted @ projection
         at = best_rows(projected, take, row_places, places)

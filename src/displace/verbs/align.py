@@ -15,6 +15,7 @@ from displace.verbs.base import (
     Progress,
     StorePath,
     Traversals,
+    beside,
     check_output,
     part,
     whole_store,
@@ -288,6 +289,6 @@ def _check_page(sighted: Sighted) -> Path:
 
     paths = sighted.store.manifest.paths()
     images = {name: [paths[row] for row in taken] for name, taken in sighted.rows.items()}
-    page = sighted.store.folder.with_suffix(".align.html")
+    page = beside(sighted.store.folder, ".align.html")
     write_alignment_page(page, sighted.alignment, sighted.vectors, images)
     return page

@@ -65,6 +65,20 @@ def part(progress: Progress | None, stage: str) -> Callable[[int, int], None] | 
     return lambda done, total: progress(stage, done, total)
 
 
+def beside(source: PathLike, ending: str) -> Path:
+    """Name of what is made of a source, beside it: ``route.csv`` and ``route.desc`` become ``route.displace``.
+
+    A dot in the name of any other folder begins no ending: ``route.north`` becomes ``route.north.displace``.
+    """
+    path = Path(source)
+    if path.name in ("", ".."):
+        path = path.resolve()  # . and .. are called something, too
+    if not path.name:
+        raise InputError(f"{source} has no name that what is made of it could have; choose one with -o")
+    strip = path.is_file() or path.suffix in (".csv", ".desc")
+    return path.with_name(f"{path.stem if strip else path.name}{ending}")
+
+
 def check_threads(threads: int | None) -> None:
     """Refuse fewer than one thread."""
     if threads is not None and threads < 1:

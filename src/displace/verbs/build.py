@@ -20,6 +20,7 @@ from displace.verbs.base import (
     PathLike,
     Progress,
     Traversals,
+    beside,
     check_output,
     check_threads,
     look_at_neighbours,
@@ -255,4 +256,4 @@ def _check_streamable(fusion: str, keep_references: bool) -> None:
 
 def map_output(store: PathLike, output: PathLike | None) -> Path:
     """Where the map of a source goes."""
-    return Path(store).with_suffix(MAP_ENDING) if output is None else Path(output)
+    return beside(store, MAP_ENDING) if output is None else Path(output)

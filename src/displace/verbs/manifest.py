@@ -14,6 +14,7 @@ from displace.verbs.base import (
     Output,
     PathLike,
     Progress,
+    beside,
     check_folder_of,
     part,
     read_manifest,
@@ -139,7 +140,7 @@ def manifest(
     from displace.manifest.builder import build_manifest
     from displace.recordings.sources import tells_no_place, unpack
 
-    known = None if against is None else known_places(against)
+    known, place_map = (None, None) if against is None else _known(against)
     source = sources[0] if len(sources) == 1 else sources
     if known is None and layout == "auto" and tells_no_place(source):
         logger.warning(
@@ -164,7 +165,7 @@ def manifest(
         "max_gap": max_gap,
         "keep_off_route": not drop_off_route,
     }
-    along = None if against is None or layout not in ("auto", "sight") else _followable(against)
+    along = place_map if layout in ("auto", "sight") and _is_followable(place_map) else None
     if along is not None and layout == "auto" and not _names_are_places(along):
         layout = "positions"  # equal names of frames would be no more than equal numbers
     try:
@@ -181,7 +182,7 @@ def manifest(
 
 def manifest_output(sources: Sequence[PathLike], output: PathLike | None) -> Path:
     """Where the manifest goes."""
-    return Path(f"{Path(sources[0]).resolve().stem}.csv" if output is None else output)
+    return Path(beside(Path(sources[0]).resolve(), ".csv").name if output is None else output)
 
 
 def _of_dataset(dataset: str, folder: PathLike, output: Path | None) -> Check:
@@ -195,34 +196,32 @@ def _of_dataset(dataset: str, folder: PathLike, output: Path | None) -> Check:
     return check
 
 
-def known_places(path: PathLike) -> Manifest | KnownPlaces:
-    """Read the places that a manifest or a map knows; those of a map are in natural order (9 before 10)."""
+def _known(path: PathLike) -> tuple[Manifest | KnownPlaces, PlaceMap | None]:
+    """Read the places that a manifest or a map knows, and the map, where it is one."""
     if Path(path).suffix != MAP_ENDING:
-        return read_manifest(path)
+        return read_manifest(path), None
+    from displace.maps import PlaceMap
 
-    import numpy as np
+    place_map = PlaceMap.load(path)
+    return known_in(place_map), place_map
 
-    from displace.images import natural_key
+
+def known_in(place_map: PlaceMap) -> KnownPlaces:
+    """Places of a map along its route; where it has no order, in natural order (9 before 10)."""
     from displace.manifest.place_assignment import KnownPlaces, place_of_each_name
-    from displace.maps import PlaceMap
+    from displace.maps.learning import in_route_order
 
-    place_map = PlaceMap.load(path)
-    ids = [str(place) for place in place_map.place_ids.tolist()]
-    names = {} if place_map.images is None else place_of_each_name(place_map.images, ids)
+    places = place_map.places
+    ids = in_route_order(places)
+    names = {} if places.images is None else place_of_each_name(places.images, map(str, places.ids.tolist()))
     names.pop("", None)  # places without an image
-    order = sorted(range(len(ids)), key=lambda row: natural_key(ids[row]))
-    positions = None if place_map.positions is None else place_map.positions.take(np.array(order, np.intp))
-    return KnownPlaces([ids[row] for row in order], positions, names)
+    positions = None if places.positions is None else places.positions.take(places.rows_of(ids))
+    return KnownPlaces([str(place) for place in ids.tolist()], positions, names)
 
 
-def _followable(path: PathLike) -> PlaceMap | None:
-    """Read a map along which recordings can be placed by sight; None where it is no such map."""
-    from displace.maps import PlaceMap
-
-    if Path(path).suffix != MAP_ENDING:
-        return None
-    place_map = PlaceMap.load(path)
-    return None if place_map.model is None or place_map.places.order is None else place_map
+def _is_followable(place_map: PlaceMap | None) -> bool:
+    """Whether there is a map along which recordings can be placed by sight."""
+    return place_map is not None and place_map.model is not None and place_map.has_order
 
 
 def _names_are_places(place_map: PlaceMap) -> bool:
@@ -247,7 +246,12 @@ def by_sight(place_map: PlaceMap, blank: Manifest, progress: Progress | None = N
         rows = np.flatnonzero(blank.traversals == name)
         failures: dict[int, str] = {}
         vectors = describe(model, [paths[row] for row in rows], failures=failures, progress=progress)
-        good = np.array([i for i in range(len(rows)) if i not in failures])
+        good = np.array([i for i in range(len(rows)) if i not in failures], np.intp)
+        if not len(good):
+            raise ManifestError(
+                f"recording {name!r} cannot be placed by sight: none of its {len(rows)} images can be read. First "
+                f"problem: {failures[0]}"
+            )
         best: dict[str, int] = {}
         for row, fix in zip(rows[good], place_map.smooth(vectors[good]), strict=True):
             sure[row] = round(fix.probability, 4)
