@@ -34,9 +34,11 @@ from displace.sequence.weighing import (
     Columns,
     Scale,
     Scores,
+    WholeDrive,
     beyond_normal,
     own_scale,
     scores_of_row,
+    smooth_drive,
     standardised,
 )
 
@@ -420,6 +422,38 @@ def test_few_places_have_no_tail() -> None:
     similarity = Given(np.random.default_rng(1).normal(0, 1, (120, 200)))
     over_frames = Scores(similarity, Columns.of(similarity)).block(slice(0, 120))
     np.testing.assert_allclose(over_frames.mean(axis=0), 0, atol=1e-9)
+
+
+def test_the_scores_of_a_whole_drive_are_standardised_three_times() -> None:
+    """Naively: over places, over frames and fifty usual ones, over places."""
+    similarity = np.random.default_rng(0).normal(0, 1, (40, 120)) + np.random.default_rng(1).normal(0, 1, 120)
+    rows = np.array([(row - row.mean()) / row.std() for row in similarity])
+    columns = []
+    for column in rows.T:
+        mean = column.sum() / 90
+        spread = np.sqrt((np.sum(column**2) + 50) / 90 - mean**2)
+        columns.append((column - mean) / max(spread, 0.3))
+    expected = np.array([(row - row.mean()) / row.std() for row in np.array(columns).T])
+    whole = WholeDrive.of(Given(similarity))
+    assert whole.shape == (40, 120)
+    np.testing.assert_allclose(whole.block(slice(5, 25)), expected[5:25], atol=1e-9)
+
+
+def test_a_place_that_every_frame_resembles_does_not_hide_a_missing_stretch() -> None:
+    """Places 100 to 119 look like what all frames have in common, and the map lacks 30 to 59."""
+    rng = np.random.default_rng(0)
+    similarity = rng.normal(0, 1, (160, 160))
+    similarity[np.arange(160), np.arange(160)] += 3
+    similarity[:, 100:120] += 2.5
+    places = np.delete(np.arange(160), np.arange(30, 60))
+    off = np.zeros(160)
+
+    def see(frame: int, belief: Belief, row: np.ndarray) -> None:
+        off[frame] = belief.off_map
+
+    assert smooth_drive(Given(similarity[:, places]), Scale(), see)
+    assert (off[32:58] > 0.5).all()
+    assert (off[places] > 0.5).mean() < 0.05
 
 
 @pytest.mark.parametrize("gone", [slice(0, 0), slice(50, 70)])

@@ -139,8 +139,8 @@ def test_maps_of_few_traversals_adapt_too(n_traversals: int, tmp_path: Path) -> 
 
 
 def test_a_drive_is_smoothed_with_adaptation_whatever_the_map_knows() -> None:
-    place_map = route_map(2, likeness=0.35).changed(driving=None)
-    queries = make_route(N, 0.35, seed=4, condition=9, shift=2.0)[1]
+    place_map = route_map(2, likeness=0.25).changed(driving=None)
+    queries = make_route(N, 0.25, seed=4, condition=9, shift=2.0)[1]
     by_itself = [fix.place for fix in place_map.smooth(queries)]
     assert by_itself == [fix.place for fix in place_map.smooth(queries, adapt="batch")]
     plain = [fix.place for fix in place_map.smooth(queries, adapt="none")]

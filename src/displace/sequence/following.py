@@ -350,7 +350,7 @@ def smooth_fixes(course: Course, similarity: Blocks) -> list[Fix]:
         fix = course.fix(belief, smoothed=True)
         found[frame] = Fix(fix.place, fix.probability, fix.off_map, Sparse.of(belief.places))
 
-    smooth_drive(Scores(similarity), course.scale, see, course.ordered, course.roadway)
+    smooth_drive(similarity, course.scale, see, course.ordered, course.roadway)
     return [found[frame] for frame in range(similarity.shape[0])]
 
 

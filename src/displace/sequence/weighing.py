@@ -35,6 +35,8 @@ _TWICE = 2e7
 """Frames times places up to which the motion is learned by smoothing, too."""
 _FEW = 20
 """Frames whose own level counts as much as the map's."""
+_USUAL = 50.0
+"""Frames of a drive that tell as much about what all of them resemble as is known beforehand."""
 _STEEP = 0.3
 """As `STEEP` where a drive is followed; more, as all frames together leave less doubt about the path."""
 _TAIL, _NORMAL = 0.98, 2.054
@@ -70,16 +72,24 @@ class Columns:
     spread: Floats
 
     @classmethod
-    def of(cls, similarity: Blocks) -> Columns:
-        """Go over all frames once."""
+    def of(cls, similarity: Blocks, usual: float = 0.0) -> Columns:
+        """Go over all frames once.
+
+        Parameters
+        ----------
+        similarity : Blocks
+        usual : float
+            Frames that a mean of 0 and a spread of 1 count for: few frames tell more of their own places than of what
+            every frame resembles.
+        """
         n_frames, n_places = similarity.shape
-        total, squares = np.zeros(n_places), np.zeros(n_places)
+        total, squares = np.zeros(n_places), np.full(n_places, usual)
         for rows in in_blocks(n_frames):
             scores = standardised(similarity.block(rows)).astype(np.float64)
             total += scores.sum(axis=0)
             squares += (scores**2).sum(axis=0)
-        mean = total / n_frames
-        spread = np.sqrt(np.maximum(squares / n_frames - mean**2, 0))
+        mean = total / (n_frames + usual)
+        spread = np.sqrt(np.maximum(squares / (n_frames + usual) - mean**2, 0))
         # A place seen by few frames has no spread worth dividing by.
         return cls(mean, np.maximum(spread, 0.3))
 
@@ -110,6 +120,36 @@ class Scores:
             return (scores - self.columns.mean) / self.columns.spread
         scores -= beyond_normal(scores)[:, None]
         return scores
+
+
+@dataclass(frozen=True, eq=False)
+class WholeDrive:
+    """Standard scores of a drive that is known as a whole: over places, over its frames, and over places again.
+
+    A place that many frames of the drive resemble, as a dark road does, stands out less: else a stretch that the map
+    lacks would be taken for it.
+
+    Parameters
+    ----------
+    scores : Scores
+        Over places and frames.
+    """
+
+    scores: Scores
+
+    @classmethod
+    def of(cls, similarity: Blocks) -> WholeDrive:
+        """Go over all frames of a drive."""
+        return cls(Scores(similarity, Columns.of(similarity, _USUAL)))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Frames and places."""
+        return self.scores.shape
+
+    def block(self, rows: slice) -> Vectors:
+        """Return the scores of some frames."""
+        return standardised(self.scores.block(rows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,14 +304,13 @@ def earned_by_chance(scores: Blocks, slope: float, motion: Motion) -> float:
 
 
 def smooth_drive(
-    scores: Blocks, scale: Scale, see: Row, ordered: bool = True, roadway: Roadway | None = None
+    similarity: Blocks, scale: Scale, see: Row, ordered: bool = True, roadway: Roadway | None = None
 ) -> bool:
     """Smooth a drive with the motion learned from itself; each frame for itself where order does not help.
 
     Parameters
     ----------
-    scores : Blocks
-        Standard scores.
+    similarity : Blocks
     scale : Scale
         Its level counts for a short drive; a long one tells its own.
     see : callable
@@ -286,12 +325,16 @@ def smooth_drive(
     bool
         Whether the frames follow the route's order: they fit it better than they fit the route backwards.
     """
-    n_frames, slope = scores.shape[0], scale.slope
+    if not ordered:
+        _each_alone(Weighed(Scores(similarity), scale), see)
+        return False
+    scores, slope = WholeDrive.of(similarity), scale.slope
+    n_frames = scores.shape[0]
     motion, _ = forward(Weighed(scores, scale), Motion(), unseen)
     motion = motion.at_paces(motion.mean_step)
     path, chance = (earnings(_Middle(scores, way), slope, motion) for way in (False, True))
-    if not ordered or path.mean() - chance.mean() < _LEAST_GAIN + _GAIN_NOISE / np.sqrt(len(path)):
-        _each_alone(Weighed(scores, scale), see)
+    if path.mean() - chance.mean() < _LEAST_GAIN + _GAIN_NOISE / np.sqrt(len(path)):
+        _each_alone(Weighed(Scores(similarity), scale), see)
         return False
     off_map, middle = np.zeros(n_frames), _Middle(scores).rows
 

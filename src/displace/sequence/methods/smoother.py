@@ -5,7 +5,7 @@ from __future__ import annotations
 from displace.arrays import Indices, Vectors
 from displace.sequence.engine import Belief, Blocks
 from displace.sequence.methods.base import Best, SequenceMethod
-from displace.sequence.weighing import Scale, Scores, smooth_drive
+from displace.sequence.weighing import Scale, smooth_drive
 
 
 class Smoother(SequenceMethod):
@@ -21,5 +21,5 @@ class Smoother(SequenceMethod):
         def see(frame: int, belief: Belief, evidence: Vectors) -> None:  # noqa: ARG001
             best.keep(frame, belief.places)
 
-        smooth_drive(Scores(similarity), Scale(), see)
+        smooth_drive(similarity, Scale(), see)
         return best.found
