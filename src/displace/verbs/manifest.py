@@ -59,7 +59,8 @@ def manifest(
     """Make the table that says which image shows which place in which traversal.
 
     A route may have a folder for each traversal, with equal file names, in equal order, with a CSV file of positions
-    each or with file names of the form @easting@northing@…@.jpg; or a folder for each place. Which it is, is found
+    each, with GPS in the images (EXIF) or with file names of the form @easting@northing@…@.jpg; or a folder for each
+    place. Which it is, is found
     out, or said with `layout`. Recordings with nothing of the kind get blank places: `extract` and `align` give them
     theirs by sight.
 
