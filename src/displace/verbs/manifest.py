@@ -138,6 +138,7 @@ def manifest(
         return read_manifest(sources[0]).summary(check_images=True, progress=part(progress, "decoding"))
 
     from displace.manifest.builder import build_manifest
+    from displace.manifest.place_assignment import KnownPlaces
     from displace.recordings.sources import tells_no_place, unpack
 
     known = None if against is None else known_places(against)
@@ -177,7 +178,9 @@ def manifest(
             raise
         built = by_sight(along, build_manifest(folders, "sight", **options), progress)
     built.write(output)
-    return built.summary()
+    if known is None:
+        return built.summary()
+    return built.summary().against(len(known.ids if isinstance(known, KnownPlaces) else known.place_ids()))
 
 
 def manifest_output(sources: Sequence[PathLike], output: PathLike | None) -> Path:
