@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -304,8 +305,25 @@ class TestVariation:
         refs = make_route(200, n_traversals, 48, drop=drop, seed=seed).references
         found = advise(with_new_directions(refs, "t1"), fusions=["hops"])
         assert [c.traversal for c in found.conditions if c.outside] == ["t1"]
-        (line,) = found.warnings
-        assert line.startswith("t1 lies outside the variation of the others: ")
+        recalls = {name: estimate.value for name, estimate in found.best.recalls.items()}
+        behind = recalls.pop("t1") < np.mean(list(recalls.values()))
+        said = [line.partition(": ")[0] for line in found.warnings]
+        assert said == ["t1 lies outside the variation of the others"] * int(behind)
+
+    @pytest.mark.parametrize(("recall", "warned"), [(95.0, False), (80.0, False), (79.9, True)])
+    def test_a_condition_that_is_found_as_often_as_the_others_is_no_reason_for_a_warning(
+        self, advice, recall, warned
+    ):
+        best = advice.best
+        values = dict(zip(best.recalls, [recall, 90.0, 70.0], strict=False))
+        recalls = {name: replace(best.recalls[name], value=value) for name, value in values.items()}
+        odd = replace(advice.conditions[0], coverage=0.1, usual_coverage=0.9)
+        scores = [replace(best, recalls=recalls)]
+        found = replace(advice, conditions=[odd], scores=scores)
+        assert odd.traversal == next(iter(recalls))
+        assert found.conditions[0].outside
+        assert bool(found.warnings) == warned
+        assert replace(found, scores=[replace(best, recalls={})]).warnings  # it could not be asked
 
     def test_more_of_known_directions_is_inside(self):
         """A condition twice as strong, made of what the others vary in."""

@@ -314,6 +314,24 @@ def test_one_recording_is_refused_and_nothing_is_written(tmp_path: Path) -> None
     assert [path.name for path in tmp_path.iterdir() if not path.name.startswith(".")] == ["drives"]
 
 
+def test_one_video_is_refused_before_it_is_decoded(tmp_path: Path) -> None:
+    (tmp_path / "drives").mkdir()
+    (tmp_path / "drives" / "noon.mp4").write_bytes(b"nothing that can be decoded")
+    with pytest.raises(InputError, match=r"holds one recording only, 'noon\.mp4': a map fuses several"):
+        verbs.build(tmp_path / "drives", tmp_path / "x.displace")
+
+
+def test_too_few_frames_of_videos_name_the_option_that_left_them_out(tmp_path: Path) -> None:
+    rng, drives = np.random.default_rng(5), tmp_path / "drives"
+    for name, n in (("dusk", 12), ("noon", 28)):
+        film(drives / f"{name}.avi", list(rng.integers(0, 255, (n, HEIGHT, WIDTH, 3), np.uint8)))
+    for every in ("4", "3"):  # nothing of the first run is in the way of the second
+        with pytest.raises(
+            InputError, match=rf"'dusk' has \d frames with every='{every}'; at least 10 .* smaller --every"
+        ):
+            verbs.build(drives, tmp_path / "x.displace", model="hog", every=every)
+
+
 def test_frames_that_show_nothing_are_said_where_their_names_give_the_places(tmp_path: Path) -> None:
     for name in ("black", "covered"):
         (tmp_path / "dark" / name).mkdir(parents=True)
@@ -377,7 +395,10 @@ def test_a_new_drive_is_assigned_to_a_map_by_sight(
     rng = np.random.default_rng(12)
     at = drive_along(60, rng, stops=1)[:47]
     record(tmp_path / "snow", wall(0, 60), at, rng, 1.2)
-    verbs.manifest([tmp_path / "snow"], tmp_path / "snow.csv", against=built)
+    counted = verbs.manifest([tmp_path / "snow"], tmp_path / "snow.csv", against=built)
+    n_known = len(PlaceMap.load(built).place_ids)
+    assert f"% of the {n_known} known places" in str(counted)
+    assert counted.traversals[0].coverage == counted.places / n_known < 1
     store = DescriptorStore(built.with_suffix(".desc")).manifest
     true = {p: int(q) for p, q in zip(store.places.tolist(), _places(store, recorded[1]), strict=True) if p}
     placed = verbs.read_manifest(tmp_path / "snow.csv")

@@ -141,6 +141,10 @@ def test_check_counts_and_exits_with_1_on_problems(run, route):
             "error: cannot write to route/route.csv/x",
         ),
         (("inspect", "route"), "error: route is not a descriptor store"),
+        (
+            ("inspect", "http://127.0.0.1:1"),
+            "is the address of a server, and inspect reads files and databases",
+        ),
         (("manifest", "nothing", "-o", "x.csv"), "error: nothing at nothing"),
         (("manifest", "route", "-o", "route/route.csv"), "error: route/route.csv exists"),
         (("manifest", "route", "-o", "x.csv", "--layout", "name"), "did you mean 'names'?"),

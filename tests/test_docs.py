@@ -7,6 +7,7 @@ import pkgutil
 import re
 import shlex
 import tomllib
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -62,6 +63,15 @@ def test_commands_in_the_documentation_are_commands_that_there_are(page):
         verbs[verb].make_context(
             verb, arguments
         )  # refuses what is no option, and arguments too many or too few
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_recipes_describe_a_new_drive_by_the_maps_own_model(page):
+    """What another model describes cannot be added to the map."""
+    for first, then in pairwise(commands_of(page)):
+        if first[0] == "manifest" and first[-2] == "--against" and first[-1].endswith(".displace"):
+            assert then[0] == "extract"
+            assert "-m" in then
 
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "SECURITY.md"], ids=lambda page: page.name)

@@ -7,6 +7,7 @@ import html
 import json
 import os
 import re
+import shutil
 import sys
 
 import numpy as np
@@ -134,6 +135,49 @@ def test_evaluate_tells_of_a_sequence_that_is_judged_by_the_exact_place(run, fol
     assert run(*asked, "--tolerance", "exact").exit_code == 0
     assert run("evaluate", "first.desc", "--query", "night", "--fusion", "hops").exit_code == 0
     assert not recwarn
+
+
+@pytest.fixture
+def sighted(folder):
+    """A store lined up by sight: of the night's 30 frames four stand at a stop, and three are off the route."""
+    rng = np.random.default_rng(5)
+    seen = l2_normalize(rng.standard_normal((30, 12)))
+    number = np.tile(np.arange(30.0), 2)
+    number[40:44] = number[40]
+    names = np.repeat(["sun", "night"], 30)
+    vectors = seen[number.astype(int)].astype(np.float32)
+    places = np.array([f"{frame:02.0f}" for frame in number], dtype=object)
+    places[41:44] = places[57:] = ""
+    number[57:] = np.nan
+    images = [f"{name}/{i:04d}.jpg" for i, name in enumerate(names)]
+    numbers = {"frame": number, "alignment": np.where(np.isnan(number), np.nan, 1.0)}
+    manifest = Manifest(images, places.tolist(), names, folder / "images", **numbers)
+    write_store(Queries(vectors, manifest.places, manifest), folder / "sighted.desc", "made")
+    yield "sighted.desc"
+    shutil.rmtree(folder / "sighted.desc")
+
+
+def test_frames_without_a_place_on_purpose_are_no_misses(run, sighted):
+    asked = ("evaluate", sighted, "--query", "night", "--fusion", "hops")
+    done = run(*asked, "-o", "seen")
+    assert done.exit_code == 0, done.output
+    assert (
+        "night located in sun: ±2 frames, each against all others, frames off the route left out"
+        in done.stdout
+    )
+    assert "27 queries; made" in done.stdout
+    assert "night: 3 of 30 frames were found nowhere along the route: left out" in done.stderr
+    assert json.loads(run(*asked, "--json").stdout)[0]["recalls"]["1"] == 100
+    explicit = json.loads(run(*asked, "--tolerance", "exact", "--json").stdout)[0]
+    assert (explicit["n_queries"], explicit["n_unanswerable"]) == (30, 6)
+    assert run("report", "seen", "-o", "seen.html", "--studies", "cost", "--rounds", "1").exit_code == 0
+
+
+def test_one_rule_for_places_found_by_sight(run, sighted):
+    assert json.loads(run("advise", sighted, "--json").stdout)["protocol"] == "±2 frames"
+    assert json.loads(run("inspect", sighted, "--json").stdout)["tolerance"] == "±2 frames"
+    assert run("build", sighted, "-o", "sighted.displace", "--overwrite").exit_code == 0
+    assert json.loads(run("inspect", "sighted.displace", "--json").stdout)["tolerance"] == "±2 frames"
 
 
 def test_evaluate_json_is_right(run, folder):

@@ -243,7 +243,13 @@ def test_summary(tmp_path):
     assert calls[-1] == (4, 4)
     text = str(summary)
     assert not summary.apart
-    for part in ("5 images, 2 places, 2 traversals", "50.0%", "1 without a place", "0 in sun: 2", "gone.png"):
+    for part in (
+        "5 images, 2 places, 2 traversals",
+        "50.0% of all places",
+        "1 without a place",
+        "0 in sun: 2",
+        "gone.png",
+    ):
         assert part in text
     for i in range(60):
         (tmp_path / f"x{i}.png").write_bytes(b"")

@@ -195,6 +195,15 @@ def open_image(source: PathLike | bytes) -> Iterator[Image.Image]:
     OSError
         When it is no regular file, or none of these formats (`UnidentifiedImageError`).
     """
+    with open_header(source) as (image, file):
+        if image.format in ("JPEG", "MPO"):
+            _check_scans(image, file)
+        yield image
+
+
+@contextmanager
+def open_header(source: PathLike | bytes) -> Iterator[tuple[Image.Image, IO[bytes]]]:
+    """Open an image as `open_image` does, and its file, of which no more than the beginning is read."""
     with io.BytesIO(source) if isinstance(source, bytes) else open_regular(source) as file:
         if heif := _is_heif(file):
             _know_heif()
@@ -203,9 +212,7 @@ def open_image(source: PathLike | bytes) -> Iterator[Image.Image]:
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             image = Image.open(file, formats=FORMATS if heif else FORMATS[:-1])
         with image:
-            if image.format in ("JPEG", "MPO"):
-                _check_scans(image, file)
-            yield image
+            yield image, file
 
 
 def _is_heif(file: IO[bytes]) -> bool:

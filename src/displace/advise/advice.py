@@ -165,14 +165,21 @@ class Advice:
 
     @property
     def warnings(self) -> list[str]:
-        """One line for each condition that lies outside the variation of the others."""
+        """One line for each condition that lies outside the variation of the others and is found less often."""
         return [
             f"{c.traversal} lies outside the variation of the others: {c.coverage:.0%} of its deviation is in "
             f"directions in which they vary, theirs {c.usual_coverage:.0%}. Expect less of conditions like it until a "
             "traversal in such a condition is among the references"
             for c in self.conditions
-            if c.outside
+            if c.outside and self._behind_others(c.traversal)
         ]
+
+    def _behind_others(self, name: str) -> bool:
+        """Whether R@1 of a held-out condition is below the others' mean; also where it could not be asked."""
+        recalls = {} if self.best is None else dict(self.best.recalls)
+        own = recalls.pop(name, None)
+        others = [estimate.value for estimate in recalls.values()]
+        return own is None or not others or own.value < sum(others) / len(others)
 
     def to_json(self) -> dict[str, Any]:
         """Return a record of plain types; `from_json` is its opposite."""

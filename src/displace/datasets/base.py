@@ -47,6 +47,9 @@ class Protocol:
         Traversals that are queries, each in turn; empty for all of them.
     references : tuple of str
         Traversals that make the map for every query; empty for all but the query.
+    on_route : bool
+        Leave out queries with neither a place nor a frame number: they were found nowhere along the route. Otherwise
+        they are misses.
     expected : Counts or None
         For each query traversal, where the data set's size is known.
     note : str
@@ -59,6 +62,7 @@ class Protocol:
     references: tuple[str, ...] = ()
     expected: Counts | None = None
     note: str = ""
+    on_route: bool = False
 
     def queries_in(self, manifest: Manifest) -> list[str]:
         """Query traversals that the manifest has."""
@@ -81,7 +85,14 @@ class Protocol:
         """References (rows with a place only) and queries when `query` is located."""
         names = self.references_for(query, manifest.traversal_names())
         references = np.isin(manifest.traversals, names) & (manifest.places != "")
-        return manifest.select(references), manifest.select(manifest.traversals == query)
+        return manifest.select(references), manifest.select(self.asked(manifest, query))
+
+    def asked(self, manifest: Manifest, query: str) -> NDArray[np.bool_]:
+        """Which images of the manifest are asked when `query` is located."""
+        own: NDArray[np.bool_] = manifest.traversals == query
+        if self.on_route and manifest.frame is not None:
+            own &= (manifest.places != "") | np.isfinite(manifest.frame)
+        return own
 
     def count(self, manifest: Manifest, query: str) -> Counts:
         """Size of the evaluation with `query`."""

@@ -43,10 +43,14 @@ class StoreSummary:
     """What counts as right between its places; None where no image has a place."""
 
 
+def by_sight(store: DescriptorStore) -> bool:
+    """Whether places were found by sight: frames have a number along the route, and some no place on purpose."""
+    return "alignment" in store.manifest.numbers and store.manifest.frame is not None
+
+
 def own_tolerance(store: DescriptorStore) -> str | None:
     """What counts as right unless told otherwise: two frames for places found by sight and without positions."""
-    found = "alignment" in store.manifest.numbers and store.manifest.geo is None
-    return SIGHT_TOLERANCE if found else None
+    return SIGHT_TOLERANCE if by_sight(store) and store.manifest.geo is None else None
 
 
 def summarize_store(store: DescriptorStore, tolerance: str | None = None) -> StoreSummary:

@@ -57,7 +57,7 @@ class Split:
         manifest = store.manifest
         names = protocol.references_for(query, manifest.traversal_names())
         references = np.isin(manifest.traversals, names) & (manifest.places != "")
-        queries = manifest.traversals == query
+        queries = protocol.asked(manifest, query)
         if not references.any():
             raise InputError(
                 f"query={query!r} leaves no references with a place in {store.folder}; it has the traversals "

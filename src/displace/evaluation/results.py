@@ -202,8 +202,8 @@ def _instead(folder: Path) -> str:
         return f"is a descriptor store, not a results folder; make one with: {evaluate}"
     what = "has no results" if folder.is_dir() else "does not exist"
     return (
-        f"{what}; make some with: displace evaluate STORE -o {folder}, or of a whole suite with: "
-        f"displace bench SUITE -o {folder}"
+        f"{what}; make some with: displace evaluate STORE -o {quote(str(folder))}, or of a whole suite with: "
+        f"displace bench SUITE -o {quote(str(folder))}"
     )
 
 

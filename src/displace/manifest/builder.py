@@ -9,6 +9,7 @@ from pathlib import Path
 
 from displace.errors import ManifestError, UnknownNameError
 from displace.images import natural_key
+from displace.manifest.exif_positions import with_exif_positions
 from displace.manifest.layout_detection import ONLY_COUNTED, detect, merely_counted
 from displace.manifest.layouts import LAYOUTS, Route, assign_by_position
 from displace.manifest.place_assignment import KnownPlaces, Rule
@@ -16,6 +17,9 @@ from displace.manifest.recording import PathLike, Recording, find_recordings
 from displace.manifest.table import Manifest
 from displace.manifest.utm_names import is_utm_name, utm_positions
 from displace.registry import unknown
+
+_WEAKER_THAN_GPS = ("names", "order", "sight")
+"""Layouts that are taken for want of positions; GPS in EXIF is read only where one of them would be."""
 
 
 def build_manifest(
@@ -38,6 +42,8 @@ def build_manifest(
         A folder with one sub-folder for each traversal (or place), or each traversal's folder by name.
     layout : {"auto", "utm", "positions", "landmarks", "names", "order", "sight"}
         How places are told (`displace.manifest.layouts`); "auto" finds out (`displace.manifest.layout_detection`).
+        Recordings without a file of positions have those that stand in the EXIF of their images, where places would
+        else be told by names, order or sight.
     against : Manifest or KnownPlaces, optional
         Places that exist already, to which `source` is assigned: by position where both have positions, by
         equal names where at least half of the names are known, by order where the numbers are equal; `layout`
@@ -71,8 +77,13 @@ def build_manifest(
     route = Route(recordings, _root(source), rule, anchor, keep_off_route)
     if against is not None:
         known = KnownPlaces.of(against) if isinstance(against, Manifest) else against
+        if layout in ("auto", "positions") and known.positions is not None and known.positions.degrees:
+            route = replace(route, recordings=with_exif_positions(recordings))
         return assign(route, known, layout)
     chosen = detect(recordings) if layout == "auto" else layout
+    if layout == "positions" or (layout == "auto" and chosen in _WEAKER_THAN_GPS):
+        route = replace(route, recordings=with_exif_positions(recordings))
+        chosen = "positions" if all(r.positions is not None for r in route.recordings) else chosen
     if anchor is not None and chosen not in ("positions", "utm"):
         raise ManifestError(f"anchor={anchor!r} is for positions; {route.root} has layout {chosen!r}")
     return LAYOUTS[chosen](route)

@@ -7,6 +7,7 @@ import difflib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from shlex import quote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,7 +55,7 @@ def read_table(path: str | os.PathLike[str]) -> tuple[Texts, NumberColumns]:
     except csv.Error as error:
         raise ManifestError(f"{path} is not a CSV file: line {reader.line_num}: {error}") from None
     except OSError as error:
-        way_out = "" if path.exists() else f"; make one with: displace manifest FOLDER -o {path}"
+        way_out = "" if path.exists() else f"; make one with: displace manifest FOLDER -o {quote(str(path))}"
         raise ManifestError(f"cannot read manifest {path}: {error.strerror}{way_out}") from None
     texts = {name: columns[name] for name in REQUIRED}
     numbers = {}

@@ -29,6 +29,7 @@ def detect(recordings: Sequence[Recording]) -> str:
     6. the images of every recording are in sub-folders: "landmarks";
     7. there are several recordings: "sight", which leaves it to the images themselves.
 
+    Where "names", "order" or "sight" is left, `build_manifest` looks for GPS in EXIF before it takes one of them.
     4 and 5 never fit frames that were merely counted: the n-th frame of two drives is not one place.
     """
     folders = Counter(image.parent for r in recordings for image in r.images)

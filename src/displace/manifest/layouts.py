@@ -2,7 +2,7 @@
 
 =============  ==============================================================================================
 ``utm``        file names ``@east@north@zone@letter@latitude@longitude@panorama@tile@heading@…@.jpg``
-``positions``  each traversal has a CSV file of positions (`displace.manifest.position_files`)
+``positions``  each traversal has a CSV file of positions (`displace.manifest.position_files`), or GPS in EXIF
 ``landmarks``  one folder for each place, alone or below one folder for each traversal
 ``names``      one folder for each traversal, the same file name being the same place
 ``order``      one folder for each traversal, the i-th image being the i-th place
@@ -178,7 +178,8 @@ def track_of(recording: Recording) -> Positions:
     if recording.positions is None:
         raise ManifestError(
             f"traversal {recording.name!r} has no positions: put {recording.name}.csv (timestamp or image, "
-            "easting, northing or latitude, longitude) beside its folder"
+            "easting, northing or latitude, longitude) beside its folder; GPS in EXIF is taken where at least half of "
+            "the images have it"
         )
     return recording.positions
 

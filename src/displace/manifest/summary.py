@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from displace.errors import ImageError
@@ -46,6 +46,8 @@ class Summary:
     """Images that cannot be decoded, and why."""
     checked: bool = False
     """Whether the images were decoded."""
+    known: int | None = None
+    """Places that exist already and were to be found, of which `coverage` is a share then."""
     apart: bool = False
     """Whether several traversals show places, and no two of them the same one."""
 
@@ -54,13 +56,22 @@ class Summary:
         """Whether each image is there and, as far as checked, can be read."""
         return not self.missing and not self.unreadable
 
+    def against(self, known: int) -> Summary:
+        """Return the same counts, with the places that exist already as the whole."""
+        share = [replace(t, coverage=t.places / max(1, known)) for t in self.traversals]
+        return replace(self, traversals=share, known=known)
+
+    @property
+    def _all(self) -> str:
+        return "all places" if self.known is None else f"the {self.known:,} known places"
+
     def __str__(self) -> str:
         width = max((len(t.name) for t in self.traversals), default=0)
         counts = {"image": self.images, "place": self.places, "traversal": len(self.traversals)}
         lines = [", ".join(f"{n:,} {name}{'s' * (n != 1)}" for name, n in counts.items())]
         lines += [
             f"  {t.name:<{width}}  {t.images:>8,} image{_s(t.images)}  {t.places:>8,} place{_s(t.places)}  "
-            f"{t.coverage:7.1%}" + (f"  {t.blank:,} without a place" if t.blank else "")
+            f"{t.coverage:6.1%} of {self._all}" + (f"  {t.blank:,} without a place" if t.blank else "")
             for t in self.traversals
         ]
         if self.duplicates:

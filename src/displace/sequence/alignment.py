@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 from math import sqrt
+from shlex import quote
 
 import numpy as np
 
@@ -251,7 +252,7 @@ class _Coarse:
             if count >= LEAST_FRAMES:
                 notes.append(
                     f"{a} and {b}: a stretch that both show, {count} frames of {a}, is not on the map as "
-                    f"{anchor!r} lacks it; to map it, too, line up with --anchor {a}"
+                    f"{anchor!r} lacks it; to map it, too, line up with --anchor {quote(a)}"
                 )
         return notes
 

@@ -127,6 +127,7 @@ class Steps:
                 return self.table
         frames = self.table.with_suffix(".frames")
         kept = frames.exists()
+        self._check_several_videos(frames)
         manifest(
             [self.source],
             self.table,
@@ -136,16 +137,42 @@ class Steps:
             progress=self.progress,
         )
         made = Manifest.read(self.table)
-        if len(made.traversal_names()) == 1:
+        if (refusal := self._refusal(made)) is not None:
             self.table.unlink()
             if not kept:
                 shutil.rmtree(frames, ignore_errors=True)
-            raise InputError(
-                f"{self.source} holds one recording only, {made.traversal_names()[0]!r} with {len(made):,} images: a "
-                "map fuses several drives of a route, so record it again. Where one is all there is, say so with a "
-                f"manifest: displace manifest {quote(str(self.source))} -o route.csv, then displace build route.csv"
-            )
+            raise refusal
         return self.table
+
+    def _check_several_videos(self, frames: Path) -> None:
+        """Refuse a single video or bag before its frames are taken, which takes long."""
+        from displace.recordings.sources import folders_of
+
+        recordings = folders_of(self.source, frames)
+        if len(recordings) == 1 and not set(recordings) & set(recordings.values()):
+            raise self._one_only(repr(next(iter(recordings.values())).name))
+
+    def _one_only(self, which: str) -> InputError:
+        return InputError(
+            f"{self.source} holds one recording only, {which}: a map fuses several drives of a route, so record it "
+            f"again. Where one is all there is, say so with a manifest: displace manifest {quote(str(self.source))} -o "
+            "route.csv, then displace build route.csv"
+        )
+
+    def _refusal(self, made: Manifest) -> InputError | None:
+        """Why no map can be made of a manifest: one recording, or `every` leaves too few frames to line up."""
+        from displace.sequence.alignment import LEAST_FRAMES
+
+        counts = {name: int((made.traversals == name).sum()) for name in made.traversal_names()}
+        few = min(counts, key=lambda name: counts[name])
+        if len(counts) == 1:
+            return self._one_only(f"{few!r} with {len(made):,} images")
+        if self.every != "1" and not made.place_ids() and counts[few] < LEAST_FRAMES:
+            return InputError(
+                f"recording {few!r} has {counts[few]} frames with every={self.every!r}; at least {LEAST_FRAMES} are "
+                "needed to line it up: take more of them with a smaller --every"
+            )
+        return None
 
     @cached_property
     def _as_made(self) -> dict[Path, str]:

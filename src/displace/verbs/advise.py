@@ -41,7 +41,7 @@ def advise(
         Traversals to leave out.
     tolerance : str, optional
         What counts as right: 25m where places have positions, "2 frames" where they have an order along the route, or
-        exact; by default 25 m, without positions the exact place.
+        exact; by default 25 m, without positions the exact place, or "2 frames" where places were found by sight.
     threads : int, optional
         Cores to use; by default one for small stores, else all. On a busy machine 1 is often faster.
     partial : bool
@@ -57,10 +57,13 @@ def advise(
         displace advise route.desc --exclude fog --json
     """
     from displace import advise as advising
+    from displace.descriptors.store_summary import own_tolerance
     from displace.threads import limit_threads, threads_for
 
     check_threads(threads)
-    refs = whole_store(store, partial).references(traversals, exclude or ())
+    described = whole_store(store, partial)
+    refs = described.references(traversals, exclude or ())
+    tolerance = own_tolerance(described) if tolerance is None else tolerance
     look_at_neighbours(refs, tolerance)
     with limit_threads(threads_for(threads, *refs.vectors.shape)):
         return advising.advise(refs, tolerance=tolerance, progress=part(progress, "comparing"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
 import tempfile
 from collections.abc import Sequence
@@ -23,7 +24,10 @@ from displace.verbs.base import (
 
 if TYPE_CHECKING:
     from displace.datasets.base import Protocol
+    from displace.descriptors.store import DescriptorStore
     from displace.evaluation.results import Result
+
+logger = logging.getLogger(__name__)
 
 
 def evaluate(
@@ -58,7 +62,7 @@ def evaluate(
     adapt : str
         Whether the queries adapt the scores to their condition: none, batch or both with a comma between.
     tolerance : str, optional
-        What is correct: exact (the default), '5 frames' or 25m.
+        What is correct: exact, '5 frames' or 25m; by default exact, or '2 frames' where places were found by sight.
     protocol : str, optional
         A known data set's protocol instead, such as robotcar-5.
     output : path-like, optional
@@ -88,7 +92,7 @@ def evaluate(
 
     check_threads(threads)
     described = whole_store(store, partial)
-    dataset, rule = _rule(Path(store), tolerance, protocol)
+    dataset, rule = _rule(described, tolerance, protocol)
     suite = Suite(
         dataset,
         Path(store).name,
@@ -106,7 +110,9 @@ def evaluate(
         command=_command(store, queries, output, fusion, sequence, adapt, tolerance, protocol),
     )
     if protocol is None:
-        look_at_neighbours(described.references(), tolerance, exact=True)
+        told = str(rule.tolerance) if rule.on_route else tolerance
+        look_at_neighbours(described.references(), told, exact=True)
+        _tell_of_left_out(described, rule, queries)
     folder: AbstractContextManager[PathLike] = (
         tempfile.TemporaryDirectory(prefix="displace-") if output is None else nullcontext(output)
     )
@@ -141,9 +147,10 @@ def _command(
     return shlex.join(["displace", "evaluate", str(store), *asked, *chosen, *kept])
 
 
-def _rule(store: Path, tolerance: str | None, protocol: str | None) -> tuple[str, Protocol]:
+def _rule(store: DescriptorStore, tolerance: str | None, protocol: str | None) -> tuple[str, Protocol]:
     """Return the data set's name and what counts as correct on it."""
     from displace.datasets.base import Protocol
+    from displace.descriptors.store_summary import SIGHT_TOLERANCE, by_sight
     from displace.evaluation.suites import find_protocol
     from displace.truth import Tolerance
 
@@ -151,5 +158,21 @@ def _rule(store: Path, tolerance: str | None, protocol: str | None) -> tuple[str
         raise InputError(f"give either tolerance={tolerance!r} or protocol={protocol!r}, not both")
     if protocol is not None:
         return find_protocol(protocol)
-    own = Tolerance.parse(tolerance or "exact")
-    return store.resolve().stem, Protocol(f"{own}, each against all others", own)
+    sighted = tolerance is None and by_sight(store)
+    own = Tolerance.parse(tolerance or (SIGHT_TOLERANCE if sighted else "exact"))
+    name = f"{own}, each against all others" + ", frames off the route left out" * sighted
+    return store.folder.resolve().stem, Protocol(name, own, on_route=sighted)
+
+
+def _tell_of_left_out(store: DescriptorStore, rule: Protocol, queries: Sequence[str] | None) -> None:
+    """Say how many frames are not asked: those that were lined up with nothing."""
+    manifest = store.manifest
+    for name in queries or manifest.traversal_names():
+        n, asked = int((manifest.traversals == name).sum()), int(rule.asked(manifest, name).sum())
+        if asked < n:
+            logger.warning(
+                "%s: %s of %s frames were found nowhere along the route: left out",
+                name,
+                f"{n - asked:,}",
+                f"{n:,}",
+            )

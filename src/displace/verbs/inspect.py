@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from displace.errors import InputError
 from displace.verbs.base import Argument, PathLike
 
 if TYPE_CHECKING:
@@ -37,6 +38,11 @@ def inspect(
         displace inspect town.displace --json
         displace inspect town.displace --tolerance "2 frames"
     """
+    if str(source).startswith(("http://", "https://")):
+        raise InputError(
+            f"{source} is the address of a server, and inspect reads files and databases (postgresql://…): give the "
+            "map that is served there, or open the address in a browser"
+        )
     if "://" in str(source) or Path(source).is_file():
         from displace.maps import PlaceMap
 

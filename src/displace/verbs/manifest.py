@@ -60,7 +60,8 @@ def manifest(
     """Make the table that says which image shows which place in which traversal.
 
     A route may have a folder for each traversal, with equal file names, in equal order, with a CSV file of positions
-    each or with file names of the form @easting@northing@…@.jpg; or a folder for each place. Which it is, is found
+    each, with GPS in the images (EXIF) or with file names of the form @easting@northing@…@.jpg; or a folder for each
+    place. Which it is, is found
     out, or said with `layout`. Recordings with nothing of the kind get blank places: `extract` and `align` give them
     theirs by sight.
 
@@ -138,6 +139,7 @@ def manifest(
         return read_manifest(sources[0]).summary(check_images=True, progress=part(progress, "decoding"))
 
     from displace.manifest.builder import build_manifest
+    from displace.manifest.place_assignment import KnownPlaces
     from displace.recordings.sources import tells_no_place, unpack
 
     known, place_map = (None, None) if against is None else _known(against)
@@ -177,7 +179,9 @@ def manifest(
             raise
         built = by_sight(along, build_manifest(folders, "sight", **options), progress)
     built.write(output)
-    return built.summary()
+    if known is None:
+        return built.summary()
+    return built.summary().against(len(known.ids if isinstance(known, KnownPlaces) else known.place_ids()))
 
 
 def manifest_output(sources: Sequence[PathLike], output: PathLike | None) -> Path:

@@ -53,7 +53,7 @@ def update(
     ::
 
         displace manifest 2027-01-04 -o snow.csv --against town.displace
-        displace extract snow.csv
+        displace extract snow.csv -m hog
         displace update town.displace --add snow.desc
         displace update town.displace --remove rain --references route.desc
     """

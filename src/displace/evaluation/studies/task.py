@@ -110,9 +110,13 @@ class Task:
     def of_result(cls, results: Results, result: Result, store: DescriptorStore) -> Task:
         """Return the task that a result is about, with the vectors of the store that it was made from."""
         asked = results.questions(result)
-        references, queries = store.references(result.references), store.queries(result.query)
+        references, manifest = store.references(result.references), store.manifest
+        # Some of the traversal's images may have been left out.
+        rows = np.flatnonzero(
+            (manifest.traversals == result.query) & np.isin(manifest.images, asked.query_images)
+        )
         same_places = np.array_equal(references.place_ids, asked.place_ids)
-        if not same_places or queries.manifest.images != asked.query_images.tolist():
+        if not same_places or [manifest.images[row] for row in rows] != asked.query_images.tolist():
             raise InputError(
                 f"{store.folder} is not the store that {result.name} was made from: its places or queries differ; "
                 "give that store, or run the suite again"
@@ -120,7 +124,7 @@ class Task:
         root = asked.root(results.folder)
         return cls(
             references,
-            queries.vectors,
+            store.vectors(rows),
             asked.truth_starts,
             asked.truth,
             result.query,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 
 import numpy as np
 
@@ -97,7 +98,7 @@ def read_blocks(results: Results, tables: Sequence[Table]) -> list[Block]:
                 blocks.append(_block(results, cells))
     if not blocks:
         raise InputError(
-            f"{results.folder} has no cell that could be computed; see: displace table {results.folder}"
+            f"{results.folder} has no cell that could be computed; see: displace table {quote(str(results.folder))}"
         )
     return blocks
 
