@@ -18,6 +18,7 @@ from displace.geo import Positions
 from displace.places import Places
 from displace.sequence.adaptation import MapRows, OnlineAdaptation
 from displace.sequence.following import DriveCalibration, Fix, Logistic, Sparse
+from displace.sequence.together import agreed
 
 N = 140
 IDS = np.array([f"p{i:03d}" for i in range(N)])
@@ -205,9 +206,13 @@ def test_each_way_to_locate_has_its_own_confidence(
     judged = place_map.changed(driving=replace(learned, followed=always(0.2), smoothed=always(0.3), **batch))
     assert judged.follow().step(frames[0]).probability == pytest.approx(0.2)
     np.testing.assert_allclose([fix.probability for fix in judged.smooth(frames)], 0.3)
+    plain = place_map.locate(frames).confidence
     for mode, sure in (("batch", 0.4), ("online", 0.45)):
-        np.testing.assert_allclose(judged.locate(frames, adapt=mode).confidence, sure)
-    earlier = place_map.changed(driving=replace(learned, **batch | {"online": None}))
+        expected = agreed(np.full(len(frames), sure), plain, under_way=mode == "online")
+        np.testing.assert_allclose(judged.locate(frames, adapt=mode).confidence, expected)
+        unsure = judged.changed(calibration=None).locate(frames, adapt=mode)
+        np.testing.assert_allclose(unsure.confidence, sure)
+    earlier = place_map.changed(driving=replace(learned, **batch | {"online": None}), calibration=None)
     np.testing.assert_allclose(earlier.locate(frames, adapt="online").confidence, 0.4)
     np.testing.assert_array_equal(judged.locate(frames).confidence, place_map.locate(frames).confidence)
 

@@ -25,6 +25,7 @@ from displace.maps.witness import Witness
 from displace.matches import Matches, joined
 from displace.models import model_name
 from displace.places import Places
+from displace.sequence.following import RULE, DriveCalibration
 from displace.synthetic import make_route
 
 LINE = np.stack([np.arange(30.0) * 10, np.zeros(30)], axis=1)
@@ -174,12 +175,12 @@ class TestQueries:
                 call()
 
     def test_by_itself_a_map_adapts_where_it_can_say_how_sure_it_is(self, town):
-        judged = SimpleNamespace(batch=object())
         ways, n = ("none", "batch", "auto"), 1000
         for own, auto in (
             (town.changed(driving=None), "none"),
-            (town.changed(driving=SimpleNamespace(batch=None)), "none"),
-            (town.changed(driving=judged), "batch"),
+            (town.changed(driving=DriveCalibration(2.0, n_frames=100)), "none"),
+            (town.changed(driving=DriveCalibration(2.0, batch=RULE, n_frames=100)), "batch"),
+            (town.changed(driving=DriveCalibration(2.0)), "batch"),
             (town.changed(driving=None, calibration=None), "batch"),
         ):
             assert [own.adapts(way, n) for way in ways] == ["none", "batch", auto]

@@ -12,7 +12,7 @@ from drives import make_route
 import displace
 from displace.places import Places
 from displace.search import exact
-from displace.sequence.together import HARDLY, judged_together, judged_under_way, own_share
+from displace.sequence.together import HARDLY, agreed, judged_together, judged_under_way, own_share
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 N = 240
@@ -77,6 +77,33 @@ def test_under_way_each_is_judged_by_those_before_it() -> None:
     np.testing.assert_array_equal(under_way[-200:], probability[-200:])
 
 
+@pytest.mark.parametrize("under_way", [False, True])
+def test_both_odds_count_alike(under_way: bool) -> None:
+    """Naively, of four matches: their condition cannot be told."""
+    adapted, plain = np.array([0.9, 0.6, 0.3, 0.99]), np.array([0.5, 0.9, 0.9, 0.01])
+    expected = [1 / (1 + np.sqrt((1 - a) / a * (1 - p) / p)) for a, p in zip(adapted, plain, strict=True)]
+    np.testing.assert_allclose(agreed(adapted, plain, under_way), expected, rtol=1e-6)
+
+
+def test_what_a_condition_does_to_all_is_no_sign() -> None:
+    adapted, plain = np.full(40, 0.9), np.full(40, 0.02)
+    np.testing.assert_allclose(agreed(adapted, plain), 1 / (1 + np.sqrt(1 / 9)), rtol=1e-6)
+    # Where most sure matches look likely by themselves, the others are from elsewhere.
+    plain[:35] = 0.9
+    assert (agreed(adapted, plain)[35:] < 0.35).all()
+    under_way = agreed(adapted, plain, under_way=True)
+    np.testing.assert_allclose(under_way[:20], agreed(adapted[:20], plain[:20], under_way=True))
+
+
+def test_what_is_refused_beyond_doubt_stays_refused() -> None:
+    sure = np.r_[np.full(10, 0.9), 0.001]
+    assert agreed(sure, np.full(11, 0.9999))[-1] == pytest.approx(0.001 * np.exp(2), rel=0.01)
+    # Hardly any of these is right: nothing is gained.
+    assert agreed(np.full(3, 0.01), np.full(3, 0.9999)) == pytest.approx(0.01, rel=1e-6)
+    under_way = agreed(np.r_[np.full(3, 0.01), 0.9], np.full(4, 0.9999), under_way=True)
+    assert under_way[:3] == pytest.approx(0.01, rel=1e-6)
+
+
 def test_one_sure_match_among_many_foreign_ones_is_kept() -> None:
     together = judged_together(np.r_[np.full(199, 0.1), 0.9999], 0.6)
     assert together[-1] > 0.9
@@ -99,13 +126,41 @@ def test_photos_of_another_route_are_refused(n_traversals: int) -> None:
     other = make_route(N, 0.5, seed=5, condition=9, shift=0.4)[1]
     learned = place_map.state.driving
     assert learned is not None
-    alone = place_map.changed(driving=replace(learned, share=0.0)).locate(other, adapt="auto").confidence
     foreign, right = (place_map.locate(queries, adapt="auto").confidence for queries in (other, own))
     assert place_map.adapts("auto", N) == "batch"
     assert (foreign >= 0.5).mean() <= 0.01
-    assert (foreign <= alone).all()
-    assert foreign.mean() < alone.mean() / 2
+    if n_traversals > 1:  # by rule, they are never judged alone
+        alone = place_map.changed(driving=replace(learned, share=0.0)).locate(other, adapt="auto").confidence
+        assert foreign.mean() < alone.mean() / 2
     assert (right >= 0.5).mean() > (0.5 if n_traversals > 1 else 0.3)
+
+
+@pytest.mark.parametrize(("adapt", "n_traversals"), [("auto", 2), ("auto", 4), ("online", 4)])
+def test_photos_from_elsewhere_among_those_of_the_route_are_refused(adapt: str, n_traversals: int) -> None:
+    """As many of them pass as one by one, and no fewer photos of the route."""
+    rng = np.random.default_rng(0)
+    place_map = route_map(n_traversals)
+    own = make_route(N, 0.5, seed=4, condition=9, shift=0.4)[1]
+    # They have something in common with each other, and little with the route.
+    elsewhere = make_route(N, 0.5, seed=5, condition=9, shift=0.4)[1][: N // 2] + 0.3 * rng.normal(
+        size=own.shape[1]
+    )
+    mixed, foreign = np.concatenate([own, elsewhere]), np.arange(len(own) + len(elsewhere)) >= N
+    order = rng.permutation(len(mixed))
+    sure = place_map.locate(mixed[order], adapt=adapt).confidence >= 0.5
+    alone = place_map.locate(mixed[order]).confidence >= 0.5
+    assert sure[foreign[order]].mean() <= alone[foreign[order]].mean() + 0.02
+    assert sure[~foreign[order]].mean() >= alone[~foreign[order]].mean() - 0.05
+
+
+def test_a_drive_in_a_new_condition_is_accepted_by_a_map_of_one_traversal() -> None:
+    place_map = route_map(1)
+    queries = make_route(N, 0.5, seed=4, condition=9, shift=1.0)[1]
+    found = place_map.locate(queries, adapt="auto")
+    right = np.abs(found.places[:, 0] - np.arange(N)) <= 1
+    assert right.mean() > 0.9
+    assert (found.confidence[right] >= 0.5).mean() > 0.8
+    assert (place_map.locate(queries).confidence[right] >= 0.5).mean() < 0.3
 
 
 def test_under_way_a_query_knows_nothing_of_those_after_it() -> None:

@@ -262,7 +262,7 @@ def drives_by_rule(places: Places) -> DriveCalibration | None:
     """What stands for held-out drives where a map has none; None where its places have no order."""
     if places.frames is None:
         return None
-    return DriveCalibration(Scale().level, batch=RULE, share=RULE_SHARE)
+    return DriveCalibration(Scale().level)
 
 
 @dataclass

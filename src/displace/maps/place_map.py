@@ -25,7 +25,7 @@ from displace.models import grid_of, model_name
 from displace.places import Places
 from displace.search._database import is_address
 from displace.sequence.adaptation import LEAST_QUERIES, without_stops
-from displace.sequence.following import Course, Fix, Follower, smooth_fixes, standing_out
+from displace.sequence.following import Course, Fix, Follower, smooth_fixes
 from displace.sequence.tracking import BEGINS_OFF
 from displace.sequence.viewpoint import check_view, moved_by, view_of
 from displace.truth import Tolerance
@@ -280,11 +280,11 @@ class PlaceMap:
         vectors, view = self._moved_back(state, self.describe(queries, model=model), adapt)
         projected = state.project(vectors)
         mode = _mode_of(state, adapt, len(projected))
-        if mode != "none":
-            return replace(self._adapted(state, projected, k, mode), view=view)
         best, scores = state.best(projected, max(k, state.ranked_at_least), search)
-        many = adapt in ("batch", "auto") and len(vectors) >= LEAST_QUERIES
+        many = mode == "none" and adapt in ("batch", "auto") and len(vectors) >= LEAST_QUERIES
         confidence = state.confidence(vectors, best, scores, together=many)
+        if mode != "none":
+            return replace(self._adapted(state, projected, k, mode, confidence), view=view)
         positions = None if state.places.positions is None else state.places.positions.take(best[:, 0])
         return Matches(state.places.ids[best[:, :k]], scores[:, :k], confidence, positions, view)
 
@@ -416,8 +416,13 @@ class PlaceMap:
             known = self._known_course = (state, course_of(state))
         return known[1]
 
-    def _adapted(self, state: MapState, projected: Vectors, k: int, mode: str) -> Matches:
-        """Matches of queries that adapt the matching to themselves: all to all, or each by those before it."""
+    def _adapted(
+        self, state: MapState, projected: Vectors, k: int, mode: str, plain: Vectors | None
+    ) -> Matches:
+        """Matches of queries that adapt the matching to themselves: all to all, or each by those before it.
+
+        `plain` is how sure they are without it.
+        """
         course = self._course(state)
         online = mode == "online"
         similarity = Causal(course.rows, projected) if online else similarity_of(course.rows, projected, mode)
@@ -427,9 +432,9 @@ class PlaceMap:
             columns = top_k(some, k)
             best.append(course.ids[columns])
             scores.append(np.take_along_axis(some, columns, axis=1))
-            features.append(standing_out(some))
+            features.append(course.features(some))
         judge = course.calibration
-        sure = None if judge is None else judge.located(np.concatenate(features), online=online)
+        sure = None if judge is None else judge.located(np.concatenate(features), plain, online=online)
         if sure is not None and state.calibration is not None:
             sure = np.minimum(sure, state.calibration.ceiling)
         found = np.concatenate(best)
@@ -593,7 +598,7 @@ class PlaceMap:
 def _mode_of(state: MapState, adapt: str, n_queries: int) -> str:
     """See `PlaceMap.adapts`; no query adapts nothing."""
     _check_way(adapt, ("none", "batch", "online", "auto"))
-    sure = state.calibration is None or (state.driving is not None and state.driving.batch is not None)
+    sure = state.calibration is None or (state.driving is not None and state.driving.judges)
     allowed = adapt != "auto" or (sure and state.at_hand)
     return chosen_mode(adapt, n_queries) if n_queries and state.area is None and allowed else "none"
 

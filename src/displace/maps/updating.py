@@ -253,7 +253,7 @@ def _advice(state: MapState, outgrown: str) -> list[str]:
     advice = []
     if outgrown:
         advice.append(f"settings: {outgrown}; build again from all references to choose anew")
-    if state.driving is not None and not state.driving.n_frames and len(state.traversals) > 1:
+    if state.driving is not None and state.driving.by_rule and len(state.traversals) > 1:
         advice.append(
             "drives: how sure matches of a drive are is told by a fixed rule, as of one traversal; build again from "
             "all references to learn it from drives that are held out"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from math import exp, log
 from typing import Any
 
@@ -14,10 +15,11 @@ from displace.arrays import Vectors, top_k
 from displace.errors import InputError
 from displace.files import schema
 from displace.sequence.adaptation import MapRows, OnlineAdaptation, Stops
+from displace.sequence.chance import Chance
 from displace.sequence.engine import Belief, Blocks, Floats
 from displace.sequence.hindsight import Hindsight
 from displace.sequence.roadway import Roadway
-from displace.sequence.together import judged_together, judged_under_way
+from displace.sequence.together import agreed, judged_by_share, judged_together, judged_under_way
 from displace.sequence.tracking import BEGINS_OFF, Tracker
 from displace.sequence.weighing import Scale, Scores, Weighed, scores_of_row, smooth_drive
 
@@ -137,6 +139,11 @@ class Logistic:
         return cls([max(float(weight), 0.1)], [0.0], [1.0], float(bias))
 
 
+RULE, RULE_SHARE = Logistic([0.8, 0.8], [0.0, 0.0], [1.0, 1.0], -1.0), 0.5
+"""How sure adapted matches are where none could be held out, by their deviations from chance, and the share of right
+ones that this reckons with."""
+
+
 def _bounded(value: Any, name: str) -> float:
     return schema.number(value, name, -1e9, 1e9)
 
@@ -188,25 +195,36 @@ class DriveCalibration:
             share=schema.number(record.get("share", 0.0), "share", 0.0, 1.0),
         )
 
-    def located(self, features: Vectors, online: bool) -> Floats | None:
+    @property
+    def by_rule(self) -> bool:
+        """Whether no drive was held out."""
+        return not self.n_frames
+
+    @property
+    def judges(self) -> bool:
+        """Whether it can say how sure adapted matches are."""
+        return self.by_rule or self.batch is not None
+
+    def located(self, features: Vectors, plain: Vectors | None, online: bool) -> Floats | None:
         """Probability that adapted matches are right; None where it is unknown.
 
         Parameters
         ----------
-        features : array of shape (q, 3)
-            How they stand out: `standing_out`.
+        features : array of shape (q, f)
+            How they stand out: `Course.features`.
+        plain : array of shape (q,), optional
+            How sure the same queries are without adaptation.
         online : bool
             Whether each is judged in view of those before it; else in view of all.
         """
-        judge = (self.online or self.batch) if online else self.batch
+        judge = RULE if self.by_rule else (self.online or self.batch) if online else self.batch
         if judge is None:
             return None
-        probability = judge.probability(features)
-        if not 0 < self.share < 1:
-            return probability
-        found = (judged_under_way if online else judged_together)(probability, self.share)
-        # A rule that was not learned from this map's frames is not to be surer than it is.
-        return found if self.n_frames else np.minimum(found, probability)
+        found, share = judge.probability(features), RULE_SHARE if self.by_rule else self.share
+        if 0 < share < 1:
+            together = judged_by_share if self.by_rule else judged_together
+            found = (judged_under_way if online else together)(found, share)
+        return found if plain is None else agreed(found, plain, under_way=online)
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,6 +257,17 @@ class Course:
     def scale(self) -> Scale:
         """How similarity becomes evidence on this map."""
         return Scale() if self.calibration is None else Scale(level=self.calibration.level)
+
+    @cached_property
+    def chance(self) -> Chance:
+        """How far wrong matches stand out on this map."""
+        return Chance.of(self.rows, self.same)
+
+    def features(self, scores: Vectors) -> Floats:
+        """What adapted matches are judged by, from the scores of all places (q, N)."""
+        if self.calibration is not None and self.calibration.by_rule:
+            return self.chance.deviations(scores, self.same)
+        return standing_out(scores)
 
     def mass(self, best: int, belief: Vectors) -> float:
         """Belief of all places that count as the same as the best one."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from displace.arrays import Vectors
 from displace.sequence.engine import Floats
 
 HARDLY = 0.02
@@ -22,6 +23,12 @@ _ROUNDS, _AT_ONCE = 1000, 3
 """At most, of all matches, and with each one that joins them."""
 _TELL = 30
 """Matches that tell a share."""
+_SURE = 5
+"""Sure matches that tell what the condition does to all."""
+_MORE = 2.0
+"""Logarithm of the odds that a query gains at most by how sure it is without adaptation."""
+_UNSURE = 0.25
+"""Share of the sure matches that look less likely without adaptation than what is taken for the condition."""
 _LEAST = 1e-4
 """Share from which it is sought anew with each match: from less, it would never grow again."""
 
@@ -43,11 +50,64 @@ def judged_together(probability: Floats, usual: float) -> Floats:
     >>> judged_together(np.array([0.6, 0.9, 0.99, 0.1]), 0.7).round(2).tolist()
     [0.6, 0.9, 0.99, 0.1]
     """
-    ratios = _ratios(probability, usual)
-    share = own_share(ratios, usual)
+    share = own_share(_ratios(probability, usual), usual)
     if HARDLY <= share <= usual:
         return np.asarray(probability, np.float64)
-    return _judged(ratios, min(share, MOST), len(ratios))
+    return judged_by_share(probability, usual)
+
+
+def judged_by_share(probability: Floats, usual: float) -> Floats:
+    """Probabilities of matches in view of their own share of right ones, whatever it is.
+
+    >>> judged_by_share(np.array([0.6, 0.9, 0.99, 0.1]), 0.7).round(2).tolist()
+    [0.49, 0.85, 0.98, 0.07]
+    """
+    ratios = _ratios(probability, usual)
+    return _judged(ratios, min(own_share(ratios, usual), MOST), len(ratios))
+
+
+def agreed(adapted: Vectors, plain: Vectors, under_way: bool = False) -> Floats:
+    """Probabilities of adapted matches in view of how sure the same queries are without adaptation.
+
+    A photo from elsewhere that is located among photos of the route may stand out of their condition; it does not
+    resemble the map, though. So the mean of the logarithms of both odds counts. In a condition that the map has not
+    seen all queries look unlikely without adaptation, the surest matches, too: what three in four of these reach is
+    then taken for the condition, and not for a sign. What is refused beyond doubt stays refused,
+    and all of it where hardly any match is right.
+
+    Parameters
+    ----------
+    adapted, plain : arrays of shape (q,)
+        That the match is right: of the adapted match, and of the one without adaptation.
+    under_way : bool
+        Whether each is judged in view of those before it only.
+
+    Examples
+    --------
+    >>> adapted = np.full(10, 0.8)
+    >>> agreed(adapted, np.r_[np.full(9, 0.8), 0.02]).round(2).tolist()[-2:]
+    [0.8, 0.22]
+    >>> agreed(adapted, np.full(10, 0.02)).round(2).tolist()[-2:]
+    [0.67, 0.67]
+    """
+    by_adapting, by_itself = _log_odds(adapted), _log_odds(plain)
+    sure = by_adapting > 0
+    until = range(1, len(sure) + 1) if under_way else [len(sure)]
+    condition = np.array([_condition(by_itself[:end][sure[:end]]) for end in until])
+    some_right = np.array([np.mean(adapted[:end]) >= HARDLY for end in until])
+    odds = np.minimum((by_adapting + by_itself - condition) / 2, by_adapting + _MORE * some_right)
+    found: Floats = 1 / (1 + np.exp(-odds))
+    return found
+
+
+def _condition(by_itself: Floats) -> float:
+    """What a condition takes from the logarithm of the odds of sure matches; at most 0."""
+    return min(0.0, float(np.quantile(by_itself, _UNSURE))) if len(by_itself) >= _SURE else 0.0
+
+
+def _log_odds(probability: Vectors) -> Floats:
+    own = np.clip(np.asarray(probability, np.float64), 1e-6, 1 - 1e-6)
+    return np.log(own / (1 - own))
 
 
 def judged_under_way(probability: Floats, usual: float) -> Floats:

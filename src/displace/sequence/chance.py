@@ -1,0 +1,76 @@
+"""How far matches stand out of chance, told by the map alone: for maps that have no right matches to learn from.
+
+Each row of a map is looked for among the places that are not its own. The best of them is wrong, whatever the weather:
+so much do wrong matches stand out. Being measured in the spread of a query's own scores, that changes little with the
+condition, and pictures from elsewhere stand out less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from displace.arrays import Vectors, l2_normalize
+from displace.holdout import spread
+from displace.sequence.adaptation import MapRows
+from displace.sequence.engine import Floats
+
+Same = Callable[[int], Any]
+"""The places that count as the same as the i-th: a slice, or a function that chooses those of some places."""
+_ASKED = 400
+"""Rows that tell what chance does, at most."""
+_FEWEST = 3
+"""Other places without which nothing stands out."""
+_RANGE = ((-3.0, 4.0), (-3.0, 6.0))
+"""Deviations that count at most, of the top and of the lead."""
+
+
+@dataclass(frozen=True, eq=False)
+class Chance:
+    """Mean and spread of how far wrong matches stand out, (2,) each: above all other places, and above the best."""
+
+    mean: Floats
+    spread: Floats
+
+    @classmethod
+    def of(cls, rows: MapRows, same: Same) -> Chance:
+        """Look for rows, spread over the map, among the places that are not theirs."""
+        centred = l2_normalize(rows.vectors - rows.vectors.mean(axis=0)).astype(np.float32, copy=False)
+        asked = spread(len(rows.starts), _ASKED)
+        scores = rows.best(centred[rows.starts[asked]] @ centred.T)
+        for row, place in zip(scores, asked.tolist(), strict=True):
+            row[~_others(same, place, len(row))] = -np.inf
+        found = apart(scores, same)
+        return cls(found.mean(axis=0), np.maximum(found.std(axis=0), 1e-6))
+
+    def deviations(self, scores: Vectors, same: Same) -> Floats:
+        """How far the best of scores (q, N) stand out, in deviations of what chance does, (q, 2)."""
+        lowest, highest = zip(*_RANGE, strict=True)
+        return np.clip((apart(scores, same) - self.mean) / self.spread, lowest, highest)
+
+
+def apart(scores: Vectors, same: Same) -> Floats:
+    """Distance of the best of scores (q, N) from the mean and from the highest of the places elsewhere, (q, 2).
+
+    In standard deviations of these; places with a score of minus infinity do not count.
+
+    >>> apart(np.array([[5.0, 1.0, 2.0, 3.0]]), lambda i: slice(i, i + 1)).round(2)
+    array([[3.67, 2.45]])
+    """
+    found = np.zeros((len(scores), 2))
+    for row, best, to in zip(scores, scores.argmax(axis=1).tolist(), found, strict=True):
+        others = row[_others(same, best, len(row)) & np.isfinite(row)].astype(np.float64)
+        if len(others) >= _FEWEST:
+            to[:] = (row[best] - others.mean(), row[best] - others.max()) / max(others.std(), 1e-9)
+    return found
+
+
+def _others(same: Same, place: int, n_places: int) -> NDArray[np.bool_]:
+    """Which places are not the same as one."""
+    others, own = np.ones(n_places, bool), same(place)
+    others[own if isinstance(own, slice) else own(np.arange(n_places))] = False
+    return others
