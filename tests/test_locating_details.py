@@ -19,7 +19,16 @@ from displace.maps import state
 from displace.maps.located import Located, check_limit
 from displace.maps.questions import as_images, check_same_model
 from displace.maps.refusals import of_refusals
-from displace.maps.remarks import STALE, UNCALIBRATED, UNLEARNED, WEAKER, remarks, rounding_loss
+from displace.maps.remarks import (
+    STALE,
+    UNCALIBRATED,
+    UNLEARNED,
+    UNTOLD,
+    WEAKER,
+    of_confidence,
+    remarks,
+    rounding_loss,
+)
 from displace.maps.state import _best_of_each
 from displace.maps.witness import Witness
 from displace.matches import Matches, joined
@@ -299,11 +308,17 @@ class TestWhatAMapTells:
         assert not any("no order" in line for line in remarks(town.changed(places=ordered)))
         assert any("no order" in line for line in remarks(town.changed(places=unordered)))
         weaker = town.changed(calibration=replace(town.calibration, basis="two traversals"))
-        assert f"the confidence is {WEAKER['two traversals']}" in list(remarks(weaker))
+        assert f"the confidence: {WEAKER['two traversals']}" in list(remarks(weaker))
         assert any(
             line.startswith("one traversal shows") for line in remarks(town.changed(traversals={"a": 1}))
         )
         assert not any(line.startswith("one traversal shows") for line in bare)
+
+    def test_a_confidence_that_tells_nothing_is_called_so(self, town):
+        curve = [[0.5, 0.5, 10]]
+        for auc, seen, said in ((0.64, curve, [UNTOLD]), (0.65, curve, []), (0.5, [], [])):
+            told = list(of_confidence(replace(town.calibration, auc=auc, curve=seen)))
+            assert told == said
 
     def test_what_rounding_costs(self, town):
         told = rounding_loss(town.changed(notes={"recall_at_1": {"float16": 50.0}, "n_queries": 1234}))

@@ -52,6 +52,20 @@ def test_refused_images_whose_places_follow_each_other_are_of_the_route(maps):
     assert of_refusals(located(maps[3], np.arange(N)[::-1], np.full(N, 0.2)))  # driven the other way
 
 
+def test_refused_photos_from_elsewhere_say_nothing_about_the_map(maps):
+    """Nearly half of the images follow the route, and are accepted; the others are found anywhere."""
+    own, foreign = N // 2 - 2, N // 2 + 2
+    places = np.concatenate([np.arange(own), np.random.default_rng(0).permutation(N)[:foreign]])
+    confidence = np.concatenate([np.full(own, 0.9), np.full(foreign, 0.2)])
+    assert follow_each_other(places, N)
+    assert of_refusals(located(maps[3], places, confidence)) == ""
+
+
+def test_the_limit_that_is_named_is_one_of_refused_images(maps):
+    confidence = np.where(np.arange(N) < 0.4 * N, 0.9, 0.2)
+    assert "reach --min-confidence 0.20" in of_refusals(located(maps[3], np.arange(N), confidence))
+
+
 @pytest.mark.parametrize(
     ("places", "confidence", "given"),
     [

@@ -18,7 +18,7 @@ from displace.maps import PlaceMap
 from displace.maps.calibration import Calibration
 from displace.maps.located import FRAME, Located
 from displace.maps.refusals import of_refusals
-from displace.maps.remarks import ADAPTED, STALE, WEAKER, moved, no_confidence, rounding_loss
+from displace.maps.remarks import ADAPTED, STALE, moved, no_confidence, of_confidence, rounding_loss
 from displace.verbs._steps import store_beside
 from displace.verbs.build import map_output
 
@@ -71,8 +71,8 @@ def _facts(place_map: PlaceMap, path: str | Path) -> Iterable[tuple[str, str]]:
         c = place_map.calibration
         learned = f": AUC {c.auc:.3f}, calibration error {c.error:.3f}" if c.curve else ""
         yield "confidence", f"from {c.n_queries} held-out queries ({right}){learned}"
-        if c.basis in WEAKER:
-            yield "", WEAKER[c.basis]
+        for remark in of_confidence(c):
+            yield "", remark
 
 
 def reliability_table(calibration: Calibration) -> Table:

@@ -35,11 +35,12 @@ def of_refusals(located: Located) -> str:
     order = place_map.places.order
     if order is None:
         return ""
-    along = np.argsort(order)[place_map.places.rows_of(located.matches.places[readable, 0])]
+    # Photos from elsewhere among accepted ones of the route follow nothing.
+    along = np.argsort(order)[place_map.places.rows_of(located.matches.places[refused, 0])]
     if not follow_each_other(along, len(order)):
         return ""
     together = "" if located.adapted else TOGETHER
-    median = float(np.floor(100 * np.median(confidence[readable])) / 100)
+    median = float(np.floor(100 * np.median(confidence[refused])) / 100)
     return UNSEEN_CONDITION + together + (ACCEPT_LESS.format(median=median) if median >= LOWEST else "")
 
 

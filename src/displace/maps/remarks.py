@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from displace.maps.calibration import Calibration
 from displace.maps.place_map import PlaceMap
 from displace.models import grid_of
 from displace.sequence.viewpoint import in_words
@@ -19,6 +20,14 @@ WEAKER = {
     "one traversal": "by a fixed rule, and never above 0.75: one traversal does not show what right matches look like",
 }
 """What is said of a confidence by what it was learned from."""
+
+USELESS = 0.65
+"""Area under the ROC curve, of held-out matches, below which a confidence tells hardly anything."""
+UNTOLD = (
+    "on held-out images it hardly tells right matches from wrong ones: do not rely on it. Recordings of the same places, "
+    "one more of them, or another --tolerance may mend that"
+)
+"""What is said then."""
 
 ONE_CONDITION = (
     "most are refused: the map has seen the route once, and another season or light looks foreign to it. Add a second "
@@ -59,6 +68,14 @@ def no_confidence(place_map: PlaceMap) -> str:
     return UNCALIBRATED if place_map.state.calibrated_on is None else UNLEARNED
 
 
+def of_confidence(calibration: Calibration) -> Iterator[str]:
+    """What is worth knowing of a confidence; nothing where it was learned from whole traversals, and tells."""
+    if calibration.basis in WEAKER:
+        yield WEAKER[calibration.basis]
+    if calibration.curve and calibration.auc < USELESS:
+        yield UNTOLD
+
+
 def remarks(place_map: PlaceMap) -> Iterator[str]:
     """Sentences for whoever runs the map; none where nothing is missing."""
     calibration = place_map.calibration
@@ -71,8 +88,8 @@ def remarks(place_map: PlaceMap) -> Iterator[str]:
         yield no_confidence(place_map)
     elif place_map.calibration_is_stale:
         yield STALE
-    elif calibration.basis in WEAKER:
-        yield f"the confidence is {WEAKER[calibration.basis]}"
+    else:
+        yield from (f"the confidence: {remark}" for remark in of_confidence(calibration))
     if not place_map.has_order:
         yield (
             "the places have no order along a route, so that no drive can be followed: frame numbers or positions in "
