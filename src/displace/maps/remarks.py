@@ -24,8 +24,8 @@ WEAKER = {
 USELESS = 0.65
 """Area under the ROC curve, of held-out matches, below which a confidence tells hardly anything."""
 UNTOLD = (
-    "on held-out images it hardly tells right matches from wrong ones: do not rely on it. Recordings of the same places, "
-    "one more of them, or another --tolerance may mend that"
+    "on held-out images it hardly tells right matches from wrong ones: do not rely on it. Recordings of the same "
+    "places, one more of them, or another --tolerance may mend that"
 )
 """What is said then."""
 
