@@ -1,6 +1,6 @@
 """Photos of the route and photos from elsewhere in one folder: how many of each are accepted, beside one by one.
 
-A map is asked for 100 or 150 photos of a traversal that it has not seen, shuffled with 50, 100 or 300 of each other
+A map is asked for 100 or 150 photos of a traversal (but for one map, one that it has not seen), shuffled with 50, 100 or 300 of each other
 set and, where it holds a part of its route, of the rest; then for all photos of that traversal alone. Needs the shared
 data.
 """
@@ -29,6 +29,7 @@ CASES = (
     Case("sped400", ["ref1", "ref2", "ref3"], "query", "exact", 0, 400),
     Case("nordland811", ["summer"], "winter", "2 frames", 0, 400),
     Case("nordland811", ["winter"], "summer", "2 frames", 0, 400),
+    Case("nordland811", ["summer", "winter"], "winter", "2 frames", 0, 400),
     Case("town", ["sun"], "overcast", "1 frames", 0, 200),
     Case("town", ["sun", "rain", "night"], "dusk", "1 frames", 0, 200),
     Case("town", ["sun", "overcast", "rain", "dusk", "night"], "snow", "1 frames", 0, 200),

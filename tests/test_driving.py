@@ -183,6 +183,13 @@ class TestUpdates:
         assert town.add(refs.only("c")).advice == []
         assert town.state.driving.n_frames > 0
 
+    @pytest.mark.parametrize(("n_places", "known"), [(49, False), (50, True)])
+    def test_a_few_places_have_no_rule(self, n_places: int, known: bool) -> None:
+        """What chance reaches cannot be told from a few rows: their photos are judged one by one."""
+        refs = references().only("a")
+        refs = refs.select(np.isin(refs.places, refs.place_ids[:n_places]))
+        assert (displace.build(refs, "hops").state.driving is not None) == known
+
     def test_places_without_an_order_have_no_rule(self) -> None:
         refs = references(frames=False)
         town = displace.build(refs.only("a", "b"), "hops")

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from displace.references import ReferenceSet
     from displace.truth import Truth
 
+LEAST_PLACES = LEAST_QUERIES // 2
+"""Of a map, and frames of a held-out drive, that tell something about drives."""
 MOST_FRAMES, MOST_FOLDS = 400, 3
 """Of the held-out drives that following is calibrated by."""
 ABOVE = 0.27
@@ -191,7 +193,7 @@ class DriveWatch:
         asked = asked[np.isfinite(at[asked])]
         answerable = self.truth.answerable(queries.places[asked], ids)
         asked = _around_the_gap(asked, answerable)
-        if len(asked) < LEAST_QUERIES // 2 or len(ids) < LEAST_QUERIES // 2:
+        if len(asked) < LEAST_PLACES or len(ids) < LEAST_PLACES:
             return
         vectors = np.asarray(queries.vectors[asked], np.float32)
         unit = rows.project(vectors)
@@ -259,8 +261,8 @@ class DriveWatch:
 
 
 def drives_by_rule(places: Places) -> DriveCalibration | None:
-    """What stands for held-out drives where a map has none; None where its places have no order."""
-    if places.frames is None:
+    """What stands for held-out drives where a map has none; None where its places are few, or have no order."""
+    if places.frames is None or len(places) < LEAST_PLACES:
         return None
     return DriveCalibration(Scale().level)
 
