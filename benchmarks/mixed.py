@@ -1,8 +1,8 @@
 """Photos of the route and photos from elsewhere in one folder: how many of each are accepted, beside one by one.
 
-A map is asked for 100 or 150 photos of a traversal (but for one map, one that it has not seen), shuffled with 50, 100 or 300 of each other
-set and, where it holds a part of its route, of the rest; then for all photos of that traversal alone. Needs the shared
-data.
+A map is asked for 100 or 150 photos of a traversal, which but for one map it has not seen, shuffled with 50, 100 or 300
+of each other set and, where it holds a part of its route, of the rest; then for all photos of the traversal alone.
+Needs the shared data.
 """
 
 from __future__ import annotations
