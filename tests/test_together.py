@@ -78,16 +78,18 @@ def test_under_way_each_is_judged_by_those_before_it() -> None:
 
 
 @pytest.mark.parametrize("under_way", [False, True])
-def test_both_odds_count_alike(under_way: bool) -> None:
+def test_the_odds_without_adaptation_count_twice(under_way: bool) -> None:
     """Naively, of four matches: their condition cannot be told."""
-    adapted, plain = np.array([0.9, 0.6, 0.3, 0.99]), np.array([0.5, 0.9, 0.9, 0.01])
-    expected = [1 / (1 + np.sqrt((1 - a) / a * (1 - p) / p)) for a, p in zip(adapted, plain, strict=True)]
+    adapted, plain = np.array([0.9, 0.6, 0.4, 0.99]), np.array([0.5, 0.9, 0.9, 0.01])
+    expected = [
+        1 / (1 + ((1 - a) / a * ((1 - p) / p) ** 2) ** (1 / 3)) for a, p in zip(adapted, plain, strict=True)
+    ]
     np.testing.assert_allclose(agreed(adapted, plain, under_way), expected, rtol=1e-6)
 
 
 def test_what_a_condition_does_to_all_is_no_sign() -> None:
     adapted, plain = np.full(40, 0.9), np.full(40, 0.02)
-    np.testing.assert_allclose(agreed(adapted, plain), 1 / (1 + np.sqrt(1 / 9)), rtol=1e-6)
+    np.testing.assert_allclose(agreed(adapted, plain), 1 / (1 + (1 / 9) ** (1 / 3)), rtol=1e-6)
     # Where most sure matches look likely by themselves, the others are from elsewhere.
     plain[:35] = 0.9
     assert (agreed(adapted, plain)[35:] < 0.35).all()

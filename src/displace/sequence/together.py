@@ -70,10 +70,10 @@ def agreed(adapted: Vectors, plain: Vectors, under_way: bool = False) -> Floats:
     """Probabilities of adapted matches in view of how sure the same queries are without adaptation.
 
     A photo from elsewhere that is located among photos of the route may stand out of their condition; it does not
-    resemble the map, though. So the mean of the logarithms of both odds counts. In a condition that the map has not
-    seen all queries look unlikely without adaptation, the surest matches, too: what three in four of these reach is
-    then taken for the condition, and not for a sign. What is refused beyond doubt stays refused,
-    and all of it where hardly any match is right.
+    resemble the map, though. So the mean of the logarithms of both odds counts, the latter twice. In a condition that
+    the map has not seen all queries look unlikely without adaptation, the surest matches, too: what three in four of
+    these reach is then taken for the condition, and not for a sign. What is refused beyond doubt stays refused, and so
+    does everything where hardly any match is right.
 
     Parameters
     ----------
@@ -86,16 +86,16 @@ def agreed(adapted: Vectors, plain: Vectors, under_way: bool = False) -> Floats:
     --------
     >>> adapted = np.full(10, 0.8)
     >>> agreed(adapted, np.r_[np.full(9, 0.8), 0.02]).round(2).tolist()[-2:]
-    [0.8, 0.22]
+    [0.8, 0.11]
     >>> agreed(adapted, np.full(10, 0.02)).round(2).tolist()[-2:]
-    [0.67, 0.67]
+    [0.61, 0.61]
     """
     by_adapting, by_itself = _log_odds(adapted), _log_odds(plain)
     sure = by_adapting > 0
     until = range(1, len(sure) + 1) if under_way else [len(sure)]
     condition = np.array([_condition(by_itself[:end][sure[:end]]) for end in until])
     some_right = np.array([np.mean(adapted[:end]) >= HARDLY for end in until])
-    odds = np.minimum((by_adapting + by_itself - condition) / 2, by_adapting + _MORE * some_right)
+    odds = np.minimum((by_adapting + 2 * (by_itself - condition)) / 3, by_adapting + _MORE * some_right)
     found: Floats = 1 / (1 + np.exp(-odds))
     return found
 
