@@ -61,6 +61,16 @@ def test_refused_photos_from_elsewhere_say_nothing_about_the_map(maps):
     assert of_refusals(located(maps[3], places, confidence)) == ""
 
 
+@pytest.mark.parametrize("n_traversals", [1, 3])
+def test_many_images_that_look_foreign_are_called_so(maps, n_traversals):
+    places = np.random.default_rng(0).integers(0, N, 120)
+    assert "together they look foreign" in of_refusals(
+        located(maps[n_traversals], places, np.full(120, 0.01))
+    )
+    for n, confidence in ((99, 0.01), (120, 0.03)):
+        assert "foreign:" not in of_refusals(located(maps[n_traversals], places[:n], np.full(n, confidence)))
+
+
 def test_the_limit_that_is_named_is_one_of_refused_images(maps):
     confidence = np.where(np.arange(N) < 0.4 * N, 0.9, 0.2)
     assert "reach --min-confidence 0.20" in of_refusals(located(maps[3], np.arange(N), confidence))

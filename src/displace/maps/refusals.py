@@ -7,7 +7,9 @@ from numpy.typing import NDArray
 
 from displace.maps.located import Located
 from displace.maps.place_map import PlaceMap
-from displace.maps.remarks import ACCEPT_LESS, ONE_CONDITION, TOGETHER, UNSEEN_CONDITION
+from displace.maps.remarks import ACCEPT_LESS, ELSEWHERE, ONE_CONDITION, TOGETHER, UNSEEN_CONDITION
+from displace.sequence.adaptation import LEAST_QUERIES
+from displace.sequence.together import HARDLY
 
 FEWEST = 20
 """Changes of place, from one image to the next, that show whether these follow each other."""
@@ -30,6 +32,8 @@ def of_refusals(located: Located) -> str:
     refused = readable & [found is False for found in located.in_map]
     if 2 * refused.sum() <= readable.sum():
         return ""
+    if refused.sum() >= LEAST_QUERIES and float(np.mean(confidence[readable])) < HARDLY:
+        return ELSEWHERE
     if len(place_map.traversals) == 1:
         return ONE_CONDITION
     order = place_map.places.order

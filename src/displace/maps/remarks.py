@@ -29,6 +29,12 @@ UNTOLD = (
 )
 """What is said then."""
 
+ELSEWHERE = (
+    "together they look foreign: hardly any of their matches stands out. If they are of the map's route, its "
+    "recordings do not show their season or light: add one that does (displace update MAP --add STORE)"
+)
+"""What is said where hardly any of many images located together is in the map."""
+
 ONE_CONDITION = (
     "most are refused: the map has seen the route once, and another season or light looks foreign to it. Add a second "
     "recording (displace update MAP --add STORE), or accept less, and more foreign images: --min-confidence 0.3"

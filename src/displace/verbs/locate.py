@@ -216,7 +216,8 @@ def _check_options(
         check_limit(min_confidence, known=place_map.calibration is not None)
     if form == "geojson" and not place_map.has_positions:
         raise InputError(
-            "the map has no positions, so that there are no points to write; let the output end in .csv"
+            "the map has no positions, so that there are no points to write; let the output end in .csv, or print JSON "
+            "with --json"
         )
 
 
