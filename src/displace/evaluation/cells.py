@@ -85,6 +85,7 @@ class Cell:
             self.k,
             self.store["content"],
             *([self.method.sequence, self.method.length, self.method.adapt] if self.method.along else []),
+            *([self.method.source] if self.method.source else []),
         ]
         return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
 

@@ -117,7 +117,13 @@ def evaluate(
         tempfile.TemporaryDirectory(prefix="displace-") if output is None else nullcontext(output)
     )
     with folder as results, limit_threads(threads_for(threads, len(described), described.dim)):
-        return run_suite(suite, results, progress).cells
+        outcome = run_suite(suite, results, progress)
+    reused = len(outcome.cells) - outcome.n_computed
+    if reused:
+        logger.warning(
+            "%s: %s cells computed, %s were there", output, f"{outcome.n_computed:,}", f"{reused:,}"
+        )
+    return outcome.cells
 
 
 def _named(names: str) -> list[str]:
