@@ -110,6 +110,14 @@ def test_frames_of_named_places():
     assert str(recalls) == "R@1 50.0  (±5 frames, 2 queries; 1 without a correct place count as misses)"
 
 
+@pytest.mark.parametrize("n_right", [255, 275])
+def test_recalls_are_rounded_once(n_right):
+    """255 of 400 are 63.75 %; 100 times the mean is a little less, and was printed as 63.7."""
+    places = np.where(np.arange(400) < n_right, 1, 2)
+    assert recall_at(places, np.ones(400, int), ks=(1,))[1] == n_right / 4
+    assert bootstrap(places == 1, n_samples=1).value == n_right / 4
+
+
 class TestQueriesWithoutACorrectPlace:
     ranked = np.array([[0], [1], [2]])
 

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from displace.arrays import as_labels
 from displace.errors import InputError
 from displace.matches import Matches
-from displace.truth import PlaceSets, SamePlace, TruthRule
+from displace.truth import Flags, PlaceSets, SamePlace, TruthRule
 
 DEFAULT_KS = (1, 5, 10)
 
@@ -99,8 +99,17 @@ def recall_at(
     counted = np.ones(len(ranked), bool) if unanswerable == "miss" else has_answer
     if not counted.any():
         raise InputError("no query has a correct place in the map: nothing is left to count")
-    values = {k: 100 * float(hit_within[counted, min(k, ranked.shape[1]) - 1].mean()) for k in ks}
+    values = {k: percent(hit_within[counted, min(k, ranked.shape[1]) - 1]) for k in ks}
     return Recalls(values, rule.name, int(counted.sum()), int((~has_answer).sum()), unanswerable)
+
+
+def percent(hits: Flags) -> float:
+    """Share (%) of what is true, rounded once: a mean times 100 is 63.7 % of 255 in 400 when it is printed.
+
+    >>> percent(np.arange(400) < 255)
+    63.75
+    """
+    return 100 * int(np.count_nonzero(hits)) / len(hits)
 
 
 def _usable_ks(ks: Sequence[int], n_ranked: int, known: NDArray[Any] | None) -> list[int]:
