@@ -131,6 +131,17 @@ class TestQueriesWithoutACorrectPlace:
         assert recalls[1] == 100.0
         assert str(recalls) == "R@1 100.0  (exact place, 2 queries; 1 without a correct place left out)"
 
+    @pytest.mark.parametrize(
+        "truth", [[0, 1, 99], WithinFrames(np.array([0, 1, 99]), 1)], ids=["ids", "frames"]
+    )
+    def test_cannot_be_dropped_where_the_map_is_not_known(self, truth):
+        with pytest.raises(InputError, match="unanswerable='drop' needs places=, the ids"):
+            recall_at(self.ranked, truth, ks=(1,), unanswerable="drop")
+        assert recall_at(self.ranked, truth, ks=(1,), places=[0, 1, 2], unanswerable="drop").n_queries == 2
+
+    def test_empty_sets_are_dropped_without_a_map(self):
+        assert recall_at(self.ranked, [{0}, set(), {7}], ks=(1,), unanswerable="drop").n_queries == 2
+
     def test_empty_sets(self):
         recalls = recall_at(self.ranked, [{0}, set(), {7}], ks=(1,), places=[0, 1, 2])
         assert recalls[1] == pytest.approx(100 / 3)

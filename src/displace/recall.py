@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from displace.arrays import as_labels
 from displace.errors import InputError
 from displace.matches import Matches
-from displace.truth import Flags, PlaceSets, SamePlace, TruthRule
+from displace.truth import Flags, PlaceSets, SamePlace, TruthRule, WithinFrames
 
 DEFAULT_KS = (1, 5, 10)
 
@@ -72,7 +72,8 @@ def recall_at(
     places : array, optional
         Ids of the places in the map, to tell queries that have no correct place there.
     unanswerable : {"miss", "drop"}
-        Whether queries without a correct place count as misses (default) or are left out.
+        Whether queries without a correct place count as misses (default) or are left out, for which `places` must be
+        known, here or to the rule.
 
     Examples
     --------
@@ -94,6 +95,11 @@ def recall_at(
     rule = _as_rule(truth, len(ranked))
     if len(ranked) == 0:
         raise InputError("no queries: ranked_places is empty")
+    if unanswerable == "drop" and known is None and _knows_no_map(rule):
+        raise InputError(
+            "unanswerable='drop' needs places=, the ids of the places in the map: without them no query is known to "
+            "have no correct place"
+        )
     hit_within = np.logical_or.accumulate(rule.correct(ranked), axis=1)
     has_answer = rule.answerable(known)
     counted = np.ones(len(ranked), bool) if unanswerable == "miss" else has_answer
@@ -125,6 +131,11 @@ def _usable_ks(ks: Sequence[int], n_ranked: int, known: NDArray[Any] | None) -> 
                 f"ks has {k}, but {n_ranked} places are ranked for each query; rank with k={max(ks)}"
             )
     return list(ks)
+
+
+def _knows_no_map(rule: TruthRule) -> bool:
+    """Whether a rule takes every query for answerable unless it is told the places; an empty set has none anyway."""
+    return isinstance(rule, SamePlace) or (isinstance(rule, WithinFrames) and rule.places is None)
 
 
 def _as_rule(truth: Any, n: int) -> TruthRule:
