@@ -80,6 +80,12 @@ def test_evaluate_one_line(run, folder):
     assert not list(folder.glob("displace-*"))
 
 
+def test_a_query_that_is_named_twice_is_asked_once(run):
+    asked = ("evaluate", "first.desc", "--fusion", "hops", "--query", "night", "--query", "sun")
+    records = json.loads(run(*asked, "--query", "night", "--json").stdout)
+    assert [record["query"] for record in records] == ["night", "sun"]
+
+
 def test_one_reference_a_place_is_explained_once_and_results_say_where_they_are(run, folder):
     vectors = l2_normalize(np.random.default_rng(0).standard_normal((20, 12))).astype(np.float32)
     images = [f"{name}/{place}.jpg" for name in ("sun", "night") for place in range(10)]

@@ -91,6 +91,7 @@ def evaluate(
     from displace.threads import limit_threads, threads_for
 
     check_threads(threads)
+    queries = tuple(dict.fromkeys(queries or ()))
     described = whole_store(store, partial)
     dataset, rule = _rule(described, tolerance, protocol)
     suite = Suite(
@@ -106,7 +107,7 @@ def evaluate(
             )
         ),
         {str(described.model.get("model", "descriptors")): Path(store)},
-        tuple(queries or ()),
+        queries,
         command=_command(store, queries, output, fusion, sequence, adapt, tolerance, protocol),
     )
     if protocol is None:
