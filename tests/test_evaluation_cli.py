@@ -26,6 +26,7 @@ from displace.evaluation.results import Results
 from displace.evaluation.table_formats import FORMATS
 from displace.fusion import FUSIONS
 from displace.manifest.table import Manifest
+from displace.sequence import SEQUENCES
 
 SUITE = """
 title = "a made route"
@@ -84,6 +85,14 @@ def test_a_query_that_is_named_twice_is_asked_once(run):
     asked = ("evaluate", "first.desc", "--fusion", "hops", "--query", "night", "--query", "sun")
     records = json.loads(run(*asked, "--query", "night", "--json").stdout)
     assert [record["query"] for record in records] == ["night", "sun"]
+
+
+def test_a_fusion_is_explained_once_for_all_sequences(run):
+    asked = ("evaluate", "first.desc", "--query", "night", "--fusion", "displace,hops", "--sequence", "all")
+    done = run(*asked)
+    assert done.exit_code == 0, done.output
+    assert done.stdout.count("DisPlace, ") == len(SEQUENCES.names()) - 1
+    assert re.findall("^(DisPlace[^:]*): ridge", done.stdout, re.MULTILINE) == ["DisPlace"]
 
 
 def test_one_reference_a_place_is_explained_once_and_results_say_where_they_are(run, folder):
