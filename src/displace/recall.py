@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from displace.arrays import as_labels
 from displace.errors import InputError
 from displace.matches import Matches
 from displace.truth import Flags, PlaceSets, SamePlace, TruthRule, WithinFrames
@@ -140,13 +139,16 @@ def _knows_no_map(rule: TruthRule) -> bool:
 
 def _as_rule(truth: Any, n: int) -> TruthRule:
     """Turn plain truth into a rule, and check that it is for `n` queries."""
-    rule = truth if isinstance(truth, TruthRule) else _plain_rule(truth, n)
-    if len(rule) != n:  # type: ignore[arg-type]
-        raise InputError(f"truth is for {len(rule)} queries; ranked_places has {n}")  # type: ignore[arg-type]
+    rule = truth if isinstance(truth, TruthRule) else _plain_rule(truth)
+    given: int = len(rule)  # type: ignore[arg-type]
+    if given != n:
+        raise InputError(
+            f"truth is for {given} queries, and ranked_places has {n}: both have one entry for each query, in order"
+        )
     return rule
 
 
-def _plain_rule(truth: Any, n: int) -> TruthRule:
+def _plain_rule(truth: Any) -> TruthRule:
     """One place for each query, or one set of places for each."""
     if not _is_collection(truth) or isinstance(truth, Set | Mapping):
         raise InputError(
@@ -155,7 +157,7 @@ def _plain_rule(truth: Any, n: int) -> TruthRule:
     items = list(truth)
     is_set = [_is_collection(item) for item in items]
     if not any(is_set):
-        return SamePlace(as_labels(truth if isinstance(truth, np.ndarray) else items, n, "truth"))
+        return SamePlace(np.asarray(truth if isinstance(truth, np.ndarray) else items))
     if not all(is_set):
         odd = is_set.index(False)
         raise InputError(
