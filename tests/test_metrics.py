@@ -10,7 +10,7 @@ from displace.bootstrap import bootstrap, paired_bootstrap
 from displace.errors import InputError
 from displace.matches import Matches
 from displace.recall import recall_at
-from displace.truth import WithinFrames, WithinMetres
+from displace.truth import Tolerance, WithinFrames, WithinMetres
 
 
 def by_hand(ranked, correct, k):
@@ -175,6 +175,20 @@ class TestQueriesWithoutACorrectPlace:
         (lambda: recall_at([[1, 2]], [1], ks=(0,)), "ks has 0"),
         (lambda: recall_at([[1, 2]], [1], ks=5), "ks=5 must be a sequence of whole numbers"),
         (lambda: recall_at([[1, 2]], [1], ks=(1, 2.5)), r"ks=\(1, 2.5\) must be"),
+        (lambda: recall_at([[1, 2]], [1], ks=(True,)), r"ks=\(True,\) must be"),
+        (
+            lambda: recall_at([[1, 2]], [1], ks=()),
+            r"ks=\(\) must be a sequence of whole numbers, at least one",
+        ),
+        (lambda: WithinFrames(np.array([1]), -2), "tolerance=-2 must be at least 0 frames, and finite"),
+        (lambda: WithinFrames(np.array([1]), np.nan), "tolerance=nan must be at least 0 frames"),
+        (
+            lambda: WithinMetres(np.zeros((1, 2)), np.nan, np.arange(3), np.zeros((3, 2))),
+            "radius=nan must be",
+        ),
+        (lambda: Tolerance("frames", np.nan), "tolerance=nan must be at least 0 frames"),
+        (lambda: Tolerance("metres", -1), "tolerance=-1 must be at least 0 metres"),
+        (lambda: Tolerance.parse(np.inf), "tolerance=inf must be at least 0 metres, and finite"),
         (lambda: recall_at([[1, 2]], [1, 2]), "truth is for 2 queries, and ranked_places has 1: both"),
         (lambda: recall_at([[1, 2]], [{1}, {2}]), "truth is for 2 queries, and ranked_places has 1"),
         (lambda: recall_at([[1, 2]], ["a"]), "use one kind of place id"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -119,8 +118,11 @@ def percent(hits: Flags) -> float:
 
 def _usable_ks(ks: Sequence[int], n_ranked: int, known: NDArray[Any] | None) -> list[int]:
     """Check the values of N against the length of the rankings."""
-    if not _is_collection(ks) or not all(isinstance(k, Integral) for k in ks):
-        raise InputError(f"ks={ks!r} must be a sequence of whole numbers, such as (1, 5)")
+    whole = _is_collection(ks) and all(
+        not isinstance(k, bool) and isinstance(k, int | np.integer) for k in ks
+    )
+    if not whole or len(ks) == 0:
+        raise InputError(f"ks={ks!r} must be a sequence of whole numbers, at least one, such as (1, 5)")
     complete = known is not None and n_ranked >= len(np.unique(known))
     if tuple(ks) == DEFAULT_KS:
         return [k for k in DEFAULT_KS if k <= n_ranked or complete]
