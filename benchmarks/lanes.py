@@ -19,6 +19,7 @@ from displace.errors import InputError
 from displace.images import read_image
 from displace.models import get_model
 from displace.places import Places
+from displace.recall import percent
 from displace.sequence.alignment import align
 
 FUSIONS = ("displace", "hops", "pooling")
@@ -90,7 +91,7 @@ def described(model, images: list[np.ndarray]) -> np.ndarray:
 def recall(places) -> float:
     """R@1 (%) where the neighbouring place is right too."""
     found = np.asarray(places).astype(int)
-    return 100 * float(np.mean(abs(found - np.arange(len(found))) <= 1))
+    return percent(abs(found - np.arange(len(found))) <= 1)
 
 
 def lined_up(anchor: np.ndarray, vectors: np.ndarray, grid) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import html
+import importlib
 import json
 import os
 import re
@@ -25,6 +26,7 @@ from displace.evaluation.results import Results
 from displace.evaluation.table_formats import FORMATS
 from displace.fusion import FUSIONS
 from displace.manifest.table import Manifest
+from displace.sequence import SEQUENCES
 
 SUITE = """
 title = "a made route"
@@ -77,6 +79,20 @@ def test_evaluate_one_line(run, folder):
     for name in FUSIONS.names():
         assert get_fusion(name).title in done.stdout
     assert not list(folder.glob("displace-*"))
+
+
+def test_a_query_that_is_named_twice_is_asked_once(run):
+    asked = ("evaluate", "first.desc", "--fusion", "hops", "--query", "night", "--query", "sun")
+    records = json.loads(run(*asked, "--query", "night", "--json").stdout)
+    assert [record["query"] for record in records] == ["night", "sun"]
+
+
+def test_a_fusion_is_explained_once_for_all_sequences(run):
+    asked = ("evaluate", "first.desc", "--query", "night", "--fusion", "displace,hops", "--sequence", "all")
+    done = run(*asked)
+    assert done.exit_code == 0, done.output
+    assert done.stdout.count("DisPlace, ") == len(SEQUENCES.names()) - 1
+    assert re.findall("^(DisPlace[^:]*): ridge", done.stdout, re.MULTILINE) == ["DisPlace"]
 
 
 def test_one_reference_a_place_is_explained_once_and_results_say_where_they_are(run, folder):
@@ -456,3 +472,36 @@ def test_a_fusion_of_another_package_is_a_row_of_a_suite(run, plugin, folder):
     assert cell.parameters == {"power": 0.5}
     (folder / "theirs.toml").write_text(SUITE + extra.replace("power", "pover"), encoding="utf-8")
     assert "did you mean 'power'" in run("bench", "theirs.toml", "-o", "theirs").stderr
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [("evaluate", "first.desc", "--query", "night", "--fusion", "latest,hops"), ("bench", "theirs.toml")],
+    ids=["evaluate", "bench"],
+)
+def test_a_fusion_that_was_edited_is_computed_again(run, plugin, folder, tmp_path, asked):
+    """And nothing else is; what was there is counted."""
+    (folder / "theirs.toml").write_text(SUITE + '\n[[methods]]\nfusion = "latest"\n', encoding="utf-8")
+    kept = f"edited-{asked[0]}"
+
+    def found():
+        done = run(*asked, "-o", kept)
+        assert done.exit_code == 0, done.output
+        cells = Results.open(folder / kept).select(fusion="latest", query="night")
+        return done.stderr, max(cells, key=lambda cell: cell.used).recalls[1]
+
+    first, before = found()
+    again, same = found()
+    n = len(Results.open(folder / kept))
+    assert "were there" not in first.replace(", 0 were there", "")
+    assert f"0 cells computed, {n} were there" in again
+    assert same == before
+    source = tmp_path / "their_package" / "__init__.py"
+    source.write_text(PLUGIN.replace("l2_normalize(np.sign", "-l2_normalize(np.sign"), encoding="utf-8")
+    sys.modules.pop("their_package")
+    importlib.invalidate_caches()
+    edited, after = found()
+    new = len(Results.open(folder / kept)) - n
+    assert f"{new} cells computed, {n - new} were there" in edited
+    assert new > 0
+    assert after < before

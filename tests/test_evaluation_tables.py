@@ -379,6 +379,12 @@ def test_names_cannot_break_the_formats():
     assert r"\rotatebox{90}{x\_y}" in latex
 
 
+def test_latex_writes_tau_as_mathematics():
+    """Fonts of text have no τ; it is in the labels of settings."""
+    (table,) = build_tables([made_up("DisPlace, τ = 1", "displace", "hog", "night", 5.0)])
+    assert r"DisPlace, $\tau$ = 1 & " in FORMATS["latex"](table)
+
+
 def test_a_recall_that_was_not_computed_is_refused():
     with pytest.raises(InputError, match="k=7 is none of 1"):
         build_tables([made_up("HOPS", "hops", "cosplace", "night", 1.0)], k=7)

@@ -10,7 +10,7 @@ from displace.bootstrap import bootstrap, paired_bootstrap
 from displace.errors import InputError
 from displace.matches import Matches
 from displace.recall import recall_at
-from displace.truth import WithinFrames, WithinMetres
+from displace.truth import Tolerance, WithinFrames, WithinMetres
 
 
 def by_hand(ranked, correct, k):
@@ -110,6 +110,14 @@ def test_frames_of_named_places():
     assert str(recalls) == "R@1 50.0  (±5 frames, 2 queries; 1 without a correct place count as misses)"
 
 
+@pytest.mark.parametrize("n_right", [255, 275])
+def test_recalls_are_rounded_once(n_right):
+    """255 of 400 are 63.75 %; 100 times the mean is a little less, and was printed as 63.7."""
+    places = np.where(np.arange(400) < n_right, 1, 2)
+    assert recall_at(places, np.ones(400, int), ks=(1,))[1] == n_right / 4
+    assert bootstrap(places == 1, n_samples=1).value == n_right / 4
+
+
 class TestQueriesWithoutACorrectPlace:
     ranked = np.array([[0], [1], [2]])
 
@@ -122,6 +130,17 @@ class TestQueriesWithoutACorrectPlace:
         recalls = recall_at(self.ranked, [0, 1, 99], ks=(1,), places=[0, 1, 2], unanswerable="drop")
         assert recalls[1] == 100.0
         assert str(recalls) == "R@1 100.0  (exact place, 2 queries; 1 without a correct place left out)"
+
+    @pytest.mark.parametrize(
+        "truth", [[0, 1, 99], WithinFrames(np.array([0, 1, 99]), 1)], ids=["ids", "frames"]
+    )
+    def test_cannot_be_dropped_where_the_map_is_not_known(self, truth):
+        with pytest.raises(InputError, match="unanswerable='drop' needs places=, the ids"):
+            recall_at(self.ranked, truth, ks=(1,), unanswerable="drop")
+        assert recall_at(self.ranked, truth, ks=(1,), places=[0, 1, 2], unanswerable="drop").n_queries == 2
+
+    def test_empty_sets_are_dropped_without_a_map(self):
+        assert recall_at(self.ranked, [{0}, set(), {7}], ks=(1,), unanswerable="drop").n_queries == 2
 
     def test_empty_sets(self):
         recalls = recall_at(self.ranked, [{0}, set(), {7}], ks=(1,), places=[0, 1, 2])
@@ -156,8 +175,22 @@ class TestQueriesWithoutACorrectPlace:
         (lambda: recall_at([[1, 2]], [1], ks=(0,)), "ks has 0"),
         (lambda: recall_at([[1, 2]], [1], ks=5), "ks=5 must be a sequence of whole numbers"),
         (lambda: recall_at([[1, 2]], [1], ks=(1, 2.5)), r"ks=\(1, 2.5\) must be"),
-        (lambda: recall_at([[1, 2]], [1, 2]), r"truth must have shape \(1,\)"),
-        (lambda: recall_at([[1, 2]], [{1}, {2}]), "truth is for 2 queries; ranked_places has 1"),
+        (lambda: recall_at([[1, 2]], [1], ks=(True,)), r"ks=\(True,\) must be"),
+        (
+            lambda: recall_at([[1, 2]], [1], ks=()),
+            r"ks=\(\) must be a sequence of whole numbers, at least one",
+        ),
+        (lambda: WithinFrames(np.array([1]), -2), "tolerance=-2 must be at least 0 frames, and finite"),
+        (lambda: WithinFrames(np.array([1]), np.nan), "tolerance=nan must be at least 0 frames"),
+        (
+            lambda: WithinMetres(np.zeros((1, 2)), np.nan, np.arange(3), np.zeros((3, 2))),
+            "radius=nan must be",
+        ),
+        (lambda: Tolerance("frames", np.nan), "tolerance=nan must be at least 0 frames"),
+        (lambda: Tolerance("metres", -1), "tolerance=-1 must be at least 0 metres"),
+        (lambda: Tolerance.parse(np.inf), "tolerance=inf must be at least 0 metres, and finite"),
+        (lambda: recall_at([[1, 2]], [1, 2]), "truth is for 2 queries, and ranked_places has 1: both"),
+        (lambda: recall_at([[1, 2]], [{1}, {2}]), "truth is for 2 queries, and ranked_places has 1"),
         (lambda: recall_at([[1, 2]], ["a"]), "use one kind of place id"),
         (lambda: recall_at([["a"]], WithinFrames(np.array([1]), 1)), "place ids are not frame numbers"),
         (lambda: recall_at(np.empty((0, 5)), []), "no queries"),

@@ -73,7 +73,7 @@ def bootstrap(
     parts = [values[labels == label] for label in np.unique(labels)]
     means = 100 * np.mean([_resampled_means(part, n_samples, rng) for part in parts], axis=0)
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
-    return Estimate(100 * float(np.mean([part.mean() for part in parts])), float(low), float(high))
+    return Estimate(float(np.mean([100 * part.sum() / len(part) for part in parts])), float(low), float(high))
 
 
 def paired_bootstrap(

@@ -34,6 +34,7 @@ class Tolerance:
     value: float = 0
 
     def __post_init__(self) -> None:
+        _check_reach(self.value, "tolerance", self.kind)
         if self.kind == "frames" and self.value != int(self.value):
             raise InputError(
                 f"tolerance of {self.value:g} frames must be a whole number, such as {int(self.value)} frames"
@@ -49,8 +50,6 @@ class Tolerance:
         if isinstance(given, Tolerance):
             return given
         if isinstance(given, int | float):
-            if not 0 <= given < np.inf:
-                raise InputError(f"tolerance={given:g} must be at least 0 metres, and finite")
             return cls("metres", float(given))
         text = given.strip().lower()
         if text == "exact":
@@ -254,6 +253,9 @@ class WithinFrames:
     places: NDArray[Any] | None = None
     place_frames: NDArray[Any] | None = None
 
+    def __post_init__(self) -> None:
+        _check_reach(self.tolerance, "tolerance", "frames")
+
     @property
     def name(self) -> str:
         """Name with the tolerance."""
@@ -308,6 +310,9 @@ class WithinMetres:
     places: NDArray[Any]
     place_positions: NDArray[Any]
 
+    def __post_init__(self) -> None:
+        _check_reach(self.radius, "radius", "metres")
+
     @property
     def name(self) -> str:
         """Name with the radius."""
@@ -334,6 +339,12 @@ class WithinMetres:
 
     def __len__(self) -> int:
         return len(self.positions)
+
+
+def _check_reach(value: float, name: str, unit: str) -> None:
+    """Nothing is nearer than 0, nor than NaN: a recall of 0 would say nothing of the places."""
+    if not 0 <= value < np.inf:
+        raise InputError(f"{name}={value:g} must be at least 0 {unit}, and finite")
 
 
 def _check_comparable(ranked: NDArray[Any], truth: NDArray[Any]) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 from displace.advise.recommending import Contender
 from displace.bootstrap import paired_bootstrap
 from displace.fusion.base import Fusion
+from displace.recall import percent
 from displace.references import ReferenceSet
 from displace.sequence.adaptation import LEAST_QUERIES, MapRows, adapt
 from displace.truth import Flags, Truth
@@ -41,7 +42,7 @@ def note_of(best: Contender) -> str | None:
     adapted = [flags for name in names if (flags := best.adapted[name]) is not None]
     groups = np.repeat(np.arange(len(names)), [len(flags) for flags in plain])
     gain = paired_bootstrap(np.concatenate(adapted), np.concatenate(plain), groups=groups)
-    before = 100 * float(np.mean([flags.mean() for flags in plain]))
+    before = float(np.mean([percent(flags) for flags in plain]))
     return (
         f"Matching that adapts to the drive (--adapt batch; displace locate does it for {LEAST_QUERIES} images and "
         f"more) changed the mean R@1 of {len(names)} held-out traversals by {gain.value:+.1f} "

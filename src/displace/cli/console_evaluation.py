@@ -106,9 +106,18 @@ def _query_table(query: str, cells: list[Result]) -> list[RenderableType]:
         f"{first.n_queries:,} queries{missed}; {first.model}, {first.dim} dimensions",
         style="dim",
     )
-    told = [cell for cell in done if cell.explanation not in ("", AS_GIVEN)]
-    settings = [Text(f"{cell.label}: {cell.explanation}", style="dim") for cell in told]
+    settings = [Text(line, style="dim") for line in _explanations(done)]
     return [head, grid, counts, *settings, Text()]
+
+
+def _explanations(cells: list[Result]) -> list[str]:
+    """What each fusion decided, once: sequences and adaptation change what it is asked, not what it is."""
+    told: dict[tuple[str, str], str] = {}
+    for cell in cells:
+        if cell.explanation not in ("", AS_GIVEN):
+            key = cell.fusion, cell.explanation
+            told[key] = min(told.get(key, cell.label), cell.label, key=len)
+    return [f"{label}: {explanation}" for (_, explanation), label in told.items()]
 
 
 def results_table(tabulated: Tabulated) -> Group:

@@ -26,6 +26,7 @@ from displace.evaluation.rankings import Ranking
 from displace.evaluation.results import Result
 from displace.evaluation.sequences import ranked_along
 from displace.fusion.base import AS_GIVEN, Fusion
+from displace.recall import percent
 from displace.references import ReferenceSet
 from displace.threads import n_threads
 
@@ -85,6 +86,7 @@ class Cell:
             self.k,
             self.store["content"],
             *([self.method.sequence, self.method.length, self.method.adapt] if self.method.along else []),
+            *([self.method.source] if self.method.source else []),
         ]
         return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -162,7 +164,7 @@ def compute(
     notes = [str(w.message) for w in caught if issubclass(w.category, DisplaceWarning)]
     return replace(
         result,
-        recalls={k: 100 * float(ranking.hits(k).mean()) for k in KS if k <= cell.k},
+        recalls={k: percent(ranking.hits(k)) for k in KS if k <= cell.k},
         seconds={"fit": fitted - start, "rank": ranked - fitted},
         n_bytes=int(fusion.nbytes_),
         n=int(n),

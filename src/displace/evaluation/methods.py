@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 from displace.errors import InputError
@@ -90,6 +93,11 @@ class Method:
         made = get_fusion(self.fusion)
         return "single" if issubclass(made, Single) else made.level
 
+    @property
+    def source(self) -> str:
+        """Digest of the code of a fusion from outside of this package; empty for its own, which versions tell."""
+        return _source_digest(get_fusion(self.fusion))
+
     def make(self) -> Fusion:
         """Return the unfitted fusion."""
         return get_fusion(self.fusion)(**self.parameters)
@@ -121,6 +129,20 @@ def methods_named(
     ]
     groups = list(GROUPS)
     return sorted(methods, key=lambda method: (groups.index(method.group), method.fusion == "displace"))
+
+
+@cache
+def _source_digest(made: type[Fusion]) -> str:
+    """Digest of the modules that define a class and what it inherits from its own package; empty without source."""
+    package = made.__module__.partition(".")[0]
+    if package == __name__.partition(".")[0]:
+        return ""
+    names = {c.__module__ for c in made.__mro__ if c.__module__.partition(".")[0] == package}
+    try:
+        texts = [inspect.getsource(sys.modules[name]) for name in sorted(names)]
+    except (OSError, TypeError, KeyError):  # compiled, or typed into an interpreter
+        return ""
+    return hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def method_of(record: Mapping[str, Any]) -> Method:

@@ -142,7 +142,12 @@ def _plain(text: str) -> str:
 
 def _tex(text: str) -> str:
     """Text that LaTeX shows as it is."""
-    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    special = {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "τ": r"$\tau$",
+    }
     return "".join(special.get(c, f"\\{c}" if c in "&%$#_{}" else c) for c in text)
 
 

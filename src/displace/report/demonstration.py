@@ -19,6 +19,7 @@ from displace.fusion.base import Fusion
 from displace.manifest.table import Manifest
 from displace.maps import PlaceMap
 from displace.matches import Matches
+from displace.recall import percent
 from displace.report.html.blocks import OWN, Block, read_blocks
 from displace.report.html.findings import Finding, find, signed, verdict
 from displace.report.night_drive import NightDrive
@@ -181,7 +182,7 @@ class Demo:
         ]
 
     def _drive_table(self) -> TextTable:
-        alone = f"{100 * self.right.mean():.1f}"
+        alone = f"{percent(self.right):.1f}"
         rows = [["each frame for itself", alone, "–", "–"]]
         for way, recall in self.drive.recalls.items():
             precision, found = self.drive.off_map[way]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from displace.arrays import Vectors
 from displace.maps import PlaceMap
+from displace.recall import percent
 from displace.sequence.following import Fix
 from displace.truth import Flags
 
@@ -59,7 +60,7 @@ def follow_night(
     right : callable
         Whether places (n,) are those of the frames.
     """
-    recalls = {way: 100 * float(right(_places(fixes)).mean()) for way, fixes in _ways(place_map, frames)}
+    recalls = {way: percent(right(_places(fixes))) for way, fixes in _ways(place_map, frames)}
     missing = ~np.isin(place_map.place_ids, without.place_ids)
     found = dict(_ways(without, frames))
     off_map = {way: _precision_recall(fixes, missing) for way, fixes in found.items()}

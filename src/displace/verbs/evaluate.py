@@ -91,6 +91,7 @@ def evaluate(
     from displace.threads import limit_threads, threads_for
 
     check_threads(threads)
+    queries = tuple(dict.fromkeys(queries or ()))
     described = whole_store(store, partial)
     dataset, rule = _rule(described, tolerance, protocol)
     suite = Suite(
@@ -106,7 +107,7 @@ def evaluate(
             )
         ),
         {str(described.model.get("model", "descriptors")): Path(store)},
-        tuple(queries or ()),
+        queries,
         command=_command(store, queries, output, fusion, sequence, adapt, tolerance, protocol),
     )
     if protocol is None:
@@ -117,7 +118,13 @@ def evaluate(
         tempfile.TemporaryDirectory(prefix="displace-") if output is None else nullcontext(output)
     )
     with folder as results, limit_threads(threads_for(threads, len(described), described.dim)):
-        return run_suite(suite, results, progress).cells
+        outcome = run_suite(suite, results, progress)
+    reused = len(outcome.cells) - outcome.n_computed
+    if reused:
+        logger.warning(
+            "%s: %s cells computed, %s were there", output, f"{outcome.n_computed:,}", f"{reused:,}"
+        )
+    return outcome.cells
 
 
 def _named(names: str) -> list[str]:

@@ -15,6 +15,7 @@ from displace.evaluation.methods import Method
 from displace.evaluation.random_projection import random_projection
 from displace.evaluation.studies.task import Progress, Setting, Task, all_methods, run
 from displace.fusion.base import VectorFusion
+from displace.recall import percent
 
 Values = NDArray[np.float64]
 
@@ -205,7 +206,7 @@ def _after_fusion(
             for column, seed in enumerate(seeds):
                 R = random_projection(n, dim, seed)
                 rows = _nearest(queries @ R, stored.vectors @ R)
-                recall = 100 * float(np.mean(task.hits(fusion.place_ids_[stored.place_index[rows]])))
+                recall = percent(task.hits(fusion.place_ids_[stored.place_index[rows]]))
                 found[row, column] = np.fmax(found[row, column], recall)
     return found
 

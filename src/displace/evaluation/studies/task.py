@@ -18,6 +18,7 @@ from displace.evaluation.methods import Method, methods_named
 from displace.evaluation.rankings import Numbers, told_truth
 from displace.evaluation.results import Result, Results
 from displace.fusion.base import Fusion
+from displace.recall import percent
 from displace.references import ReferenceSet
 from displace.truth import Flags, TruthRule
 
@@ -226,7 +227,7 @@ class Run:
     @property
     def recall(self) -> float:
         """R@1 in percent."""
-        return 100 * float(np.mean(self.hits))
+        return percent(self.hits)
 
 
 def run(method: Method, task: Task) -> Run:

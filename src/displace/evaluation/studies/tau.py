@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from displace.arrays import Vectors, l2_normalize, ranked
 from displace.errors import InputError, SingularScatterError, StudyError
 from displace.evaluation.methods import Method
 from displace.evaluation.studies.task import DISPLACE, HOPS, PAPER, Progress, Setting, Task, run
 from displace.fusion.displace import DisPlace
 from displace.fusion.solver.eigen import choose_n
+from displace.recall import percent
 
 TAUS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.925, 0.95, 0.975, 0.99, 1.0)
 
@@ -162,4 +161,4 @@ def _recall(queries: Vectors, fusion: DisPlace, task: Task, n: int) -> float:
     places = l2_normalize(fusion.place_vectors_[:, :n])
     unit = l2_normalize(queries)
     best, _ = ranked(len(unit), len(places), 1, lambda rows: unit[rows] @ places.T)
-    return 100 * float(np.mean(task.hits(fusion.place_ids_[fusion.row_places_[best[:, 0]]])))
+    return percent(task.hits(fusion.place_ids_[fusion.row_places_[best[:, 0]]]))

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from displace.files.atomic import atomic_write
 from displace.maps.calibration import area_under_curve, reliability
+from displace.recall import percent
 from displace.report.demonstration import Demo
 from displace.report.html.markup import method_row
 from displace.report.html.route_drawing import belief_chart, confidences, reliability_plot, route_map
@@ -70,7 +71,7 @@ def summary(demo: Demo) -> str:
     return (
         f"Made of {len(demo.place_map.traversals)} drives, none of them at {demo.query}, a map of "
         f"{demo.map_file.stat().st_size / 1e6:.1f} MB locates "
-        f"<b>{100 * demo.right.mean():.1f} %</b> of {len(demo.queries)} pictures taken at {demo.query}; "
+        f"<b>{percent(demo.right):.1f} %</b> of {len(demo.queries)} pictures taken at {demo.query}; "
         f"{rival.row.label} locates {rival.recall_1:.1f} %, plain matching in the best single drive ({best}) "
         f"{found:.1f} %."
     )
@@ -119,7 +120,7 @@ def _kind(title: str, flags: Flags, surest: NDArray[np.intp], count: int) -> Kin
 
 def _drive(demo: Demo) -> str:
     """Say what following gave, and show the belief over time."""
-    drive, alone = demo.drive, 100 * demo.right.mean()
+    drive, alone = demo.drive, percent(demo.right)
     precision, found = drive.off_map["followed"]
     return (
         f"<p>Taken as frames of a drive, <b>{drive.recalls['followed']:.1f} %</b> of the pictures are located "
@@ -232,12 +233,12 @@ def _confidence(demo: Demo) -> str:
     auc = f"{area_under_curve(confidence, right):.2f}" if 0 < right.sum() < len(right) else "not defined"
     answered = (
         f"Of the {sure.sum()} {demo.query} pictures with a confidence of {SURE} or more, "
-        f"{100 * right[sure].mean():.1f} % were located rightly"
+        f"{percent(right[sure]):.1f} % were located rightly"
         if sure.any()
         else f"No {demo.query} picture reached a confidence of {SURE}"
     )
     return f"""<div class="beside"><div>{plot}</div><div>
-<p>{answered}; of all {len(right)} it was {100 * right.mean():.1f} %.</p>
+<p>{answered}; of all {len(right)} it was {percent(right):.1f} %.</p>
 <ul class="keys">
 <li><svg viewBox="0 0 40 16" class="held-out"><polyline points="2,8 38,8"/><circle cx="20" cy="8" r="5"/></svg>
 {calibration.n_queries} held-out pictures of the drives in the map, some of places that were removed from it:
