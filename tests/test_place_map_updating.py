@@ -370,6 +370,11 @@ class TestReport:
         assert not update.sampling_ratio[1] / update.sampling_ratio[0] >= 0.5
         assert update.advice == []
 
+    def test_a_third_traversal_halves_the_sampling_ratio_and_is_told(self):
+        refs = make_route(n_places=35, n_traversals=3, dim=24).references
+        town = build(refs.only("t0", "t1"), DisPlace(views=False), calibration=False)
+        assert any("the ridge" in advice for advice in town.add(refs.only("t2")).advice)
+
     def test_settings_of_plain_retrieval_are_not_outgrown(self, route):
         refs = route.references
         town = build(refs.only("t0", "t1"), DisPlace(project=False, views=False), calibration=False)
