@@ -66,6 +66,17 @@ def test_a_slot_holds_a_place_once_and_belongs_to_one_traversal(pairs):
             lambda: ReferenceSet(np.eye(2), [0, 1], np.array(["a", 2], object)),
             "traversals has both 'a' and 2",
         ),
+        (lambda: ReferenceSet(np.eye(2), ["a", np.nan]), "places has nan in row 1, which names nothing"),
+        (lambda: ReferenceSet(np.eye(2), ("a", 1)), "places has both 'a' and 1"),
+        (lambda: ReferenceSet(np.eye(2), [0, 1], [1, "a"]), "traversals has both 'a' and 1"),
+        (
+            lambda: ReferenceSet.from_traversals({1: np.eye(2), "b": np.eye(2)}),
+            "traversals has both 'b' and 1",
+        ),
+        (lambda: ReferenceSet.from_traversals({"b": np.eye(2)}, ["a", 1]), "places has both 'a' and 1"),
+        (lambda: get_fusion("hops")().fit(np.eye(2), ["a", np.nan]), "y has nan in row 1"),
+        (lambda: get_fusion("displace")().fit(np.eye(2), ["a", 1]), "y has both 'a' and 1"),
+        (lambda: get_fusion("hops")().fit(np.eye(2), [0, 1], ["a", 1]), "traversals has both 'a' and 1"),
         (lambda: ReferenceSet.from_traversals({}), "at least one traversal"),
         (
             lambda: ReferenceSet.from_traversals({"a": np.eye(2), "a\0": np.eye(2)}),

@@ -252,6 +252,11 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         self, X: ArrayLike, y: ArrayLike, traversals: ArrayLike | None
     ) -> tuple[Vectors, Indices, NDArray[Any] | None]:
         """Check references and learn `place_ids_`; returns vectors, the index of each one's place, and traversals."""
+        given = np.asarray(y)
+        if (
+            given.ndim == 1 and given.dtype.kind in "OU"
+        ):  # scikit-learn makes text of all that stands beside text
+            y = as_ids(y, len(given), "y")
         vectors, places = validate_data(self, X, y, dtype=list(FLOATS), ensure_all_finite=False)
         check_finite(vectors, "X")
         check_size(vectors, "X")
