@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from displace import PlaceMap, ReferenceSet, build, get_fusion
 from displace.errors import InputError
-from displace.references import occurrence, slot_of_each
+from displace.maps.streaming import build_streamed
+from displace.references import ReferenceStream, occurrence, slot_of_each
 
 
 def test_traversals_by_name():
@@ -146,6 +147,17 @@ def test_whatever_ids_are_taken_a_map_of_them_loads(tmp_path, ids):
     refs = ReferenceSet(np.tile(np.eye(3), (2, 1)), [*ids, *ids], ["0" * 64] * 3 + ["\r"] * 3)
     build(refs, "hops", calibration=False).save(tmp_path / "town.displace")
     assert PlaceMap.load(tmp_path / "town.displace").place_ids.tolist() == sorted(ids)
+
+
+@pytest.mark.parametrize("fusion", ["displace", "hops", "pooling", "single"])
+def test_no_references_make_no_map(tmp_path, fusion):
+    some = ReferenceSet(np.eye(4), [0, 1, 0, 1], ["sun", "sun", "rain", "rain"])
+    for none in (some.only(), some.without("sun", "rain"), ReferenceSet(np.empty((0, 4)), [])):
+        with pytest.raises(InputError, match="there are no references to build a map of"):
+            build(none, fusion)
+        stream = ReferenceStream(none.places, none.traversals, none.info, none.dim, none.vectors.__getitem__)
+        with pytest.raises(InputError, match="there are no references to build a map of"):
+            build_streamed(stream, fusion, folder=tmp_path)
 
 
 @pytest.mark.parametrize("scale", [1e-40, 1e-35, 1e35])

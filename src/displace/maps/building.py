@@ -40,6 +40,8 @@ MANY = 30
 TOO_MANY = 10
 """So many traversals, and so many times as many as places, are places by mistake."""
 
+NONE = "there are no references to build a map of"
+
 
 def build(
     refs: ReferenceSet | DescriptorStore | str | os.PathLike[str],
@@ -179,6 +181,8 @@ def _references(
             f"a map is built from a ReferenceSet, a DescriptorStore or the folder of one; got {type(given).__name__}. "
             "For arrays: build(ReferenceSet(vectors, places, traversals))"
         )
+    if not len(given):
+        raise InputError(NONE)
     n_places, n_traversals = len(given.place_ids), len(given.traversal_ids)
     if n_traversals >= MANY and n_traversals > TOO_MANY * n_places:
         raise InputError(

@@ -26,7 +26,7 @@ from displace.fusion.base import Fusion, Rows
 from displace.fusion.solver.scatter import Scatter
 from displace.maps.anchoring import anchored
 from displace.maps.basis import turned, turning
-from displace.maps.building import calibration_rows, fitted_state
+from displace.maps.building import NONE, calibration_rows, fitted_state
 from displace.maps.calibrating import calibrated
 from displace.maps.digests import Digests
 from displace.maps.fitting import spectrum_note, stored_rows
@@ -94,6 +94,8 @@ def build_streamed(
     """
     if dtype not in DTYPES:
         raise InputError(f"dtype={dtype!r} must be one of {', '.join(DTYPES)}")
+    if not len(stream):
+        raise InputError(NONE)
     made = get_fusion(fusion)() if isinstance(fusion, str) else fusion
     estimator = made.for_blocks(stream.places, stream.traversals)
     parts = place_blocks(stream.places, 4 * stream.dim, block_bytes)
@@ -149,8 +151,7 @@ def _learned(
         counts.append(statistics.counts)
         means.append(statistics.means)
         digests.add(refs)
-    if within is None:
-        raise InputError("there are no references to build a map of")
+    assert within is not None
     scatter = Scatter(stream.info.ids, np.concatenate(counts), means, within)  # type: ignore[arg-type]
     return solved(estimator, scatter, stream, digests)
 
