@@ -425,6 +425,14 @@ def test_a_drive_tells_where_it_was(
         place_map.follow(lag=-1)
 
 
+def test_a_step_takes_one_frame(place_map: displace.PlaceMap, driven: tuple[np.ndarray, np.ndarray]) -> None:
+    frames = driven[0]
+    assert place_map.follow().step(frames[:1]).place == place_map.follow().step(frames[0]).place
+    for n in (0, 2):
+        with pytest.raises(InputError, match=f"a step takes one frame; got {n}"):
+            place_map.follow().step(frames[:n])
+
+
 def test_unknown_ways_to_adapt_are_refused(place_map: displace.PlaceMap) -> None:
     with pytest.raises(InputError, match="adapt='day' must be one of none, batch, online, auto"):
         place_map.locate(np.ones((1, 32)), adapt="day")

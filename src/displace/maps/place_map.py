@@ -332,6 +332,8 @@ class PlaceMap:
             if one is not None:
                 return one
             vector = self.describe(query if is_image(query) else np.atleast_2d(np.asarray(query)))
+            if len(vector) != 1:
+                raise InputError(f"a step takes one frame; got {len(vector)}: give them one by one")
             if grid is not None and any(view):
                 vector = moved_by(vector, grid, view, state.usual)
             projected: Vectors = state.project(vector)[0]
