@@ -421,8 +421,12 @@ def test_a_drive_tells_where_it_was(
             follower.ago(frames_ago)
     with pytest.raises(InputError, match="must be from 1 to 0"):
         plain.ago(1)
-    with pytest.raises(InputError, match="lag=-1 must be 0 or more"):
-        place_map.follow(lag=-1)
+    for lag in (-1, 1.5, "a"):
+        with pytest.raises(InputError, match=f"lag={lag!r} must be 0 or more"):
+            place_map.follow(lag=lag)  # type: ignore[arg-type]
+    for begins_off in (1, "x"):
+        with pytest.raises(InputError, match=f"begins_off={begins_off!r} must be between 0 and 1"):
+            place_map.follow(begins_off=begins_off)  # type: ignore[arg-type]
 
 
 def test_a_step_takes_one_frame(place_map: displace.PlaceMap, driven: tuple[np.ndarray, np.ndarray]) -> None:

@@ -287,6 +287,9 @@ class TestRefused:
                 "given for traversal 't1' are not those in the map: places or vectors differ",
             ),
             (lambda town, refs: town.remove(refs), "remove every reference"),
+            (lambda town, refs: town.remove(7), "no traversal '7'; it has t0, t1, t2, t3"),
+            (lambda town, refs: town.remove(refs.vectors), "takes a ReferenceSet; got ndarray"),
+            (lambda town, refs: town.add(refs.vectors, refs.places), "takes a ReferenceSet; got ndarray"),
             (lambda town, refs: town.add(refs.only("t1")), "already has references of t1"),
             (
                 lambda town, refs: town.add(ReferenceSet(np.ones((1, 7)), [0])),
@@ -307,6 +310,12 @@ class TestRefused:
             change(town, refs)
         np.testing.assert_array_equal(town.locate(route.queries).scores, before.scores)
         assert town.traversals.keys() == {"t0", "t1", "t2", "t3"}
+
+    def test_a_traversal_that_is_a_number_is_removed_by_it(self, route):
+        refs = ReferenceSet(route.references.vectors, route.references.places)
+        town = build(refs, "hops", calibration=False, keep_references=True)
+        town.remove(1)
+        assert town.traversals.keys() == {"0", "2", "3"}
 
     def test_the_order_of_references_does_not_matter(self, route):
         refs = route.references

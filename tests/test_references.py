@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from displace import PlaceMap, ReferenceSet, build, get_fusion
 from displace.errors import InputError
 from displace.maps.streaming import build_streamed
+from displace.places import Places
 from displace.references import ReferenceStream, occurrence, slot_of_each
 
 
@@ -79,6 +80,10 @@ def test_a_slot_holds_a_place_once_and_belongs_to_one_traversal(pairs):
         (lambda: get_fusion("displace")().fit(np.eye(2), ["a", 1]), "y has both 'a' and 1"),
         (lambda: get_fusion("hops")().fit(np.eye(2), [0, 1], ["a", 1]), "traversals has both 'a' and 1"),
         (lambda: ReferenceSet.from_traversals({}), "at least one traversal"),
+        (lambda: ReferenceSet.from_traversals([np.eye(2)]), "traversals must be a mapping .* got list"),
+        (lambda: ReferenceSet(np.eye(2), [0, 1]).select(np.ones(3, bool)), "keep does not fit 2 references"),
+        (lambda: ReferenceSet(np.eye(2), [0, 1]).select(np.array([2])), "keep does not fit 2 references"),
+        (lambda: Places(np.arange(2), frames=["a", "b"]), "frames must be numbers"),
         (
             lambda: ReferenceSet.from_traversals({"a": np.eye(2), "a\0": np.eye(2)}),
             "traversals has .* ends with a NUL",

@@ -86,6 +86,11 @@ class ReferenceSet:
         places : sequence of N ids, optional
             Place ids; by default 0 … N−1.
         """
+        if not isinstance(traversals, Mapping):
+            raise InputError(
+                f"traversals must be a mapping of name to array; got {type(traversals).__name__}: give "
+                '{"sun": …, "rain": …}'
+            )
         if not traversals:
             raise InputError("traversals is empty: give at least one traversal")
         names = as_ids(list(traversals), len(traversals), "traversals")
@@ -121,9 +126,13 @@ class ReferenceSet:
 
     def select(self, keep: NDArray[np.bool_] | Indices) -> ReferenceSet:
         """Return the references at `keep`, a mask or indices."""
-        groups = None if self.groups is None else self.groups[keep]
+        try:
+            rows = np.arange(len(self))[keep]
+        except IndexError as error:
+            raise InputError(f"keep does not fit {len(self)} references: {error}") from None
+        groups = None if self.groups is None else self.groups[rows]
         return ReferenceSet(
-            self.vectors[keep], self.places[keep], self.traversals[keep], groups=groups, info=self.info
+            self.vectors[rows], self.places[rows], self.traversals[rows], groups=groups, info=self.info
         )
 
     def astype(self, dtype: Any) -> ReferenceSet:
