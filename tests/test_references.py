@@ -84,6 +84,8 @@ def test_a_slot_holds_a_place_once_and_belongs_to_one_traversal(pairs):
         (lambda: ReferenceSet(np.eye(2), [0, 1]).select(np.ones(3, bool)), "keep does not fit 2 references"),
         (lambda: ReferenceSet(np.eye(2), [0, 1]).select(np.array([2])), "keep does not fit 2 references"),
         (lambda: Places(np.arange(2), frames=["a", "b"]), "frames must be numbers"),
+        (lambda: Places(["p9", "p10"]), "ids must be sorted, each once; got 'p10' after 'p9'"),
+        (lambda: Places(np.array([1, 4, 4])), "ids must be sorted, each once; got 4 after 4"),
         (
             lambda: ReferenceSet.from_traversals({"a": np.eye(2), "a\0": np.eye(2)}),
             "traversals has .* ends with a NUL",

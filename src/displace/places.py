@@ -49,6 +49,8 @@ class Places:
         images: Sequence[str] | None = None,
         frames: ArrayLike | None = None,
     ) -> None:
+        ids = np.asarray(ids)
+        _check_sorted(ids)
         numbers = None if frames is None else _numbers(frames)
         for name, values in (("positions", positions), ("images", images), ("frames", numbers)):
             if values is not None and len(values) != len(ids):
@@ -103,6 +105,16 @@ class Places:
         if self.frames is not None:
             frames = _joined(self.frames, new.frames, old_rows, new_rows)
         return Places(ids, positions, images, frames)
+
+
+def _check_sorted(ids: NDArray[Any]) -> None:
+    wrong = np.flatnonzero(ids[1:] <= ids[:-1])
+    if len(wrong):
+        before, after = ids[wrong[0] : wrong[0] + 2].tolist()
+        raise InputError(
+            f"ids must be sorted, each once; got {after!r} after {before!r}: sort them with np.unique(ids, "
+            "return_index=True), and positions, images and frames by the index"
+        )
 
 
 def _numbers(frames: ArrayLike) -> Numbers:
