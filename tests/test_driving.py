@@ -437,6 +437,17 @@ def test_a_step_takes_one_frame(place_map: displace.PlaceMap, driven: tuple[np.n
             place_map.follow().step(frames[:n])
 
 
+def test_what_a_mask_hides_is_not_looked_for(
+    place_map: displace.PlaceMap, driven: tuple[np.ndarray, np.ndarray]
+) -> None:
+    frame = np.ma.masked_array(driven[0][0])
+    assert place_map.follow().step(frame).place == place_map.follow().step(driven[0][0]).place
+    frame[3] = np.ma.masked
+    for ask in (place_map.follow().step, lambda query: place_map.locate(query[None])):
+        with pytest.raises(InputError, match="queries has masked entries"):
+            ask(frame)
+
+
 def test_unknown_ways_to_adapt_are_refused(place_map: displace.PlaceMap) -> None:
     with pytest.raises(InputError, match="adapt='day' must be one of none, batch, online, auto"):
         place_map.locate(np.ones((1, 32)), adapt="day")

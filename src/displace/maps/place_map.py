@@ -333,7 +333,7 @@ class PlaceMap:
             one = None if any(view) else state.project_one(query)
             if one is not None:
                 return one
-            vector = self.describe(query if is_image(query) else np.atleast_2d(np.asarray(query)))
+            vector = self.describe(query if is_image(query) else np.atleast_2d(query))
             if len(vector) != 1:
                 raise InputError(f"a step takes one frame; got {len(vector)}: give them one by one")
             if grid is not None and any(view):
