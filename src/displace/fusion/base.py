@@ -34,10 +34,10 @@ from displace.matches import Matches
 from displace.references import ReferenceSet, as_ids, slot_of_each
 
 FLOATS = (np.float32, np.float64)
+"""Working precision: float64 stays, everything else becomes float32."""
 
 AS_GIVEN = "as given"
 """What a fusion says that decided nothing."""
-"""Working precision: float64 stays, everything else becomes float32."""
 
 
 @dataclass(frozen=True, eq=False)
