@@ -80,6 +80,7 @@ def test_working_precision(dtype, working):
         ([["a", "b"]], "must be numbers"),
         ([[1.0, 2.0], [np.nan, 0.0]], "NaN or infinity, first in row 1"),
         ([[1.0, np.inf]], "NaN or infinity, first in row 0"),
+        (np.ma.masked_equal([[1.0, 7.0]], 7), "vectors has masked entries: drop those rows, or fill them"),
     ],
 )
 def test_bad_vectors_are_named(values, message):

@@ -212,7 +212,7 @@ class TestUpdates:
 
     @pytest.mark.parametrize(
         ("before", "after", "told"),
-        [(20, 10, 0), (21, 10, 1), (10, 20, 0), (10, 21, 1), (10, 10, 0), (0, 0, 0)],
+        [(20, 10, 1), (19, 10, 0), (10, 20, 1), (10, 19, 0), (35, 70, 1), (10, 10, 0), (0, 0, 0)],
     )
     def test_a_ridge_of_another_sampling_is_told(self, before, after, told):
         """By its degrees of freedom, one over which is γ."""

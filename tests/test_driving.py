@@ -180,7 +180,7 @@ class TestUpdates:
         assert any("fixed rule" in advice for advice in town.add(refs.only("b")).advice)
         assert town.state.driving == rule
         assert town.adapts("auto", 150) == "batch"
-        assert town.add(refs.only("c")).advice == []
+        assert not any("drives" in advice for advice in town.add(refs.only("c")).advice)
         assert town.state.driving.n_frames > 0
 
     @pytest.mark.parametrize(("n_places", "known"), [(49, False), (50, True)])
@@ -421,8 +421,31 @@ def test_a_drive_tells_where_it_was(
             follower.ago(frames_ago)
     with pytest.raises(InputError, match="must be from 1 to 0"):
         plain.ago(1)
-    with pytest.raises(InputError, match="lag=-1 must be 0 or more"):
-        place_map.follow(lag=-1)
+    for lag in (-1, 1.5, "a"):
+        with pytest.raises(InputError, match=f"lag={lag!r} must be 0 or more"):
+            place_map.follow(lag=lag)  # type: ignore[arg-type]
+    for begins_off in (1, "x"):
+        with pytest.raises(InputError, match=f"begins_off={begins_off!r} must be between 0 and 1"):
+            place_map.follow(begins_off=begins_off)  # type: ignore[arg-type]
+
+
+def test_a_step_takes_one_frame(place_map: displace.PlaceMap, driven: tuple[np.ndarray, np.ndarray]) -> None:
+    frames = driven[0]
+    assert place_map.follow().step(frames[:1]).place == place_map.follow().step(frames[0]).place
+    for n in (0, 2):
+        with pytest.raises(InputError, match=f"a step takes one frame; got {n}"):
+            place_map.follow().step(frames[:n])
+
+
+def test_what_a_mask_hides_is_not_looked_for(
+    place_map: displace.PlaceMap, driven: tuple[np.ndarray, np.ndarray]
+) -> None:
+    frame = np.ma.masked_array(driven[0][0])
+    assert place_map.follow().step(frame).place == place_map.follow().step(driven[0][0]).place
+    frame[3] = np.ma.masked
+    for ask in (place_map.follow().step, lambda query: place_map.locate(query[None])):
+        with pytest.raises(InputError, match="queries has masked entries"):
+            ask(frame)
 
 
 def test_unknown_ways_to_adapt_are_refused(place_map: displace.PlaceMap) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory import peak_bytes, set_block_bytes
 
-from displace import ReferenceSet, get_fusion
+from displace import ReferenceSet, build, get_fusion
 from displace.arrays import l2_normalize
 from displace.errors import InputError
 from displace.fusion.dmat_med import sort_layers
@@ -283,6 +283,18 @@ class TestSingle:
             recalls[name] = 100 * np.mean(found == others.places)
         assert fusion.traversal_recalls_ == pytest.approx(recalls)
         assert fusion.traversal_ == max(recalls, key=recalls.get) == "sun"
+
+    @pytest.mark.parametrize("traversal", [None, 1, "1"])
+    def test_traversals_that_are_numbers_make_a_map(self, traversal):
+        rng = np.random.default_rng(0)
+        own = rng.normal(size=(30, 8))
+        X = np.concatenate([own + noise * rng.normal(size=own.shape) for noise in (2, 0.1, 2)])
+        refs = ReferenceSet(X, [*range(30)] * 3)
+        fusion = get_fusion("single")(traversal)
+        assert fit("single", refs, **fusion.get_params()).traversal_ == 1
+        place_map = build(refs, fusion)
+        assert place_map.settings == {"traversal": "1"}
+        assert place_map.calibration is not None
 
     def test_unknown_traversal(self):
         refs = ReferenceSet(np.eye(2), ["a", "b"], ["sun", "sun"])

@@ -248,6 +248,11 @@ def test_queries_are_checked(route):
         build(route.references, dtype="float8")
     with pytest.raises(InputError, match="images has 3 entries; the references have 60 places"):
         build(route.references, images=["a", "b", "c"])
+    for fusion in (DisPlace, 3):
+        with pytest.raises(InputError, match=r"fusion=.* must be a name or an estimator, such as 'displace'"):
+            build(route.references, fusion)
+    with pytest.raises(InputError, match="path=3 must be the file of a map"):
+        PlaceMap.load(3)
 
 
 def test_maps_of_every_released_format_load(request):

@@ -171,6 +171,21 @@ class TestUnwritable:
 
 
 class TestStatisticsBeside:
+    def test_of_a_fusion_that_keeps_none_no_file_is_missed(self, path, refs):
+        build(refs, "single", calibration=False).save(path)
+        assert not path.with_name(STATS).exists()
+        for _ in range(2):
+            again = PlaceMap.load(path)
+            with pytest.raises(InputError, match="the fusion 'single' keeps no statistics"):
+                again.add(refs)
+            again.save(path)
+
+    def test_of_a_map_saved_without_its_own_the_file_is_missed(self, path, refs):
+        path.with_name(STATS).unlink()
+        PlaceMap.load(path).save(path)
+        with pytest.raises(InputError, match="put the file back"):
+            PlaceMap.load(path).add(refs)
+
     def test_absent_damaged_later_and_of_another_map_are_told_apart(self, path, refs, monkeypatch):
         stats, new = path.with_name(STATS), refs.only("t2")
         good = stats.read_bytes()

@@ -287,6 +287,9 @@ class TestRefused:
                 "given for traversal 't1' are not those in the map: places or vectors differ",
             ),
             (lambda town, refs: town.remove(refs), "remove every reference"),
+            (lambda town, refs: town.remove(7), "no traversal '7'; it has t0, t1, t2, t3"),
+            (lambda town, refs: town.remove(refs.vectors), "takes a ReferenceSet; got ndarray"),
+            (lambda town, refs: town.add(refs.vectors, refs.places), "takes a ReferenceSet; got ndarray"),
             (lambda town, refs: town.add(refs.only("t1")), "already has references of t1"),
             (
                 lambda town, refs: town.add(ReferenceSet(np.ones((1, 7)), [0])),
@@ -307,6 +310,12 @@ class TestRefused:
             change(town, refs)
         np.testing.assert_array_equal(town.locate(route.queries).scores, before.scores)
         assert town.traversals.keys() == {"t0", "t1", "t2", "t3"}
+
+    def test_a_traversal_that_is_a_number_is_removed_by_it(self, route):
+        refs = ReferenceSet(route.references.vectors, route.references.places)
+        town = build(refs, "hops", calibration=False, keep_references=True)
+        town.remove(1)
+        assert town.traversals.keys() == {"0", "2", "3"}
 
     def test_the_order_of_references_does_not_matter(self, route):
         refs = route.references
@@ -369,6 +378,11 @@ class TestReport:
         update = town.add(refs.only("t2", "t3"))
         assert not update.sampling_ratio[1] / update.sampling_ratio[0] >= 0.5
         assert update.advice == []
+
+    def test_a_third_traversal_halves_the_sampling_ratio_and_is_told(self):
+        refs = make_route(n_places=35, n_traversals=3, dim=24).references
+        town = build(refs.only("t0", "t1"), DisPlace(views=False), calibration=False)
+        assert any("the ridge" in advice for advice in town.add(refs.only("t2")).advice)
 
     def test_settings_of_plain_retrieval_are_not_outgrown(self, route):
         refs = route.references

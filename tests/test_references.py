@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 from displace import PlaceMap, ReferenceSet, build, get_fusion
 from displace.errors import InputError
-from displace.references import occurrence, slot_of_each
+from displace.maps.streaming import build_streamed
+from displace.places import Places
+from displace.references import ReferenceStream, occurrence, slot_of_each
 
 
 def test_traversals_by_name():
@@ -66,7 +68,27 @@ def test_a_slot_holds_a_place_once_and_belongs_to_one_traversal(pairs):
             lambda: ReferenceSet(np.eye(2), [0, 1], np.array(["a", 2], object)),
             "traversals has both 'a' and 2",
         ),
+        (lambda: ReferenceSet(np.eye(2), ["a", np.nan]), "places has nan in row 1, which names nothing"),
+        (lambda: ReferenceSet(np.eye(2), ("a", 1)), "places has both 'a' and 1"),
+        (lambda: ReferenceSet(np.eye(2), [0, 1], [1, "a"]), "traversals has both 'a' and 1"),
+        (
+            lambda: ReferenceSet.from_traversals({1: np.eye(2), "b": np.eye(2)}),
+            "traversals has both 'b' and 1",
+        ),
+        (lambda: ReferenceSet.from_traversals({"b": np.eye(2)}, ["a", 1]), "places has both 'a' and 1"),
+        (lambda: get_fusion("hops")().fit(np.eye(2), ["a", np.nan]), "y has nan in row 1"),
+        (lambda: get_fusion("displace")().fit(np.eye(2), ["a", 1]), "y has both 'a' and 1"),
+        (lambda: get_fusion("hops")().fit(np.eye(2), [0, 1], ["a", 1]), "traversals has both 'a' and 1"),
+        (lambda: ReferenceSet(np.eye(2), np.ma.masked_equal([0, 1], 1)), "places has masked entries"),
+        (lambda: get_fusion("hops")().fit(np.ma.masked_equal(np.eye(2), 1), [0, 1]), "X has masked entries"),
+        (lambda: get_fusion("hops")().fit(np.eye(2), np.ma.masked_equal([0, 1], 1)), "y has masked entries"),
         (lambda: ReferenceSet.from_traversals({}), "at least one traversal"),
+        (lambda: ReferenceSet.from_traversals([np.eye(2)]), "traversals must be a mapping .* got list"),
+        (lambda: ReferenceSet(np.eye(2), [0, 1]).select(np.ones(3, bool)), "keep does not fit 2 references"),
+        (lambda: ReferenceSet(np.eye(2), [0, 1]).select(np.array([2])), "keep does not fit 2 references"),
+        (lambda: Places(np.arange(2), frames=["a", "b"]), "frames must be numbers"),
+        (lambda: Places(["p9", "p10"]), "ids must be sorted, each once; got 'p10' after 'p9'"),
+        (lambda: Places(np.array([1, 4, 4])), "ids must be sorted, each once; got 4 after 4"),
         (
             lambda: ReferenceSet.from_traversals({"a": np.eye(2), "a\0": np.eye(2)}),
             "traversals has .* ends with a NUL",
@@ -135,6 +157,17 @@ def test_whatever_ids_are_taken_a_map_of_them_loads(tmp_path, ids):
     refs = ReferenceSet(np.tile(np.eye(3), (2, 1)), [*ids, *ids], ["0" * 64] * 3 + ["\r"] * 3)
     build(refs, "hops", calibration=False).save(tmp_path / "town.displace")
     assert PlaceMap.load(tmp_path / "town.displace").place_ids.tolist() == sorted(ids)
+
+
+@pytest.mark.parametrize("fusion", ["displace", "hops", "pooling", "single"])
+def test_no_references_make_no_map(tmp_path, fusion):
+    some = ReferenceSet(np.eye(4), [0, 1, 0, 1], ["sun", "sun", "rain", "rain"])
+    for none in (some.only(), some.without("sun", "rain"), ReferenceSet(np.empty((0, 4)), [])):
+        with pytest.raises(InputError, match="there are no references to build a map of"):
+            build(none, fusion)
+        stream = ReferenceStream(none.places, none.traversals, none.info, none.dim, none.vectors.__getitem__)
+        with pytest.raises(InputError, match="there are no references to build a map of"):
+            build_streamed(stream, fusion, folder=tmp_path)
 
 
 @pytest.mark.parametrize("scale", [1e-40, 1e-35, 1e35])

@@ -28,6 +28,7 @@ def as_vectors(values: ArrayLike, name: str = "vectors") -> Vectors:
 
     float64 stays float64; float16, float32 and integers become float32.
     """
+    check_not_masked(values, name)
     array = np.asarray(values)
     if array.ndim != 2:
         raise InputError(f"{name} must have shape (m, D); got shape {array.shape}")
@@ -38,6 +39,14 @@ def as_vectors(values: ArrayLike, name: str = "vectors") -> Vectors:
     array = array.astype(np.float64 if array.dtype == np.float64 else np.float32, copy=False)
     check_finite(array, name)
     return array
+
+
+def check_not_masked(values: ArrayLike, name: str) -> None:
+    """Raise an error where something is masked: the mask would be lost, and what it hides used."""
+    if np.ma.is_masked(values):
+        raise InputError(
+            f"{name} has masked entries: drop those rows, or fill them, such as with values.filled()"
+        )
 
 
 def check_finite(array: Vectors, name: str = "vectors") -> None:
@@ -71,6 +80,7 @@ def check_count(value: Any, name: str) -> None:
 
 def as_labels(values: ArrayLike, n: int, name: str) -> NDArray[Any]:
     """Check that `values` is one label for each of `n` rows."""
+    check_not_masked(values, name)
     array = np.asarray(values)
     if array.shape != (n,):
         raise InputError(f"{name} must have shape ({n},), one for each vector; got shape {array.shape}")

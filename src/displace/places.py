@@ -49,7 +49,9 @@ class Places:
         images: Sequence[str] | None = None,
         frames: ArrayLike | None = None,
     ) -> None:
-        numbers = None if frames is None else np.asarray(frames, np.float64)
+        ids = np.asarray(ids)
+        _check_sorted(ids)
+        numbers = None if frames is None else _numbers(frames)
         for name, values in (("positions", positions), ("images", images), ("frames", numbers)):
             if values is not None and len(values) != len(ids):
                 raise InputError(f"{name} has {len(values)} entries; the references have {len(ids)} places")
@@ -103,6 +105,23 @@ class Places:
         if self.frames is not None:
             frames = _joined(self.frames, new.frames, old_rows, new_rows)
         return Places(ids, positions, images, frames)
+
+
+def _check_sorted(ids: NDArray[Any]) -> None:
+    wrong = np.flatnonzero(ids[1:] <= ids[:-1])
+    if len(wrong):
+        before, after = ids[wrong[0] : wrong[0] + 2].tolist()
+        raise InputError(
+            f"ids must be sorted, each once; got {after!r} after {before!r}: sort them with np.unique(ids, "
+            "return_index=True), and positions, images and frames by the index"
+        )
+
+
+def _numbers(frames: ArrayLike) -> Numbers:
+    try:
+        return np.asarray(frames, np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"frames must be numbers, NaN where unknown: {error}") from None
 
 
 def _joined(old: Numbers, new: Numbers | None, old_rows: Rows, new_rows: Rows) -> Numbers:

@@ -86,10 +86,14 @@ class ReferenceSet:
         places : sequence of N ids, optional
             Place ids; by default 0 … N−1.
         """
+        if not isinstance(traversals, Mapping):
+            raise InputError(
+                f"traversals must be a mapping of name to array; got {type(traversals).__name__}: give "
+                '{"sun": …, "rain": …}'
+            )
         if not traversals:
             raise InputError("traversals is empty: give at least one traversal")
-        _check_not_cut(list(traversals), "traversals")
-        _check_not_cut(places, "places")
+        names = as_ids(list(traversals), len(traversals), "traversals")
         arrays = {name: np.asarray(array) for name, array in traversals.items()}
         shapes = {name: array.shape for name, array in arrays.items()}
         if len(set(shapes.values())) > 1:
@@ -98,11 +102,11 @@ class ReferenceSet:
                 "Where places are missing, use ReferenceSet(vectors, places, traversals)"
             )
         n = len(next(iter(arrays.values())))
-        ids = np.arange(n) if places is None else as_labels(np.asarray(places), n, "places")
+        ids = np.arange(n) if places is None else as_ids(places, n, "places")
         return cls(
             np.concatenate(list(arrays.values())),
             np.tile(ids, len(arrays)),
-            np.repeat(np.array(list(arrays)), n),
+            np.repeat(names, n),
         )
 
     @property
@@ -122,9 +126,13 @@ class ReferenceSet:
 
     def select(self, keep: NDArray[np.bool_] | Indices) -> ReferenceSet:
         """Return the references at `keep`, a mask or indices."""
-        groups = None if self.groups is None else self.groups[keep]
+        try:
+            rows = np.arange(len(self))[keep]
+        except IndexError as error:
+            raise InputError(f"keep does not fit {len(self)} references: {error}") from None
+        groups = None if self.groups is None else self.groups[rows]
         return ReferenceSet(
-            self.vectors[keep], self.places[keep], self.traversals[keep], groups=groups, info=self.info
+            self.vectors[rows], self.places[rows], self.traversals[rows], groups=groups, info=self.info
         )
 
     def astype(self, dtype: Any) -> ReferenceSet:
@@ -224,7 +232,8 @@ def as_ids(values: ArrayLike, n: int, name: str) -> NDArray[Any]:
     array([1, 7])
     """
     ids = as_labels(values, n, name)
-    _check_not_cut(values, name)
+    if ids.dtype.kind == "U" and not isinstance(values, np.ndarray):
+        ids = np.array(values, dtype=object)  # text now, which some of them may not have been
     if ids.dtype.kind in "fO":
         ids = _plain(ids, name)
     if ids.dtype.kind == "T":
@@ -238,16 +247,6 @@ def as_ids(values: ArrayLike, n: int, name: str) -> NDArray[Any]:
     if ids.dtype == np.uint64 and n and ids.max() > MAX_ID:
         raise InputError(f"{name} has {ids.max()}, which is above {MAX_ID}: use strings")
     return ids.astype(np.int64, copy=False)
-
-
-def _check_not_cut(values: ArrayLike | None, name: str) -> None:
-    """Refuse strings whose last character numpy would leave out."""
-    if isinstance(values, list | tuple):
-        for row, value in enumerate(values):
-            if isinstance(value, str) and value.endswith("\0"):
-                raise InputError(
-                    f"{name} has {value!r} in row {row}, which ends with a NUL character: rename it"
-                )
 
 
 def _plain(ids: NDArray[Any], name: str) -> NDArray[Any]:
@@ -265,7 +264,11 @@ def _plain(ids: NDArray[Any], name: str) -> NDArray[Any]:
             f"{name} has both {kinds[True]!r} and {kinds[False]!r}: use strings only, or numbers only"
         )
     if True in kinds:
-        _check_not_cut(listed, name)
+        for row, value in enumerate(listed):
+            if value.endswith("\0"):  # numpy would leave it out
+                raise InputError(
+                    f"{name} has {value!r} in row {row}, which ends with a NUL character: rename it"
+                )
         longest = max(map(len, listed))
         if longest > MAX_LABEL:
             raise InputError(f"{name} has a name of {longest} characters; at most {MAX_LABEL} are possible")

@@ -23,6 +23,7 @@ from displace.arrays import (
     blocks,
     check_count,
     check_finite,
+    check_not_masked,
     check_size,
     l2_normalize,
     ranked,
@@ -33,10 +34,10 @@ from displace.matches import Matches
 from displace.references import ReferenceSet, as_ids, slot_of_each
 
 FLOATS = (np.float32, np.float64)
+"""Working precision: float64 stays, everything else becomes float32."""
 
 AS_GIVEN = "as given"
 """What a fusion says that decided nothing."""
-"""Working precision: float64 stays, everything else becomes float32."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,6 +253,13 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         self, X: ArrayLike, y: ArrayLike, traversals: ArrayLike | None
     ) -> tuple[Vectors, Indices, NDArray[Any] | None]:
         """Check references and learn `place_ids_`; returns vectors, the index of each one's place, and traversals."""
+        check_not_masked(X, "X")
+        check_not_masked(y, "y")
+        given = np.asarray(y)
+        if (
+            given.ndim == 1 and given.dtype.kind in "OU"
+        ):  # scikit-learn makes text of all that stands beside text
+            y = as_ids(y, len(given), "y")
         vectors, places = validate_data(self, X, y, dtype=list(FLOATS), ensure_all_finite=False)
         check_finite(vectors, "X")
         check_size(vectors, "X")
@@ -262,6 +270,7 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     def _check_queries(self, Q: ArrayLike) -> Vectors:
         check_is_fitted(self)
+        check_not_masked(Q, "Q")
         queries: Vectors = validate_data(self, Q, dtype=list(FLOATS), ensure_all_finite=False, reset=False)
         check_finite(queries, "Q")
         return queries

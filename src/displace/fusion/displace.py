@@ -281,7 +281,8 @@ class DisPlace(VectorFusion):
         if self._plain or not isinstance(before, Scatter) or not before.within.size:
             return ""
         was, is_now = before.sampling_ratio, after.sampling_ratio
-        if was == is_now or 0.5 <= is_now / was <= 2:
+        # Twice the freedom, as of a third traversal beside two, halves γ exactly: a quotient by 2 is not rounded.
+        if was == is_now or 0.5 < is_now / was < 2:
             return ""
         return f"the ridge {self.ridge_:.3g} was chosen at γ = {was:.3g}, which is now {is_now:.3g}"
 

@@ -45,9 +45,11 @@ class Single(VectorFusion):
         names = np.unique(labels)
         self.traversal_recalls_: dict[Any, float] = {}
         if self.traversal is not None:
-            if self.traversal not in names.tolist():
-                raise InputError(f"traversal={self.traversal!r} is none of {', '.join(map(str, names))}")
-            self.traversal_ = self.traversal
+            # As text: that is how `settings`, and so a map, names a traversal that is a number.
+            known = {str(name): name for name in names.tolist()}
+            if str(self.traversal) not in known:
+                raise InputError(f"traversal={self.traversal!r} is none of {', '.join(known)}")
+            self.traversal_ = known[str(self.traversal)]
         elif len(names) == 1:
             self.traversal_ = names[0]
         else:

@@ -14,14 +14,14 @@ from sklearn.base import clone
 from displace.arrays import Indices
 from displace.descriptors.store import DescriptorStore
 from displace.errors import InputError
-from displace.fusion import FUSIONS, get_fusion
+from displace.fusion import FUSIONS
 from displace.fusion.base import Fusion, Rows, Statistics
 from displace.geo import Positions
 from displace.maps.anchoring import anchored
 from displace.maps.basis import turned
 from displace.maps.calibrating import calibrated
 from displace.maps.digests import digests_of
-from displace.maps.fitting import fit, spectrum_note, stored_rows, with_places
+from displace.maps.fitting import fit, fusion_of, spectrum_note, stored_rows, with_places
 from displace.maps.learning import in_route_order
 from displace.maps.place_map import PlaceMap
 from displace.maps.rounding import DTYPES, RecallLoss, agreement, quantize
@@ -39,6 +39,8 @@ STRETCHES = 10
 MANY = 30
 TOO_MANY = 10
 """So many traversals, and so many times as many as places, are places by mistake."""
+
+NONE = "there are no references to build a map of"
 
 
 def build(
@@ -97,7 +99,7 @@ def build(
     refs, model = _references(refs, model)
     refs = with_places(refs, positions, images)
     truth = Truth.of(refs.info, tolerance)
-    estimator = clone(get_fusion(fusion)() if isinstance(fusion, str) else fusion)
+    estimator = clone(fusion_of(fusion))
     statistics = fit(estimator, refs)
     rows = turned(stored_rows(estimator))
     vectors, scales = quantize(rows.vectors, dtype)
@@ -179,6 +181,8 @@ def _references(
             f"a map is built from a ReferenceSet, a DescriptorStore or the folder of one; got {type(given).__name__}. "
             "For arrays: build(ReferenceSet(vectors, places, traversals))"
         )
+    if not len(given):
+        raise InputError(NONE)
     n_places, n_traversals = len(given.place_ids), len(given.traversal_ids)
     if n_traversals >= MANY and n_traversals > TOO_MANY * n_places:
         raise InputError(

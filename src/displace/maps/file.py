@@ -75,10 +75,11 @@ def save(state: MapState, path: str | os.PathLike[str]) -> None:
 def load(path: str | os.PathLike[str], verify: bool) -> MapState:
     """Read a map; its statistics when they are asked for. All but the rows is checked in any case."""
     path = Path(path)
-    fields, checksum = _read(path, verify)
+    fields, header = _read(path, verify)
     if verify:
         check_rows(path, fields)
-    fields["statistics"], fields["no_statistics"] = find_statistics(path, checksum)
+    if header.get("keeps_statistics") is not False:  # unknown in files of the first releases
+        fields["statistics"], fields["no_statistics"] = find_statistics(path, str(header["payload_sha256"]))
     return MapState(**fields)
 
 
@@ -104,10 +105,10 @@ def _read_file(path: Path, verify: bool) -> tuple[dict[str, Any], tensors.Arrays
         raise FormatError(f"{error}{_instead(path)}") from None
 
 
-def _read(path: Path, verify: bool) -> tuple[dict[str, Any], str]:
-    """Fields of the map in a file, and its checksum."""
+def _read(path: Path, verify: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Fields of the map in a file, and its header."""
     header, arrays = _read_file(path, verify)
-    return unpacked(header, arrays, str(path)), str(header["payload_sha256"])
+    return unpacked(header, arrays, str(path)), header
 
 
 def unpacked(header: dict[str, Any], arrays: tensors.Arrays, name: str) -> dict[str, Any]:
@@ -242,6 +243,8 @@ def packed(state: MapState) -> tuple[dict[str, Any], tensors.Arrays]:
         "sampled": [] if state.samples is None else state.samples.names,
         "sampled_centred": state.samples is not None and state.samples.centred,
         "driving": state.driving and state.driving.to_json(),
+        # Not whether there are any: those of a map that was read without them may be put back.
+        "keeps_statistics": state.statistics is not None or bool(state.no_statistics),
         **{name: getattr(state, name) for name in KINDS},
         # In metres, as from the first version on; 0 is the very place. Frames came later, beside it.
         "tolerance": state.tolerance.value if state.tolerance.kind == "metres" else 0.0,

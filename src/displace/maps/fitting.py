@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from displace.errors import InputError
-from displace.fusion import FUSIONS
+from displace.fusion import FUSIONS, get_fusion
 from displace.fusion.base import Fusion, Rows, Statistics
 from displace.geo import Positions
 from displace.places import Places
@@ -32,6 +32,14 @@ def with_places(
         info.frames,
     )
     return ReferenceSet(refs.vectors, refs.places, refs.traversals, groups=refs.groups, info=known)
+
+
+def fusion_of(given: str | Fusion) -> Fusion:
+    """Return the fusion of a name, or the estimator that was given."""
+    fusion = get_fusion(given)() if isinstance(given, str) else given
+    if not isinstance(fusion, Fusion):
+        raise InputError(f"fusion={given!r} must be a name or an estimator, such as 'displace' or DisPlace()")
+    return fusion
 
 
 def fit(estimator: Fusion, refs: ReferenceSet) -> Statistics | None:

@@ -81,6 +81,8 @@ class PlaceMap:
             Read all bytes and compare their checksum. Without, the rows are memory-mapped and read when used; all else
             is checked as far as a map made of it works.
         """
+        if not isinstance(path, str | os.PathLike):
+            raise InputError(f"path={path!r} must be the file of a map, or its address in a database")
         if is_address(path):
             from displace.maps.in_database import opened
 
@@ -320,10 +322,10 @@ class PlaceMap:
             Its `step` takes a descriptor (D,) or an image. It holds what it saw; follow each drive with its own.
         """
         _check_way(adapt, ("online", "none"))
-        if not 0 < begins_off < 1:
+        if not (isinstance(begins_off, float | np.floating) and 0 < begins_off < 1):
             raise InputError(f"begins_off={begins_off!r} must be between 0 and 1, and neither")
-        if lag < 0:
-            raise InputError(f"lag={lag!r} must be 0 or more frames")
+        if not (isinstance(lag, int | np.integer) and lag >= 0):
+            raise InputError(f"lag={lag!r} must be 0 or more frames, a whole number")
         state, grid = self.state, grid_of(self.model)
         check_view(view, grid)
 
@@ -331,7 +333,9 @@ class PlaceMap:
             one = None if any(view) else state.project_one(query)
             if one is not None:
                 return one
-            vector = self.describe(query if is_image(query) else np.atleast_2d(np.asarray(query)))
+            vector = self.describe(query if is_image(query) else np.atleast_2d(query))
+            if len(vector) != 1:
+                raise InputError(f"a step takes one frame; got {len(vector)}: give them one by one")
             if grid is not None and any(view):
                 vector = moved_by(vector, grid, view, state.usual)
             projected: Vectors = state.project(vector)[0]
@@ -566,7 +570,7 @@ class PlaceMap:
             self.state, update = updating.added(self.state, refs, positions, images, check_looks=check_looks)
         return update
 
-    def remove(self, refs: ReferenceSet | str) -> Update:
+    def remove(self, refs: ReferenceSet | str | int) -> Update:
         """Remove traversals: given all their references, or by name where the references were kept."""
         from displace.maps import updating
 

@@ -147,6 +147,7 @@ class MapState:
         """
         if (
             not isinstance(query, np.ndarray)
+            or np.ma.isMaskedArray(query)
             or query.dtype not in (np.float32, np.float64)
             or query.shape != (self.dim,)
         ):

@@ -21,15 +21,14 @@ from sklearn.base import clone
 from displace.arrays import Indices, blocks
 from displace.errors import InputError
 from displace.files.disk_rows import DiskRows
-from displace.fusion import get_fusion
 from displace.fusion.base import Fusion, Rows
 from displace.fusion.solver.scatter import Scatter
 from displace.maps.anchoring import anchored
 from displace.maps.basis import turned, turning
-from displace.maps.building import calibration_rows, fitted_state
+from displace.maps.building import NONE, calibration_rows, fitted_state
 from displace.maps.calibrating import calibrated
 from displace.maps.digests import Digests
-from displace.maps.fitting import spectrum_note, stored_rows
+from displace.maps.fitting import fusion_of, spectrum_note, stored_rows
 from displace.maps.place_map import PlaceMap
 from displace.maps.rounding import DTYPES, RecallLoss, agreement, quantize
 from displace.maps.statistics import MapStatistics
@@ -94,8 +93,9 @@ def build_streamed(
     """
     if dtype not in DTYPES:
         raise InputError(f"dtype={dtype!r} must be one of {', '.join(DTYPES)}")
-    made = get_fusion(fusion)() if isinstance(fusion, str) else fusion
-    estimator = made.for_blocks(stream.places, stream.traversals)
+    if not len(stream):
+        raise InputError(NONE)
+    estimator = fusion_of(fusion).for_blocks(stream.places, stream.traversals)
     parts = place_blocks(stream.places, 4 * stream.dim, block_bytes)
     learn = _learned_place_by_place if estimator.place_by_place else _learned
     learned = learn(estimator, stream, parts, Path(folder), progress)
@@ -149,8 +149,7 @@ def _learned(
         counts.append(statistics.counts)
         means.append(statistics.means)
         digests.add(refs)
-    if within is None:
-        raise InputError("there are no references to build a map of")
+    assert within is not None
     scatter = Scatter(stream.info.ids, np.concatenate(counts), means, within)  # type: ignore[arg-type]
     return solved(estimator, scatter, stream, digests)
 

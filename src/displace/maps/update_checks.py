@@ -20,6 +20,15 @@ MOST = 500
 """Images that are looked at to tell."""
 
 
+def check_is_references(refs: object) -> None:
+    """Refuse arrays and whatever else is no set of references."""
+    if not isinstance(refs, ReferenceSet):
+        raise InputError(
+            f"an update takes a ReferenceSet; got {type(refs).__name__}. For arrays: ReferenceSet(vectors, places, "
+            "traversals)"
+        )
+
+
 def check_addition(state: MapState, refs: ReferenceSet, looks: bool = True) -> None:
     """Refuse references that do not fit the map, are in it already, or were taken or, with `looks`, look elsewhere."""
     _check_kind(state, refs)

@@ -23,7 +23,13 @@ from displace.maps.relearning import learned_again, relearned
 from displace.maps.rounding import quantize
 from displace.maps.state import MapState
 from displace.maps.statistics import MapStatistics
-from displace.maps.update_checks import check_addition, check_name, check_removal, usable_statistics
+from displace.maps.update_checks import (
+    check_addition,
+    check_is_references,
+    check_name,
+    check_removal,
+    usable_statistics,
+)
 from displace.references import ReferenceSet
 from displace.truth import Tolerance, Truth
 
@@ -71,6 +77,7 @@ def added(
     check_looks: bool = True,
 ) -> tuple[MapState, Update]:
     """Return the map with more traversals, and what that changed."""
+    check_is_references(refs)
     refs = with_places(refs, positions, images)
     kept = usable_statistics(state)
     check_addition(state, refs, check_looks)
@@ -82,11 +89,12 @@ def added(
     return _next(state, kept, before, after.astype(np.float32), refs, gained=True)
 
 
-def removed(state: MapState, refs: ReferenceSet | str) -> tuple[MapState, Update]:
+def removed(state: MapState, refs: ReferenceSet | str | int) -> tuple[MapState, Update]:
     """Return the map without some traversals: given their references, or by name where they were kept."""
     kept = usable_statistics(state)
-    if isinstance(refs, str):
-        refs = _kept_traversal(state, kept, refs)
+    if isinstance(refs, str | int | np.integer):  # a map names its traversals as text
+        refs = _kept_traversal(state, kept, str(refs))
+    check_is_references(refs)
     check_removal(state, kept, refs)
     if len(refs) == sum(state.traversals.values()):
         raise InputError(EVERYTHING)
