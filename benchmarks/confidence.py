@@ -129,12 +129,9 @@ def main(argv: list[str]) -> None:
     )
     parser.add_argument("--together", action="store_true", help="ask for many pictures as a folder of them")
     options = parser.parse_args(argv)
-    shared = Path(os.environ.get("DISPLACE_SHARED", "../shared")) / "data"
-    if not shared.is_dir():
-        print(f"skipped: no {shared}")
+    shared = shared_data(options.cache)
+    if shared is None:
         return
-    options.cache.mkdir(parents=True, exist_ok=True)
-    warnings.simplefilter("ignore", ConditioningWarning)
     maps = ("map of", "traversals", "places", "model")
     header(*maps, *(DETAILS if options.details else TABLE))
     for model in options.models.split(","):
@@ -149,6 +146,17 @@ def main(argv: list[str]) -> None:
                 for case in cases_of(sets[name], name, n_traversals, n_places)
             ]
             row(name, n_traversals, n_places, model, *(detailed if options.details else measured)(asked))
+
+
+def shared_data(cache: Path) -> Path | None:
+    """Where the photographed sets are; None, and said so, where they are not."""
+    shared = Path(os.environ.get("DISPLACE_SHARED", "../shared")) / "data"
+    if not shared.is_dir():
+        print(f"skipped: no {shared}")
+        return None
+    cache.mkdir(parents=True, exist_ok=True)
+    warnings.simplefilter("ignore", ConditioningWarning)
+    return shared
 
 
 def plan(sizes: list[int]) -> Iterator[tuple[str, int, int]]:

@@ -8,18 +8,15 @@ Needs the shared data.
 from __future__ import annotations
 
 import argparse
-import os
 import tempfile
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks._measure import header, row
-from benchmarks.confidence import GAP, Case, Descriptors, described, map_of
+from benchmarks.confidence import GAP, Case, Descriptors, described, map_of, shared_data
 from displace import PlaceMap
-from displace.errors import ConditioningWarning
 
 MIXES = (100, 100), (150, 50), (100, 300)
 """Photos of the route and from elsewhere."""
@@ -42,12 +39,9 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "displace-confidence")
     parser.add_argument("--models", default="hog,efficientnet_lite")
     options = parser.parse_args(argv)
-    shared = Path(os.environ.get("DISPLACE_SHARED", "../shared")) / "data"
-    if not shared.is_dir():
-        print(f"skipped: no {shared}")
+    shared = shared_data(options.cache)
+    if shared is None:
         return
-    options.cache.mkdir(parents=True, exist_ok=True)
-    warnings.simplefilter("ignore", ConditioningWarning)
     header(
         *("map of", "asked for", "model", "alone: R@1", "right ≥ 0.5", "wrong ≥ 0.5"),
         *(
