@@ -152,6 +152,12 @@ class Belief:
         return Belief(self.places.sum(axis=0), self.off_map) if self.places.ndim == 2 else self
 
 
+def on_places(belief: Belief, roadway: Roadway) -> Belief:
+    """Belief of positions (M,) as that of the map's places: on positions without one a drive is off the map."""
+    between = float(belief.places[roadway.between].sum())
+    return Belief(belief.places[roadway.places], belief.off_map + between)
+
+
 def moved(places: Vectors, steps: Sequence[float]) -> Vectors:
     """Move probabilities on along the route; what passes its end is lost.
 
@@ -290,7 +296,12 @@ class Learner:
         jumps = shares.pop()
         steps = sum(shares)
         self.motion = Motion(
-            tuple([share / steps for share in shares]), jumps / (steps + jumps), motion.leave, motion.back
+            tuple([share / steps for share in shares]),
+            jumps / (steps + jumps),
+            motion.leave,
+            motion.back,
+            motion.paces,
+            motion.roadway,
         )
 
 

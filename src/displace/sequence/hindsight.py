@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from displace.sequence.engine import Belief, given_later
+from displace.sequence.engine import Belief, given_later, on_places
 from displace.sequence.tracking import Moment, Tracker
 
 _TRUSTED = 0.5
@@ -51,8 +51,4 @@ class Hindsight:
             [moment.off for moment in since],
             self.tracker.motion,
         )
-        roadway = self.tracker.roadway
-        if roadway is None:
-            return told
-        between = float(told.places[roadway.between].sum())
-        return Belief(told.places[roadway.places], told.off_map + between)
+        return told if self.tracker.roadway is None else on_places(told, self.tracker.roadway)

@@ -17,6 +17,7 @@ from displace.sequence.engine import (
     forward,
     in_blocks,
     likelihood,
+    on_places,
     smooth,
     unseen,
     update,
@@ -184,13 +185,10 @@ class _AlongRoadway:
         return self.roadway.spread(self.evidence.block(rows), 0.0)
 
     def seen(self, see: Row) -> Row:
-        """As `see`, for beliefs over positions: those without a place are off the map."""
-
-        def on_places(frame: int, belief: Belief, evidence: Vectors) -> None:
-            off_map = belief.off_map + float(belief.places[self.roadway.between].sum())
-            see(frame, Belief(belief.places[self.roadway.places], off_map), evidence[self.roadway.places])
-
-        return on_places
+        """As `see`, for beliefs over positions."""
+        return lambda frame, belief, evidence: see(
+            frame, on_places(belief, self.roadway), evidence[self.roadway.places]
+        )
 
 
 @dataclass(frozen=True, eq=False)
