@@ -39,11 +39,6 @@ ABOVE = 0.27
 """Level that a drive starts with: this share of the way from what chance earns to what held-out drives earn. Less than
 half, as a drive to come may be harder than they were; it soon tells its own."""
 
-RULE = Logistic([12.0, 4.0, 0.2], [0.0, 0.0, 0.0], [1.0, 1.0, 1.0], -5.8)
-RULE_SHARE = 0.6
-"""How sure adapted matches are in a map without held-out drives, as one of one traversal is, by how they stand out:
-about what maps of several learned."""
-
 
 @dataclass(frozen=True, eq=False)
 class Adapted:
