@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
+from commands import commands_in
 from tiny import make_route
-from typer.testing import CliRunner
 
 from displace import __main__ as command
 from displace import __version__, cli, verbs
@@ -31,13 +31,9 @@ VERBS = {verb.name: verb for verb in all_verbs()}
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    """Run the command in an empty folder; wide, so that messages are not broken."""
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("TERM", "dumb")
-    for name in ("out", "err"):
-        monkeypatch.setattr(console, name, console.Console(stderr=name == "err", width=200))
-    return lambda *args: CliRunner().invoke(cli.app, [str(arg) for arg in args])
+    return commands_in(tmp_path, monkeypatch)
 
 
 @pytest.fixture

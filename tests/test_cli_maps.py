@@ -11,11 +11,11 @@ import sys
 import cv2
 import numpy as np
 import pytest
+from commands import commands_in
 from drawn import SMALL, copy_drawn
 from PIL import Image
-from typer.testing import CliRunner
 
-from displace import PlaceMap, ReferenceSet, cli, verbs
+from displace import PlaceMap, ReferenceSet, verbs
 from displace import build as maps_build
 from displace.arrays import l2_normalize
 from displace.cli import console, console_maps
@@ -52,11 +52,7 @@ def read_rows(path):
 
 @pytest.fixture
 def run(folder, monkeypatch):
-    """Run the command in that folder; wide, so that messages are not broken."""
-    monkeypatch.chdir(folder)
-    for name in ("out", "err"):
-        monkeypatch.setattr(console, name, console.Console(stderr=name == "err", width=200))
-    return lambda *args: CliRunner().invoke(cli.app, [str(arg) for arg in args])
+    return commands_in(folder, monkeypatch)
 
 
 def test_build_shows_what_the_map_holds(run, folder):

@@ -35,6 +35,19 @@ def test_links_between_pages_lead_somewhere():
                 assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+def anchors(page):
+    """What the headings of a page are linked by."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_to_headings_lead_somewhere(page):
+    for target, anchor in re.findall(r"\]\(([^)#\s:]*)#([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        assert anchor in anchors(page.parent / target if target else page), f"{target}#{anchor}"
+
+
 ELSEWHERE = {"databases.md", "numbers.md"}
 """Pages with names of tables in a database, and of constants without their modules (`test_numbers.py`)."""
 

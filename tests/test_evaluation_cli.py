@@ -13,12 +13,11 @@ import sys
 
 import numpy as np
 import pytest
+from commands import commands_in
 from routes import make_store
-from typer.testing import CliRunner
 
-from displace import cli, get_fusion, recall_at
+from displace import get_fusion, recall_at
 from displace.arrays import l2_normalize
-from displace.cli import console
 from displace.descriptors.imported import write_store
 from displace.descriptors.store import DescriptorStore, Queries
 from displace.errors import RouteWarning
@@ -62,11 +61,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def run(folder, monkeypatch):
-    """Run the command in that folder; wide, so that messages are not broken."""
-    monkeypatch.chdir(folder)
-    for name in ("out", "err"):
-        monkeypatch.setattr(console, name, console.Console(stderr=name == "err", width=200))
-    return lambda *args: CliRunner().invoke(cli.app, [str(arg) for arg in args])
+    return commands_in(folder, monkeypatch)
 
 
 def test_evaluate_one_line(run, folder):

@@ -28,10 +28,6 @@ def folder(tmp_path):
     return tmp_path / "route.desc"
 
 
-def with_images(route, images):
-    return Manifest(images, route.places, route.traversals, route.root)
-
-
 def test_a_second_run_describes_nothing(route, folder):
     first, second = TinyModel(), TinyModel()
     done = extract(route, first, folder)

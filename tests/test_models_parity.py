@@ -24,7 +24,6 @@ torch = pytest.importorskip("torch", reason="the published models need torch")
 
 from displace.models import get_model  # noqa: E402
 
-IMAGES = ("img1_640x480.png", "img2_640x480.png", "img3_500x333.png")
 GEM = {"vme_native": None, "vme_size512": 512}
 MIX = {"vme_320": None, "own_pil_bilinear320": "pil-bilinear", "own_demo_pil_bicubic320": "pil-bicubic"}
 PATCHES = {"vme_size322": None, "vme_native14": "native"}

@@ -11,7 +11,7 @@ from displace.arrays import l2_normalize
 from displace.errors import InputError
 from displace.fusion.solver import views
 from displace.fusion.solver.kept_views import KeptViews
-from displace.fusion.solver.views import Views, frames_of_one_drive, group_views, merged
+from displace.fusion.solver.views import frames_of_one_drive, group_views, merged
 
 
 def units(n, dim=6, seed=0):
@@ -129,7 +129,6 @@ class TestGroups:
         assert found.kind == "given"
         assert found.index.tolist() == [2, 0, 1, 2, 1, 3]
         assert found.places.tolist() == [0, 0, 1, 1]
-        assert found.most == 2
         assert "4 views of 2 places" in found.reason
 
     def test_given_views_that_no_two_traversals_share_stay_apart(self):
@@ -162,9 +161,6 @@ class TestGroups:
         groups = views._paired(unit, np.array([0, 1, 0, 2]))
         assert groups[1] == groups[3]
         assert (groups[0] == groups[1]) != (groups[2] == groups[1])
-
-    def test_most_of_nothing_is_one(self):
-        assert Views(np.empty(0, int), np.empty(0, int)).most == 1
 
 
 class TestKept:

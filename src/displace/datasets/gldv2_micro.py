@@ -7,7 +7,7 @@ from pathlib import Path
 
 from displace.datasets.base import Counts, Dataset, Protocol
 from displace.errors import DatasetError
-from displace.files.reading import open_text
+from displace.files.reading import open_csv
 from displace.manifest.table import Manifest
 from displace.truth import Tolerance
 
@@ -52,7 +52,7 @@ class Gldv2Micro(Dataset):
     def _rows(self, root: Path, path: Path) -> list[tuple[str, str]]:
         """File names and landmarks of one split."""
         try:
-            with open_text(path, encoding="utf-8-sig", newline="") as file:
+            with open_csv(path) as file:
                 reader = csv.DictReader(file)
                 if not {"filename", "landmark_id"} <= set(reader.fieldnames or ()):
                     found = ", ".join(reader.fieldnames or ()) or "none"

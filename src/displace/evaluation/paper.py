@@ -12,9 +12,6 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from displace.errors import UnknownNameError
-from displace.registry import unknown
-
 SOURCE = "Rajani, Milford, Fischer: DisPlace, Tables I to III"
 FILES = ("nordland.csv", "robotcar.csv", "pitts30k_gldv2.csv")
 DATASETS = {
@@ -73,11 +70,6 @@ class Published:
     label: str
     recall: float
 
-    @property
-    def protocol(self) -> str:
-        """Protocol it was measured under."""
-        return PROTOCOLS[self.dataset]
-
 
 @cache
 def published() -> tuple[Published, ...]:
@@ -111,13 +103,6 @@ def published_recall(
     7.8
     """
     return _index().get((dataset, model, query, fusion, traversal))
-
-
-def published_values(dataset: str) -> list[Published]:
-    """Return the values of one data set."""
-    if dataset not in PROTOCOLS:
-        raise UnknownNameError(unknown("published data set", dataset, PROTOCOLS))
-    return [value for value in published() if value.dataset == dataset]
 
 
 @cache

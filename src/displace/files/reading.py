@@ -44,12 +44,12 @@ def open_regular(path: PathLike, buffering: int = -1) -> IO[bytes]:
         raise
 
 
-def open_text(path: PathLike, encoding: str = "utf-8", newline: str | None = None) -> IO[str]:
-    """Open a regular file as text."""
+def open_csv(path: PathLike) -> IO[str]:
+    """Open a regular file as the module `csv` wants it; a byte order mark, as spreadsheets write it, is skipped."""
     file = open_regular(path)
     try:
         check_size(file, path, MAX_TEXT)
-        return io.TextIOWrapper(file, encoding=encoding, newline=newline)
+        return io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
     except BaseException:
         file.close()
         raise
@@ -62,9 +62,9 @@ def read_text(path: PathLike, limit: int = MAX_TEXT) -> str:
         return file.read(limit + 1).decode("utf-8")
 
 
-def read_json(path: PathLike, limit: int = MAX_JSON) -> Any:
-    """Read a JSON file of at most `limit` bytes; whatever is wrong with it is an OSError or a ValueError."""
-    return parse_json(read_text(path, limit))
+def read_json(path: PathLike) -> Any:
+    """Read a JSON file of at most `MAX_JSON` bytes; whatever is wrong with it is an OSError or a ValueError."""
+    return parse_json(read_text(path, MAX_JSON))
 
 
 def parse_json(text: str) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.errors import ManifestError
-from displace.files.reading import open_text
+from displace.files.reading import open_csv
 
 REQUIRED = ("image", "place", "traversal")
 NUMBERS = (
@@ -44,7 +44,7 @@ def read_table(path: str | os.PathLike[str]) -> tuple[Texts, NumberColumns]:
     """
     path = Path(path)
     try:
-        with open_text(path, encoding="utf-8-sig", newline="") as file:
+        with open_csv(path) as file:
             reader = csv.reader(file, strict=True)
             header = [name.strip().lower() for name in next(reader, [])]
             if wrong := _header_problems(header):

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.errors import ManifestError
-from displace.files.reading import open_text
+from displace.files.reading import open_csv
 from displace.geo import Positions, as_seconds, at_times
 from displace.manifest.csv_file import LIMITS
 
@@ -99,7 +99,7 @@ def read_position_file(path: str | os.PathLike[str]) -> PositionFile:
     """Read a CSV file of positions; every cell that is not a number is listed with its line."""
     path = Path(path)
     try:
-        with open_text(path, encoding="utf-8-sig", newline="") as file:
+        with open_csv(path) as file:
             reader = csv.reader(file)
             header = [name.strip().lower() for name in next(reader, [])]
             lines_rows = [(reader.line_num, row) for row in reader if any(row)]

@@ -64,7 +64,7 @@ class RecallLoss:
     """
 
     def __init__(self, dtype: str, truth: Truth) -> None:
-        self.dtype, self.truth = dtype, truth
+        self.truth = truth
         self.n_queries, self.n_right = 0, {"float32": 0, dtype: 0}
 
     def watch(self, fusion: Fusion, queries: ReferenceSet) -> None:

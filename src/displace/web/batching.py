@@ -21,6 +21,8 @@ from displace.web.hosting import Hosted
 
 SIZES = (1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512)
 """Upper ends of the histogram of batches, in queries."""
+LARGEST = 512
+"""Queries of one batch."""
 Records = list[dict[str, Any]]
 
 
@@ -60,12 +62,10 @@ class Batcher:
     ----------
     waiting : int
         Queries that may wait; further ones are refused.
-    largest : int
-        Queries of one batch.
     """
 
-    def __init__(self, waiting: int, largest: int = 512) -> None:
-        self.limit, self.largest = waiting, largest
+    def __init__(self, waiting: int) -> None:
+        self.limit = waiting
         self.queue: list[Waiting] = []
         self.n_waiting = self.n_located = 0
         self.sizes = [0] * (len(SIZES) + 1)
@@ -111,7 +111,7 @@ class Batcher:
                 alike = not batch or (
                     waiting.hosted is batch[0].hosted
                     and waiting.options == batch[0].options
-                    and size + len(waiting.vectors) <= self.largest
+                    and size + len(waiting.vectors) <= LARGEST
                 )
                 (batch if alike else rest).append(waiting)
                 size += len(waiting.vectors) * alike

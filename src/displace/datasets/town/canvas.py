@@ -26,7 +26,7 @@ class Canvas:
     """
 
     def __init__(self, width: float, height: float, scale: float, colour: Colour | None = None) -> None:
-        self.width, self.height, self.scale = width, height, scale
+        self.scale = scale
         shape = (max(2, round(height * scale)), max(2, round(width * scale)))
         self.pixels: Texture = blank(shape[0], shape[1], colour)
 

@@ -31,8 +31,7 @@ def wall(house: Building, width: float, height: float, rng: np.random.Generator)
 
 def _brick(rows: int, columns: int, rng: np.random.Generator) -> NDArray[np.float32]:
     """Courses of bricks of slightly different tone, with light joints."""
-    bricks = rng.normal(0, 0.09, (rows // 3 + 1, columns // 6 + 1)).astype(np.float32)
-    tone = np.repeat(np.repeat(bricks, 3, axis=0), 6, axis=1)[:rows, :columns]
+    tone = _pieces(rows, columns, rng, 0.09, (3, 6))
     tone[::3] += 0.10
     return tone
 
@@ -49,8 +48,7 @@ def _plaster(rows: int, columns: int, rng: np.random.Generator) -> NDArray[np.fl
 
 def _stone(rows: int, columns: int, rng: np.random.Generator) -> NDArray[np.float32]:
     """Blocks with dark joints."""
-    blocks = rng.normal(0, 0.06, (rows // 9 + 1, columns // 18 + 1)).astype(np.float32)
-    tone = np.repeat(np.repeat(blocks, 9, axis=0), 18, axis=1)[:rows, :columns]
+    tone = _pieces(rows, columns, rng, 0.06, (9, 18))
     tone[::9] -= 0.16
     tone[:, ::18] -= 0.07
     return tone
@@ -58,11 +56,18 @@ def _stone(rows: int, columns: int, rng: np.random.Generator) -> NDArray[np.floa
 
 def _panel(rows: int, columns: int, rng: np.random.Generator) -> NDArray[np.float32]:
     """Large plates."""
-    plates = rng.normal(0, 0.035, (rows // 56 + 1, columns // 64 + 1)).astype(np.float32)
-    tone = np.repeat(np.repeat(plates, 56, axis=0), 64, axis=1)[:rows, :columns]
+    tone = _pieces(rows, columns, rng, 0.035, (56, 64))
     tone[::56] -= 0.2
     tone[:, ::64] -= 0.2
     return tone
+
+
+def _pieces(
+    rows: int, columns: int, rng: np.random.Generator, spread: float, size: tuple[int, int]
+) -> NDArray[np.float32]:
+    """Rectangles of `size` pixels (height, width), each of a tone of its own."""
+    tones = rng.normal(0, spread, (rows // size[0] + 1, columns // size[1] + 1)).astype(np.float32)
+    return np.repeat(np.repeat(tones, size[0], axis=0), size[1], axis=1)[:rows, :columns]
 
 
 _MATERIALS: dict[str, Callable[[int, int, np.random.Generator], NDArray[np.float32]]] = {

@@ -56,8 +56,9 @@ def balcony(canvas: Canvas, house: Building, x: float, floor: float, width: floa
     canvas.rect(left, floor + 0.9, right, floor + 1.0, SNOW if snow else (60, 60, 62))
 
 
-def door(canvas: Canvas, house: Building, x: float, width: float = 1.0, height: float = 2.2) -> None:
+def door(canvas: Canvas, house: Building, x: float) -> None:
     """A front door with its frame and the window above it."""
+    width, height = 1.0, 2.2
     canvas.rect(x - width / 2 - 0.15, 0.1, x + width / 2 + 0.15, height + 0.35, WHITE)
     canvas.rect(x - width / 2, 0.1, x + width / 2, height, house.accent)
     canvas.rect(x - width / 2 + 0.1, height + 0.05, x + width / 2 - 0.1, height + 0.28, (70, 80, 92))

@@ -11,7 +11,7 @@ import numpy as np
 
 from displace.errors import InputError, SingularScatterError
 from displace.evaluation.methods import Method
-from displace.evaluation.studies.task import METHODS, PAPER, Progress, Run, Setting, Task, run, run_all
+from displace.evaluation.studies.task import METHODS, PAPER, Progress, Run, Setting, Task, run
 from displace.truth import Flags
 
 
@@ -145,7 +145,11 @@ def study_examples(
         raise InputError(f"methods has {len(methods)}; at least 2 are needed to differ")
     if n_columns < 1:
         raise InputError(f"n_columns={n_columns} must be at least 1")
-    runs = run_all(methods, task, progress, "examples")
+    runs = []
+    for number, method in enumerate(methods, 1):
+        runs.append(run(method, task))
+        if progress is not None:
+            progress("examples", number, len(methods))
     hits = np.stack([done.hits for done in runs])
     notes: list[str] = []
     for row in rows:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -246,15 +246,3 @@ def run(method: Method, task: Task) -> Run:
         places = best.places[:, 0]
         runs.append(Run(method, fusion, places, best.scores[:, 0], task.hits(places)))
     return max(runs, key=lambda done: done.recall)
-
-
-def run_all(
-    methods: Sequence[Method], task: Task, progress: Progress | None = None, stage: str = "methods"
-) -> list[Run]:
-    """Run several methods on one task."""
-    runs = []
-    for number, method in enumerate(methods, 1):
-        runs.append(run(method, task))
-        if progress is not None:
-            progress(stage, number, len(methods))
-    return runs

@@ -63,11 +63,6 @@ class Views:
         """Every place one view: its references differ by condition only."""
         return cls(index, np.arange(n_places))
 
-    @property
-    def most(self) -> int:
-        """Largest number of groups of a place."""
-        return int(np.bincount(self.places).max(initial=1))
-
 
 def group_views(
     vectors: Vectors, index: Indices, traversals: NDArray[Any], given: NDArray[Any] | None = None

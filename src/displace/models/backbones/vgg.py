@@ -7,9 +7,6 @@ from torch import nn
 WIDTHS = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))
 """Channels of the convolutions of each stage; a pooling stands between two stages."""
 
-SMALLEST_SIDE = 16
-"""Four poolings halve the image; a smaller one would vanish."""
-
 
 def vgg16() -> tuple[nn.Sequential, int]:
     """Build VGG-16 without what follows conv5_3: no last ReLU, no last pooling, no classifier.

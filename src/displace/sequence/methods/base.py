@@ -21,8 +21,6 @@ class SequenceMethod(ABC):
     """
 
     name: ClassVar[str]
-    online: ClassVar[bool]
-    """Whether a frame's answer needs earlier frames only."""
     default_length: ClassVar[int | None] = None
 
     def __init__(self, length: int | None = None) -> None:

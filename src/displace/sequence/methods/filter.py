@@ -13,7 +13,6 @@ class Filter(SequenceMethod):
     """Probability of each place given all frames so far; speed and jumps are learned on the way."""
 
     name = "filter"
-    online = True
 
     def rank(self, similarity: Blocks, k: int) -> tuple[Indices, Vectors]:
         """Rank by the filtered belief."""

@@ -17,7 +17,6 @@ class SeqSlam(SequenceMethod):
     """
 
     name = "seqslam"
-    online = True
     default_length = 10
 
     def rank(self, similarity: Blocks, k: int) -> tuple[Indices, Vectors]:

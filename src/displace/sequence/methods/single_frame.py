@@ -11,7 +11,6 @@ class SingleFrame(SequenceMethod):
     """The ranking by similarity, as it is."""
 
     name = "single_frame"
-    online = True
 
     def rank(self, similarity: Blocks, k: int) -> tuple[Indices, Vectors]:
         """Rank by similarity."""

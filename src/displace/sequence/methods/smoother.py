@@ -12,7 +12,6 @@ class Smoother(SequenceMethod):
     """Probability of each place given all frames, with the motion learned in a first pass."""
 
     name = "smoother"
-    online = False
 
     def rank(self, similarity: Blocks, k: int) -> tuple[Indices, Vectors]:
         """Rank by the smoothed belief."""

@@ -18,7 +18,6 @@ class Viterbi(SequenceMethod):
     """
 
     name = "viterbi"
-    online = False
 
     def rank(self, similarity: Blocks, k: int) -> tuple[Indices, Vectors]:
         """Rank each frame's places by the best path that ends there; the path itself comes first."""
