@@ -270,6 +270,42 @@ def test_matches_that_look_like_queries_without_an_answer_are_not_sure():
     assert learned.probability(average)[0] < 0.75
 
 
+def two_seasons(easy_right, seed=0):
+    """Right matches of an easy season stand out by `easy_right`; of a hard one they look as wrong ones of the easy."""
+    rng = np.random.default_rng(seed)
+    levels = {("easy", 1): easy_right, ("easy", -1): 2.0, ("hard", 1): 1.0, ("hard", -1): -3.0}
+    evidence = [
+        rng.normal([level, level, 1, 5 - level], [0.7, 0.7, 0, 0.7], (60 if label > 0 else 20, 4))
+        for (_, label), level in levels.items()
+    ]
+    counts = [len(part) for part in evidence]
+    return Samples(
+        np.concatenate(evidence),
+        np.repeat(np.array([label for _, label in levels], np.int8), counts),
+        np.repeat(np.array([0, 0, 1, 1], np.int32), counts),
+        ["easy", "hard"],
+    )
+
+
+def test_half_of_each_seasons_queries_without_an_answer_are_refused():
+    """Else those of a season that is easily told are accepted, to have the right matches of one that is not."""
+    samples = two_seasons(easy_right=8.0)
+    learned = calibration_of(samples, BASES[0])
+    passes = learned.probability(samples.evidence) >= 0.5
+    for season in (0, 1):
+        without = (samples.folds == season) & (samples.labels < 0)
+        assert passes[without].mean() <= 0.5
+    assert passes[(samples.folds == 0) & samples.right].all()
+
+
+def test_a_season_asks_for_no_limit_that_its_own_right_matches_do_not_reach():
+    """Its queries without an answer look right: to refuse half of them would refuse the right ones, too."""
+    samples = two_seasons(easy_right=2.0)
+    learned = calibration_of(samples, BASES[0])
+    own = (samples.folds == 0) & samples.right
+    assert (learned.probability(samples.evidence[own]) >= 0.5).mean() >= 0.85
+
+
 def test_strong_wrong_matches_keep_the_limit_high():
     """One wrong match in ten is as strong as right ones: those between are not accepted."""
     samples = far_apart(9.0)

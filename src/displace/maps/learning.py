@@ -63,6 +63,8 @@ the fit would put that half way, and right matches of another day are not so str
 MOST = 1.0
 """Highest logarithm of the odds at strength 0. Where right matches of one traversal look like queries without an
 answer, the fit would accept most of these, and foreign pictures with them."""
+TELLING = 8
+"""Queries of a traversal without an answer from which on half of them must be refused."""
 ENOUGH = 10
 """Right matches that a fit needs."""
 SLOPE, STEEPNESS = (1.0, 75.0), (8.0, 1.0)
@@ -239,6 +241,8 @@ def _fit(samples: Samples, basis: str) -> Calibration:
         strength = (x - offsets) / scales @ WEIGHTS
         slope, bias, steepness = logistic(strength, x[:, 2], right, _importance(samples))
         bias = _bounded(bias, slope, strength[~right])
+        passes = _passing(strength, x[:, 2], slope, steepness)
+        bias = min(bias, max(_refusing_half(passes, samples), -slope * STRONG))
         weights = tuple(slope * np.array(WEIGHTS))
         lowest, highest = x.min(axis=0), x.max(axis=0)
         farthest, spread = _reach(
@@ -298,6 +302,36 @@ def _bounded(bias: float, slope: float, wrong: Vectors) -> float:
     """
     strongest = float(np.quantile(wrong, 0.95)) if len(wrong) else 0.0
     return min(max(bias, -slope * max(STRONG, strongest)), MOST)
+
+
+def _passing(strength: Vectors, lead: Vectors, slope: float, steepness: float) -> Vectors:
+    """The bias at which each match is as likely right as wrong; infinite where it has no lead.
+
+    >>> _passing(np.array([0.0, 2.0, 0.0]), np.array([9.0, 9.0, 0.0]), 1.0, 8.0).round(6).tolist()
+    [0.0, -2.0, inf]
+    """
+    first = sigmoid(steepness * lead)
+    with np.errstate(divide="ignore"):
+        needed: Vectors = np.log(0.5 / np.maximum(first - 0.5, 0)) - slope * strength
+    return needed
+
+
+def _refusing_half(passes: Vectors, samples: Samples) -> float:
+    """The highest bias that refuses half of the queries without an answer, of every traversal.
+
+    What looks like a weak match in one season is what a wrong one looks like in another. All seasons together, the fit
+    may accept most queries without an answer of the one to have the right matches of the other. A traversal that would
+    lose more than one in ten of its own right matches asks for no more than that.
+    """
+    names, without = np.array(samples.names)[samples.folds], samples.labels < 0
+    bounds = [np.inf]
+    for name in samples.traversals:
+        own = names == name
+        if (own & without).sum() >= TELLING:
+            right = passes[own & samples.right]
+            kept = np.quantile(right, 0.9, method="lower") if len(right) else -np.inf
+            bounds.append(max(float(np.quantile(passes[own & without], 0.5, method="higher")), float(kept)))
+    return min(bounds)
 
 
 def _gap(samples: Samples) -> float:
