@@ -317,7 +317,8 @@ def _laps(name: str, vectors: Vectors, frames: Indices) -> list[str]:
     seen = f"what frames {first} to {last} show is seen again from frame {again}"
     if found.sure:
         raise InputError(
-            f"recording {name!r} drives a part of its route twice: {seen}. Cut it into one recording for each lap"
+            f"recording {name!r} drives a part of its route twice: {seen}. Cut it into one recording for each lap "
+            "(or camera)"
         )
     return [f"{name}: it may drive a part of its route twice, {seen}; if so, cut it there"]
 
