@@ -271,6 +271,21 @@ def test_different_routes_are_refused_and_nothing_is_written(tmp_path: Path) -> 
     assert DescriptorStore(tmp_path / "x.desc").manifest.place_ids() == []
 
 
+def test_a_recording_that_is_left_out_is_not_lined_up(tmp_path: Path) -> None:
+    rng, drives = np.random.default_rng(3), tmp_path / "drives"
+    for number, (name, seed) in enumerate((("here", 1), ("again", 1), ("there", 2))):
+        record(drives / name, wall(seed, 60), np.arange(50 + number), rng, 1.0)
+    with pytest.raises(InputError, match=r"different routes.*\(build --exclude, align --traversal\)"):
+        verbs.build(drives, tmp_path / "x.displace", model="hog")
+    with pytest.raises(UnknownNameError, match="did you mean 'there'"):
+        verbs.build(drives, tmp_path / "x.displace", model="hog", exclude=["their"])
+    assert DescriptorStore(tmp_path / "x.desc").manifest.place_ids() == []
+    place_map = verbs.build(drives, tmp_path / "x.displace", model="hog", exclude=["there"])
+    assert sorted(place_map.traversals) == ["again", "here"]
+    chosen = verbs.build(drives, tmp_path / "y.displace", model="hog", traversals=["here", "again"])
+    assert len(chosen.places.ids) == len(place_map.places.ids)
+
+
 @pytest.mark.parametrize(
     ("there", "message"),
     [

@@ -228,7 +228,7 @@ class _Coarse:
         if backwards:
             raise InputError(
                 f"{_listed(backwards)} drives the route in the opposite direction to {anchor!r}: a camera that looks "
-                "the other way sees other places; make a map of each direction"
+                "the other way sees other places; make a map of each direction (build --exclude, align --traversal)"
             )
         foreign = [name for name, gain in gains.items() if gain < needed[name]]
         if foreign:
@@ -236,7 +236,7 @@ class _Coarse:
             raise InputError(
                 f"{_listed(foreign)} and {anchor!r} seem to show different routes: their frames fit hardly better in "
                 f"order than backwards (gain {gains[nearest]:.2f}, at least {needed[nearest]:.2f} is needed, less with "
-                f"more frames). Leave them out, or name another anchor{further}"
+                f"more frames). Leave them out (build --exclude, align --traversal), or name another anchor{further}"
             )
 
     def unmapped(self, anchor: str, pairings: dict[str, Pairing]) -> list[str]:

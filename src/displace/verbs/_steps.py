@@ -91,7 +91,11 @@ class Steps:
 
         if (store.places == "").all():
             made = self.table if self.table.exists() else None
-            lined = align(store.folder, made, partial=partial, overwrite=True, progress=self.progress).found()
+            names = store.chosen(traversals, exclude)
+            done = align(
+                store.folder, made, traversals=names, partial=partial, overwrite=True, progress=self.progress
+            )
+            lined = done.found()
         elif self.of_recordings and self.layout == "auto" and self._told_by_names(store.manifest):
             refs = sample(store.stream(traversals, exclude))
             lined = names_looked_at(store, refs, self.table, self.progress)
