@@ -448,6 +448,11 @@ def test_a_map_in_another_model_says_how_to_describe_the_images_anew(tmp_path: P
     verbs.build(tmp_path / "drives", tmp_path / "town.displace", model="hog")
     with pytest.raises(InputError, match=r"extract \S+town\.csv -o \S+town\.desc -m netvlad --overwrite"):
         verbs.build(tmp_path / "drives", tmp_path / "town.displace", model="netvlad", overwrite=True)
+    with pytest.raises(
+        InputError, match=r"town\.desc holds descriptors of hog, and model='netvlad' is asked for"
+    ):
+        verbs.build(tmp_path / "town.desc", tmp_path / "other.displace", model="netvlad")
+    verbs.build(tmp_path / "town.desc", tmp_path / "other.displace", model="hog")
 
 
 def test_a_store_that_is_not_finished_is_not_lined_up(

@@ -171,7 +171,7 @@ def test_what_is_likely_wrong_is_said(
         monkeypatch, conditions, lambda found: replace(found, confidence=0.4 * found.confidence)
     )
     assert sound.notes == []
-    assert found.notes == ["rain: only 0% of its places are likely right; look at the check page"]
+    assert found.notes == ["rain: only 0% of its places are likely right; displace align --check shows them"]
 
 
 def test_recordings_that_hardly_overlap_are_told(conditions: dict[str, np.ndarray]) -> None:

@@ -373,7 +373,9 @@ def _notes(pairings: dict[str, Pairing], tracks: dict[str, Track]) -> list[str]:
         seen = tracks[name].places >= 0
         sure = float((tracks[name].confidence[seen] > 0.5).mean()) if seen.any() else 0.0
         if sure < 0.7:
-            notes.append(f"{name}: only {sure:.0%} of its places are likely right; look at the check page")
+            notes.append(
+                f"{name}: only {sure:.0%} of its places are likely right; displace align --check shows them"
+            )
     return notes
 
 

@@ -74,6 +74,8 @@ class Steps:
             )
         folder = store_beside(self.source, self.output)
         if is_store(self.source):
+            if model is not None:
+                _check_holds(model, folder)
             return folder
         table = self._manifest() if self.of_recordings else Path(self.source)
         if model is not None and is_store(folder):
@@ -282,15 +284,29 @@ def check_made_of(source: PathLike, table: Path, every: str = "1") -> None:
         raise InputError(f"{table} was made of {source} without {names}. {WAY_OUT}")
 
 
-def _check_described_by(model: str, folder: Path, table: Path) -> None:
-    """Refuse another model than that of the store beside the map: replacing a map does not drop its descriptors."""
+def _check_holds(model: str, folder: Path) -> None:
+    """Refuse another model than that of a store that is given: its images are described already."""
+    if (made := _made_by_another(model, folder)) is not None:
+        raise InputError(
+            f"{folder} holds descriptors of {made}, and model={model!r} is asked for: give the recordings or the "
+            "manifest, whose images are described then"
+        )
+
+
+def _made_by_another(model: str, folder: Path) -> str | None:
+    """Name of the model that made a store, where it is another one."""
     from displace.descriptors.store import DescriptorStore
     from displace.models import model_name
 
     made = DescriptorStore(folder).model
-    if made.get("model") != model.partition(":")[0]:
+    return model_name(made) if made.get("model") != model.partition(":")[0] else None
+
+
+def _check_described_by(model: str, folder: Path, table: Path) -> None:
+    """Refuse another model than that of the store beside the map: replacing a map does not drop its descriptors."""
+    if (made := _made_by_another(model, folder)) is not None:
         raise InputError(
-            f"{folder} holds descriptors of {model_name(made)}, and model={model!r} is asked for. Choose another name "
+            f"{folder} holds descriptors of {made}, and model={model!r} is asked for. Choose another name "
             f"for the map with -o, or describe the images anew first: {described_anew(table, folder, model)}"
         )
 
