@@ -516,6 +516,30 @@ def test_a_video_that_was_replaced_is_not_gone_on_with(tmp_path: Path) -> None:
         verbs.build(drives, tmp_path / "town.displace", model="hog", overwrite=True)
 
 
+def test_positions_that_changed_since_a_stopped_build_are_said_and_those_that_are_gone_not_used(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rng, drives = np.random.default_rng(3), tmp_path / "drives"
+    for name in ("here", "there"):
+        record(tmp_path / name, wall(1, 60), np.arange(30), rng, 1.0)
+        film(
+            drives / f"{name}.avi",
+            [cv2.imread(str(file)) for file in sorted((tmp_path / name).glob("*.png"))],
+        )
+        (drives / f"{name}.csv").write_text("time,x,y\n0,0,0\n6,180,0\n")
+    (drives / "there.csv").write_text("time,x,y\n0,12,0\n6,192,0\n")
+    verbs.build(drives, tmp_path / "x.displace", model="hog")
+    (tmp_path / "x.displace").unlink()
+    (drives / "there.csv").write_text("time,x,y\n0,0,0\n6,180,0\n")
+    assert "x.csv has other places than the recordings' positions give now" in said_by(
+        caplog, drives, tmp_path / "x.displace"
+    )
+    for name in ("here", "there"):
+        (drives / f"{name}.csv").unlink()
+    without = verbs.build(drives, tmp_path / "x.displace", model="hog", overwrite=True)
+    assert without.places.positions is None
+
+
 def test_a_build_says_how_the_drives_were_lined_up(
     recorded: tuple[Path, dict[str, np.ndarray]], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

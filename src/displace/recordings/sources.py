@@ -163,7 +163,10 @@ def _recorded_as(part: Path) -> Path:
 
 
 def _bring_positions(there: Sequence[Path], folder: Path) -> None:
-    """Copy the first file of positions beside a video into its folder of frames."""
-    if there:
-        with atomic_write(folder / "positions.csv") as file:
-            file.write(there[0].read_bytes())
+    """Copy the first file of positions beside a video into its folder of frames; without one, no copy stays there."""
+    copy = folder / "positions.csv"
+    if not there:
+        copy.unlink(missing_ok=True)
+        return
+    with atomic_write(copy) as file:
+        file.write(there[0].read_bytes())

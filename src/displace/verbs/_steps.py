@@ -210,6 +210,11 @@ class Steps:
                 raise InputError(f"{what}, and they were given by hand or by another --layout. {WAY_OUT}")
             logger.warning("%s: it is made anew", what)
             return True
+        if known.geo is not None and not untouched:
+            logger.warning(
+                "%s has other places than the recordings' positions give now: they are kept; --overwrite makes it anew",
+                self.table,
+            )
         lacking = (
             sorted(set(wanted) - set(ours)) if known.geo is None else []
         )  # by position some are left out
