@@ -337,6 +337,11 @@ def test_places_of_a_map_come_with_the_commands_that_add_the_recording(run, fold
         done.stdout
     )
     assert "1 traversal\n" in done.stdout
+    (folder / "elsewhere").mkdir()
+    shutil.copy(folder / "town" / "sun" / "0000.jpg", folder / "elsewhere" / "unheard-of.jpg")
+    none = run("manifest", "elsewhere", "-o", "none.csv", "--against", "town.displace", "--layout", "names")
+    assert "0 places" in none.stdout
+    assert "next: " not in none.stdout
 
 
 @pytest.mark.filterwarnings("ignore::displace.errors.FallbackWarning")
