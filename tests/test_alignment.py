@@ -257,6 +257,28 @@ def test_the_anchor_is_the_recording_that_the_others_fit_best() -> None:
     assert coarse.best_anchor({"sun", "rain"}) == "sun"  # a fit that is good already counts as two at most
 
 
+def test_a_resemblance_where_another_recording_never_was_is_no_disagreement() -> None:
+    """Two recordings share the places 60 to 99; some frames before them resemble something at the other's end."""
+    frames, sure = np.arange(100), np.full(100, 0.9)
+
+    def on(places: np.ndarray, off: np.ndarray) -> Pairing:
+        return Pairing(places, places, places, sure, off, Motion(), 1.0, 1.0)
+
+    coarse = _Coarse({}, None, 0)
+    coarse.taken = {"rain": frames, "dusk": frames}
+    pairings = {"rain": on(frames, np.zeros(100)), "dusk": on(frames + 60, np.zeros(100))}
+    shared = np.where(frames >= 60, frames - 60, 0)
+    shared[20:23] = [90, 91, 92]
+    off = np.where((frames >= 60) | (shared > 0), 0.0, 1.0)
+    coarse.pairs = {("rain", "dusk"): on(shared, off)}
+    np.testing.assert_array_equal(coarse.agreeing("rain", pairings).confidence, sure)
+    np.testing.assert_array_equal(coarse.agreeing("dusk", pairings).confidence, sure)
+    wrong = {**pairings, "rain": on(np.where(frames < 80, frames, frames - 40), np.zeros(100))}
+    lowered = coarse.agreeing("rain", wrong).confidence
+    assert (lowered[80:] < 0.5).all()
+    assert (lowered[60:79] == 0.9).all()
+
+
 def test_rates_up_to_four_are_found(conditions: dict[str, np.ndarray]) -> None:
     sun, rain = (standardised_recording(conditions[name][:160]) for name in ("sun", "rain"))
     for queries, anchor, rate in ((sun[::4], rain, 4.0), (sun, rain[::3], 1 / 3), (sun[40:80], rain, 1.0)):

@@ -257,16 +257,19 @@ class _Coarse:
         return notes
 
     def agreeing(self, name: str, pairings: dict[str, Pairing]) -> Pairing:
-        """Lower the confidence of frames for which the other recordings tell another place."""
+        """Lower the confidence of frames for which the other recordings tell another place.
+
+        What two recordings show in another order, `in_order` says, is a resemblance and tells nothing.
+        """
         own = pairings[name]
         asked, agreed = np.zeros(len(own.frames)), np.zeros(len(own.frames))
         for other, theirs in pairings.items():
             if (name, other) in self.pairs:
-                link = self.pairs[name, other]
+                link = in_order(self.pairs[name, other])
                 at, there = self.taken[name], self.taken[other][link.frames]
                 sure = (link.off < 0.5) & (link.confidence > 0.5)
             elif (other, name) in self.pairs:
-                link = self.pairs[other, name]
+                link = in_order(self.pairs[other, name])
                 at, there = self.taken[name][link.frames], self.taken[other]
                 sure = (link.off < 0.5) & (link.confidence > 0.5)
             else:
