@@ -88,7 +88,7 @@ def test_names_that_count_frames_are_no_times(tmp_path):
         (tmp_path / name).write_bytes(b"")
     (tmp_path / "gps.csv").write_text("timestamp,x,y\n" + "".join(f"{i},{i},0\n" for i in range(100)))
     with pytest.raises(
-        ManifestError, match=r"\(frame_0000.jpg to frame_0095.jpg\) only count frames.*frames\.csv"
+        ManifestError, match=r"frame_0000.jpg to .*frame_0095.jpg\) only count frames.*frames\.csv"
     ):
         read_recording("t", tmp_path)
     (tmp_path / "frames.csv").write_text(
@@ -121,3 +121,17 @@ def test_manifests_and_times_beside_images_are_not_taken_for_positions_that_are_
     (tmp_path / "sun" / "frames.csv").write_text("image,timestamp\n1.jpg,5\n")
     (tmp_path / "sun" / "notes.csv").write_text("")
     assert read_recording("sun", tmp_path / "sun").positions is None
+
+
+def test_equal_names_in_several_folders_are_told_apart_by_the_folder(tmp_path):
+    for name in ("left/1.jpg", "left/2.jpg", "right/1.jpg"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+    (tmp_path / "p.csv").write_text(
+        "image,timestamp,x,y,heading\nsun/left/1.jpg,5,0,0,0\nsun/right/1.jpg,6,0,1,90\nsun/left/2.jpg,7,9,0,0\n"
+    )
+    found = read_recording("sun", tmp_path)
+    assert found.names == ["left/1", "left/2", "right/1"]
+    assert found.times.tolist() == [5, 7, 6]
+    np.testing.assert_array_equal(found.positions.points, [[0, 0], [9, 0], [0, 1]])
+    np.testing.assert_array_equal(found.positions.heading, [0, 0, 90])

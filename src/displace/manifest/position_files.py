@@ -53,7 +53,7 @@ class PositionFile:
         Parameters
         ----------
         names : sequence of str
-            The images' names, with or without their ending.
+            The images' names, with or without folder and ending.
         times : (m,) array, optional
             Their times in seconds; by default the number that each name ends in.
         max_gap : float
@@ -88,9 +88,14 @@ class PositionFile:
         return found
 
     def rows_of(self, names: Sequence[str]) -> NDArray[np.intp]:
-        """Row that names each image, with or without folder and ending; −1 where none does."""
-        row_of = {_stem(image): row for row, image in enumerate(self.images or ())}
-        return np.array([row_of.get(_stem(name), -1) for name in names], np.intp)
+        """Row that names each image, with or without folder and ending; −1 where none does.
+
+        Where names stand in several folders (``left/1.jpg``, ``right/1.jpg``), the last folder counts, too.
+        """
+        own = [_without_ending(image) for image in self.images or ()]
+        depth = 1 if len(set(own)) == len({_last(name, 1) for name in own}) else 2
+        row_of = {_last(name, depth): row for row, name in enumerate(own)}
+        return np.array([row_of.get(_last(_without_ending(name), depth), -1) for name in names], np.intp)
 
     def _by_name(self, positions: Positions, names: Sequence[str]) -> Positions:
         """Positions of the images called `names`; NaN for those that the file does not name."""
@@ -201,9 +206,18 @@ def _seconds(text: str) -> float:
 
 
 def _stem(name: str) -> str:
-    """Return the last part of a path without an ending of letters (``1418.25`` keeps its decimals)."""
-    last = name.replace("\\", "/").rsplit("/", 1)[-1]
-    return re.sub(r"\.[A-Za-z]\w*$", "", last)
+    """Return the last part of a path without an ending of letters."""
+    return _last(_without_ending(name), 1)
+
+
+def _last(name: str, depth: int) -> str:
+    """Return the last parts of a path."""
+    return "/".join(name.split("/")[-depth:])
+
+
+def _without_ending(name: str) -> str:
+    """Return a path without an ending of letters (``1418.25`` keeps its decimals), with slashes between its parts."""
+    return re.sub(r"\.[A-Za-z]\w*$", "", name.replace("\\", "/"))
 
 
 def _span(times: Numbers) -> str:

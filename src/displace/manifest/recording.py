@@ -95,8 +95,7 @@ def read_recording(name: str, folder: Path, max_gap: float = 2.0) -> Recording:
     if len(with_positions) > 1:
         listed = ", ".join(str(file.path) for file in with_positions)
         raise ManifestError(f"traversal {name!r} has several files of positions, keep one of them: {listed}")
-    file_names = [image.name for image in images]
-    positions = with_positions[0].for_images(file_names, times, max_gap) if with_positions else None
+    positions = with_positions[0].for_images(_known_as(images), times, max_gap) if with_positions else None
     if positions is None:
         _tell_of_unused(name, folder, files)
     return Recording(name, images, names, positions, times)
@@ -161,5 +160,10 @@ def _times(files: list[PositionFile], images: list[Path]) -> NDArray[np.float64]
     for file in files:
         if file.images is not None and file.times is not None:
             # Row −1, an image that the file does not name, is the NaN at the end.
-            return np.append(file.times, np.nan)[file.rows_of([image.name for image in images])]
+            return np.append(file.times, np.nan)[file.rows_of(_known_as(images))]
     return None
+
+
+def _known_as(images: Sequence[Path]) -> list[str]:
+    """Names of images with their folders, by which a file may name them."""
+    return [f"{image.parent.name}/{image.name}" for image in images]

@@ -104,7 +104,10 @@ def _named(parts: Sequence[Path]) -> dict[str, tuple[Path, Path]]:
     for given in parts:
         name = given.name if given.is_dir() else given.stem
         if name in named:
-            raise ManifestError(f"two sources are named {name!r}; rename one of them")
+            raise ManifestError(
+                f"two sources are named {name!r}; rename one of them, or give the folder around each (such as "
+                f"{quote(str(given.parent))})"
+            )
         named[name] = given, _recorded_as(given)
     return named
 
