@@ -335,10 +335,22 @@ def test_bad_position_files(tmp_path, content, message):
         build_manifest({"a": tmp_path / "a"})
 
 
+def test_a_long_file_of_problems_does_not_flood_the_screen(tmp_path):
+    touch(tmp_path, ["a/1400000000.jpg"])
+    rows = [f"12:{i // 60:02d}:{i % 60:02d},1,1" for i in range(2000)]
+    (tmp_path / "a.csv").write_text("\n".join(["timestamp,easting,northing", *rows]))
+    with pytest.raises(ManifestError, match="2000 problems") as raised:
+        build_manifest({"a": tmp_path / "a"})
+    assert len(raised.value.problems) == 2000
+    told = str(raised.value).splitlines()
+    assert len(told) == 52
+    assert told[-1] == "  … and 1,950 more"
+
+
 def test_position_file_that_is_no_text(tmp_path):
     touch(tmp_path, ["a/1.jpg"])
     (tmp_path / "a.csv").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ManifestError, match=r"cannot read positions from .*a\.csv"):
+    with pytest.raises(ManifestError, match=r"cannot read positions from .*a\.csv: .*save it as 'CSV UTF-8'"):
         build_manifest({"a": tmp_path / "a"})
 
 

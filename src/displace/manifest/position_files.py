@@ -125,7 +125,11 @@ def read_position_file(path: str | os.PathLike[str]) -> PositionFile:
             reader = csv.reader(file, delimiter=separator)
             header = [name.strip().lower() for name in next(reader, [])]
             lines_rows = [(reader.line_num, row) for row in reader if any(row)]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except UnicodeDecodeError as error:
+        raise ManifestError(
+            f"cannot read positions from {path}: it is not UTF-8 text ({error.reason}); save it as 'CSV UTF-8'"
+        ) from None
+    except (OSError, csv.Error) as error:
         raise ManifestError(f"cannot read positions from {path}: {error}") from None
     point = "." if separator == "," else ","
     where = {
