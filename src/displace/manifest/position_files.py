@@ -164,7 +164,7 @@ def _merely_count(numbers: Numbers) -> bool:
     >>> _merely_count(np.arange(20.0)), _merely_count(1.4e9 + np.arange(20.0))
     (True, False)
     """
-    whole = numbers[0] < _SINCE_1970 and bool((numbers == np.round(numbers)).all())
+    whole = bool(numbers[0] < _SINCE_1970 and (numbers == np.round(numbers)).all())
     return whole and len(numbers) >= _LONG and len(np.unique(np.diff(numbers))) == 1
 
 
