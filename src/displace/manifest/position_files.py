@@ -32,6 +32,8 @@ ALIASES = {
 """Column names that are understood, in lower case; others are ignored."""
 
 _LAST_NUMBER = re.compile(r"(\d+(?:\.\d+)?)$")
+_DATE = re.compile(r"((?:19|20)\d\d)" + r"\D?(\d\d)" * 5 + r"(?:\D?(\d{1,6}))?$")
+"""A date and a time of day at the end of a name, with or without signs between: ``20270104_123000``."""
 _SINCE_1970 = 1e8
 """Seconds from which a number is a time since 1970 (1973 and later), and not a count of frames."""
 _LONG = 10
@@ -151,11 +153,30 @@ def read_position_file(path: str | os.PathLike[str]) -> PositionFile:
 
 
 def times_in_names(names: Sequence[str]) -> Numbers | None:
-    """Seconds from the number at the end of each name; None unless every name has one."""
+    """Seconds from the number, or the date and time, at the end of each name; None unless every name has one.
+
+    >>> times_in_names(["cam_2027-01-04_12-30-00.jpg", "cam_2027-01-04_12-30-00_5.jpg"]) - 1_799_065_800
+    array([0. , 0.5])
+    """
+    dates = [_date(_stem(name)) for name in names]
+    if names and None not in dates:
+        return np.array(dates, np.float64)
     found = [_LAST_NUMBER.search(_stem(name)) for name in names]
     if not found or not all(found):
         return None
     return as_seconds([float(match.group(1)) for match in found if match])
+
+
+def _date(stem: str) -> float | None:
+    """Seconds since 1970 of a date and time at the end of a name, taken as UTC; None where there is none."""
+    if (match := _DATE.search(stem)) is None:
+        return None
+    *whole, part = match.groups()
+    try:
+        time = datetime.strptime("".join(whole), "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    return time.timestamp() + float(f"0.{part or 0}")
 
 
 def _merely_count(numbers: Numbers) -> bool:
