@@ -271,6 +271,21 @@ def test_different_routes_are_refused_and_nothing_is_written(tmp_path: Path) -> 
     assert DescriptorStore(tmp_path / "x.desc").manifest.place_ids() == []
 
 
+def test_a_recording_that_is_left_out_is_not_lined_up(tmp_path: Path) -> None:
+    rng, drives = np.random.default_rng(3), tmp_path / "drives"
+    for number, (name, seed) in enumerate((("here", 1), ("again", 1), ("there", 2))):
+        record(drives / name, wall(seed, 60), np.arange(50 + number), rng, 1.0)
+    with pytest.raises(InputError, match=r"different routes.*\(build --exclude, align --traversal\)"):
+        verbs.build(drives, tmp_path / "x.displace", model="hog")
+    with pytest.raises(UnknownNameError, match="did you mean 'there'"):
+        verbs.build(drives, tmp_path / "x.displace", model="hog", exclude=["their"])
+    assert DescriptorStore(tmp_path / "x.desc").manifest.place_ids() == []
+    place_map = verbs.build(drives, tmp_path / "x.displace", model="hog", exclude=["there"])
+    assert sorted(place_map.traversals) == ["again", "here"]
+    chosen = verbs.build(drives, tmp_path / "y.displace", model="hog", traversals=["here", "again"])
+    assert len(chosen.places.ids) == len(place_map.places.ids)
+
+
 @pytest.mark.parametrize(
     ("there", "message"),
     [
@@ -433,6 +448,11 @@ def test_a_map_in_another_model_says_how_to_describe_the_images_anew(tmp_path: P
     verbs.build(tmp_path / "drives", tmp_path / "town.displace", model="hog")
     with pytest.raises(InputError, match=r"extract \S+town\.csv -o \S+town\.desc -m netvlad --overwrite"):
         verbs.build(tmp_path / "drives", tmp_path / "town.displace", model="netvlad", overwrite=True)
+    with pytest.raises(
+        InputError, match=r"town\.desc holds descriptors of hog, and model='netvlad' is asked for"
+    ):
+        verbs.build(tmp_path / "town.desc", tmp_path / "other.displace", model="netvlad")
+    verbs.build(tmp_path / "town.desc", tmp_path / "other.displace", model="hog")
 
 
 def test_a_store_that_is_not_finished_is_not_lined_up(
@@ -494,6 +514,30 @@ def test_a_video_that_was_replaced_is_not_gone_on_with(tmp_path: Path) -> None:
         verbs.build(drives, tmp_path / "town.displace", model="hog")
     with pytest.raises(InputError, match="different routes"):
         verbs.build(drives, tmp_path / "town.displace", model="hog", overwrite=True)
+
+
+def test_positions_that_changed_since_a_stopped_build_are_said_and_those_that_are_gone_not_used(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rng, drives = np.random.default_rng(3), tmp_path / "drives"
+    for name in ("here", "there"):
+        record(tmp_path / name, wall(1, 60), np.arange(30), rng, 1.0)
+        film(
+            drives / f"{name}.avi",
+            [cv2.imread(str(file)) for file in sorted((tmp_path / name).glob("*.png"))],
+        )
+        (drives / f"{name}.csv").write_text("time,x,y\n0,0,0\n6,180,0\n")
+    (drives / "there.csv").write_text("time,x,y\n0,12,0\n6,192,0\n")
+    verbs.build(drives, tmp_path / "x.displace", model="hog")
+    (tmp_path / "x.displace").unlink()
+    (drives / "there.csv").write_text("time,x,y\n0,0,0\n6,180,0\n")
+    assert "x.csv has other places than the recordings' positions give now" in said_by(
+        caplog, drives, tmp_path / "x.displace"
+    )
+    for name in ("here", "there"):
+        (drives / f"{name}.csv").unlink()
+    without = verbs.build(drives, tmp_path / "x.displace", model="hog", overwrite=True)
+    assert without.places.positions is None
 
 
 def test_a_build_says_how_the_drives_were_lined_up(

@@ -171,7 +171,7 @@ def test_what_is_likely_wrong_is_said(
         monkeypatch, conditions, lambda found: replace(found, confidence=0.4 * found.confidence)
     )
     assert sound.notes == []
-    assert found.notes == ["rain: only 0% of its places are likely right; look at the check page"]
+    assert found.notes == ["rain: only 0% of its places are likely right; displace align --check shows them"]
 
 
 def test_recordings_that_hardly_overlap_are_told(conditions: dict[str, np.ndarray]) -> None:
@@ -255,6 +255,28 @@ def test_the_anchor_is_the_recording_that_the_others_fit_best() -> None:
     coarse.pairs["rain", "dusk"] = SimpleNamespace(gain=90.0)
     coarse.pairs["sun", "dusk"] = SimpleNamespace(gain=3.5)
     assert coarse.best_anchor({"sun", "rain"}) == "sun"  # a fit that is good already counts as two at most
+
+
+def test_a_resemblance_where_another_recording_never_was_is_no_disagreement() -> None:
+    """Two recordings share the places 60 to 99; some frames before them resemble something at the other's end."""
+    frames, sure = np.arange(100), np.full(100, 0.9)
+
+    def on(places: np.ndarray, off: np.ndarray) -> Pairing:
+        return Pairing(places, places, places, sure, off, Motion(), 1.0, 1.0)
+
+    coarse = _Coarse({}, None, 0)
+    coarse.taken = {"rain": frames, "dusk": frames}
+    pairings = {"rain": on(frames, np.zeros(100)), "dusk": on(frames + 60, np.zeros(100))}
+    shared = np.where(frames >= 60, frames - 60, 0)
+    shared[20:23] = [90, 91, 92]
+    off = np.where((frames >= 60) | (shared > 0), 0.0, 1.0)
+    coarse.pairs = {("rain", "dusk"): on(shared, off)}
+    np.testing.assert_array_equal(coarse.agreeing("rain", pairings).confidence, sure)
+    np.testing.assert_array_equal(coarse.agreeing("dusk", pairings).confidence, sure)
+    wrong = {**pairings, "rain": on(np.where(frames < 80, frames, frames - 40), np.zeros(100))}
+    lowered = coarse.agreeing("rain", wrong).confidence
+    assert (lowered[80:] < 0.5).all()
+    assert (lowered[60:79] == 0.9).all()
 
 
 def test_rates_up_to_four_are_found(conditions: dict[str, np.ndarray]) -> None:

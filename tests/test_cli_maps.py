@@ -126,6 +126,20 @@ def test_locate_a_folder_as_csv_and_json(run, folder):
     records = json.loads(run("locate", "town.displace", "rain", "--json").stdout)
     assert [r["places"][0] for r in records] == [r["place"] for r in rows]
     assert np.mean([r["places"][0] == f"{i:04d}" for i, r in enumerate(records)]) > 0.3
+    more = "the best place of each image; -o FILE or --json has -k of them"
+    assert more in run("locate", "town.displace", "rain", "-k", 2).stdout
+    assert more not in run("locate", "town.displace", "rain").stdout
+
+
+def test_locate_a_folder_without_images_names_what_is_in_there(run, folder):
+    (folder / "films" / "one day").mkdir(parents=True)
+    assert run("locate", "town.displace", "films").stderr.strip() == "error: no images in films"
+    shutil.copy(folder / "town" / "sun" / "0000.jpg", folder / "films" / "one day")
+    assert "no images in films itself; give what is in there, such as 'films/one day'" in (
+        run("locate", "town.displace", "films").stderr
+    )
+    (folder / "films" / "a.MTS").write_bytes(b"")
+    assert "such as films/a.MTS" in run("locate", "town.displace", "films").stderr
 
 
 def test_locate_a_video_and_a_store(run, folder):
@@ -319,6 +333,11 @@ def test_places_of_a_map_come_with_the_commands_that_add_the_recording(run, fold
         done.stdout
     )
     assert "1 traversal\n" in done.stdout
+    (folder / "elsewhere").mkdir()
+    shutil.copy(folder / "town" / "sun" / "0000.jpg", folder / "elsewhere" / "unheard-of.jpg")
+    none = run("manifest", "elsewhere", "-o", "none.csv", "--against", "town.displace", "--layout", "names")
+    assert "0 places" in none.stdout
+    assert "next: " not in none.stdout
 
 
 @pytest.mark.filterwarnings("ignore::displace.errors.FallbackWarning")

@@ -270,6 +270,10 @@ def test_traversals_without_a_common_place_are_told_of(tmp_path):
     """As of two folders of recordings that were taken for two recordings."""
     apart = Manifest(["a.png", "b.png", "c.png"], ["x", "y", ""], ["one", "two", "two"], tmp_path)
     assert "no place is shown by two traversals, so that there is nothing to fuse" in str(apart.summary())
+    assert "no place is shown by two" not in str(apart.summary().against(2))  # they are fused with those
+    blank = Manifest(["a.png"], [""], ["one"], tmp_path)
+    assert "displace align" in str(blank.summary())
+    assert "displace align" not in str(blank.summary().against(2))
     asked = Manifest(
         ["a.png", "b.png", "c.png"], ["x", "y", ""], ["database", "database", "queries"], tmp_path
     )

@@ -106,6 +106,15 @@ def test_landmarks_below_traversals(tmp_path):
     assert manifest.summary().duplicates == {("tower", "train"): 2}
 
 
+@pytest.mark.parametrize("parts", [("100APPLE", "101APPLE"), ("left", "right")])
+def test_folders_of_many_frames_are_parts_of_a_recording_and_no_places(tmp_path, parts):
+    for traversal, start, n in (("sun", 3000, 30), ("rain", 4000, 25)):
+        touch(tmp_path / traversal, [f"{parts[0]}/IMG_{start + i}.jpg" for i in range(n)])
+        touch(tmp_path / traversal, [f"{parts[1]}/IMG_{start + i}.jpg" for i in range(n, 2 * n)])
+    assert detect(find_recordings(tmp_path)) == "sight"
+    assert len(build_manifest({"sun": tmp_path / "sun"}).place_ids()) == 60
+
+
 def test_many_folders_with_equal_names_are_landmarks(tmp_path):
     touch(tmp_path, [f"{i}/{j}.jpg" for i in range(30) for j in range(4)])
     assert detect(find_recordings(tmp_path)) == "landmarks"
@@ -224,7 +233,10 @@ def test_anchor_is_the_traversal_with_the_best_coverage(tmp_path, elsewhere):
     drive(tmp_path, "short", np.linspace(40, 60, 50))
     drive(tmp_path, "whole", np.linspace(0, 100, 200))
     drive(tmp_path, elsewhere, np.linspace(5000, 5050, 100))
-    manifest = build_manifest(tmp_path, radius=5)
+    with pytest.warns(
+        RouteWarning, match=f"no image of '{elsewhere}' shows one of the places within 5 m: .* 4,9.. m away"
+    ):
+        manifest = build_manifest(tmp_path, radius=5)
     cover = {t.name: t.coverage for t in manifest.summary().traversals}
     assert cover["whole"] == 1
     assert cover[elsewhere] == 0
@@ -238,7 +250,8 @@ def test_the_anchor_is_not_the_longest_drive_but_the_one_whose_places_are_seen_a
     drive(tmp_path, "alone", np.linspace(5000, 5150, 300))  # 31 places, seen once
     for name in ("there", "too"):
         drive(tmp_path, name, np.linspace(0, 100, 200))  # 21, seen twice
-    manifest = build_manifest(tmp_path)
+    with pytest.warns(RouteWarning, match="no image of 'alone' shows one of the places"):
+        manifest = build_manifest(tmp_path)
     assert {t.name: t.coverage for t in manifest.summary().traversals} == {"alone": 0, "there": 1, "too": 1}
     assert len(manifest.place_ids()) in (20, 21)
 
@@ -322,10 +335,22 @@ def test_bad_position_files(tmp_path, content, message):
         build_manifest({"a": tmp_path / "a"})
 
 
+def test_a_long_file_of_problems_does_not_flood_the_screen(tmp_path):
+    touch(tmp_path, ["a/1400000000.jpg"])
+    rows = [f"12:{i // 60:02d}:{i % 60:02d},1,1" for i in range(2000)]
+    (tmp_path / "a.csv").write_text("\n".join(["timestamp,easting,northing", *rows]))
+    with pytest.raises(ManifestError, match="2000 problems") as raised:
+        build_manifest({"a": tmp_path / "a"})
+    assert len(raised.value.problems) == 2000
+    told = str(raised.value).splitlines()
+    assert len(told) == 52
+    assert told[-1] == "  … and 1,950 more"
+
+
 def test_position_file_that_is_no_text(tmp_path):
     touch(tmp_path, ["a/1.jpg"])
     (tmp_path / "a.csv").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ManifestError, match=r"cannot read positions from .*a\.csv"):
+    with pytest.raises(ManifestError, match=r"cannot read positions from .*a\.csv: .*save it as 'CSV UTF-8'"):
         build_manifest({"a": tmp_path / "a"})
 
 
@@ -445,6 +470,20 @@ def test_against_by_position(tmp_path):
             assert abs(new.easting[row] - x_of_place[place]) < 0.6
         else:
             assert new.easting[row] > 100
+
+
+def test_against_places_elsewhere_or_headed_otherwise(tmp_path):
+    touch(tmp_path, ["new/0.jpg", "new/1.jpg"])
+    (tmp_path / "new.csv").write_text("image,x,y,heading\n0.jpg,0,0,90\n1.jpg,5,0,90\n")
+    places = Positions(np.array([[0.0, 0.0], [5.0, 0.0]]), heading=np.array([270.0, 270.0]))
+    with pytest.warns(RouteWarning, match=r"no image of 'new' .*headed otherwise \(by more than 45°\)"):
+        assert build_manifest(tmp_path / "new", against=KnownPlaces(["a", "b"], places)).places.tolist() == [
+            "",
+            "",
+        ]
+    unknown = Positions(np.full((2, 2), np.nan))
+    with pytest.warns(RouteWarning, match=r"their positions are not known"):
+        build_manifest(tmp_path / "new", against=KnownPlaces(["a", "b"], unknown))
 
 
 def test_against_by_names_and_order(tmp_path):

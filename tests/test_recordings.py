@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from displace.errors import ManifestError, RouteWarning
 from displace.manifest.position_files import read_position_file, times_in_names
 from displace.manifest.recording import read_recording
 
@@ -34,6 +35,10 @@ def test_take(tmp_path):
         (["1418381798086398.png", "1418381798148909.png"], [1418381798.086398, 1418381798.148909]),
         (["frame_12.5.jpg", "frame_13.jpg"], [12.5, 13]),
         (["left/0007.jpg"], [7]),
+        (["IMG_20231114_221320.jpg", "IMG_20231114_221321.jpg"], [1700000000, 1700000001]),
+        (["2023-11-14 22.13.20.250.png", "2023-11-14 22.13.21.png"], [1700000000.25, 1700000001]),
+        (["20231114221320.jpg", "20231314221321.jpg"], [20231114221.320, 20231314221.321]),  # no 13th month
+        (["1700000000000000000.png"], [1700000000]),
         (["a1.jpg", "b.jpg"], None),
         ([], None),
     ],
@@ -54,3 +59,83 @@ def test_columns_by_other_names(tmp_path):
     assert file.positions.degrees
     np.testing.assert_array_equal(file.positions.points, [[50, 8], [51, 9]])
     np.testing.assert_array_equal(file.positions.heading, [90, np.nan])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "timestamp;lat;lon\n1700000000,5;50,25;8\n1700000001,5;0;0\n",
+        "timestamp\tlat\tlon\n1700000000.5\t50.25\t8\n1700000001.5\t0\t0\n",
+        "time,lat,lon\n2023-11-14T22:13:20.5Z,50.25,8\n2023-11-14T22:13:21.5Z,0,0\n",
+        "time,lat,lon\n2023-11-14 23:13:20.5+01:00,50.25,8\n2023-11-14 22:13:21.5,,\n",
+    ],
+)
+def test_separators_times_of_day_and_fixes_that_are_none(tmp_path, text):
+    (tmp_path / "gps.CSV").write_text(text, encoding="utf-8-sig")
+    (tmp_path / "1700000000500.jpg").write_bytes(b"")
+    file = read_position_file(tmp_path / "gps.CSV")
+    np.testing.assert_array_equal(file.times, [1700000000.5, 1700000001.5])
+    np.testing.assert_array_equal(file.positions.points, [[50.25, 8], [np.nan, np.nan]])
+    np.testing.assert_array_equal(read_recording("t", tmp_path).positions.points, [[50.25, 8]])
+
+
+@pytest.mark.parametrize("cell", ["12:30:00", "2023-13-01T00:00:00", ":", "noon"])
+def test_what_is_no_time_is_listed_with_what_would_be(tmp_path, cell):
+    (tmp_path / "gps.csv").write_text(f"timestamp,x,y\n{cell},1,1\n")
+    with pytest.raises(ManifestError, match=r"line 2: timestamp .* is not a number, nor a time such as 2027"):
+        read_position_file(tmp_path / "gps.csv")
+
+
+def test_names_that_count_frames_are_no_times(tmp_path):
+    names = [f"frame_{i:04d}.jpg" for i in range(0, 100, 5)]
+    for name in names:
+        (tmp_path / name).write_bytes(b"")
+    (tmp_path / "gps.csv").write_text("timestamp,x,y\n" + "".join(f"{i},{i},0\n" for i in range(100)))
+    with pytest.raises(
+        ManifestError, match=r"frame_0000.jpg to .*frame_0095.jpg\) only count frames.*frames\.csv"
+    ):
+        read_recording("t", tmp_path)
+    (tmp_path / "frames.csv").write_text(
+        "image,timestamp\n" + "".join(f"{name},{row * 0.5}\n" for row, name in enumerate(names))
+    )
+    points = read_recording("t", tmp_path).positions.points
+    np.testing.assert_array_equal(points[:, 0], np.arange(20) * 0.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("sun.csv", "time (s),gps lat,gps lon\n1,50,8\n", "sun.csv has 'time .s.', 'gps lat', 'gps lon'"),
+        ("sun/log.csv", "image,breite\n1.jpg,50\n", "log.csv has 'image', 'breite'"),
+        ("sun.gpx", "<gpx/>", "sun.gpx is no CSV file"),
+    ],
+)
+def test_files_that_seem_to_hold_positions_are_named_where_none_are_known(tmp_path, name, text, told):
+    (tmp_path / "sun").mkdir()
+    (tmp_path / "sun" / "1.jpg").write_bytes(b"")
+    (tmp_path / name).write_text(text)
+    with pytest.warns(RouteWarning, match=f"'sun' has no positions: .*{told}.*easting, northing, latitude"):
+        assert read_recording("sun", tmp_path / "sun").positions is None
+
+
+def test_manifests_and_times_beside_images_are_not_taken_for_positions_that_are_lost(tmp_path):
+    (tmp_path / "sun").mkdir()
+    (tmp_path / "sun" / "1.jpg").write_bytes(b"")
+    (tmp_path / "sun.csv").write_text("image,place,traversal\nsun/1.jpg,a,sun\n")
+    (tmp_path / "sun" / "frames.csv").write_text("image,timestamp\n1.jpg,5\n")
+    (tmp_path / "sun" / "notes.csv").write_text("")
+    assert read_recording("sun", tmp_path / "sun").positions is None
+
+
+def test_equal_names_in_several_folders_are_told_apart_by_the_folder(tmp_path):
+    for name in ("left/1.jpg", "left/2.jpg", "right/1.jpg"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+    (tmp_path / "p.csv").write_text(
+        "image,timestamp,x,y,heading\nsun/left/1.jpg,5,0,0,0\nsun/right/1.jpg,6,0,1,90\nsun/left/2.jpg,7,9,0,0\n"
+    )
+    found = read_recording("sun", tmp_path)
+    assert found.names == ["left/1", "left/2", "right/1"]
+    assert found.times.tolist() == [5, 7, 6]
+    np.testing.assert_array_equal(found.positions.points, [[0, 0], [9, 0], [0, 1]])
+    np.testing.assert_array_equal(found.positions.heading, [0, 0, 90])

@@ -336,7 +336,9 @@ def test_sources_that_are_plain_or_wrong(tmp_path):
         unpack(tmp_path / "notes.txt", tmp_path / "f")
     with pytest.raises(ManifestError, match="nothing at"):
         unpack(tmp_path / "absent", tmp_path / "f")
-    with pytest.raises(ManifestError, match="two sources are named 'a'"):
+    with pytest.raises(
+        ManifestError, match="two sources are named 'a'; rename one of them, or give the folder around each"
+    ):
         unpack([tmp_path / "a", tmp_path / "a"], tmp_path / "f")
 
 

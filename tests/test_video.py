@@ -177,6 +177,7 @@ def test_progress(tmp_path):
 
 def test_is_video():
     assert is_video("A.MP4")
+    assert is_video("00012.MTS")  # of a camcorder
     assert not is_video("a.jpg")
     assert not is_video(".a.mp4")
 

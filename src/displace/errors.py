@@ -56,12 +56,16 @@ class ManifestError(DisplaceError):
     message : str
         What was being done.
     problems : sequence of str
-        Every problem found, each with its line where it has one.
+        Every problem found, each with its line where it has one. The text has the first 50 of them.
     """
+
+    SHOWN = 50
 
     def __init__(self, message: str, problems: "list[str] | tuple[str, ...]" = ()) -> None:
         self.problems = tuple(problems)
-        super().__init__("\n  ".join([message, *self.problems]))
+        more = len(self.problems) - self.SHOWN
+        rest = [f"… and {more:,} more"] if more > 0 else []
+        super().__init__("\n  ".join([message, *self.problems[: self.SHOWN], *rest]))
 
 
 class ImageError(DisplaceError):

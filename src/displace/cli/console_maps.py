@@ -94,6 +94,10 @@ def show_locate(located: Located, given: Mapping[str, Any]) -> None:
         _show_one(console.out, records[0])
     else:
         _show_many(console.out, records, "" if output else "; -o FILE or --json has all")
+        if not output and (given["k"] or 1) > 1:
+            console.out.print(
+                "the best place of each image; -o FILE or --json has -k of them", highlight=False
+            )
     if output is not None:
         console.out.print(Text(f"{_rows(records)} in {output}{_unsure(located, records)}"), soft_wrap=True)
     if located.adapted:

@@ -29,7 +29,8 @@ from displace.verbs.manifest import manifest_output
 def show_manifest(summary: Summary | Check, given: Mapping[str, Any]) -> None:
     """Print the counts, and where the manifest is."""
     written = "" if given["check"] else f"\n{manifest_output(given['sources'], given['output'])}"
-    console.out.print(f"{summary}{written}{_next(given)}", highlight=False, markup=False, soft_wrap=True)
+    next_step = _next(given) if isinstance(summary, Summary) and summary.places else ""
+    console.out.print(f"{summary}{written}{next_step}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _next(given: Mapping[str, Any]) -> str:

@@ -155,8 +155,7 @@ class DescriptorStore:
 
     def stream(self, traversals: Iterable[str] | None = None, exclude: Iterable[str] = ()) -> ReferenceStream:
         """Return the same references, to be read a block at a time."""
-        keep = self._of(self.manifest.traversal_names() if traversals is None else traversals)
-        keep &= ~self._of(exclude) & (self.places != "")
+        keep = self._of(self.chosen(traversals, exclude)) & (self.places != "")
         if not keep.any():
             raise InputError(
                 f"{self.folder} has no image with a place in the traversals asked for; "
@@ -173,6 +172,11 @@ class DescriptorStore:
             rows,
             groups,
         )
+
+    def chosen(self, traversals: Iterable[str] | None = None, exclude: Iterable[str] = ()) -> list[str]:
+        """Names of the traversals asked for, all by default, without some; unknown ones are refused."""
+        keep = self._of(self.manifest.traversal_names() if traversals is None else traversals)
+        return list(dict.fromkeys(self.traversals[keep & ~self._of(exclude)].tolist()))
 
     def located(self, rows: Indices) -> tuple[NDArray[np.str_], Indices]:
         """File that holds the vector of each of some rows, and its row in there."""

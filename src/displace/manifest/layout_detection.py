@@ -12,6 +12,8 @@ from displace.manifest.recording import Recording
 from displace.manifest.utm_names import is_utm_name
 
 _MANY_FOLDERS = 20
+_MANY_IMAGES = 20
+"""More than these in one folder are a part of a recording (100APPLE, 101APPLE; left, right), and no place."""
 _LONG = 10
 ONLY_COUNTED = "their names only count the frames of each traversal"
 _LAST_DIGITS = re.compile(r"\d{1,18}$")
@@ -26,7 +28,7 @@ def detect(recordings: Sequence[Recording]) -> str:
     4. at least half of the images share their name with an image of another recording, or there is only
        one recording: "names";
     5. every recording has the same number of images: "order";
-    6. the images of every recording are in sub-folders: "landmarks";
+    6. the images of every recording are in sub-folders, none of more than 20: "landmarks";
     7. there are several recordings: "sight", which leaves it to the images themselves.
 
     Where "names", "order" or "sight" is left, `build_manifest` looks for GPS in EXIF before it takes one of them.
@@ -35,7 +37,9 @@ def detect(recordings: Sequence[Recording]) -> str:
     folders = Counter(image.parent for r in recordings for image in r.images)
     names = Counter(name for r in recordings for name in set(r.names))
     n_shared = sum(names[name] > 1 for r in recordings for name in r.names)
-    nested = all("/" in name for r in recordings for name in r.names)
+    nested = (
+        all("/" in name for r in recordings for name in r.names) and max(folders.values()) <= _MANY_IMAGES
+    )
     alone, counted = len(recordings) == 1 and not nested, len(recordings) > 1 and merely_counted(recordings)
     fits = {
         "utm": all(is_utm_name(image.name) for r in recordings for image in r.images),

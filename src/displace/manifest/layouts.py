@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from displace.errors import ManifestError, RouteWarning, UnknownNameError
 from displace.geo import Positions
@@ -37,6 +38,8 @@ from displace.manifest.recording import Recording
 from displace.manifest.table import Manifest
 from displace.manifest.utm_names import panoramas
 from displace.registry import unknown
+
+Numbers = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -157,9 +160,34 @@ def assign_by_position(route: Route, known: KnownPlaces) -> Manifest:
         rows = np.flatnonzero((state == CHOSEN) | ((state == OFF_ROUTE) & route.keep_off_route))
         kept.append(recording.take(rows))
         labels.append([known.ids[p] if p >= 0 else "" for p in place[rows]])
+        if not (state == CHOSEN).any():
+            _tell_of_elsewhere(recording.name, own, places, route.rule)
         frames.append(np.where(place[rows] >= 0, place[rows], np.nan))
     _tell_of_few(sum(map(len, kept)), sum(map(len, route.recordings)), route.rule)
     return replace(route, recordings=kept).manifest(labels, frames)
+
+
+def _tell_of_elsewhere(name: str, points: Numbers, places: Numbers, rule: Rule) -> None:
+    """Warn of a recording that shows none of the places."""
+    known, usable = (track[np.isfinite(track).all(axis=1)] for track in (points, places))
+    if not len(known) or not len(usable):
+        where = "their positions are not known"
+    elif (nearest := _nearest(known, usable)) > rule.radius:
+        where = f"the nearest was taken {nearest:,.0f} m away"
+    else:
+        where = f"those near one are headed otherwise (by more than {rule.max_heading:g}°)"
+    warnings.warn(
+        f"no image of {name!r} shows one of the places within {rule.radius:g} m: {where}",
+        RouteWarning,
+        stacklevel=3,
+    )
+
+
+def _nearest(points: Numbers, places: Numbers) -> float:
+    """Distance of the point that is nearest to a place."""
+    from scipy.spatial import KDTree
+
+    return float(KDTree(places).query(points)[0].min())
 
 
 def _tell_of_few(n_kept: int, n_images: int, rule: Rule) -> None:

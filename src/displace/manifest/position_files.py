@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,11 @@ ALIASES = {
 """Column names that are understood, in lower case; others are ignored."""
 
 _LAST_NUMBER = re.compile(r"(\d+(?:\.\d+)?)$")
+_DATE = re.compile(r"((?:19|20)\d\d)" + r"\D?(\d\d)" * 5 + r"(?:\D?(\d{1,6}))?$")
+"""A date and a time of day at the end of a name, with or without signs between: ``20270104_123000``."""
+_SINCE_1970 = 1e8
+"""Seconds from which a number is a time since 1970 (1973 and later), and not a count of frames."""
+_LONG = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +44,7 @@ class PositionFile:
     """Columns of one CSV file; what it does not have is None."""
 
     path: Path
+    header: list[str]
     images: list[str] | None
     times: Numbers | None
     positions: Positions | None
@@ -48,7 +55,7 @@ class PositionFile:
         Parameters
         ----------
         names : sequence of str
-            The images' names, with or without their ending.
+            The images' names, with or without folder and ending.
         times : (m,) array, optional
             Their times in seconds; by default the number that each name ends in.
         max_gap : float
@@ -66,20 +73,31 @@ class PositionFile:
                 f"{self.path} has time stamps, but the images' names (such as {names[0]!r}) are none; "
                 "name the images in a column 'image', or put a frames.csv (image,timestamp) beside them"
             )
+        if times is None and _merely_count(clock):
+            raise ManifestError(
+                f"{self.path} has time stamps, and the images' names ({names[0]} to {names[-1]}) only count frames; "
+                "name the images in a column 'image', or put a frames.csv (image,timestamp) beside them"
+            )
         if not (self.positions.known & np.isfinite(self.times)).any():
             raise ManifestError(f"{self.path} has no row with both a time stamp and a position")
         found = at_times(self.positions, self.times, clock, max_gap)
         if not found.known.any():
             raise ManifestError(
                 f"no image has a position in {self.path}: images are from {_span(clock)}, "
-                f"positions from {_span(self.times)} (seconds)"
+                f"positions from {_span(self.times)} (seconds); both must be on one clock, those of a video's frames "
+                "count from its start"
             )
         return found
 
     def rows_of(self, names: Sequence[str]) -> NDArray[np.intp]:
-        """Row that names each image, with or without folder and ending; −1 where none does."""
-        row_of = {_stem(image): row for row, image in enumerate(self.images or ())}
-        return np.array([row_of.get(_stem(name), -1) for name in names], np.intp)
+        """Row that names each image, with or without folder and ending; −1 where none does.
+
+        Where names stand in several folders (``left/1.jpg``, ``right/1.jpg``), the last folder counts, too.
+        """
+        own = [_without_ending(image) for image in self.images or ()]
+        depth = 1 if len(set(own)) == len({_last(name, 1) for name in own}) else 2
+        row_of = {_last(name, depth): row for row, name in enumerate(own)}
+        return np.array([row_of.get(_last(_without_ending(name), depth), -1) for name in names], np.intp)
 
     def _by_name(self, positions: Positions, names: Sequence[str]) -> Positions:
         """Positions of the images called `names`; NaN for those that the file does not name."""
@@ -96,21 +114,32 @@ class PositionFile:
 
 
 def read_position_file(path: str | os.PathLike[str]) -> PositionFile:
-    """Read a CSV file of positions; every cell that is not a number is listed with its line."""
+    """Read a CSV file of positions; every cell that is not a number is listed with its line.
+
+    Columns are separated by commas, or by semicolons or tabs: numbers may have decimal commas then.
+    """
     path = Path(path)
     try:
         with open_csv(path) as file:
-            reader = csv.reader(file)
+            first = file.readline()
+            file.seek(0)
+            separator = max(",;\t", key=first.count)
+            reader = csv.reader(file, delimiter=separator)
             header = [name.strip().lower() for name in next(reader, [])]
             lines_rows = [(reader.line_num, row) for row in reader if any(row)]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except UnicodeDecodeError as error:
+        raise ManifestError(
+            f"cannot read positions from {path}: it is not UTF-8 text ({error.reason}); save it as 'CSV UTF-8'"
+        ) from None
+    except (OSError, csv.Error) as error:
         raise ManifestError(f"cannot read positions from {path}: {error}") from None
+    point = "." if separator == "," else ","
     where = {
         name: next((header.index(a) for a in names if a in header), None) for name, names in ALIASES.items()
     }
     problems: list[str] = []
     columns = {
-        name: _column(name, column, lines_rows, problems)
+        name: _column(name, column, point, lines_rows, problems)
         for name, column in where.items()
         if column is not None and name != "image"
     }
@@ -120,26 +149,68 @@ def read_position_file(path: str | os.PathLike[str]) -> PositionFile:
     if (column := where["image"]) is not None:
         images = [row[column].strip() if column < len(row) else "" for _, row in lines_rows]
     times = as_seconds(columns["timestamp"]) if "timestamp" in columns else None
-    return PositionFile(path, images, times, Positions.of(columns))
+    return PositionFile(path, header, images, times, Positions.of(_with_fix(columns)))
 
 
 def times_in_names(names: Sequence[str]) -> Numbers | None:
-    """Seconds from the number at the end of each name; None unless every name has one."""
+    """Seconds from the number, or the date and time, at the end of each name; None unless every name has one.
+
+    >>> times_in_names(["cam_2027-01-04_12-30-00.jpg", "cam_2027-01-04_12-30-00_5.jpg"]) - 1_799_065_800
+    array([0. , 0.5])
+    """
+    dates = [_date(_stem(name)) for name in names]
+    if names and None not in dates:
+        return np.array(dates, np.float64)
     found = [_LAST_NUMBER.search(_stem(name)) for name in names]
     if not found or not all(found):
         return None
     return as_seconds([float(match.group(1)) for match in found if match])
 
 
-def _column(name: str, column: int, lines_rows: list[tuple[int, list[str]]], problems: list[str]) -> Numbers:
-    """One column of numbers, NaN for blanks."""
+def _date(stem: str) -> float | None:
+    """Seconds since 1970 of a date and time at the end of a name, taken as UTC; None where there is none."""
+    if (match := _DATE.search(stem)) is None:
+        return None
+    *whole, part = match.groups()
+    try:
+        time = datetime.strptime("".join(whole), "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    return time.timestamp() + float(f"0.{part or 0}")
+
+
+def _merely_count(numbers: Numbers) -> bool:
+    """Whether numbers in names are those of frames, taken in equal steps, and no times.
+
+    >>> _merely_count(np.arange(20.0)), _merely_count(1.4e9 + np.arange(20.0))
+    (True, False)
+    """
+    whole = bool(numbers[0] < _SINCE_1970 and (numbers == np.round(numbers)).all())
+    return whole and len(numbers) >= _LONG and len(np.unique(np.diff(numbers))) == 1
+
+
+def _with_fix(columns: dict[str, Numbers]) -> dict[str, Numbers]:
+    """Columns without the positions 0° 0′, which receivers write while they have none."""
+    if not {"latitude", "longitude"} <= columns.keys():
+        return columns
+    fix = (columns["latitude"] != 0) | (columns["longitude"] != 0)
+    return columns | {name: np.where(fix, columns[name], np.nan) for name in ("latitude", "longitude")}
+
+
+def _column(
+    name: str, column: int, point: str, lines_rows: list[tuple[int, list[str]]], problems: list[str]
+) -> Numbers:
+    """One column of numbers, NaN for blanks; `point` is what may stand for the decimal point."""
     values = np.full(len(lines_rows), np.nan)
     for index, (line, row) in enumerate(lines_rows):
-        cell = row[column].strip() if column < len(row) else ""
+        cell = row[column].strip().replace(point, ".") if column < len(row) else ""
         try:
-            value = float(cell or "nan")
+            value = _seconds(cell) if name == "timestamp" and ":" in cell else float(cell or "nan")
         except ValueError:
-            problems.append(f"line {line}: {name} {cell[:60]!r} is not a number")
+            wanted = (
+                "a number, nor a time such as 2027-01-04T12:30:00Z" if name == "timestamp" else "a number"
+            )
+            problems.append(f"line {line}: {name} {cell[:60]!r} is not {wanted}")
             continue
         if abs(value) == np.inf:
             problems.append(f"line {line}: {name} {cell[:60]!r} is not finite")
@@ -149,10 +220,29 @@ def _column(name: str, column: int, lines_rows: list[tuple[int, list[str]]], pro
     return values
 
 
+def _seconds(text: str) -> float:
+    """Seconds since 1970 of a date and time in ISO 8601, in UTC where it names no zone.
+
+    >>> _seconds("1970-01-02 01:00:00.5+01:00")
+    86400.5
+    """
+    time = datetime.fromisoformat(text)
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+
+
 def _stem(name: str) -> str:
-    """Return the last part of a path without an ending of letters (``1418.25`` keeps its decimals)."""
-    last = name.replace("\\", "/").rsplit("/", 1)[-1]
-    return re.sub(r"\.[A-Za-z]\w*$", "", last)
+    """Return the last part of a path without an ending of letters."""
+    return _last(_without_ending(name), 1)
+
+
+def _last(name: str, depth: int) -> str:
+    """Return the last parts of a path."""
+    return "/".join(name.split("/")[-depth:])
+
+
+def _without_ending(name: str) -> str:
+    """Return a path without an ending of letters (``1418.25`` keeps its decimals), with slashes between its parts."""
+    return re.sub(r"\.[A-Za-z]\w*$", "", name.replace("\\", "/"))
 
 
 def _span(times: Numbers) -> str:

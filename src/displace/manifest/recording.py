@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.errors import ManifestError
+from displace.errors import ManifestError, RouteWarning
 from displace.geo import Positions
 from displace.images import find_images, has_images, natural_key
-from displace.manifest.position_files import PositionFile, read_position_file
+from displace.manifest.position_files import ALIASES, PositionFile, read_position_file
 
+CSV = (".csv", ".CSV")
+_OTHER_TRACKS = (".gpx", ".kml", ".nmea", ".fit")
 PathLike = str | os.PathLike[str]
 FRAMES = "frames.csv"
 """File beside frames taken from a video or bag: image, timestamp, and positions where the bag has them."""
@@ -92,8 +95,9 @@ def read_recording(name: str, folder: Path, max_gap: float = 2.0) -> Recording:
     if len(with_positions) > 1:
         listed = ", ".join(str(file.path) for file in with_positions)
         raise ManifestError(f"traversal {name!r} has several files of positions, keep one of them: {listed}")
-    file_names = [image.name for image in images]
-    positions = with_positions[0].for_images(file_names, times, max_gap) if with_positions else None
+    positions = with_positions[0].for_images(_known_as(images), times, max_gap) if with_positions else None
+    if positions is None:
+        _tell_of_unused(name, folder, files)
     return Recording(name, images, names, positions, times)
 
 
@@ -125,9 +129,30 @@ def _traversal_folders(source: Path) -> dict[str, Path]:
 
 def _csv_files(folder: Path, images_folder: Path) -> list[Path]:
     """CSV files that belong to a traversal: ``TRAVERSAL.csv`` beside its folder, and those inside."""
-    beside = Path(f"{folder.resolve()}.csv")
-    inside = {path for place in (folder, images_folder) for path in place.glob("*.csv")}
-    return [*([beside] if beside.is_file() else []), *sorted(inside)]
+    inside = {path for place in (folder, images_folder) for path in place.iterdir() if path.suffix in CSV}
+    return [*beside(folder.resolve(), CSV), *sorted(inside)]
+
+
+def beside(stem: Path, endings: Sequence[str]) -> list[Path]:
+    """Files of the name `stem` with one of some endings; each once, where the file system knows no capitals."""
+    there = [path for ending in endings if (path := Path(f"{stem}{ending}")).is_file()]
+    return [path for row, path in enumerate(there) if not any(path.samefile(other) for other in there[:row])]
+
+
+def _tell_of_unused(name: str, folder: Path, files: Sequence[PositionFile]) -> None:
+    """Warn of files that seem to hold positions of a traversal which has none."""
+    told = [f"{path} is no CSV file" for path in beside(folder.resolve(), _OTHER_TRACKS)]
+    for file in files:
+        serves = file.images is not None and (file.times is not None or "place" in file.header)
+        if not serves and any(file.header):
+            told.append(f"{file.path} has {', '.join(map(repr, file.header[:12]))}")
+    if told:
+        known = ", ".join(column for column in ALIASES if column != "heading")
+        warnings.warn(
+            f"traversal {name!r} has no positions: {'; '.join(told)}. Positions are columns of a CSV file ({known})",
+            RouteWarning,
+            stacklevel=4,
+        )
 
 
 def _times(files: list[PositionFile], images: list[Path]) -> NDArray[np.float64] | None:
@@ -135,5 +160,10 @@ def _times(files: list[PositionFile], images: list[Path]) -> NDArray[np.float64]
     for file in files:
         if file.images is not None and file.times is not None:
             # Row −1, an image that the file does not name, is the NaN at the end.
-            return np.append(file.times, np.nan)[file.rows_of([image.name for image in images])]
+            return np.append(file.times, np.nan)[file.rows_of(_known_as(images))]
     return None
+
+
+def _known_as(images: Sequence[Path]) -> list[str]:
+    """Names of images with their folders, by which a file may name them."""
+    return [f"{image.parent.name}/{image.name}" for image in images]

@@ -59,7 +59,7 @@ class Summary:
     def against(self, known: int) -> Summary:
         """Return the same counts, with the places that exist already as the whole."""
         share = [replace(t, coverage=t.places / max(1, known)) for t in self.traversals]
-        return replace(self, traversals=share, known=known)
+        return replace(self, traversals=share, known=known, apart=False)
 
     @property
     def _all(self) -> str:
@@ -82,7 +82,7 @@ class Summary:
                 "no place is shown by two traversals, so that there is nothing to fuse: give the folder that holds the "
                 "traversals of one route, or the folder of each"
             )
-        if self.images and not self.places:
+        if self.images and not self.places and self.known is None:
             lines.append("no place is known yet; next: displace extract, then displace align")
         lines.append(
             f"{len(self.missing):,} files missing ({_some(self.missing)})"

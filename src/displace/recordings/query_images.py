@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 
 import numpy as np
 
 from displace.errors import InputError
-from displace.images import find_images
+from displace.images import find_images, has_images, natural_key
 from displace.manifest import Manifest
 from displace.recordings.frames import read_frames
 from displace.recordings.video import extract_frames, is_video
@@ -88,7 +89,7 @@ def images_of(
             if source.is_dir():
                 found = find_images(source)
                 if not found:
-                    raise InputError(f"no images in {source}")
+                    raise InputError(f"no images in {source}{_deeper(source)}")
                 images.add_files(found)
             elif is_video(source):
                 folder = Path(frames) / str(number)
@@ -97,3 +98,10 @@ def images_of(
             else:
                 images.add_files([source])
         yield images
+
+
+def _deeper(folder: Path) -> str:
+    """Say where a folder without images has a video, or images further down."""
+    inside = sorted(folder.iterdir(), key=lambda path: natural_key(path.name))
+    there = [path for path in inside if is_video(path) or (path.is_dir() and has_images(path))]
+    return f" itself; give what is in there, such as {quote(str(there[0]))}" if there else ""

@@ -12,6 +12,7 @@ from typing import Any
 from displace.errors import ManifestError
 from displace.files.atomic import atomic_write
 from displace.images import has_images, natural_key
+from displace.manifest.recording import CSV, beside
 from displace.recordings.rosbag import extract_bag, is_bag
 from displace.recordings.video import extract_frames, is_video
 
@@ -87,16 +88,14 @@ def tells_no_place(source: str | os.PathLike[str] | Sequence[str | os.PathLike[s
     """Whether a source is several videos and nothing else, none with positions; no frame is decoded to tell."""
     named = _named(_parts(source) or [])
     return len(named) > 1 and all(
-        is_video(part)
-        and not is_bag(part)
-        and not any(path.is_file() for path in _positions_of(name, given, part))
+        is_video(part) and not is_bag(part) and not _positions_of(name, given, part)
         for name, (given, part) in named.items()
     )
 
 
 def _positions_of(name: str, given: Path, video: Path) -> list[Path]:
-    """Where the positions of a video may be."""
-    return [video.with_suffix(".csv"), given.parent / f"{name}.csv"]
+    """Files beside a video that may hold its positions."""
+    return [file for stem in (video.with_suffix(""), given.parent / name) for file in beside(stem, CSV)]
 
 
 def _named(parts: Sequence[Path]) -> dict[str, tuple[Path, Path]]:
@@ -105,7 +104,10 @@ def _named(parts: Sequence[Path]) -> dict[str, tuple[Path, Path]]:
     for given in parts:
         name = given.name if given.is_dir() else given.stem
         if name in named:
-            raise ManifestError(f"two sources are named {name!r}; rename one of them")
+            raise ManifestError(
+                f"two sources are named {name!r}; rename one of them, or give the folder around each (such as "
+                f"{quote(str(given.parent))})"
+            )
         named[name] = given, _recorded_as(given)
     return named
 
@@ -163,9 +165,11 @@ def _recorded_as(part: Path) -> Path:
     return found[0] if found else part
 
 
-def _bring_positions(beside: Sequence[Path], folder: Path) -> None:
-    """Copy the file of positions beside a video, the first that is there, into its folder of frames."""
-    there = next((path for path in beside if path.is_file()), None)
-    if there is not None:
-        with atomic_write(folder / "positions.csv") as file:
-            file.write(there.read_bytes())
+def _bring_positions(there: Sequence[Path], folder: Path) -> None:
+    """Copy the first file of positions beside a video into its folder of frames; without one, no copy stays there."""
+    copy = folder / "positions.csv"
+    if not there:
+        copy.unlink(missing_ok=True)
+        return
+    with atomic_write(copy) as file:
+        file.write(there[0].read_bytes())

@@ -11,7 +11,24 @@ import cv2
 from displace.errors import ImageError
 from displace.recordings.frames import FramesFolder, Sampler
 
-EXTENSIONS = frozenset({".mp4", ".m4v", ".mov", ".avi", ".mkv", ".webm", ".mpg", ".mpeg", ".wmv"})
+EXTENSIONS = frozenset(
+    {
+        ".mp4",
+        ".m4v",
+        ".mov",
+        ".avi",
+        ".mkv",
+        ".webm",
+        ".mpg",
+        ".mpeg",
+        ".wmv",
+        ".mts",
+        ".m2ts",
+        ".ts",
+        ".3gp",
+        ".flv",
+    }
+)
 """File name endings that count as videos, in lower case."""
 
 _QUALITY = 95

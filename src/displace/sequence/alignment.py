@@ -228,7 +228,7 @@ class _Coarse:
         if backwards:
             raise InputError(
                 f"{_listed(backwards)} drives the route in the opposite direction to {anchor!r}: a camera that looks "
-                "the other way sees other places; make a map of each direction"
+                "the other way sees other places; make a map of each direction (build --exclude, align --traversal)"
             )
         foreign = [name for name, gain in gains.items() if gain < needed[name]]
         if foreign:
@@ -236,7 +236,7 @@ class _Coarse:
             raise InputError(
                 f"{_listed(foreign)} and {anchor!r} seem to show different routes: their frames fit hardly better in "
                 f"order than backwards (gain {gains[nearest]:.2f}, at least {needed[nearest]:.2f} is needed, less with "
-                f"more frames). Leave them out, or name another anchor{further}"
+                f"more frames). Leave them out (build --exclude, align --traversal), or name another anchor{further}"
             )
 
     def unmapped(self, anchor: str, pairings: dict[str, Pairing]) -> list[str]:
@@ -257,16 +257,19 @@ class _Coarse:
         return notes
 
     def agreeing(self, name: str, pairings: dict[str, Pairing]) -> Pairing:
-        """Lower the confidence of frames for which the other recordings tell another place."""
+        """Lower the confidence of frames for which the other recordings tell another place.
+
+        What two recordings show in another order, `in_order` says, is a resemblance and tells nothing.
+        """
         own = pairings[name]
         asked, agreed = np.zeros(len(own.frames)), np.zeros(len(own.frames))
         for other, theirs in pairings.items():
             if (name, other) in self.pairs:
-                link = self.pairs[name, other]
+                link = in_order(self.pairs[name, other])
                 at, there = self.taken[name], self.taken[other][link.frames]
                 sure = (link.off < 0.5) & (link.confidence > 0.5)
             elif (other, name) in self.pairs:
-                link = self.pairs[other, name]
+                link = in_order(self.pairs[other, name])
                 at, there = self.taken[name][link.frames], self.taken[other]
                 sure = (link.off < 0.5) & (link.confidence > 0.5)
             else:
@@ -317,7 +320,8 @@ def _laps(name: str, vectors: Vectors, frames: Indices) -> list[str]:
     seen = f"what frames {first} to {last} show is seen again from frame {again}"
     if found.sure:
         raise InputError(
-            f"recording {name!r} drives a part of its route twice: {seen}. Cut it into one recording for each lap"
+            f"recording {name!r} drives a part of its route twice: {seen}. Cut it into one recording for each lap "
+            "(or camera)"
         )
     return [f"{name}: it may drive a part of its route twice, {seen}; if so, cut it there"]
 
@@ -372,7 +376,9 @@ def _notes(pairings: dict[str, Pairing], tracks: dict[str, Track]) -> list[str]:
         seen = tracks[name].places >= 0
         sure = float((tracks[name].confidence[seen] > 0.5).mean()) if seen.any() else 0.0
         if sure < 0.7:
-            notes.append(f"{name}: only {sure:.0%} of its places are likely right; look at the check page")
+            notes.append(
+                f"{name}: only {sure:.0%} of its places are likely right; displace align --check shows them"
+            )
     return notes
 
 

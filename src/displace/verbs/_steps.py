@@ -74,6 +74,8 @@ class Steps:
             )
         folder = store_beside(self.source, self.output)
         if is_store(self.source):
+            if model is not None:
+                _check_holds(model, folder)
             return folder
         table = self._manifest() if self.of_recordings else Path(self.source)
         if model is not None and is_store(folder):
@@ -91,7 +93,11 @@ class Steps:
 
         if (store.places == "").all():
             made = self.table if self.table.exists() else None
-            lined = align(store.folder, made, partial=partial, overwrite=True, progress=self.progress).found()
+            names = store.chosen(traversals, exclude)
+            done = align(
+                store.folder, made, traversals=names, partial=partial, overwrite=True, progress=self.progress
+            )
+            lined = done.found()
         elif self.of_recordings and self.layout == "auto" and self._told_by_names(store.manifest):
             refs = sample(store.stream(traversals, exclude))
             lined = names_looked_at(store, refs, self.table, self.progress)
@@ -204,6 +210,11 @@ class Steps:
                 raise InputError(f"{what}, and they were given by hand or by another --layout. {WAY_OUT}")
             logger.warning("%s: it is made anew", what)
             return True
+        if known.geo is not None and not untouched:
+            logger.warning(
+                "%s has other places than the recordings' positions give now: they are kept; --overwrite makes it anew",
+                self.table,
+            )
         lacking = (
             sorted(set(wanted) - set(ours)) if known.geo is None else []
         )  # by position some are left out
@@ -278,15 +289,29 @@ def check_made_of(source: PathLike, table: Path, every: str = "1") -> None:
         raise InputError(f"{table} was made of {source} without {names}. {WAY_OUT}")
 
 
-def _check_described_by(model: str, folder: Path, table: Path) -> None:
-    """Refuse another model than that of the store beside the map: replacing a map does not drop its descriptors."""
+def _check_holds(model: str, folder: Path) -> None:
+    """Refuse another model than that of a store that is given: its images are described already."""
+    if (made := _made_by_another(model, folder)) is not None:
+        raise InputError(
+            f"{folder} holds descriptors of {made}, and model={model!r} is asked for: give the recordings or the "
+            "manifest, whose images are described then"
+        )
+
+
+def _made_by_another(model: str, folder: Path) -> str | None:
+    """Name of the model that made a store, where it is another one."""
     from displace.descriptors.store import DescriptorStore
     from displace.models import model_name
 
     made = DescriptorStore(folder).model
-    if made.get("model") != model.partition(":")[0]:
+    return model_name(made) if made.get("model") != model.partition(":")[0] else None
+
+
+def _check_described_by(model: str, folder: Path, table: Path) -> None:
+    """Refuse another model than that of the store beside the map: replacing a map does not drop its descriptors."""
+    if (made := _made_by_another(model, folder)) is not None:
         raise InputError(
-            f"{folder} holds descriptors of {model_name(made)}, and model={model!r} is asked for. Choose another name "
+            f"{folder} holds descriptors of {made}, and model={model!r} is asked for. Choose another name "
             f"for the map with -o, or describe the images anew first: {described_anew(table, folder, model)}"
         )
 
