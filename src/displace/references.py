@@ -94,7 +94,7 @@ class ReferenceSet:
         if not traversals:
             raise InputError("traversals is empty: give at least one traversal")
         names = as_ids(list(traversals), len(traversals), "traversals")
-        arrays = {name: np.asarray(array) for name, array in traversals.items()}
+        arrays = {name: as_vectors(array, f"traversals[{name!r}]") for name, array in traversals.items()}
         shapes = {name: array.shape for name, array in arrays.items()}
         if len(set(shapes.values())) > 1:
             raise InputError(
