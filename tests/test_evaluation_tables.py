@@ -310,6 +310,30 @@ def test_parts_of_a_data_set_are_named_beside_published_numbers():
     assert notes[1].startswith("rain is not the whole data set: 3,876 places, 19,380 references, 100 queries")
 
 
+def test_other_dimensions_are_named_beside_published_numbers():
+    cell = dataclasses.replace(made_up("HOPS", "hops", "cosplace", "night", 61.0), dim=128)
+    assert "cosplace has 128 dimensions here; published with 512" in compare(build_tables([cell])[0]).notes
+
+
+@pytest.mark.parametrize(("sequence", "adapt"), [("smoother", "none"), ("single_frame", "batch")])
+def test_drives_and_batches_are_not_put_beside_numbers_of_single_queries(sequence, adapt):
+    cells = [
+        made_up("HOPS", "hops", "cosplace", "night", 40.0),
+        made_up("HOPS, along", "hops", "cosplace", "night", 99.0, sequence=sequence, adapt=adapt),
+        made_up("DisPlace", "displace", "cosplace", "night", 60.0),
+    ]
+    (table,) = build_tables(cells)
+    compared = compare(table)
+    assert [row.label for row in compared.rows] == ["HOPS"]
+    assert (
+        "HOPS, along is not put beside the published numbers, which take each query for itself"
+        in compared.notes
+    )
+    (duel,) = count_wins(table, "DisPlace").duels
+    assert (duel.rival, duel.won) == ("HOPS", True)
+    assert [wins.label for wins in all_wins(table)] == ["DisPlace"]
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -335,6 +359,31 @@ def test_of_equal_cells_the_newest_counts():
     (table,) = build_tables([new, old])
     assert table.row("HOPS").value(Column("cosplace", "night")) == 2.0
     assert "1 cells of earlier settings or descriptors under the same names are left out" in table.notes[0]
+
+
+@pytest.mark.parametrize(
+    "changes", [{"store": {"content": "after"}}, {"references": ["sun"]}], ids=["descriptors", "references"]
+)
+@pytest.mark.parametrize("projection", [None, 64])
+def test_methods_on_other_descriptors_or_references_do_not_stand_side_by_side(changes, projection):
+    """After one method is run again on new descriptors, the others' numbers on the old ones are not its rivals'."""
+    before = {"store": {"content": "before"}, "projection": projection, "used": 1}
+    cells = [
+        made_up("HOPS", "hops", "cosplace", "night", 80.0, **before),
+        made_up("HOPS", "hops", "cosplace", "rain", 81.0, **before),
+        dataclasses.replace(
+            made_up("DisPlace", "displace", "cosplace", "night", 70.0, **before), used=2, **changes
+        ),
+    ]
+    (table,) = build_tables(cells)
+    night, rain = Column("cosplace", "night"), Column("cosplace", "rain")
+    assert (table.row("HOPS").value(night), table.row("HOPS").value(rain)) == (None, 81.0)
+    assert table.row("DisPlace").value(night) == 70.0
+    assert all_wins(table) == []
+    assert "1 cells of earlier settings or descriptors" in table.notes[-1]
+    if projection:
+        (study, _) = sorted(compressions_of(cells), key=lambda study: study.setting.query)
+        assert [curve.label for curve in study.curves] == ["DisPlace"]
 
 
 def test_cells_from_before_runs_were_counted_are_the_oldest():

@@ -9,7 +9,7 @@ from typing import Any
 
 from displace.errors import InputError
 from displace.evaluation.methods import ALONE, GROUPS
-from displace.evaluation.record import rule_text
+from displace.evaluation.record import of_last_runs, rule_text
 from displace.evaluation.results import Result
 
 BOLD, UNDERLINE = "bold", "underline"
@@ -61,6 +61,12 @@ class Row:
     fusion: str
     parameters: dict[str, Any]
     entries: dict[Column, Entry]
+
+    @property
+    def along(self) -> tuple[str, str]:
+        """How it takes the queries (`Result.along`); blank for published numbers, each query for itself."""
+        taken = [result.along for entry in self.entries.values() for result in entry.results]
+        return taken[0] if taken else ("", "")
 
     def value(self, column: Column) -> float | None:
         """Recall in one column, where there is one."""
@@ -180,7 +186,7 @@ def as_printed(value: float) -> float:
 
 
 def _table(cells: list[Result], k: int) -> Table:
-    newest = _newest(cells)
+    newest = sorted(of_last_runs(cells), key=lambda cell: (cell.order, cell.seed, cell.cell))
     first = newest[0]
     position: dict[Column, list[int]] = {}
     rows: dict[tuple[str, str], list[Result]] = {}
@@ -213,17 +219,6 @@ def _along(cells: list[Result]) -> str:
         if list(named) not in ([], [ALONE]):
             parts.append(f"; {axis}: {', '.join(name for name in named if name != ALONE)}")
     return "".join(parts)
-
-
-def _newest(cells: list[Result]) -> list[Result]:
-    """Of cells under the same names, with other settings or descriptors, the one of the last run that had any.
-
-    In the suite's order, whenever they were computed.
-    """
-    kept: dict[Any, Result] = {}
-    for cell in sorted(cells, key=lambda cell: cell.recency):
-        kept[cell.model, cell.query, cell.group, cell.label, cell.seed] = cell
-    return sorted(kept.values(), key=lambda cell: (cell.order, cell.seed, cell.cell))
 
 
 def _row(cells: Sequence[Result], k: int) -> Row:
