@@ -15,6 +15,8 @@ import pytest
 from routes import make_store, make_suite
 
 from displace import DisPlace, ReferenceSet, get_fusion, recall_at
+from displace.datasets import DATASETS
+from displace.datasets.base import Protocol
 from displace.descriptors.imported import write_store
 from displace.descriptors.store import DescriptorStore, Queries
 from displace.errors import ConditioningWarning, FormatError, InputError, UnknownNameError
@@ -314,3 +316,36 @@ def test_a_killed_run_leaves_whole_cells_and_goes_on(store, tmp_path):
     assert Results(tmp_path).ranking(left).places.shape == (30, 10)
     outcome = run_suite(make_suite({"made": store.folder}, fusions=["hops", "pooling", "dmat_avg"]), tmp_path)
     assert (outcome.n_computed, len(outcome.cells), outcome.impossible) == (2, 3, [])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"references": ("sun", "rian")}, "unknown traversal of the protocol 'rian'; did you mean 'rain'"),
+        ({"queries": ("nigth",)}, "unknown traversal of the protocol 'nigth'; did you mean 'night'"),
+    ],
+)
+def test_a_misspelt_traversal_of_a_protocol_is_named(tmp_path, changes, message):
+    """It was left out: the map was made of fewer references, or nothing was computed, without a word."""
+    store = make_store(tmp_path / "made.desc")
+    suite = make_suite(
+        {"made": store.folder}, protocol=Protocol("mine", Tolerance("exact"), **changes), queries=()
+    )
+    with pytest.raises(UnknownNameError, match=message):
+        run_suite(suite, tmp_path / "results")
+
+
+def test_a_known_protocol_of_which_no_query_is_there_is_named(tmp_path):
+    store = make_store(tmp_path / "made.desc")
+    protocol = DATASETS.get("gldv2_micro")().protocol()
+    suite = make_suite({"made": store.folder}, dataset="gldv2_micro", protocol=protocol, queries=())
+    with pytest.raises(
+        InputError, match=r"none of the queries of protocol 'gldv2_micro-exact' \(val\); it has"
+    ):
+        run_suite(suite, tmp_path / "results")
+
+
+def test_random_projections_of_no_query_are_told_of(tmp_path, caplog):
+    store = make_store(tmp_path / "made.desc")
+    run_suite(make_suite({"made": store.folder}, dims=(6,), projected=("nigth",)), tmp_path / "results")
+    assert "no random projections, as unknown query 'nigth'; did you mean 'night'?" in caplog.text

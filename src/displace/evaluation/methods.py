@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
+from displace.arrays import check_count
 from displace.errors import InputError
 from displace.fusion import FUSIONS, get_fusion
 from displace.fusion.base import Fusion
@@ -77,6 +78,8 @@ class Method:
             object.__setattr__(self, "label", getattr(made, "title", self.fusion))
         if self.adapt not in ADAPTS:
             raise InputError(unknown("adapt", self.adapt, ADAPTS))
+        if self.length is not None:
+            check_count(self.length, "length")
         suffix = "" if self.sequence == ALONE else f", {get_sequence(self.sequence)(self.length).label}"
         suffix += ", adapted" if self.adapt != "none" else ""
         if not self.label.endswith(suffix):
