@@ -26,6 +26,8 @@ from displace.evaluation.cells import Cell
 from displace.evaluation.methods import Method
 from displace.evaluation.random_projection import random_projection
 from displace.evaluation.results import Results
+from displace.fusion import FUSIONS
+from displace.fusion.hops import Hops
 from displace.manifest.table import Manifest
 from displace.truth import Tolerance, WithinFrames
 
@@ -349,3 +351,25 @@ def test_random_projections_of_no_query_are_told_of(tmp_path, caplog):
     store = make_store(tmp_path / "made.desc")
     run_suite(make_suite({"made": store.folder}, dims=(6,), projected=("nigth",)), tmp_path / "results")
     assert "no random projections, as unknown query 'nigth'; did you mean 'night'?" in caplog.text
+
+
+class Unordered(Hops):
+    """Scores without an order."""
+
+    def _scores(self, Q):
+        return np.full((len(Q), len(self.place_ids_)), np.nan)
+
+
+def test_scores_that_are_nan_are_not_possible(tmp_path, monkeypatch):
+    """Places in the order of their ids were their ranking, and the file of it was called damaged afterwards."""
+    monkeypatch.setitem(FUSIONS._found, "unordered", Unordered)
+    store = make_store(tmp_path / "made.desc")
+    outcome = run_suite(make_suite({"made": store.folder}, fusions=["unordered"]), tmp_path / "results")
+    assert outcome.cells[0].label == "Unordered"
+    assert outcome.cells[0].error == "its scores are NaN for 30 of 30 queries, which have no order"
+
+
+def test_a_level_that_is_none_is_named(monkeypatch):
+    monkeypatch.setitem(FUSIONS._found, "unordered", type("Odd", (Hops,), {"level": "image"}))
+    with pytest.raises(InputError, match="'unordered' has level='image'; it must be 'descriptor' or 'score'"):
+        Method("unordered")

@@ -75,7 +75,11 @@ class Method:
                     else f"the fusion '{self.fusion}' has no parameters; got {name}={self.parameters.get(name)!r}"
                 )
         if not self.label:
-            object.__setattr__(self, "label", getattr(made, "title", self.fusion))
+            object.__setattr__(self, "label", made.title)
+        if made.level not in GROUPS:
+            raise InputError(
+                f"the fusion '{self.fusion}' has level={made.level!r}; it must be 'descriptor' or 'score'"
+            )
         if self.adapt not in ADAPTS:
             raise InputError(unknown("adapt", self.adapt, ADAPTS))
         if self.length is not None:
@@ -123,7 +127,7 @@ def methods_named(
     Sorted as in tables: single reference, score level, descriptor level, DisPlace last; each once for every sequence
     method and way of adapting.
     """
-    wanted = FUSIONS.names() if names == "all" else [names] if isinstance(names, str) else list(names)
+    wanted = list(FUSIONS.usable()) if names == "all" else [names] if isinstance(names, str) else list(names)
     methods = [
         Method(name, sequence=sequence, adapt=mode)
         for name in wanted

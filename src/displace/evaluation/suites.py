@@ -179,8 +179,8 @@ def find_protocol(name: str) -> tuple[str, Protocol]:
     """Return the data set's name and the protocol of a protocol's name, among all data sets."""
     known = {
         protocol.name: (dataset, protocol)
-        for dataset in DATASETS.names()
-        for protocol in DATASETS.get(dataset).protocols
+        for dataset, entry in DATASETS.usable().items()
+        for protocol in entry.protocols
     }
     if name not in known:
         raise UnknownNameError(unknown("protocol", name, known))

@@ -115,11 +115,11 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     and `nbytes_`.
     """
 
-    level: ClassVar[str]
+    level: ClassVar[str] = "descriptor"
     """"descriptor" (one comparison with stored vectors) or "score" (whole score matrices are fused)."""
 
     title: ClassVar[str]
-    """Name in tables, as in the paper."""
+    """Name in tables, as in the paper; by default that of the class."""
 
     compared: ClassVar[tuple[dict[str, Any], ...]] = ({},)
     """Settings that advice compares, the default first."""
@@ -128,6 +128,11 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """Whether the rows of a place depend on its own references alone, so that some places can be fitted at a time."""
 
     place_ids_: NDArray[Any]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "title" not in cls.__dict__:
+            cls.title = cls.__name__
 
     def fit(self, X: ArrayLike, y: ArrayLike, traversals: ArrayLike | None = None) -> Self:
         """Fit on references.
