@@ -366,7 +366,7 @@ def test_scores_that_are_nan_are_not_possible(tmp_path, monkeypatch):
     store = make_store(tmp_path / "made.desc")
     outcome = run_suite(make_suite({"made": store.folder}, fusions=["unordered"]), tmp_path / "results")
     assert outcome.cells[0].label == "Unordered"
-    assert outcome.cells[0].error == "its scores are NaN for 30 of 30 queries, which have no order"
+    assert outcome.cells[0].error == "Unordered: the scores of 30 of 30 queries are NaN, without order"
 
 
 def test_a_level_that_is_none_is_named(monkeypatch):

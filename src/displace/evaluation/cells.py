@@ -19,7 +19,7 @@ import sklearn
 from displace._version import __version__
 from displace.arrays import Indices, Vectors
 from displace.datasets.base import Protocol
-from displace.errors import DisplaceError, DisplaceWarning, FallbackWarning, InputError
+from displace.errors import DisplaceError, DisplaceWarning, FallbackWarning
 from displace.evaluation.loading import Split
 from displace.evaluation.methods import Method
 from displace.evaluation.rankings import Ranking
@@ -154,7 +154,6 @@ def compute(
             fitted = time.perf_counter()
             found, scores = _ranked(cell, split, fusion, queries)
             ranked = time.perf_counter()
-            _check_scores(scores)
         except DisplaceError as error:
             return replace(result, error=str(error)), None
         except Exception as error:  # one method's fault must not end a long run
@@ -186,13 +185,6 @@ def _ranked(cell: Cell, split: Split, fusion: Fusion, queries: Vectors) -> tuple
     places, scores = np.empty_like(found), np.empty_like(values)
     places[taken], scores[taken] = found, values
     return places, scores
-
-
-def _check_scores(scores: Vectors) -> None:
-    """Raise an error where scores are NaN: they have no order, and the recall would be that of chance."""
-    wrong = int(np.isnan(scores).any(axis=1).sum())
-    if wrong:
-        raise InputError(f"its scores are NaN for {wrong:,} of {len(scores):,} queries, which have no order")
 
 
 def versions() -> dict[str, str]:

@@ -166,6 +166,10 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         queries = self._check_queries(Q)
         check_count(k, "k")
         columns, scores = ranked(len(queries), len(self.place_ids_), k, self._scorer(queries), self._layers())
+        if wrong := int(np.isnan(scores).any(axis=1).sum()):
+            raise InputError(
+                f"{self.title}: the scores of {wrong:,} of {len(scores):,} queries are NaN, without order"
+            )
         return Matches(self.place_ids_[columns], scores)
 
     def predict(self, Q: ArrayLike) -> NDArray[Any]:
