@@ -146,7 +146,11 @@ class ReferenceSet:
         return self.select(self._in(traversals))
 
     def without(self, *traversals: Any) -> ReferenceSet:
-        """Return the references of all other traversals."""
+        """Return the references of all other traversals.
+
+        What `info` says of the places stays as it is, be it from these traversals or from others:
+        ``store.references(exclude=[…])`` takes images and positions from the others only.
+        """
         return self.select(~self._in(traversals))
 
     def _in(self, traversals: tuple[Any, ...]) -> NDArray[np.bool_]:
