@@ -91,7 +91,7 @@ def recall_at(
     _check_names(ranked)
     known = None if places is None else _known_places(places, ranked)
     ks = _usable_ks(ks, ranked.shape[1], known)
-    rule = _as_rule(truth, len(ranked))
+    rule = as_rule(truth, len(ranked), "ranked_places")
     if len(ranked) == 0:
         raise InputError("no queries: ranked_places is empty")
     if unanswerable == "drop" and known is None and _knows_no_map(rule):
@@ -158,13 +158,13 @@ def _knows_no_map(rule: TruthRule) -> bool:
     return isinstance(rule, SamePlace) or (isinstance(rule, WithinFrames) and rule.places is None)
 
 
-def _as_rule(truth: Any, n: int) -> TruthRule:
-    """Turn plain truth into a rule, and check that it is for `n` queries."""
+def as_rule(truth: Any, n: int, name: str) -> TruthRule:
+    """Turn plain truth into a rule, and check that it is for `n` queries, as `name` has."""
     rule = truth if isinstance(truth, TruthRule) else _plain_rule(truth)
     given: int = len(rule)  # type: ignore[arg-type]
     if given != n:
         raise InputError(
-            f"truth is for {given} queries, and ranked_places has {n}: both have one entry for each query, in order"
+            f"truth is for {given} queries, and {name} has {n}: both have one entry for each query, in order"
         )
     return rule
 
