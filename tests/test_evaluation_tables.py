@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
+import re
 
 import numpy as np
 import pytest
@@ -89,6 +90,31 @@ def test_rows_and_columns_are_in_the_suites_order(results):
     assert labels[4:] == ["dMat. Avg.", "HOPS", "DisPlace (paper)", "DisPlace"]
     assert table.row("sun").value(Column("narrow", "sun")) is None
     assert "made-exact: exact place" in table.title
+
+
+def test_models_that_were_run_one_by_one_keep_their_own_columns(tmp_path):
+    """Each run counts its models from 0: LaTeX put the numbers of one model below the name of the other."""
+    for seed, model in enumerate(("second", "first")):
+        store = make_store(tmp_path / f"{model}.desc", seed=seed)
+        run_suite(make_suite({model: store.folder}, queries=("night", "sun")), tmp_path / "results")
+    (table,) = build_tables(Results.open(tmp_path / "results"))
+    assert table.columns == [Column(m, q) for m in ("second", "first") for q in ("night", "sun")]
+    head = FORMATS["latex"](table).splitlines()[3:5]
+    assert head[0].count("night") == head[0].count("sun") == 2
+    assert r"\multicolumn{2}{c}{second} & \multicolumn{2}{c}{first}" in head[1]
+    hops = [f"{table.row('HOPS').value(column):.1f}" for column in table.columns]
+    (line,) = (line for line in FORMATS["latex"](table).splitlines() if line.startswith("HOPS"))
+    assert re.findall(r"\d+\.\d", line) == hops
+
+
+def test_a_run_of_a_part_leaves_rows_and_columns_where_they_were(tmp_path):
+    store = make_store(tmp_path / "made.desc")
+    stores, results = {"made": store.folder}, tmp_path / "results"
+    run_suite(make_suite(stores, fusions=("hops", "pooling"), queries=("rain", "sun", "night")), results)
+    run_suite(make_suite(stores, fusions=("displace", "hops"), queries=("night",)), results)
+    (table,) = build_tables(Results.open(results))
+    assert table.queries == ["rain", "sun", "night"]
+    assert [row.label for row in table.rows] == ["HOPS", "Pooling", "DisPlace"]
 
 
 def test_marks_show_the_best_single_and_the_best_other(results):

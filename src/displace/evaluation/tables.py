@@ -188,27 +188,40 @@ def as_printed(value: float) -> float:
 def _table(cells: list[Result], k: int) -> Table:
     newest = sorted(of_last_runs(cells), key=lambda cell: (cell.order, cell.seed, cell.cell))
     first = newest[0]
-    position: dict[Column, list[int]] = {}
     rows: dict[tuple[str, str], list[Result]] = {}
     for cell in newest:
-        column = Column(cell.model, cell.query)
-        position[column] = min(position.get(column, cell.order), cell.order)
         rows.setdefault((cell.group, cell.label), []).append(cell)
     group_order = list(GROUPS)
     keys = sorted(
-        rows, key=lambda key: (group_order.index(key[0]), min(cell.order[2] for cell in rows[key]), key[1])
+        rows, key=lambda key: (group_order.index(key[0]), min(_place(c, 2) for c in rows[key]), key[1])
     )
     return Table(
         first.dataset,
         first.protocol,
         first.tolerance,
         k,
-        sorted(position, key=lambda column: (position[column][:2], column)),
+        _columns(newest),
         [_row(rows[key], k) for key in keys],
         first.projection,
         _notes(newest, len(cells) - len(newest)),
         along=_along(newest),
     )
+
+
+def _place(cell: Result, axis: int) -> tuple[int, int]:
+    """Sorts models, queries or methods: those of an earlier run stand first, as they did, then by the suite's order."""
+    return cell.used, cell.order[axis]
+
+
+def _columns(cells: list[Result]) -> list[Column]:
+    """The columns, those of a model side by side whichever runs they are of."""
+    models: dict[str, tuple[int, int]] = {}
+    queries: dict[Column, tuple[int, int]] = {}
+    for cell in cells:
+        column = Column(cell.model, cell.query)
+        models[cell.model] = min(models.get(cell.model, _place(cell, 0)), _place(cell, 0))
+        queries[column] = min(queries.get(column, _place(cell, 1)), _place(cell, 1))
+    return sorted(queries, key=lambda column: (models[column.model], column.model, queries[column], column))
 
 
 def _along(cells: list[Result]) -> str:
