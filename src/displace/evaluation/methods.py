@@ -102,8 +102,8 @@ class Method:
 
     @property
     def source(self) -> str:
-        """Digest of the code of a fusion from outside of this package; empty for its own, which versions tell."""
-        return _source_digest(get_fusion(self.fusion))
+        """Digest of the code of a fusion or sequence method from outside; empty for those of this package."""
+        return _source_digest(get_fusion(self.fusion)) + _source_digest(get_sequence(self.sequence))
 
     def make(self) -> Fusion:
         """Return the unfitted fusion."""
@@ -139,7 +139,7 @@ def methods_named(
 
 
 @cache
-def _source_digest(made: type[Fusion]) -> str:
+def _source_digest(made: type[Any]) -> str:
     """Digest of the modules that define a class and what it inherits from its own package; empty without source."""
     package = made.__module__.partition(".")[0]
     if package == __name__.partition(".")[0]:
