@@ -535,3 +535,21 @@ def test_what_adapting_gives_is_told():
     assert "points, from" in note
     few = advise(make_route(n_places=40, n_traversals=3, dim=24).references, fusions=["hops"]).notes
     assert not [note for note in few if "adapt" in note]
+
+
+def test_a_fusion_that_fails_is_named_and_the_others_are_compared(monkeypatch):
+    """A fault of another package's fusion ended the advice in its traceback."""
+
+    class Failing(get_fusion("hops")):
+        """It fails."""
+
+        def _fit(self, X, index, traversals):
+            raise TypeError("boom")
+
+    monkeypatch.setitem(FUSIONS._found, "failing", Failing)
+    refs = make_route(n_places=40, n_traversals=3, dim=16).references
+    found = advise(refs, fusions=["failing", "hops"])
+    assert found.impossible == {"failing": "TypeError: boom"}
+    assert found.recommended.fusion == "hops"
+    with pytest.raises(InputError, match=r"can be held by a map and fitted .*boom"):
+        advise(refs, fusions=["failing"])

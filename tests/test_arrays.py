@@ -78,6 +78,7 @@ def test_working_precision(dtype, working):
         ([1.0, 2.0], r"must have shape \(m, D\); got shape \(2,\)"),
         (np.ones((2, 0)), "no dimensions"),
         ([["a", "b"]], "must be numbers"),
+        ([[1.0, 2.0], [1.0]], "vectors cannot be read as an array .*: rows must be of equal length"),
         ([[1.0, 2.0], [np.nan, 0.0]], "NaN or infinity, first in row 1"),
         ([[1.0, np.inf]], "NaN or infinity, first in row 0"),
         (np.ma.masked_equal([[1.0, 7.0]], 7), "vectors has masked entries: drop those rows, or fill them"),

@@ -442,6 +442,22 @@ def test_protocol_needs_its_columns(tmp_path):
         Protocol("m", Tolerance("frames", 5)).truth(without_frames, "a")
 
 
+def test_a_tolerance_in_frames_knows_every_frame_of_a_place():
+    """Two frames are a place: a tolerance must not make its second frame wrong, which the exact place is not."""
+    frames = np.tile(np.arange(6.0), 2)
+    manifest = Manifest(
+        [f"{n}.jpg" for n in range(12)],
+        [f"p{int(n) // 2}" for n in frames],
+        np.repeat(["sun", "night"], 6),
+        frame=frames,
+    )
+    own = np.array([["p0"], ["p0"], ["p1"], ["p1"], ["p2"], ["p2"]])
+    for frames_off, expected in ((0, [0, 0, 1, 1, 0, 0]), (1, [0, 1, 1, 1, 1, 0])):
+        truth = Protocol("f", Tolerance("frames", frames_off)).truth(manifest, "night")
+        assert truth.correct(own).all()
+        np.testing.assert_array_equal(truth.correct(np.full((6, 1), "p1"))[:, 0], expected)
+
+
 def test_whole_size_counts_are_accepted(tmp_path):
     """A manifest of Nordland's real size passes the check (no image is read)."""
     names = [f"images-{i:05d}" for i in range(27592)]

@@ -15,6 +15,8 @@ import pytest
 from routes import make_store, make_suite
 
 from displace import DisPlace, ReferenceSet, get_fusion, recall_at
+from displace.datasets import DATASETS
+from displace.datasets.base import Protocol
 from displace.descriptors.imported import write_store
 from displace.descriptors.store import DescriptorStore, Queries
 from displace.errors import ConditioningWarning, FormatError, InputError, UnknownNameError
@@ -24,6 +26,8 @@ from displace.evaluation.cells import Cell
 from displace.evaluation.methods import Method
 from displace.evaluation.random_projection import random_projection
 from displace.evaluation.results import Results
+from displace.fusion import FUSIONS
+from displace.fusion.hops import Hops
 from displace.manifest.table import Manifest
 from displace.truth import Tolerance, WithinFrames
 
@@ -314,3 +318,58 @@ def test_a_killed_run_leaves_whole_cells_and_goes_on(store, tmp_path):
     assert Results(tmp_path).ranking(left).places.shape == (30, 10)
     outcome = run_suite(make_suite({"made": store.folder}, fusions=["hops", "pooling", "dmat_avg"]), tmp_path)
     assert (outcome.n_computed, len(outcome.cells), outcome.impossible) == (2, 3, [])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"references": ("sun", "rian")}, "unknown traversal of the protocol 'rian'; did you mean 'rain'"),
+        ({"queries": ("nigth",)}, "unknown traversal of the protocol 'nigth'; did you mean 'night'"),
+    ],
+)
+def test_a_misspelt_traversal_of_a_protocol_is_named(tmp_path, changes, message):
+    """It was left out: the map was made of fewer references, or nothing was computed, without a word."""
+    store = make_store(tmp_path / "made.desc")
+    suite = make_suite(
+        {"made": store.folder}, protocol=Protocol("mine", Tolerance("exact"), **changes), queries=()
+    )
+    with pytest.raises(UnknownNameError, match=message):
+        run_suite(suite, tmp_path / "results")
+
+
+def test_a_known_protocol_of_which_no_query_is_there_is_named(tmp_path):
+    store = make_store(tmp_path / "made.desc")
+    protocol = DATASETS.get("gldv2_micro")().protocol()
+    suite = make_suite({"made": store.folder}, dataset="gldv2_micro", protocol=protocol, queries=())
+    with pytest.raises(
+        InputError, match=r"none of the queries of protocol 'gldv2_micro-exact' \(val\); it has"
+    ):
+        run_suite(suite, tmp_path / "results")
+
+
+def test_random_projections_of_no_query_are_told_of(tmp_path, caplog):
+    store = make_store(tmp_path / "made.desc")
+    run_suite(make_suite({"made": store.folder}, dims=(6,), projected=("nigth",)), tmp_path / "results")
+    assert "no random projections, as unknown query 'nigth'; did you mean 'night'?" in caplog.text
+
+
+class Unordered(Hops):
+    """Scores without an order."""
+
+    def _scores(self, Q):
+        return np.full((len(Q), len(self.place_ids_)), np.nan)
+
+
+def test_scores_that_are_nan_are_not_possible(tmp_path, monkeypatch):
+    """Places in the order of their ids were their ranking, and the file of it was called damaged afterwards."""
+    monkeypatch.setitem(FUSIONS._found, "unordered", Unordered)
+    store = make_store(tmp_path / "made.desc")
+    outcome = run_suite(make_suite({"made": store.folder}, fusions=["unordered"]), tmp_path / "results")
+    assert outcome.cells[0].label == "Unordered"
+    assert outcome.cells[0].error == "Unordered: the scores of 30 of 30 queries are NaN, without order"
+
+
+def test_a_level_that_is_none_is_named(monkeypatch):
+    monkeypatch.setitem(FUSIONS._found, "unordered", type("Odd", (Hops,), {"level": "image"}))
+    with pytest.raises(InputError, match="'unordered' has level='image'; it must be 'descriptor' or 'score'"):
+        Method("unordered")

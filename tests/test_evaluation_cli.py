@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from displace.arrays import l2_normalize
 from displace.descriptors.imported import write_store
 from displace.descriptors.store import DescriptorStore, Queries
 from displace.errors import RouteWarning
+from displace.evaluation.methods import Method, _source_digest
 from displace.evaluation.results import Results
 from displace.evaluation.table_formats import FORMATS
 from displace.fusion import FUSIONS
@@ -500,3 +502,23 @@ def test_a_fusion_that_was_edited_is_computed_again(run, plugin, folder, tmp_pat
     assert f"{new} cells computed, {n - new} were there" in edited
     assert new > 0
     assert after < before
+
+
+def test_a_sequence_method_that_was_edited_is_computed_again(monkeypatch):
+    """Numbers of its earlier code stayed in the results."""
+
+    class Theirs(SEQUENCES.get("seqslam")):
+        """A sequence method of another package."""
+
+        __module__ = "their_sequences"
+
+    their = types.ModuleType("their_sequences")
+    monkeypatch.setitem(sys.modules, "their_sequences", their)
+    monkeypatch.setitem(SEQUENCES._found, "theirs", Theirs)
+    text = {their: "before"}
+    monkeypatch.setattr("inspect.getsource", text.__getitem__)
+    before = Method("hops", sequence="theirs").source
+    text[their] = "after"
+    _source_digest.cache_clear()
+    assert before != Method("hops", sequence="theirs").source != "" != before
+    assert Method("hops", sequence="seqslam").source == ""

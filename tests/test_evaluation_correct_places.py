@@ -16,6 +16,12 @@ FRAMES = RNG.permutation(20) * 2.0
 RULES = {
     "same place": SamePlace(np.array(["p03", "p99", "", "p19", "p00"])),
     "frames": WithinFrames(np.array([0.0, 7.0, 100.0, -3.0, np.nan]), 3, IDS, FRAMES),
+    "several frames a place": WithinFrames(
+        np.array([0.0, 7.0, 100.0, -3.0, np.nan, 51.0]),
+        1,
+        np.concatenate([IDS, IDS[::2], IDS[:3], IDS]),
+        np.concatenate([FRAMES, FRAMES[::2] + 1, [50.0, np.nan, 51.0], FRAMES]),
+    ),
     "frames are ids": WithinFrames(np.array([4, 0, 40]), 2),
     "frames are unsigned ids": WithinFrames(np.array([4, 0, 40], np.uint8), 2),
     "metres": WithinMetres(
@@ -43,7 +49,7 @@ def test_sets_are_taken_as_they_are(monkeypatch):
 @pytest.mark.parametrize("name", RULES)
 def test_truth_is_what_the_rule_says_of_every_place(name):
     rule = RULES[name]
-    ids = np.arange(20, dtype=rule.frames.dtype) if name.endswith(" ids") else IDS
+    ids = np.arange(20, dtype=np.uint8 if "unsigned" in name else int) if name.endswith(" ids") else IDS
     starts, places = correct_places(rule, ids)
     expected = [np.flatnonzero(row) for row in rule.correct(np.broadcast_to(ids, (len(rule), len(ids))))]
     assert starts[0] == 0

@@ -8,7 +8,8 @@ from routes import make_store
 
 from displace import verbs
 from displace.datasets.base import Protocol
-from displace.descriptors.store import DescriptorStore
+from displace.descriptors.imported import write_store
+from displace.descriptors.store import DescriptorStore, Queries
 from displace.errors import InputError
 from displace.evaluation.benchmark import run_suite
 from displace.evaluation.methods import Method, methods_named
@@ -16,6 +17,7 @@ from displace.evaluation.sequences import ranked_along
 from displace.evaluation.suites import Suite
 from displace.evaluation.tables import build_tables
 from displace.fusion.single import Single
+from displace.manifest.table import Manifest
 from displace.references import ReferenceSet
 from displace.sequence import SEQUENCES
 from displace.synthetic import make_route
@@ -41,6 +43,20 @@ def test_sequences_and_adaptation_are_rows(tmp_path):
     assert recall["HOPS, smoother"] > recall["HOPS"]
     again = run_suite(suite_of(store, methods), tmp_path / "results")
     assert again.n_computed == 0
+
+
+def test_a_batch_adapts_without_an_order_of_the_places(tmp_path):
+    """It was not possible without a column `frame`, which only drives need; and gives the same as with one."""
+    ordered = make_store(tmp_path / "made.desc", n_places=120, dim=8)
+    manifest = Manifest(ordered.manifest.images, ordered.places, ordered.traversals, ordered.manifest.root)
+    bare = write_store(Queries(ordered.vectors(), manifest.places, manifest), tmp_path / "bare.desc", "made")
+    methods = [Method("hops", adapt="batch"), Method("hops", sequence="seqslam")]
+    found = [run_suite(suite_of(store, methods), tmp_path / store.folder.stem) for store in (ordered, bare)]
+    (with_order, _), (without, drive) = (outcome.cells for outcome in found)
+    rankings = [outcome.results.ranking(outcome.cells[0]).places for outcome in found]
+    assert without.recalls == with_order.recalls
+    np.testing.assert_array_equal(*rankings)
+    assert drive.error.startswith("sequences need the order of the places along the route: a column `frame`")
 
 
 def test_a_suite_file_names_them(tmp_path):

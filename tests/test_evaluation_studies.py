@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import shutil
 from itertools import combinations
 
 import numpy as np
@@ -64,8 +65,29 @@ def test_hits_are_those_of_the_rule(route):
 
 
 def test_truth_of_another_length_is_refused(route):
-    with pytest.raises(InputError, match="truth is for 59 queries; queries has 60"):
+    with pytest.raises(InputError, match="truth is for 59 queries, and queries has 60"):
         studies.Task.of(route.references, route.queries, SamePlace(route.truth[1:]))
+
+
+def test_a_task_takes_truth_as_recall_does(route, task):
+    for truth in (route.truth, route.truth.tolist(), [{place} for place in route.truth.tolist()]):
+        made = studies.Task.of(route.references, route.queries.tolist(), truth)
+        np.testing.assert_array_equal(made.truth, task.truth)
+        np.testing.assert_array_equal(made.truth_starts, task.truth_starts)
+    with pytest.raises(InputError, match="queries have 5 dimensions; the references have 48"):
+        studies.Task.of(route.references, route.queries[:, :5], route.truth)
+    with pytest.raises(InputError, match="tasks must be a sequence"):
+        studies.study_tau(task)
+
+
+def test_studies_of_descriptors_that_were_changed_are_refused(tmp_path):
+    """Tables were of the old descriptors, and the studies beside them of the new ones."""
+    store = make_store(tmp_path / "made.desc")
+    run_suite(make_suite({"made": store.folder}), tmp_path / "results")
+    shutil.rmtree(store.folder)
+    make_store(tmp_path / "made.desc", seed=1)
+    with pytest.raises(InputError, match="descriptors or places were changed since; give that store, or run"):
+        studies.run_studies(Results.open(tmp_path / "results"), ["tau"])
 
 
 def test_compression_is_mean_and_deviation_over_projections(task, route):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
+import re
 
 import numpy as np
 import pytest
@@ -89,6 +90,31 @@ def test_rows_and_columns_are_in_the_suites_order(results):
     assert labels[4:] == ["dMat. Avg.", "HOPS", "DisPlace (paper)", "DisPlace"]
     assert table.row("sun").value(Column("narrow", "sun")) is None
     assert "made-exact: exact place" in table.title
+
+
+def test_models_that_were_run_one_by_one_keep_their_own_columns(tmp_path):
+    """Each run counts its models from 0: LaTeX put the numbers of one model below the name of the other."""
+    for seed, model in enumerate(("second", "first")):
+        store = make_store(tmp_path / f"{model}.desc", seed=seed)
+        run_suite(make_suite({model: store.folder}, queries=("night", "sun")), tmp_path / "results")
+    (table,) = build_tables(Results.open(tmp_path / "results"))
+    assert table.columns == [Column(m, q) for m in ("second", "first") for q in ("night", "sun")]
+    head = FORMATS["latex"](table).splitlines()[3:5]
+    assert head[0].count("night") == head[0].count("sun") == 2
+    assert r"\multicolumn{2}{c}{second} & \multicolumn{2}{c}{first}" in head[1]
+    hops = [f"{table.row('HOPS').value(column):.1f}" for column in table.columns]
+    (line,) = (line for line in FORMATS["latex"](table).splitlines() if line.startswith("HOPS"))
+    assert re.findall(r"\d+\.\d", line) == hops
+
+
+def test_a_run_of_a_part_leaves_rows_and_columns_where_they_were(tmp_path):
+    store = make_store(tmp_path / "made.desc")
+    stores, results = {"made": store.folder}, tmp_path / "results"
+    run_suite(make_suite(stores, fusions=("hops", "pooling"), queries=("rain", "sun", "night")), results)
+    run_suite(make_suite(stores, fusions=("displace", "hops"), queries=("night",)), results)
+    (table,) = build_tables(Results.open(results))
+    assert table.queries == ["rain", "sun", "night"]
+    assert [row.label for row in table.rows] == ["HOPS", "Pooling", "DisPlace"]
 
 
 def test_marks_show_the_best_single_and_the_best_other(results):
@@ -310,6 +336,30 @@ def test_parts_of_a_data_set_are_named_beside_published_numbers():
     assert notes[1].startswith("rain is not the whole data set: 3,876 places, 19,380 references, 100 queries")
 
 
+def test_other_dimensions_are_named_beside_published_numbers():
+    cell = dataclasses.replace(made_up("HOPS", "hops", "cosplace", "night", 61.0), dim=128)
+    assert "cosplace has 128 dimensions here; published with 512" in compare(build_tables([cell])[0]).notes
+
+
+@pytest.mark.parametrize(("sequence", "adapt"), [("smoother", "none"), ("single_frame", "batch")])
+def test_drives_and_batches_are_not_put_beside_numbers_of_single_queries(sequence, adapt):
+    cells = [
+        made_up("HOPS", "hops", "cosplace", "night", 40.0),
+        made_up("HOPS, along", "hops", "cosplace", "night", 99.0, sequence=sequence, adapt=adapt),
+        made_up("DisPlace", "displace", "cosplace", "night", 60.0),
+    ]
+    (table,) = build_tables(cells)
+    compared = compare(table)
+    assert [row.label for row in compared.rows] == ["HOPS"]
+    assert (
+        "HOPS, along is not put beside the published numbers, which take each query for itself"
+        in compared.notes
+    )
+    (duel,) = count_wins(table, "DisPlace").duels
+    assert (duel.rival, duel.won) == ("HOPS", True)
+    assert [wins.label for wins in all_wins(table)] == ["DisPlace"]
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -335,6 +385,31 @@ def test_of_equal_cells_the_newest_counts():
     (table,) = build_tables([new, old])
     assert table.row("HOPS").value(Column("cosplace", "night")) == 2.0
     assert "1 cells of earlier settings or descriptors under the same names are left out" in table.notes[0]
+
+
+@pytest.mark.parametrize(
+    "changes", [{"store": {"content": "after"}}, {"references": ["sun"]}], ids=["descriptors", "references"]
+)
+@pytest.mark.parametrize("projection", [None, 64])
+def test_methods_on_other_descriptors_or_references_do_not_stand_side_by_side(changes, projection):
+    """After one method is run again on new descriptors, the others' numbers on the old ones are not its rivals'."""
+    before = {"store": {"content": "before"}, "projection": projection, "used": 1}
+    cells = [
+        made_up("HOPS", "hops", "cosplace", "night", 80.0, **before),
+        made_up("HOPS", "hops", "cosplace", "rain", 81.0, **before),
+        dataclasses.replace(
+            made_up("DisPlace", "displace", "cosplace", "night", 70.0, **before), used=2, **changes
+        ),
+    ]
+    (table,) = build_tables(cells)
+    night, rain = Column("cosplace", "night"), Column("cosplace", "rain")
+    assert (table.row("HOPS").value(night), table.row("HOPS").value(rain)) == (None, 81.0)
+    assert table.row("DisPlace").value(night) == 70.0
+    assert all_wins(table) == []
+    assert "1 cells of earlier settings or descriptors" in table.notes[-1]
+    if projection:
+        (study, _) = sorted(compressions_of(cells), key=lambda study: study.setting.query)
+        assert [curve.label for curve in study.curves] == ["DisPlace"]
 
 
 def test_cells_from_before_runs_were_counted_are_the_oldest():

@@ -95,6 +95,13 @@ def test_pairs_that_cannot_be_written(case, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_an_image_is_not_paired_with_itself(case, tmp_path):
+    """Queries that are reference images of the map make pairs that match whatever hloc does."""
+    with pytest.raises(InputError, match=r"night/000.jpg would be paired with itself.*--exclude"):
+        write_pairs(case.locations, tmp_path / "p.txt", references=case.manifest)
+    write_pairs(case.locations, tmp_path / "p.txt", references=case.manifest, query_prefix="q/")
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

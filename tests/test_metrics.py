@@ -10,7 +10,7 @@ from displace.bootstrap import bootstrap, paired_bootstrap
 from displace.errors import InputError
 from displace.matches import Matches
 from displace.recall import recall_at
-from displace.truth import Tolerance, WithinFrames, WithinMetres
+from displace.truth import SamePlace, Tolerance, WithinFrames, WithinMetres
 
 
 def by_hand(ranked, correct, k):
@@ -96,8 +96,48 @@ class TestSetsOfCorrectPlaces:
             recall_at(ranked, truth, ks=(1,))
 
 
-def test_no_known_place_is_a_miss():
-    assert recall_at([["a"], ["b"]], np.array(["a", None], object), ks=(1,)) == {1: 50.0}
+@pytest.mark.parametrize(
+    "truth",
+    [np.array([1, None], object), [1, np.nan], [{1}, {None}], np.array([[1, 2], [np.nan, np.nan]])],
+    ids=["none", "nan", "set of none", "padded"],
+)
+def test_no_known_place_is_a_miss_and_is_counted(truth):
+    recalls = recall_at([[1], [2]], truth, ks=(1,))
+    assert (recalls, recalls.n_unanswerable) == ({1: 50.0}, 1)
+
+
+def test_a_place_is_near_by_any_of_its_frames():
+    """Four frames are a place: it is right at each of them, and one frame beside it."""
+    frames = np.arange(12)
+    places = np.array(["p", "q", "r"])[frames // 4]
+    rule = WithinFrames(frames, 0, places, frames)
+    recalls = recall_at(places, rule)
+    assert (recalls, recalls.n_unanswerable) == ({1: 100.0}, 0)
+    near = WithinFrames(frames, 1, places, frames).correct(np.full((12, 1), "q"))[:, 0]
+    assert np.flatnonzero(near).tolist() == [3, 4, 5, 6, 7, 8]
+    assert recall_at(places, rule, places=["q"], unanswerable="drop").n_queries == 4
+
+
+def test_a_second_lap_passes_the_same_places():
+    rule = WithinFrames([101, 1], 1, ["a", "b", "a", "b"], [0, 1, 100, 101])
+    assert rule.correct(np.array([["a", "b"], ["a", "b"]])).all()
+
+
+def test_places_without_a_frame_are_near_nothing():
+    rule = WithinFrames([0, 1], 5, ["a", "b"], [np.nan, np.nan])
+    assert recall_at([["a"], ["b"]], rule).n_unanswerable == 2
+
+
+def test_rules_take_what_numpy_takes():
+    ranked, at = [["a"], ["b"]], [[0, 0], [0, 99]]
+    for rule in (
+        SamePlace(["a", "b"]),
+        WithinFrames([0, 9], 1, ["a", "b"], [0, 9]),
+        WithinMetres(at, 5, ["a", "b"], at),
+    ):
+        for known in (None, ["a", "b"], {"a", "b"}, np.array(["a", "b"])):
+            recalls = recall_at(ranked, rule, places=known)
+            assert (recalls[1], recalls.n_unanswerable) == (100.0, 0)
 
 
 def test_frames_of_named_places():
@@ -193,6 +233,30 @@ class TestQueriesWithoutACorrectPlace:
         (lambda: recall_at([[1, 2]], [{1}, {2}]), "truth is for 2 queries, and ranked_places has 1"),
         (lambda: recall_at([[1, 2]], ["a"]), "use one kind of place id"),
         (lambda: recall_at([["a"]], WithinFrames(np.array([1]), 1)), "place ids are not frame numbers"),
+        (lambda: WithinFrames(np.zeros((3, 1)), 1), r"frames must have shape \(q,\); got shape \(3, 1\)"),
+        (lambda: WithinFrames([1], "1"), "tolerance='1' must be a number of frames"),
+        (lambda: WithinFrames(["a"], 1), "frames must be numbers; got dtype <U1"),
+        (lambda: WithinFrames([1], 1, place_frames=[1]), "place_frames needs places="),
+        (lambda: WithinFrames([1], 1, [1, 2], [1, 2, 3]), r"place_frames must have shape \(2,\); got"),
+        (
+            lambda: WithinMetres([[0, 0]], [1, 2], [[0, 0]] * 2, 25),
+            r"radius=\[1, 2\] must be a number of metres",
+        ),
+        (
+            lambda: WithinMetres([0, 0], 25, [1], [[0, 0]]),
+            r"positions must have shape \(q, 2\); got shape \(2,\)",
+        ),
+        (lambda: WithinMetres([[0, 0]], 25, [1, 2], [[0, 0]]), r"place_positions must have shape \(2, 2\)"),
+        (lambda: SamePlace(np.zeros((2, 2))), r"places must have shape \(q,\); got shape \(2, 2\)"),
+        (lambda: recall_at([[0.25, 0.5]], [1]), r"ranked_places has 0.25, which names no place: .*argsort"),
+        (
+            lambda: recall_at([[1]], [1], places=["1"]),
+            "places has '1', but places are ranked such as 1: use one",
+        ),
+        (
+            lambda: recall_at([[1]], [1], places=[[1, 2]]),
+            r"places must have shape \(N,\), the id of each place",
+        ),
         (lambda: recall_at(np.empty((0, 5)), []), "no queries"),
         (lambda: recall_at([[1]], [1], unanswerable="skip"), "must be 'miss' or 'drop'"),
         (lambda: recall_at([[1]], [5], places=[1], unanswerable="drop"), "nothing is left to count"),

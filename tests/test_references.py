@@ -83,6 +83,8 @@ def test_a_slot_holds_a_place_once_and_belongs_to_one_traversal(pairs):
         (lambda: get_fusion("hops")().fit(np.ma.masked_equal(np.eye(2), 1), [0, 1]), "X has masked entries"),
         (lambda: get_fusion("hops")().fit(np.eye(2), np.ma.masked_equal([0, 1], 1)), "y has masked entries"),
         (lambda: ReferenceSet.from_traversals({}), "at least one traversal"),
+        (lambda: ReferenceSet.from_traversals({"a": 3}), r"traversals\['a'\] must have shape \(m, D\); got"),
+        (lambda: ReferenceSet(np.eye(2), [[1], [2, 3]]), "places cannot be read as an array"),
         (lambda: ReferenceSet.from_traversals([np.eye(2)]), "traversals must be a mapping .* got list"),
         (lambda: ReferenceSet(np.eye(2), [0, 1]).select(np.ones(3, bool)), "keep does not fit 2 references"),
         (lambda: ReferenceSet(np.eye(2), [0, 1]).select(np.array([2])), "keep does not fit 2 references"),

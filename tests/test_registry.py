@@ -7,9 +7,12 @@ from importlib.metadata import EntryPoint
 import pytest
 
 import displace
-from displace.errors import MissingExtraError, UnknownNameError
+from displace.advise.choices import choices_of
+from displace.errors import MissingExtraError, PluginError, UnknownNameError
+from displace.evaluation.methods import methods_named
 from displace.fusion import FUSIONS
 from displace.registry import missing_extra
+from displace.verbs.listing import listing
 
 
 def test_names_are_the_files():
@@ -42,6 +45,42 @@ def test_a_package_elsewhere_adds_an_entry(monkeypatch):
     )
     assert "shout" in FUSIONS.names()
     assert displace.get_fusion("shout").__name__ == "Hops"
+
+
+BROKEN = {
+    "absent": ("displace_nowhere:Nothing", "cannot be loaded: ModuleNotFoundError: No module named"),
+    "misspelt": ("displace.fusion.hops:Hosp", "cannot be loaded: AttributeError"),
+    "module": (
+        "numpy:linalg",
+        r"must be a class that inherits from displace.fusion.base.Fusion; got <module",
+    ),
+    "stranger": ("pathlib:Path", r"must be a class that inherits .*; got <class 'pathlib.Path'>"),
+    "half": ("displace.fusion.base:ScoreFusion", r"must be a class that inherits .* and defines _fuse"),
+}
+
+
+@pytest.fixture
+def broken_plugins(monkeypatch):
+    entries = [EntryPoint(name, value, "displace.fusion") for name, (value, _) in BROKEN.items()]
+    monkeypatch.setattr(
+        "displace.registry.entry_points", lambda group: entries if group == "displace.fusion" else []
+    )
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_package_elsewhere_that_is_broken_is_named(broken_plugins, name):
+    with pytest.raises(PluginError, match=rf"the fusion '{name}' of another package .* {BROKEN[name][1]}"):
+        displace.get_fusion(name)
+
+
+def test_a_broken_package_elsewhere_leaves_all_others(broken_plugins, caplog):
+    """One such package made every evaluation, advice and listing end in its traceback."""
+    own = set(FUSIONS.names()) - set(BROKEN)
+    assert set(FUSIONS.usable()) == own
+    assert caplog.text.count("left out: the fusion '") == len(BROKEN)
+    assert {method.fusion for method in methods_named("all")} == own
+    assert {choice.fusion for choice in choices_of(None)} == own
+    assert {entry.name for entry in listing("fusions")} == own
 
 
 def test_own_entries_are_found_without_searching_installed_packages(monkeypatch):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from report_results import generated_results, shipped_sped_results, shipped_town_results
+from routes import make_store
 
 from displace import verbs
 
@@ -280,3 +281,22 @@ def test_names_are_cut_at_their_beginning(visit, small_report):
         return [text.left < own.left, text.right <= own.right + 1]; }"""
     )
     assert edges == [True, True]
+
+
+def test_a_long_legend_leaves_the_name_of_the_axis_free(visit, tmp_path):
+    """Every fusion once for each frame and along the drive: five rows of names stood on top of the axis's."""
+    store = make_store(tmp_path / "made.desc", n_places=12)
+    verbs.evaluate(
+        store.folder,
+        queries=["night"],
+        fusion="hops,pooling,bsf,dmat_min,dmat_med,displace",
+        sequence="single_frame,seqslam,filter,viterbi,smoother",
+        output=tmp_path / "results",
+    )
+    page = visit(verbs.report(tmp_path / "results", tmp_path / "long.html").path)
+    draw_all(page)
+    axis, legend = (
+        page.query_selector(f"[data-plot] {part}").bounding_box() for part in (".xtitle", ".legend")
+    )
+    assert axis["y"] + axis["height"] <= legend["y"]
+    assert not page.errors

@@ -29,7 +29,7 @@ def as_vectors(values: ArrayLike, name: str = "vectors") -> Vectors:
     float64 stays float64; float16, float32 and integers become float32.
     """
     check_not_masked(values, name)
-    array = np.asarray(values)
+    array = as_array(values, name)
     if array.ndim != 2:
         raise InputError(f"{name} must have shape (m, D); got shape {array.shape}")
     if array.shape[1] == 0:
@@ -39,6 +39,21 @@ def as_vectors(values: ArrayLike, name: str = "vectors") -> Vectors:
     array = array.astype(np.float64 if array.dtype == np.float64 else np.float32, copy=False)
     check_finite(array, name)
     return array
+
+
+def as_array(values: ArrayLike, name: str) -> NDArray[Any]:
+    """Values as an array; an error names them where numpy cannot make one, as of rows of unequal length."""
+    try:
+        return np.asarray(values)
+    except (
+        TypeError,
+        ValueError,
+        RuntimeError,
+    ) as error:  # tensors that are not on the CPU, or have a gradient
+        raise InputError(
+            f"{name} cannot be read as an array ({error}): rows must be of equal length; a torch tensor is given as "
+            "tensor.detach().cpu().float().numpy()"
+        ) from None
 
 
 def check_not_masked(values: ArrayLike, name: str) -> None:
@@ -81,7 +96,7 @@ def check_count(value: Any, name: str) -> None:
 def as_labels(values: ArrayLike, n: int, name: str) -> NDArray[Any]:
     """Check that `values` is one label for each of `n` rows."""
     check_not_masked(values, name)
-    array = np.asarray(values)
+    array = as_array(values, name)
     if array.shape != (n,):
         raise InputError(f"{name} must have shape ({n},), one for each vector; got shape {array.shape}")
     return array

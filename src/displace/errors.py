@@ -6,6 +6,7 @@
     ├── InputError (ValueError)            arrays or arguments that cannot be used
     │   └── SingularScatterError           S_W cannot be inverted: too few references, no ridge
     ├── UnknownNameError (LookupError)     no fusion, model, data set or backend of that name
+    ├── PluginError                        a fusion, model … of another package that cannot be used
     ├── MissingExtraError (ImportError)    an optional dependency is not installed
     ├── ManifestError                      a manifest with problems, all of them listed
     ├── ImageError                         an image, video or bag that cannot be read
@@ -42,6 +43,10 @@ class StudyError(InputError):
 
 class UnknownNameError(DisplaceError, LookupError):
     """A name that no registry entry has."""
+
+
+class PluginError(DisplaceError):
+    """An entry of another package that cannot be loaded, or is none; says which, and from where."""
 
 
 class MissingExtraError(DisplaceError, ImportError):

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from displace.errors import InputError
 from displace.matches import Matches
-from displace.truth import Flags, PlaceSets, SamePlace, TruthRule, WithinFrames
+from displace.truth import Flags, PlaceSets, SamePlace, TruthRule, WithinFrames, check_comparable
 
 DEFAULT_KS = (1, 5, 10)
 
@@ -88,9 +88,10 @@ def recall_at(
         raise InputError(f"ranked_places must have shape (q, k); got shape {ranked.shape}")
     if unanswerable not in ("miss", "drop"):
         raise InputError(f"unanswerable={unanswerable!r} must be 'miss' or 'drop'")
-    known = None if places is None else np.asarray(places)
+    _check_names(ranked)
+    known = None if places is None else _known_places(places, ranked)
     ks = _usable_ks(ks, ranked.shape[1], known)
-    rule = _as_rule(truth, len(ranked))
+    rule = as_rule(truth, len(ranked), "ranked_places")
     if len(ranked) == 0:
         raise InputError("no queries: ranked_places is empty")
     if unanswerable == "drop" and known is None and _knows_no_map(rule):
@@ -105,6 +106,24 @@ def recall_at(
         raise InputError("no query has a correct place in the map: nothing is left to count")
     values = {k: percent(hit_within[counted, min(k, ranked.shape[1]) - 1]) for k in ks}
     return Recalls(values, rule.name, int(counted.sum()), int((~has_answer).sum()), unanswerable)
+
+
+def _check_names(ranked: NDArray[Any]) -> None:
+    """Refuse what is a score or a distance and no place: a recall of 0 would say nothing."""
+    if ranked.dtype.kind == "f" and len(odd := ranked[np.isfinite(ranked) & (ranked != np.floor(ranked))]):
+        raise InputError(
+            f"ranked_places has {odd[0]:g}, which names no place: give place ids, best first; of scores (q, N) these "
+            "are place_ids[np.argsort(-scores, axis=1)]"
+        )
+
+
+def _known_places(places: Any, ranked: NDArray[Any]) -> NDArray[Any]:
+    """Ids of the places in the map, in whatever holds them."""
+    known = np.asarray(places if isinstance(places, np.ndarray) else list(places))
+    if known.ndim != 1:
+        raise InputError(f"places must have shape (N,), the id of each place; got shape {known.shape}")
+    check_comparable(ranked, known, "places")
+    return known
 
 
 def percent(hits: Flags) -> float:
@@ -139,13 +158,13 @@ def _knows_no_map(rule: TruthRule) -> bool:
     return isinstance(rule, SamePlace) or (isinstance(rule, WithinFrames) and rule.places is None)
 
 
-def _as_rule(truth: Any, n: int) -> TruthRule:
-    """Turn plain truth into a rule, and check that it is for `n` queries."""
+def as_rule(truth: Any, n: int, name: str) -> TruthRule:
+    """Turn plain truth into a rule, and check that it is for `n` queries, as `name` has."""
     rule = truth if isinstance(truth, TruthRule) else _plain_rule(truth)
     given: int = len(rule)  # type: ignore[arg-type]
     if given != n:
         raise InputError(
-            f"truth is for {given} queries, and ranked_places has {n}: both have one entry for each query, in order"
+            f"truth is for {given} queries, and {name} has {n}: both have one entry for each query, in order"
         )
     return rule
 

@@ -94,7 +94,7 @@ class ReferenceSet:
         if not traversals:
             raise InputError("traversals is empty: give at least one traversal")
         names = as_ids(list(traversals), len(traversals), "traversals")
-        arrays = {name: np.asarray(array) for name, array in traversals.items()}
+        arrays = {name: as_vectors(array, f"traversals[{name!r}]") for name, array in traversals.items()}
         shapes = {name: array.shape for name, array in arrays.items()}
         if len(set(shapes.values())) > 1:
             raise InputError(
@@ -146,7 +146,11 @@ class ReferenceSet:
         return self.select(self._in(traversals))
 
     def without(self, *traversals: Any) -> ReferenceSet:
-        """Return the references of all other traversals."""
+        """Return the references of all other traversals.
+
+        What `info` says of the places stays as it is, be it from these traversals or from others:
+        ``store.references(exclude=[…])`` takes images and positions from the others only.
+        """
         return self.select(~self._in(traversals))
 
     def _in(self, traversals: tuple[Any, ...]) -> NDArray[np.bool_]:

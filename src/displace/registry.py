@@ -11,12 +11,15 @@ import difflib
 import importlib
 import importlib.util
 import inspect
+import logging
 import pkgutil
 from collections.abc import Iterable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar
 
-from displace.errors import MissingExtraError, UnknownNameError
+from displace.errors import MissingExtraError, PluginError, UnknownNameError
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -63,9 +66,18 @@ class Registry(Generic[T]):
             return self._found[name]
         plugins = self._plugins()
         if name in plugins:
-            loaded: type[T] = plugins[name].load()
-            return loaded
+            return self._loaded(plugins[name])
         raise UnknownNameError(unknown(self.kind, name, self.names()))
+
+    def usable(self) -> dict[str, type[T]]:
+        """Import all entries, by name; those of other packages that cannot be used are named in a warning."""
+        found = {}
+        for name in self.names():
+            try:
+                found[name] = self.get(name)
+            except PluginError as error:
+                logger.warning("left out: %s", error)
+        return found
 
     def name_of(self, entry: type[Any]) -> str:
         """Name of an entry's class; of one that is not registered its module and name, ``my_module:Mine``."""
@@ -91,8 +103,29 @@ class Registry(Generic[T]):
     def _plugins(self) -> dict[str, EntryPoint]:
         return {entry.name: entry for entry in entry_points(group=self.package)}
 
+    def _loaded(self, plugin: EntryPoint) -> type[T]:
+        """The class of an entry of another package."""
+        about = f"the {self.kind} '{plugin.name}' of another package ({plugin.value})"
+        try:
+            found: type[T] = plugin.load()
+        except Exception as error:  # whatever another package does when it is imported
+            raise PluginError(
+                f"{about} cannot be loaded: {type(error).__name__}: {error}. Mend or uninstall that package"
+            ) from error
+        if not inspect.isclass(found) or not issubclass(found, self._base()) or inspect.isabstract(found):
+            missing = ", ".join(sorted(getattr(found, "__abstractmethods__", ())))
+            raise PluginError(
+                f"{about} must be a class that inherits from {self.package}.base.{self.base}"
+                + (f" and defines {missing}" if missing else f"; got {found!r}")
+            )
+        return found
+
+    def _base(self) -> type[Any]:
+        base: type[Any] = getattr(importlib.import_module(f"{self.package}.base"), self.base)
+        return base
+
     def _class_in(self, module_name: str) -> type[T]:
-        base = getattr(importlib.import_module(f"{self.package}.base"), self.base)
+        base = self._base()
         module = importlib.import_module(module_name)
         classes: list[Any] = [
             member

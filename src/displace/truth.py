@@ -187,16 +187,19 @@ class SamePlace:
     places: NDArray[Any]
     name: str = "exact place"
 
+    def __post_init__(self) -> None:
+        _keep_checked(self, "places", "q")
+
     def correct(self, ranked: NDArray[Any]) -> Flags:
         """Whether each ranked place is the query's."""
-        _check_comparable(ranked, self.places)
+        check_comparable(ranked, self.places)
         flags: Flags = ranked == self.places[:, None]
         return flags
 
     def answerable(self, places: NDArray[Any] | None) -> Flags:
-        """Whether each query's place is in the map."""
+        """Whether each query's place is in the map; None and NaN are no place."""
         if places is None:
-            return np.ones(len(self.places), bool)
+            return np.array([_is_named(place) for place in self.places.tolist()], bool)
         return np.isin(self.places, places)
 
     def __len__(self) -> int:
@@ -210,19 +213,20 @@ class PlaceSets:
     Parameters
     ----------
     sets : sequence of q collections of place ids
-        Sets, lists, arrays or whatever else holds the ids; kept as lists.
+        Sets, lists, arrays or whatever else holds the ids; kept as lists, without None and NaN, which are no places.
     """
 
     sets: Sequence[Collection[Any]]
     name: str = "sets of correct places"
 
     def __post_init__(self) -> None:
-        lists = [list(s.flat if isinstance(s, np.ndarray) else s) for s in self.sets]
+        held = (s.flat if isinstance(s, np.ndarray) else s for s in self.sets)
+        lists = [[place for place in places if _is_named(place)] for places in held]
         object.__setattr__(self, "sets", lists)
 
     def correct(self, ranked: NDArray[Any]) -> Flags:
         """Whether each ranked place is in the query's set."""
-        _check_comparable(ranked, np.fromiter(chain.from_iterable(self.sets), object))
+        check_comparable(ranked, np.fromiter(chain.from_iterable(self.sets), object))
         flags = [np.isin(row, list(right)) for row, right in zip(ranked, self.sets, strict=True)]
         return np.array(flags, bool).reshape(ranked.shape)
 
@@ -237,15 +241,16 @@ class PlaceSets:
 
 @dataclass(frozen=True)
 class WithinFrames:
-    """Correct is a place whose frame number is at most `tolerance` from the query's.
+    """Correct is a place that has a frame number at most `tolerance` from the query's.
 
     Parameters
     ----------
     frames : array of shape (q,)
         Frame number of each query.
     tolerance : int
-    places, place_frames : arrays of shape (N,), optional
-        Frame number of each place; by default the place ids are the frame numbers.
+    places, place_frames : arrays of shape (m,), optional
+        Places with a frame number each; a place that has several numbers stands there with each of them. By default
+        the place ids are the frame numbers.
     """
 
     frames: NDArray[Any]
@@ -255,6 +260,15 @@ class WithinFrames:
 
     def __post_init__(self) -> None:
         _check_reach(self.tolerance, "tolerance", "frames")
+        _keep_checked(self, "frames", "q", numbers=True)
+        if self.places is not None:
+            _keep_checked(self, "places", "m")
+        if self.place_frames is not None:
+            if self.places is None:
+                raise InputError(
+                    "place_frames needs places=, the ids of the places that they number, in order"
+                )
+            _keep_checked(self, "place_frames", f"{len(self.places)}", numbers=True)
 
     @property
     def name(self) -> str:
@@ -262,31 +276,50 @@ class WithinFrames:
         return f"±{self.tolerance} frames"
 
     def correct(self, ranked: NDArray[Any]) -> Flags:
-        """Whether each ranked place's frame is near enough."""
-        return self._near(np.asarray(self.frames)[:, None], self._frames_of(ranked))
+        """Whether each ranked place has a frame that is near enough."""
+        flags: Flags = np.any(self._near(self.frames[:, None, None], self._frames_of(ranked)), axis=2)
+        return flags
 
     def answerable(self, places: NDArray[Any] | None) -> Flags:
         """Whether any place of the map is near enough."""
         known = self.places if places is None else places
         if known is None:
             return np.ones(len(self.frames), bool)
-        frames = np.sort(self._frames_of(np.unique(known)))
+        frames = self._frames_of(np.unique(known)).ravel()
+        frames = np.sort(frames[np.isfinite(frames)])
+        if not len(frames):
+            return np.zeros(len(self.frames), bool)
         at = np.searchsorted(frames, self.frames)
         below, above = frames[(at - 1).clip(min=0)], frames[at.clip(max=len(frames) - 1)]
         return self._near(self.frames, below) | self._near(self.frames, above)
 
     def _near(self, query: NDArray[Any], place: NDArray[Any]) -> Flags:
-        flags: Flags = np.abs(query.astype(np.float64) - place) <= self.tolerance
+        flags: Flags = np.abs(query - place) <= self.tolerance
         return flags
 
-    def _frames_of(self, ids: NDArray[Any]) -> NDArray[Any]:
+    def _frames_of(self, ids: NDArray[Any]) -> NDArray[np.float64]:
+        """All frames of each place in a last dimension, NaN behind those of places that have fewer."""
         if self.places is None or self.place_frames is None:
             if ids.dtype.kind not in "iuf":
                 raise InputError(
                     "place ids are not frame numbers: give places= and place_frames= to count frames by"
                 )
-            return ids
-        return _look_up(ids, np.asarray(self.places), np.asarray(self.place_frames))
+            return ids[..., None].astype(np.float64)
+        return _look_up(ids, *self._table)
+
+    @cached_property
+    def _table(self) -> tuple[NDArray[Any], NDArray[np.float64]]:
+        """The places, each once, and all frames of each."""
+        assert self.places is not None
+        assert self.place_frames is not None
+        places, row = np.unique(self.places, return_inverse=True)
+        pairs = np.stack([row, self.place_frames], axis=1)
+        pairs = np.unique(pairs[np.isfinite(pairs).all(axis=1)], axis=0)
+        row = pairs[:, 0].astype(np.intp)
+        column = np.arange(len(row)) - np.searchsorted(row, row)
+        frames = np.full((len(places), 1 + int(column.max(initial=0))), np.nan)
+        frames[row, column] = pairs[:, 1]
+        return places, frames
 
     def __len__(self) -> int:
         return len(self.frames)
@@ -312,6 +345,9 @@ class WithinMetres:
 
     def __post_init__(self) -> None:
         _check_reach(self.radius, "radius", "metres")
+        _keep_checked(self, "positions", "q, 2", numbers=True)
+        _keep_checked(self, "places", "N")
+        _keep_checked(self, "place_positions", f"{len(self.places)}, 2", numbers=True)
 
     @property
     def name(self) -> str:
@@ -320,8 +356,8 @@ class WithinMetres:
 
     def correct(self, ranked: NDArray[Any]) -> Flags:
         """Whether each ranked place is near enough."""
-        at = _look_up(ranked, np.asarray(self.places), np.asarray(self.place_positions, np.float64))
-        away = np.linalg.norm(at - np.asarray(self.positions, np.float64)[:, None, :], axis=2)
+        at = _look_up(ranked, self.places, self.place_positions)
+        away = np.linalg.norm(at - self.positions[:, None, :], axis=2)
         flags: Flags = away <= self.radius
         return flags
 
@@ -329,11 +365,9 @@ class WithinMetres:
         """Whether any place of the map is near enough; a query or a place whose position is NaN is near none."""
         from scipy.spatial import cKDTree
 
-        ids = np.asarray(self.places) if places is None else np.unique(places)
-        at = _look_up(ids, np.asarray(self.places), np.asarray(self.place_positions, np.float64))
-        asked = np.asarray(self.positions, np.float64)
-        flags = np.asarray(np.isfinite(asked).all(axis=1))
-        away, _ = cKDTree(at[np.isfinite(at).all(axis=1)]).query(asked[flags])
+        at = _look_up(self.places if places is None else np.unique(places), self.places, self.place_positions)
+        flags = np.asarray(np.isfinite(self.positions).all(axis=1))
+        away, _ = cKDTree(at[np.isfinite(at).all(axis=1)]).query(self.positions[flags])
         flags[flags] = away <= self.radius
         return flags
 
@@ -341,19 +375,45 @@ class WithinMetres:
         return len(self.positions)
 
 
-def _check_reach(value: float, name: str, unit: str) -> None:
+def _keep_checked(rule: Any, name: str, shape: str, *, numbers: bool = False) -> None:
+    """Keep what a rule was given under `name` as an array of this shape, such as "q, 2"; numbers as float64.
+
+    An array of another shape would be spread over the queries, and the recall be one of something else.
+    """
+    array = np.asarray(getattr(rule, name))
+    lengths = shape.split(", ")
+    fits = array.ndim == len(lengths) and all(
+        not wanted.isdecimal() or int(wanted) == length
+        for wanted, length in zip(lengths, array.shape, strict=True)
+    )
+    if not fits:
+        comma = "" if len(lengths) > 1 else ","
+        raise InputError(f"{name} must have shape ({shape}{comma}); got shape {array.shape}")
+    if numbers and array.dtype.kind not in "iuf":
+        raise InputError(f"{name} must be numbers; got dtype {array.dtype}")
+    object.__setattr__(rule, name, array.astype(np.float64, copy=False) if numbers else array)
+
+
+def _is_named(place: Any) -> bool:
+    """Whether an id names a place: None does not, nor does NaN, which differs from itself."""
+    return place is not None and bool(place == place)
+
+
+def _check_reach(value: Any, name: str, unit: str) -> None:
     """Nothing is nearer than 0, nor than NaN: a recall of 0 would say nothing of the places."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise InputError(f"{name}={value!r} must be a number of {unit}")
     if not 0 <= value < np.inf:
         raise InputError(f"{name}={value:g} must be at least 0 {unit}, and finite")
 
 
-def _check_comparable(ranked: NDArray[Any], truth: NDArray[Any]) -> None:
+def check_comparable(ranked: NDArray[Any], truth: NDArray[Any], name: str = "truth") -> None:
     """Strings never equal numbers: say so instead of a recall of 0."""
     have, want = _examples(ranked), _examples(truth)
     strange = want.keys() - have.keys()
     if have and strange:
         raise InputError(
-            f"truth has {want[strange.pop()]!r}, but places are ranked such as {next(iter(have.values()))!r}: "
+            f"{name} has {want[strange.pop()]!r}, but places are ranked such as {next(iter(have.values()))!r}: "
             "use one kind of place id in both"
         )
 
@@ -369,7 +429,7 @@ def _examples(ids: NDArray[Any]) -> dict[bool, Any]:
 
 def _look_up(ids: NDArray[Any], keys: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:
     """Value of each id, from parallel `keys` and `values`."""
-    _check_comparable(ids, keys)
+    check_comparable(ids, keys)
     order = np.argsort(keys)
     at = np.searchsorted(keys, ids, sorter=order).clip(max=len(keys) - 1)
     found = order[at]

@@ -13,7 +13,7 @@ from displace.advise.recommending import Contender, recommend
 from displace.advise.trials import Trials, fit
 from displace.advise.variation import coverage
 from displace.bootstrap import bootstrap
-from displace.errors import InputError, SingularScatterError
+from displace.errors import DisplaceError, InputError
 from displace.fusion import DEFAULT
 from displace.fusion.base import Fusion
 from displace.geo import Positions
@@ -156,8 +156,10 @@ class _Advising:
                 adapted[name] = adapted_hits(fusion, queries, self.trials.truth)
                 self._step()
             self.contenders.append(Contender(choice, *_stored(fit(choice, self.trials.refs)), hits, adapted))
-        except SingularScatterError as error:
+        except DisplaceError as error:
             self.impossible[str(choice)] = str(error)
+        except Exception as error:  # a fault of one fusion, such as another package's, must not end all
+            self.impossible[str(choice)] = f"{type(error).__name__}: {error}"
         self._step(end - self.done)
 
     def _condition(self, name: Any) -> Condition:

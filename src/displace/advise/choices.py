@@ -18,7 +18,7 @@ def choices_of(fusions: Sequence[str | Choice] | None) -> list[Choice]:
     if isinstance(fusions, str):
         raise InputError(f"fusions={fusions!r} must be a sequence, such as ({fusions!r}, 'hops')")
     found: list[Choice] = []
-    for entry in FUSIONS.names() if fusions is None else fusions:
+    for entry in FUSIONS.usable() if fusions is None else fusions:
         named = (
             [entry] if isinstance(entry, Choice) else [Choice(entry, s) for s in FUSIONS.get(entry).compared]
         )

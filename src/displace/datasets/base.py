@@ -116,8 +116,7 @@ def _frames(protocol: Protocol, manifest: Manifest, query: str) -> TruthRule:
             f"protocol {protocol.name!r} counts frames, but the manifest has no column 'frame'; add one, or "
             "count exact places"
         )
-    places, first = np.unique(references.places, return_index=True)
-    return WithinFrames(queries.frame, int(protocol.tolerance.value), places, references.frame[first])
+    return WithinFrames(queries.frame, int(protocol.tolerance.value), references.places, references.frame)
 
 
 def _metres(protocol: Protocol, manifest: Manifest, query: str) -> TruthRule:
@@ -133,7 +132,8 @@ def _metres(protocol: Protocol, manifest: Manifest, query: str) -> TruthRule:
     )
     references, queries = protocol.split(metric, query)
     known = KnownPlaces.of(references)
-    at: NDArray[np.float64] = np.empty((0, 2)) if known.positions is None else known.positions.points
+    unknown_at = np.full((len(known.ids), 2), np.nan)
+    at: NDArray[np.float64] = unknown_at if known.positions is None else known.positions.points
     own = queries.positions()
     own = np.full((len(queries), 2), np.nan) if own is None else own
     return WithinMetres(own, protocol.tolerance.value, np.array(known.ids), at)

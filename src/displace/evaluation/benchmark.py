@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 
+from displace.datasets import DATASETS
 from displace.descriptors.store import DescriptorStore, is_store
 from displace.errors import InputError, UnknownNameError
 from displace.evaluation.cells import Cell, compute
@@ -19,6 +21,8 @@ from displace.files.atomic import atomic_write, make_folder
 from displace.files.outputs import read_text
 from displace.models import MODELS
 from displace.registry import unknown
+
+logger = logging.getLogger(__name__)
 
 Progress = Callable[[str, int, int], None]
 COMMANDS = "commands.txt"
@@ -117,9 +121,7 @@ def _cells(suite: Suite, stores: dict[str, DescriptorStore]) -> Iterator[Cell]:
     for n_model, (model, store) in enumerate(stores.items()):
         record = {"path": str(store.folder), "model": store.model, "content": store_digest(store)}
         names = store.manifest.traversal_names()
-        for n_query, query in enumerate(suite.queries or suite.protocol.queries_in(store.manifest)):
-            if query not in names:
-                raise UnknownNameError(f"{store.folder}: {unknown('query traversal', query, names)}")
+        for n_query, query in enumerate(_queries(suite, store)):
             references = tuple(suite.protocol.references_for(query, names))
             methods = [row for method in suite.methods for row in method.rows(references)]
             for projection, seed in _projections(suite, store, query):
@@ -137,6 +139,29 @@ def _cells(suite: Suite, stores: dict[str, DescriptorStore]) -> Iterator[Cell]:
                         suite.k,
                         (n_model, n_query, n_method),
                     )
+
+
+def _queries(suite: Suite, store: DescriptorStore) -> Sequence[str]:
+    """Traversals of a store that are asked; an error where the suite names some that the store does not have."""
+    names, protocol = store.manifest.traversal_names(), suite.protocol
+    for query in suite.queries:
+        if query not in names:
+            raise UnknownNameError(f"{store.folder}: {unknown('query traversal', query, names)}")
+    # Of a known data set a part may be at hand; in a suite's own protocol, a name that is not there is misspelt.
+    known = suite.dataset in DATASETS.names() and protocol in DATASETS.get(suite.dataset).protocols
+    for name in () if known else (*protocol.queries, *protocol.references):
+        if name not in names:
+            raise UnknownNameError(f"{store.folder}: {unknown('traversal of the protocol', name, names)}")
+    asked = suite.queries or protocol.queries_in(store.manifest)
+    if not asked:
+        raise InputError(
+            f"{store.folder} has none of the queries of protocol {protocol.name!r} ({', '.join(protocol.queries)}); "
+            f"it has the traversals {', '.join(names)}"
+        )
+    for name in suite.projected:
+        if name not in asked:
+            logger.warning("%s: no random projections, as %s", store.folder, unknown("query", name, asked))
+    return asked
 
 
 def _projections(suite: Suite, store: DescriptorStore, query: str) -> list[tuple[int | None, int]]:

@@ -21,7 +21,7 @@ from displace.arrays import Indices, Vectors
 from displace.datasets.base import Protocol
 from displace.errors import DisplaceError, DisplaceWarning, FallbackWarning
 from displace.evaluation.loading import Split
-from displace.evaluation.methods import Method
+from displace.evaluation.methods import ALONE, Method
 from displace.evaluation.rankings import Ranking
 from displace.evaluation.results import Result
 from displace.evaluation.sequences import ranked_along
@@ -178,7 +178,9 @@ def _ranked(cell: Cell, split: Split, fusion: Fusion, queries: Vectors) -> tuple
     if not method.along:
         matches = fusion.rank(queries, cell.k)
         return matches.places, matches.scores
-    order, taken = split.route(), split.in_time()
+    # What adapts to the queries as a batch asks for no order of the places.
+    alone = method.sequence == ALONE
+    order, taken = np.arange(len(split.questions.place_ids)) if alone else split.route(), split.in_time()
     found, values = ranked_along(
         fusion, queries[taken], order, method.sequence, method.length, method.adapt, cell.k
     )

@@ -52,15 +52,17 @@ def _same_place(rule: SamePlace, place_ids: NDArray[Any]) -> tuple[Numbers, Numb
 
 @correct_places.register
 def _within_frames(rule: WithinFrames, place_ids: NDArray[Any]) -> tuple[Numbers, Numbers]:
-    own = rule.places is None or rule.place_frames is None
-    frames = place_ids.astype(np.float64) if own else _values_of(place_ids, rule.places, rule.place_frames)
-    known = np.flatnonzero(np.isfinite(frames))
-    order = known[np.argsort(frames[known], kind="stable")]
-    asked = np.asarray(rule.frames, np.float64)
-    first = np.searchsorted(frames[order], asked - rule.tolerance, side="left")
-    last = np.searchsorted(frames[order], asked + rule.tolerance, side="right")
-    last = np.where(np.isfinite(asked), last, first)
-    return _joined([np.sort(order[a:b]) for a, b in zip(first, last, strict=True)])
+    if rule.places is None or rule.place_frames is None:
+        frames, row = place_ids.astype(np.float64), np.arange(len(place_ids))
+    else:
+        at = np.searchsorted(place_ids, rule.places).clip(max=len(place_ids) - 1)
+        known = (place_ids[at] == rule.places) & np.isfinite(rule.place_frames)
+        frames, row = rule.place_frames[known], at[known]
+    order = np.argsort(frames, kind="stable")
+    first = np.searchsorted(frames[order], rule.frames - rule.tolerance, side="left")
+    last = np.searchsorted(frames[order], rule.frames + rule.tolerance, side="right")
+    last = np.where(np.isfinite(rule.frames), last, first)
+    return _joined([np.unique(row[order[a:b]]) for a, b in zip(first, last, strict=True)])
 
 
 @correct_places.register
@@ -69,7 +71,7 @@ def _within_metres(rule: WithinMetres, place_ids: NDArray[Any]) -> tuple[Numbers
 
     points = _values_of(place_ids, rule.places, rule.place_positions)
     known = np.flatnonzero(np.isfinite(points).all(axis=1))
-    asked = np.asarray(rule.positions, np.float64)
+    asked = rule.positions
     found = [np.empty(0, np.intp)] * len(asked)
     located = np.flatnonzero(np.isfinite(asked).all(axis=1))
     if len(known) and len(located):

@@ -87,7 +87,7 @@ class Split:
         known = None if frames is None else frames[self.references]
         if known is None or not np.isfinite(known).all():
             raise InputError(
-                "sequences and adaptation need the order of the places along the route: a column `frame` of the "
+                "sequences need the order of the places along the route: a column `frame` of the "
                 "manifest with a number for every reference"
             )
         first = np.full(len(self.questions.place_ids), np.inf)

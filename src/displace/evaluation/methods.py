@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
+from displace.arrays import check_count
 from displace.errors import InputError
 from displace.fusion import FUSIONS, get_fusion
 from displace.fusion.base import Fusion
@@ -74,9 +75,15 @@ class Method:
                     else f"the fusion '{self.fusion}' has no parameters; got {name}={self.parameters.get(name)!r}"
                 )
         if not self.label:
-            object.__setattr__(self, "label", getattr(made, "title", self.fusion))
+            object.__setattr__(self, "label", made.title)
+        if made.level not in GROUPS:
+            raise InputError(
+                f"the fusion '{self.fusion}' has level={made.level!r}; it must be 'descriptor' or 'score'"
+            )
         if self.adapt not in ADAPTS:
             raise InputError(unknown("adapt", self.adapt, ADAPTS))
+        if self.length is not None:
+            check_count(self.length, "length")
         suffix = "" if self.sequence == ALONE else f", {get_sequence(self.sequence)(self.length).label}"
         suffix += ", adapted" if self.adapt != "none" else ""
         if not self.label.endswith(suffix):
@@ -95,8 +102,8 @@ class Method:
 
     @property
     def source(self) -> str:
-        """Digest of the code of a fusion from outside of this package; empty for its own, which versions tell."""
-        return _source_digest(get_fusion(self.fusion))
+        """Digest of the code of a fusion or sequence method from outside; empty for those of this package."""
+        return _source_digest(get_fusion(self.fusion)) + _source_digest(get_sequence(self.sequence))
 
     def make(self) -> Fusion:
         """Return the unfitted fusion."""
@@ -120,7 +127,7 @@ def methods_named(
     Sorted as in tables: single reference, score level, descriptor level, DisPlace last; each once for every sequence
     method and way of adapting.
     """
-    wanted = FUSIONS.names() if names == "all" else [names] if isinstance(names, str) else list(names)
+    wanted = list(FUSIONS.usable()) if names == "all" else [names] if isinstance(names, str) else list(names)
     methods = [
         Method(name, sequence=sequence, adapt=mode)
         for name in wanted
@@ -132,7 +139,7 @@ def methods_named(
 
 
 @cache
-def _source_digest(made: type[Fusion]) -> str:
+def _source_digest(made: type[Any]) -> str:
     """Digest of the modules that define a class and what it inherits from its own package; empty without source."""
     package = made.__module__.partition(".")[0]
     if package == __name__.partition(".")[0]:

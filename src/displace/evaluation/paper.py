@@ -40,6 +40,8 @@ FUSIONS = {
 }
 PARAMETERS: dict[str, dict[str, Any]] = {"displace": {"tau": 0.95, "ridge": 0.0, "center": False}}
 """Of the published methods, where they are not the defaults of this package."""
+DIMS = {"cosplace": 512, "eigenplaces": 512, "mixvpr": 4096, "netvlad": 4096, "salad": 8448, "megaloc": 8448}
+"""Dimensions of the models' descriptors in the tables."""
 ONLY_QUERY = {"pittsburgh30k": "queries", "gldv2_micro": "val"}
 """Query traversal of the tables that have one for each data set."""
 

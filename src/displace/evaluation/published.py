@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from displace.datasets import DATASETS
 from displace.datasets.base import Counts
-from displace.evaluation.paper import PARAMETERS, PROTOCOLS, SOURCE, published_recall
+from displace.evaluation.paper import DIMS, PARAMETERS, PROTOCOLS, SOURCE, published_recall
 from displace.evaluation.tables import Column, Row, Table
 from displace.fusion import get_fusion
 
@@ -83,12 +83,19 @@ def compare(table: Table) -> Comparison:
                 rows.append(Compared(column, row.label, row.value(column), value))
     return Comparison(
         rows,
-        [f"protocol {table.protocol}; published: {SOURCE}", *others.values(), *_other_sizes(table)],
+        [
+            f"protocol {table.protocol}; published: {SOURCE}",
+            *others.values(),
+            *_other_sizes(table),
+            *_other_dims(rows, table),
+        ],
     )
 
 
 def _other_settings(row: Row) -> str:
     """Say which settings of a method are not the paper's; nothing where they are."""
+    if any(row.along):
+        return f"{row.label} is not put beside the published numbers, which take each query for itself"
     usual = get_fusion(row.fusion)().get_params()
     ours, paper = usual | row.parameters, usual | PARAMETERS.get(row.fusion, {})
     differ = [name for name in paper if name not in ("traversal", "solver") and ours[name] != paper[name]]
@@ -111,4 +118,21 @@ def _other_sizes(table: Table) -> list[str]:
         f"{query} is not the whole data set: {counts}; published with {expected}"
         for query, counts in found.items()
         if expected is not None and counts != expected
+    ]
+
+
+def _other_dims(rows: list[Compared], table: Table) -> list[str]:
+    """Say which models do not have the paper's number of dimensions."""
+    compared = {compared.column for compared in rows}
+    found = {
+        column.model: result.dim
+        for row in table.rows
+        for column, entry in row.entries.items()
+        for result in entry.results
+        if column in compared
+    }
+    return [
+        f"{model} has {dim} dimensions here; published with {DIMS[model]}"
+        for model, dim in found.items()
+        if dim != DIMS[model]
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -128,6 +128,16 @@ class Result:
         return not self.error
 
     @property
+    def along(self) -> tuple[str, str]:
+        """Sequence method and way of adapting, blank where each query is ranked for itself: like goes with like."""
+        return self.sequence, self.adapt
+
+    @property
+    def basis(self) -> tuple[str, list[str]]:
+        """What methods must share to be compared: the content of the descriptor store, and the references."""
+        return str(self.store.get("content", "")), sorted(self.references)
+
+    @property
     def recency(self) -> tuple[int, str, str]:
         """Sorts cells under the same names by the last run that had them, so that of several the last one counts."""
         return self.used, self.created, self.cell
@@ -194,6 +204,21 @@ def _checked(name: str, value: Any) -> Any:
         case "versions":
             return schema.mapping(value, name, schema.text)
     return schema.mapping(value, name)
+
+
+def of_last_runs(cells: Iterable[Result]) -> list[Result]:
+    """Cells that may stand beside each other in a table.
+
+    Of those under the same names, with other settings, that of the last run that had any. What the last run that asked
+    a model a query had for descriptors and references, all others of that model and query must have had, too.
+    """
+    kept: dict[Any, Result] = {}
+    basis: dict[Any, Any] = {}
+    for cell in sorted(cells, key=lambda cell: cell.recency):
+        column = cell.model, cell.query
+        kept[column, cell.group, cell.label, cell.projection, cell.seed] = cell
+        basis[column] = cell.basis
+    return [cell for cell in kept.values() if cell.basis == basis[cell.model, cell.query]]
 
 
 def rule_text(protocol: str, tolerance: str) -> str:

@@ -27,12 +27,13 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from displace.arrays import check_count
 from displace.datasets import DATASETS
 from displace.datasets.base import Protocol
 from displace.errors import DisplaceError, InputError, UnknownNameError
@@ -43,6 +44,7 @@ from displace.truth import Tolerance
 
 MAX_SUITE = 2**20
 """Bytes of a suite's file."""
+MAX_SEED = 2**32 - 1
 SHIPPED = files("displace.evaluation") / "data" / "suites"
 
 
@@ -94,8 +96,16 @@ class Suite:
             )
         if not self.methods:
             raise InputError("the suite has no methods; add at least one [[methods]] table")
-        if self.k < 1 or any(dim < 1 for dim in self.dims):
-            raise InputError(f"k={self.k} and dims={list(self.dims)} must be at least 1")
+        for name, values in (("queries", self.queries), ("[random_projection] queries", self.projected)):
+            _check_list(name, values, "names of traversals", lambda value: isinstance(value, str))
+        check_count(self.k, "k")
+        _check_list("dims", self.dims, "whole numbers of at least 1", lambda value: _whole(value, 1))
+        _check_list(
+            "seeds",
+            self.seeds,
+            f"whole numbers from 0 to {MAX_SEED}",
+            lambda value: _whole(value, 0, MAX_SEED),
+        )
         if self.dims and not self.seeds:
             raise InputError("seeds is empty; give at least one for the random projections")
 
@@ -169,8 +179,8 @@ def find_protocol(name: str) -> tuple[str, Protocol]:
     """Return the data set's name and the protocol of a protocol's name, among all data sets."""
     known = {
         protocol.name: (dataset, protocol)
-        for dataset in DATASETS.names()
-        for protocol in DATASETS.get(dataset).protocols
+        for dataset, entry in DATASETS.usable().items()
+        for protocol in entry.protocols
     }
     if name not in known:
         raise UnknownNameError(unknown("protocol", name, known))
@@ -223,6 +233,19 @@ def _protocol(value: Any, dataset: str) -> Protocol:
         tuple(_typed(value, "queries", list, [])),
         tuple(_typed(value, "references", list, [])),
     )
+
+
+def _check_list(name: str, values: Sequence[Any], what: str, fits: Callable[[Any], bool]) -> None:
+    """Raise an error where a value is of another kind, or stands twice: it would be computed twice."""
+    for at, value in enumerate(values):
+        if not fits(value):
+            raise InputError(f"{name} has {value!r}, and must be {what}")
+        if value in values[:at]:
+            raise InputError(f"{name} has {value!r} twice; write it once")
+
+
+def _whole(value: Any, least: int, most: float = float("inf")) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
 def _check_keys(record: Mapping[str, Any], known: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from displace.errors import InputError
 from displace.evaluation.methods import ALONE, GROUPS
-from displace.evaluation.record import rule_text
+from displace.evaluation.record import of_last_runs, rule_text
 from displace.evaluation.results import Result
 
 BOLD, UNDERLINE = "bold", "underline"
@@ -61,6 +61,12 @@ class Row:
     fusion: str
     parameters: dict[str, Any]
     entries: dict[Column, Entry]
+
+    @property
+    def along(self) -> tuple[str, str]:
+        """How it takes the queries (`Result.along`); blank for published numbers, each query for itself."""
+        taken = [result.along for entry in self.entries.values() for result in entry.results]
+        return taken[0] if taken else ("", "")
 
     def value(self, column: Column) -> float | None:
         """Recall in one column, where there is one."""
@@ -180,29 +186,42 @@ def as_printed(value: float) -> float:
 
 
 def _table(cells: list[Result], k: int) -> Table:
-    newest = _newest(cells)
+    newest = sorted(of_last_runs(cells), key=lambda cell: (cell.order, cell.seed, cell.cell))
     first = newest[0]
-    position: dict[Column, list[int]] = {}
     rows: dict[tuple[str, str], list[Result]] = {}
     for cell in newest:
-        column = Column(cell.model, cell.query)
-        position[column] = min(position.get(column, cell.order), cell.order)
         rows.setdefault((cell.group, cell.label), []).append(cell)
     group_order = list(GROUPS)
     keys = sorted(
-        rows, key=lambda key: (group_order.index(key[0]), min(cell.order[2] for cell in rows[key]), key[1])
+        rows, key=lambda key: (group_order.index(key[0]), min(_place(c, 2) for c in rows[key]), key[1])
     )
     return Table(
         first.dataset,
         first.protocol,
         first.tolerance,
         k,
-        sorted(position, key=lambda column: (position[column][:2], column)),
+        _columns(newest),
         [_row(rows[key], k) for key in keys],
         first.projection,
         _notes(newest, len(cells) - len(newest)),
         along=_along(newest),
     )
+
+
+def _place(cell: Result, axis: int) -> tuple[int, int]:
+    """Sorts models, queries or methods: those of an earlier run stand first, as they did, then by the suite's order."""
+    return cell.used, cell.order[axis]
+
+
+def _columns(cells: list[Result]) -> list[Column]:
+    """The columns, those of a model side by side whichever runs they are of."""
+    models: dict[str, tuple[int, int]] = {}
+    queries: dict[Column, tuple[int, int]] = {}
+    for cell in cells:
+        column = Column(cell.model, cell.query)
+        models[cell.model] = min(models.get(cell.model, _place(cell, 0)), _place(cell, 0))
+        queries[column] = min(queries.get(column, _place(cell, 1)), _place(cell, 1))
+    return sorted(queries, key=lambda column: (models[column.model], column.model, queries[column], column))
 
 
 def _along(cells: list[Result]) -> str:
@@ -213,17 +232,6 @@ def _along(cells: list[Result]) -> str:
         if list(named) not in ([], [ALONE]):
             parts.append(f"; {axis}: {', '.join(name for name in named if name != ALONE)}")
     return "".join(parts)
-
-
-def _newest(cells: list[Result]) -> list[Result]:
-    """Of cells under the same names, with other settings or descriptors, the one of the last run that had any.
-
-    In the suite's order, whenever they were computed.
-    """
-    kept: dict[Any, Result] = {}
-    for cell in sorted(cells, key=lambda cell: cell.recency):
-        kept[cell.model, cell.query, cell.group, cell.label, cell.seed] = cell
-    return sorted(kept.values(), key=lambda cell: (cell.order, cell.seed, cell.cell))
 
 
 def _row(cells: Sequence[Result], k: int) -> Row:

@@ -94,7 +94,8 @@ class Wins:
 def count_wins(table: Table, label: str, results: Results | None = None, *, single: bool = False) -> Wins:
     """Count the columns in which a method is strictly better than the best of its rivals.
 
-    Rivals are the multi-reference methods; other settings of the same fusion are none.
+    Rivals are the multi-reference methods that take the queries alike, each for itself or along a drive; other settings
+    of the same fusion are none.
 
     Parameters
     ----------
@@ -107,7 +108,7 @@ def count_wins(table: Table, label: str, results: Results | None = None, *, sing
         Count against the best single reference instead.
     """
     own = table.row(label)
-    rivals = [row for row in table.rows if (row.group == "single") == single and row.fusion != own.fusion]
+    rivals = _rivals(table, own, single)
     if not rivals:
         raise InputError(f"label={label!r} has no rivals in the table")
     duels = [duel for column in table.columns if (duel := _duel(own, rivals, column, results))]
@@ -116,15 +117,22 @@ def count_wins(table: Table, label: str, results: Results | None = None, *, sing
 
 def all_wins(table: Table, results: Results | None = None) -> list[Wins]:
     """Count for every DisPlace row: against the multi-reference methods, and against single references."""
-    others = [row.group == "single" for row in table.rows if row.fusion != "displace"]
     counted = [
         count_wins(table, row.label, results, single=single)
         for row in table.rows
         if row.fusion == "displace"
         for single in (False, True)
-        if single in others
+        if _rivals(table, row, single)
     ]
     return [wins for wins in counted if wins.duels]
+
+
+def _rivals(table: Table, own: Row, single: bool) -> list[Row]:
+    return [
+        row
+        for row in table.rows
+        if (row.group == "single") == single and row.fusion != own.fusion and row.along == own.along
+    ]
 
 
 def _duel(own: Row, rivals: list[Row], column: Column, results: Results | None) -> Duel | None:

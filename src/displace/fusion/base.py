@@ -115,11 +115,11 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     and `nbytes_`.
     """
 
-    level: ClassVar[str]
+    level: ClassVar[str] = "descriptor"
     """"descriptor" (one comparison with stored vectors) or "score" (whole score matrices are fused)."""
 
     title: ClassVar[str]
-    """Name in tables, as in the paper."""
+    """Name in tables, as in the paper; by default that of the class."""
 
     compared: ClassVar[tuple[dict[str, Any], ...]] = ({},)
     """Settings that advice compares, the default first."""
@@ -128,6 +128,11 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """Whether the rows of a place depend on its own references alone, so that some places can be fitted at a time."""
 
     place_ids_: NDArray[Any]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "title" not in cls.__dict__:
+            cls.title = cls.__name__
 
     def fit(self, X: ArrayLike, y: ArrayLike, traversals: ArrayLike | None = None) -> Self:
         """Fit on references.
@@ -161,6 +166,10 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         queries = self._check_queries(Q)
         check_count(k, "k")
         columns, scores = ranked(len(queries), len(self.place_ids_), k, self._scorer(queries), self._layers())
+        if wrong := int(np.isnan(scores).any(axis=1).sum()):
+            raise InputError(
+                f"{self.title}: the scores of {wrong:,} of {len(scores):,} queries are NaN, without order"
+            )
         return Matches(self.place_ids_[columns], scores)
 
     def predict(self, Q: ArrayLike) -> NDArray[Any]:

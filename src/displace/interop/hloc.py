@@ -290,6 +290,11 @@ def _line(query: str, reference: str) -> str:
         raise InputError(
             f"hloc separates names by blanks, and one of {query!r}, {reference!r} has blanks: rename it"
         )
+    if query == reference:
+        raise InputError(
+            f"{query} would be paired with itself, as it is a reference image of its place: build the map of the other "
+            "traversals (--exclude, store.references(exclude=[…])), or give references=, the manifest of these"
+        )
     return line
 
 

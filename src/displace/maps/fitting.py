@@ -74,7 +74,7 @@ def stored_rows(estimator: Fusion) -> Rows:
     """Rows of a fitted fusion; an error where a map cannot hold it."""
     rows = estimator.rows()
     if rows is None:
-        able = [name for name in FUSIONS.names() if FUSIONS.get(name).rows is not Fusion.rows]
+        able = [name for name, fusion in FUSIONS.usable().items() if fusion.rows is not Fusion.rows]
         raise InputError(
             f"{estimator.title} needs whole score matrices and exists for evaluation only; a map can hold "
             f"{', '.join(able)}"

@@ -199,8 +199,7 @@ class ModelRow:
 def list_models() -> list[ModelRow]:
     """List every model and variant, without importing torch and without reading weights."""
     rows = []
-    for name in MODELS.names():
-        model = MODELS.get(name)
+    for model in MODELS.usable().values():
         variants: Mapping[str, Variant | None] = model.variants or {"": None}
         rows += [_row(model, variant, spec) for variant, spec in variants.items()]
     return rows

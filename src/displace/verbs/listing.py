@@ -72,7 +72,6 @@ def listing(
 
 def _entries(registry: Registry[Any]) -> list[Listed]:
     """Each name with the first line of its class's documentation."""
-    found = ((name, registry.get(name)) for name in registry.names())
     return [
         Listed(
             name,
@@ -80,5 +79,5 @@ def _entries(registry: Registry[Any]) -> list[Listed]:
             getattr(entry, "paper", ""),
             getattr(entry, "obtain", ""),
         )
-        for name, entry in found
+        for name, entry in registry.usable().items()
     ]

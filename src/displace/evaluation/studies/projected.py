@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from displace.evaluation.record import of_last_runs
 from displace.evaluation.results import Result
 from displace.evaluation.studies.compression import Compression, Curve, numbers
 from displace.evaluation.studies.task import BEST_SINGLE, Setting
@@ -22,12 +23,7 @@ def compressions_of(results: Iterable[Result]) -> list[Compression]:
 
 
 def _study(found: Sequence[Result]) -> Compression:
-    # Of cells under the same names, the one of the last run counts, as in tables.
-    newest = {
-        (cell.label, cell.projection, cell.seed): cell
-        for cell in sorted(found, key=lambda cell: cell.recency)
-    }
-    cells = list(newest.values())
+    cells = of_last_runs(found)
     dims = sorted({cell.projection for cell in cells if cell.projection is not None})
     seeds = sorted({cell.seed for cell in cells if cell.projection is not None})
     named: dict[str, list[Result]] = {}

@@ -8,19 +8,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from displace.arrays import Vectors
+from displace.arrays import Vectors, as_vectors
 from displace.descriptors.store import DescriptorStore
 from displace.errors import ConditioningWarning, InputError
 from displace.evaluation.correct_places import correct_places
+from displace.evaluation.loading import store_digest
 from displace.evaluation.methods import Method, methods_named
 from displace.evaluation.rankings import Numbers, told_truth
 from displace.evaluation.results import Result, Results
 from displace.fusion.base import Fusion
-from displace.recall import percent
+from displace.recall import as_rule, percent
 from displace.references import ReferenceSet
-from displace.truth import Flags, TruthRule
+from displace.truth import Flags
 
 Progress = Callable[[str, int, int], None]
 """Called as ``progress(stage, done, total)``."""
@@ -91,21 +92,26 @@ class Task:
     query_places: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, references: ReferenceSet, queries: Vectors, truth: TruthRule, **names: Any) -> Task:
-        """Return the task of arrays and a rule for what is correct.
+    def of(cls, references: ReferenceSet, queries: ArrayLike, truth: Any, **names: Any) -> Task:
+        """Return the task of arrays and of what is correct.
 
         Parameters
         ----------
         references : ReferenceSet
         queries : array of shape (q, D)
-        truth : TruthRule
+        truth : array of shape (q,), sequence of q sets, or a rule
+            As `displace.recall_at` takes it.
         **names
             `query`, `dataset`, `model`, `protocol`, `query_images`, `place_images`, `query_places`.
         """
-        if len(truth) != len(queries):  # type: ignore[arg-type]
-            raise InputError(f"truth is for {len(truth)} queries; queries has {len(queries)}")  # type: ignore[arg-type]
-        starts, places = correct_places(truth, references.place_ids)
-        return cls(references, queries, starts, places, **{"protocol": truth.name, **names})
+        vectors = as_vectors(queries, "queries")
+        if vectors.shape[1] != references.dim:
+            raise InputError(
+                f"queries have {vectors.shape[1]} dimensions; the references have {references.dim}"
+            )
+        rule = as_rule(truth, len(vectors), "queries")
+        starts, places = correct_places(rule, references.place_ids)
+        return cls(references, vectors, starts, places, **{"protocol": rule.name, **names})
 
     @classmethod
     def of_result(cls, results: Results, result: Result, store: DescriptorStore) -> Task:
@@ -116,6 +122,12 @@ class Task:
         rows = np.flatnonzero(
             (manifest.traversals == result.query) & np.isin(manifest.images, asked.query_images)
         )
+        made_from = result.store.get("content")
+        if made_from and made_from != store_digest(store):
+            raise InputError(
+                f"{store.folder} is not the store that {result.name} was made from: images, descriptors or places were "
+                "changed since; give that store, or run the suite again"
+            )
         same_places = np.array_equal(references.place_ids, asked.place_ids)
         if not same_places or [manifest.images[row] for row in rows] != asked.query_images.tolist():
             raise InputError(

@@ -107,6 +107,8 @@ def study_tau(
     progress : callable, optional
         Called as ``progress(stage, done, total)``.
     """
+    if isinstance(tasks, Task):
+        raise InputError("tasks must be a sequence, one for each query condition: give [task]")
     if not tasks:
         raise InputError("tasks is empty; give one for each query condition")
     if not taus:

@@ -77,7 +77,9 @@ def _finding(table: Table, model: str, blocks: list[Block], results: Results) ->
     groups = np.repeat(np.arange(len(asked)), [len(block.questions) for block in asked])
     rivals = [
         label
-        for label in dict.fromkeys(cell.label for cell in cells if cell.fusion != own.fusion)
+        for label in dict.fromkeys(
+            cell.label for cell in cells if cell.fusion != own.fusion and cell.along == own.along
+        )
         if all(label in block.labels for block in asked)
     ]
     if not rivals:

@@ -5,7 +5,11 @@
   const colour = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const narrow = () => window.innerWidth < 760;
 
-  const themed = (layout, width) => {
+  // Rows that the legend takes below a plot: beyond two, they would cover the name of the axis.
+  const legendRows = (data, width) =>
+    Math.ceil(data.filter(trace => trace.showlegend !== false).reduce((sum, trace) => sum + 60 + 7 * trace.name.length, 0) / width);
+
+  const themed = (layout, width, rows) => {
     const own = JSON.parse(JSON.stringify(layout));
     const pair = "xaxis2" in own, panels = Object.keys(own).filter(key => /^xaxis/.test(key)).length;
     own.paper_bgcolor = own.plot_bgcolor = "rgba(0,0,0,0)";
@@ -35,6 +39,7 @@
         own.height = 380 * panels;
       }
     }
+    if (!pair) own.height += 21 * Math.max(0, rows - 2);
     return own;
   };
 
@@ -48,7 +53,7 @@
   const draw = node => {
     wake();
     const plot = plots[node.dataset.plot];
-    Plotly.react(node, plot.data, themed(plot.layout, node.clientWidth), {displaylogo: false, displayModeBar: false})
+    Plotly.react(node, plot.data, themed(plot.layout, node.clientWidth, legendRows(plot.data, node.clientWidth)), {displaylogo: false, displayModeBar: false})
       .then(() => { node.dataset.drawn = "yes"; });
   };
   const nodes = [...document.querySelectorAll("[data-plot]")];

@@ -72,7 +72,7 @@ def _overview_trace(name: str, offset: float, blocks: Sequence[Block]) -> Plot:
     ]
     estimates = [bootstrap(block.rankings[at].hits()) for _, block, at in points]
     results = [block.results[at] for _, block, at in points]
-    style = style_of(results[0].fusion, not results[0].parameters)
+    style = style_of(results[0].fusion, not results[0].parameters and not any(results[0].along))
     trace = markers(name, style, size=9) | {
         "x": [round(x + offset, 4) for x, _, _ in points],
         "y": [estimate.value for estimate in estimates],
