@@ -20,6 +20,7 @@ from displace.maps.located import Located, check_limit
 from displace.maps.questions import as_images, check_same_model
 from displace.maps.refusals import of_refusals
 from displace.maps.remarks import (
+    REFUSED,
     STALE,
     UNCALIBRATED,
     UNLEARNED,
@@ -319,6 +320,13 @@ class TestWhatAMapTells:
         for auc, seen, said in ((0.64, curve, [UNTOLD]), (0.65, curve, []), (0.5, [], [])):
             told = list(of_confidence(replace(town.calibration, auc=auc, curve=seen)))
             assert told == said
+
+    def test_right_matches_that_were_refused_are_told(self, town):
+        """62 of 162 right ones are 38 %; 20 of 120 are too few to speak of."""
+        for low, said in (([0.1, 0.62, 100], [REFUSED.format(share=62 / 162)]), ([0.1, 0.2, 100], [])):
+            told = list(of_confidence(replace(town.calibration, auc=0.9, curve=[low, [0.9, 1.0, 100]])))
+            assert told == said
+        assert "38%" in REFUSED.format(share=62 / 162)
 
     def test_what_rounding_costs(self, town):
         told = rounding_loss(town.changed(notes={"recall_at_1": {"float16": 50.0}, "n_queries": 1234}))

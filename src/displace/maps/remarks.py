@@ -29,6 +29,14 @@ UNTOLD = (
 )
 """What is said then."""
 
+MANY = 0.25
+"""Share of held-out right matches from which on it is said that they were refused."""
+REFUSED = (
+    "of right matches in traversals held out it refused {share:.0%}: a season or light that no other traversal shows "
+    "looks foreign, and low probabilities are then too low. Locate videos, or 100 photos and more together, which tell "
+    "their condition"
+)
+
 ELSEWHERE = (
     "together they look foreign: hardly any of their matches stands out. If they are of the map's route, its "
     "recordings do not show their season or light: add one that does (displace update MAP --add STORE)"
@@ -75,11 +83,19 @@ def no_confidence(place_map: PlaceMap) -> str:
 
 
 def of_confidence(calibration: Calibration) -> Iterator[str]:
-    """What is worth knowing of a confidence; nothing where it was learned from whole traversals, and tells."""
+    """What is worth knowing of a confidence; nothing where it was learned from whole traversals, and tells most."""
     if calibration.basis in WEAKER:
         yield WEAKER[calibration.basis]
     if calibration.curve and calibration.auc < USELESS:
         yield UNTOLD
+    elif (share := _refused(calibration)) >= MANY:
+        yield REFUSED.format(share=share)
+
+
+def _refused(calibration: Calibration) -> float:
+    """Share of the right matches held out that had a probability below a half."""
+    right = [(probability < 0.5, share * count) for probability, share, count in calibration.curve]
+    return sum(count for low, count in right if low) / max(sum(count for _, count in right), 1e-9)
 
 
 def remarks(place_map: PlaceMap) -> Iterator[str]:
