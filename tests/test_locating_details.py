@@ -22,6 +22,7 @@ from displace.maps.refusals import of_refusals
 from displace.maps.remarks import (
     STALE,
     UNCALIBRATED,
+    UNJUDGED,
     UNLEARNED,
     UNTOLD,
     WEAKER,
@@ -316,9 +317,11 @@ class TestWhatAMapTells:
 
     def test_a_confidence_that_tells_nothing_is_called_so(self, town):
         curve = [[0.5, 0.5, 10]]
-        for auc, seen, said in ((0.64, curve, [UNTOLD]), (0.65, curve, []), (0.5, [], [])):
+        for auc, seen, said in ((0.64, curve, [UNTOLD]), (0.65, curve, []), (0.5, [], [UNJUDGED])):
             told = list(of_confidence(replace(town.calibration, auc=auc, curve=seen)))
             assert told == said
+        alone = replace(town.calibration, auc=0.5, curve=[], basis="one traversal")
+        assert list(of_confidence(alone)) == [WEAKER["one traversal"]]
 
     def test_what_rounding_costs(self, town):
         told = rounding_loss(town.changed(notes={"recall_at_1": {"float16": 50.0}, "n_queries": 1234}))
