@@ -359,6 +359,12 @@ class VectorFusion(TransformerMixin, Fusion):  # type: ignore[misc]
         return self._stored()
 
     def _stored(self) -> Rows:
+        shape, n_places = np.shape(self.place_vectors_), len(self.place_ids_)
+        if len(shape) != 2 or shape[0] != n_places:
+            raise InputError(
+                f"{self.title}: place_vectors_ has shape {shape}, and must have ({n_places}, n): _fit sets one vector "
+                "for each place, in the order of place_ids_"
+            )
         return Rows(self.place_vectors_, np.arange(len(self.place_ids_)), self.projection_, self.mean_)
 
     def _scores(self, Q: Vectors) -> Vectors:
