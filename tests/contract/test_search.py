@@ -124,3 +124,13 @@ def test_rows_of_equal_scores_come_in_their_order(backend, n_queries):
     assert index.search(queries, 30)[0].tolist() == [everything] * n_queries
     nothing = np.zeros((n_queries, DIM), np.float32)
     assert index.search(nothing, 4)[0].tolist() == [[0, 1, 2, 3]] * n_queries
+
+
+def test_of_equal_rows_the_first_are_found(backend):
+    """The better half of the rows stands behind the other, of which a third is found."""
+    better, other = np.eye(2, DIM, dtype=np.float32)
+    index = backend(np.repeat([other, better], 15, axis=0))
+    if index.kind in ("ivf", "hnsw"):
+        pytest.skip("an approximate search does not see all rows")
+    found, _ = index.search((better + other / 2)[None], 20)
+    assert found.tolist() == [[*range(15, 30), *range(5)]]
