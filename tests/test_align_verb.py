@@ -16,8 +16,10 @@ import cv2
 import numpy as np
 import pytest
 from drives import drive_along
+from typer.testing import CliRunner
 
 from displace import verbs
+from displace.cli.app import app
 from displace.descriptors.store import DescriptorStore
 from displace.descriptors.store_index import INDEX
 from displace.descriptors.store_writing import relabel
@@ -109,6 +111,37 @@ def test_it_goes_on_where_it_was(built: Path, recorded: tuple[Path, dict[str, np
     assert stages.get("describing", 0) == 0
     assert "aligning" not in stages
     assert len(built.read_bytes()) == len(before)
+
+
+def test_recordings_can_be_named_one_by_one(
+    recorded: tuple[Path, dict[str, np.ndarray]], tmp_path: Path
+) -> None:
+    """``displace build monday.mp4 tuesday.mp4`` was refused for its second argument."""
+    folder, output = recorded[0], tmp_path / "town.displace"
+    drives = [str(folder / "dusk"), str(folder / "noon")]
+    command = ["build", *drives, "-o", str(output), "-m", "hog"]
+    assert CliRunner().invoke(app, command).exit_code == 0
+    place_map = PlaceMap.load(output)
+    assert set(place_map.traversals) == {"dusk", "noon"}
+    output.unlink()
+    todo: dict[str, int] = {}
+    verbs.build(drives, output, model="hog", progress=lambda name, done, total: todo.update({name: total}))
+    assert not todo.get("describing")  # it goes on with what is there
+    output.unlink()
+    record(tmp_path / "third", wall(0, 60), np.arange(20), np.random.default_rng(0), 1.0)
+    with pytest.raises(InputError, match=r"town\.csv was made of .*dusk, .*noon, .*third without third"):
+        verbs.build([*drives, tmp_path / "third"], output, model="hog")
+
+
+def test_a_store_or_a_manifest_is_no_recording_among_others(built: Path, tmp_path: Path) -> None:
+    for told in (built.with_suffix(".desc"), built.with_suffix(".csv")):
+        with pytest.raises(InputError, match=r"is a manifest or a store, and one of 2 sources"):
+            verbs.build([tmp_path, told], tmp_path / "x.displace")
+
+
+def test_a_map_of_several_sources_is_given_its_name(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"a map of 2 sources .* -o town\.displace"):
+        verbs.build([tmp_path / "a.mp4", tmp_path / "b.mp4"])
 
 
 @pytest.mark.parametrize("stage", ["describing", "aligning"])

@@ -367,6 +367,10 @@ def test_drives_and_batches_are_not_put_beside_numbers_of_single_queries(sequenc
             {"protocol": "robotcar-2"},
             "published numbers are under robotcar-5, these under robotcar-2: not comparable",
         ),
+        (
+            {"tolerance": "±10 frames"},
+            "published numbers are under robotcar-5 with ±5 frames, these with ±10 frames: not comparable",
+        ),
         ({"dataset": "town"}, "nothing is published for the data set town"),
         ({"projection": 64}, "without random projection"),
     ],

@@ -119,7 +119,30 @@ def test_a_held_out_quarter_is_asked_where_the_other_traversal_has_it():
     keep = (traversals == "a") | (places != 9)
     places, traversals = places[keep], traversals[keep]
     first = next(folds_of_quarters(places, traversals, np.arange(16), max_folds=8, max_queries=99))
-    assert places[first.queries].tolist() == [1, 2, 8, 10, 11]
+    assert places[first.queries].tolist() == [1, 7, 8, 10, 11]  # quarters with as many places that both show
+
+
+@pytest.mark.parametrize("begin", [0, 5, 12])
+def test_quarters_are_of_the_part_of_the_route_that_both_traversals_show(begin):
+    """Of a recording that goes on where the other ends, no quarter is without right answers."""
+    places, traversals = repeated(28, list("ab"))
+    keep = (traversals == "b") | ((places >= begin) & (places < begin + 16))
+    places, traversals = places[keep], traversals[keep]
+    found = list(folds_of_quarters(places, traversals, np.arange(28), max_folds=8, max_queries=99))
+    for number, fold in enumerate(found):
+        gone = begin + 4 * (number // 2)
+        held = begin + (4 * (number // 2) + 8) % 16
+        asked = places[fold.queries]
+        assert sorted(asked.tolist()) == sorted([gone + 1, gone + 2, *range(held, held + 4)])
+        assert np.isin(asked, places[fold.references]).sum() == 4
+        assert set(range(28)) - set(places[fold.references].tolist()) == set(range(gone, gone + 4))
+
+
+def test_quarters_of_two_traversals_that_share_no_place_are_of_all():
+    places, traversals = np.arange(16), np.repeat(["a", "b"], 8)
+    found = list(folds_of_quarters(places, traversals, np.arange(16), max_folds=8, max_queries=99))
+    assert all(fold.references.sum() < 16 for fold in found)
+    assert not any(np.isin(places[fold.queries], places[fold.references]).any() for fold in found)
 
 
 def test_the_margin_grows_with_the_stretch():

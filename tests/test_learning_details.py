@@ -187,8 +187,9 @@ def test_what_a_confidence_is_learned_from(n, basis):
 
 def test_how_well_it_works_is_told_from_enough_right_matches():
     known = samples()
-    wrong, right = np.flatnonzero(~known.right), np.flatnonzero(known.right)
-    for n, told in ((ENOUGH - 1, False), (ENOUGH, True)):
+    wrong, right = np.flatnonzero(~known.right), np.flatnonzero(known.right & (known.folds < 2))
+    right = np.r_[right[known.folds[right] == 0][:ENOUGH], right[known.folds[right] == 1][:ENOUGH]]
+    for n, told in ((ENOUGH - 1, False), (2 * ENOUGH - 1, False), (2 * ENOUGH, True)):
         found = learning.calibration_of(known.take(np.r_[wrong, right[:n]]), BASES[0])
         assert bool(found.curve) is told
 
@@ -223,22 +224,23 @@ def test_no_query_is_judged_by_its_own_traversal():
     np.testing.assert_array_equal(learning._cross_judged(changed, BASES[0])[own], found[own])
 
 
-def test_a_base_rate_where_the_others_teach_nothing():
+def test_nothing_is_judged_where_the_others_teach_nothing():
+    """The queries had one probability then, and the area under the curve was that between traversals."""
     known = samples(folds=2)
     right, first = known.right, known.folds == 0
-    all_right = known.take(first | right)
-    found = learning._cross_judged(all_right, BASES[0])
-    np.testing.assert_array_equal(found[all_right.folds == 0], 1.0)  # every match of the other is right
-    enough = known.take(first | ~right | (np.cumsum(right & ~first) <= ENOUGH))
-    taught = learning._fit(enough.take(enough.folds == 1), BASES[0])
+    n = np.cumsum(right & ~first)
+    enough = known.take(first | ~right | (n <= ENOUGH))
+    taught = learning._fit(enough.take(enough.folds == 1), BASES[1])
     np.testing.assert_allclose(
-        learning._cross_judged(enough, BASES[0])[enough.folds == 0],
+        learning._cross_judged(enough, BASES[1])[enough.folds == 0],
         taught.probability(enough.evidence[enough.folds == 0]),
     )
-    few = known.take(first | ~right)
-    np.testing.assert_array_equal(learning._cross_judged(few, BASES[0])[few.folds == 0], 0.0)
-    alone = known.take(first)
-    np.testing.assert_array_equal(learning._cross_judged(alone, BASES[0]), 0.5)
+    assert learning.calibration_of(enough, BASES[1]).curve
+    for some in (first | ~right | (n < ENOUGH), first | right, first):
+        assert learning._cross_judged(known.take(some), BASES[1]) is None
+        found = learning.calibration_of(known.take(some), BASES[1])
+        assert (found.curve, found.auc) == ([], 0.5)
+        assert found.n_correct == right[some].sum()  # learned from all, nevertheless
 
 
 class TestProbabilities:

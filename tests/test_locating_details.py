@@ -23,6 +23,7 @@ from displace.maps.remarks import (
     REFUSED,
     STALE,
     UNCALIBRATED,
+    UNJUDGED,
     UNLEARNED,
     UNTOLD,
     WEAKER,
@@ -317,9 +318,11 @@ class TestWhatAMapTells:
 
     def test_a_confidence_that_tells_nothing_is_called_so(self, town):
         curve = [[0.5, 0.5, 10]]
-        for auc, seen, said in ((0.64, curve, [UNTOLD]), (0.65, curve, []), (0.5, [], [])):
+        for auc, seen, said in ((0.64, curve, [UNTOLD]), (0.65, curve, []), (0.5, [], [UNJUDGED])):
             told = list(of_confidence(replace(town.calibration, auc=auc, curve=seen)))
             assert told == said
+        alone = replace(town.calibration, auc=0.5, curve=[], basis="one traversal")
+        assert list(of_confidence(alone)) == [WEAKER["one traversal"]]
 
     def test_right_matches_that_were_refused_are_told(self, town):
         """62 of 162 right ones are 38 %; 20 of 120 are too few to speak of."""

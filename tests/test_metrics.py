@@ -9,8 +9,9 @@ from sklearn.neighbors import NearestNeighbors
 from displace.bootstrap import bootstrap, paired_bootstrap
 from displace.errors import InputError
 from displace.matches import Matches
+from displace.places import Places
 from displace.recall import recall_at
-from displace.truth import SamePlace, Tolerance, WithinFrames, WithinMetres
+from displace.truth import SamePlace, Tolerance, Truth, WithinFrames, WithinMetres
 
 
 def by_hand(ranked, correct, k):
@@ -40,6 +41,18 @@ def test_matches_and_single_predictions_are_taken_too():
     places = np.array([["a", "b"], ["b", "a"]])
     assert recall_at(Matches(places, np.ones((2, 2))), ["a", "a"], ks=(1, 2)) == {1: 50.0, 2: 100.0}
     assert recall_at(["a", "b"], ["a", "a"]) == {1: 50.0}
+
+
+@pytest.mark.parametrize("tolerance", range(10))
+@pytest.mark.parametrize("length", [1, 2, 4])
+def test_between_places_a_tolerance_in_frames_is_that_of_every_frame_of_the_query_s_place(length, tolerance):
+    """A map knows the place of a held-out image, and evaluation its frame, too."""
+    places, frames = np.repeat(np.arange(8), length), np.arange(8 * length)
+    truth = Truth.of(Places(np.arange(8), frames=frames[::length]), f"{tolerance} frames")
+    rule = WithinFrames(frames, tolerance, places, frames)
+    of_frames = rule.correct(np.tile(np.arange(8), (len(frames), 1)))
+    of_places = of_frames.reshape(8, length, 8).all(axis=1)
+    np.testing.assert_array_equal(truth.correct(np.arange(8)[None, :], np.arange(8)[:, None]), of_places)
 
 
 class TestSetsOfCorrectPlaces:

@@ -290,6 +290,8 @@ class TestRefused:
             (lambda town, refs: town.remove(7), "no traversal '7'; it has t0, t1, t2, t3"),
             (lambda town, refs: town.remove(refs.vectors), "takes a ReferenceSet; got ndarray"),
             (lambda town, refs: town.add(refs.vectors, refs.places), "takes a ReferenceSet; got ndarray"),
+            (lambda town, refs: town.remove(refs.only()), "no references to update the map with"),
+            (lambda town, refs: town.add(refs.only()), "no references to update the map with"),
             (lambda town, refs: town.add(refs.only("t1")), "already has references of t1"),
             (
                 lambda town, refs: town.add(ReferenceSet(np.ones((1, 7)), [0])),

@@ -139,3 +139,29 @@ def test_equal_names_in_several_folders_are_told_apart_by_the_folder(tmp_path):
     assert found.times.tolist() == [5, 7, 6]
     np.testing.assert_array_equal(found.positions.points, [[0, 0], [9, 0], [0, 1]])
     np.testing.assert_array_equal(found.positions.heading, [0, 0, 90])
+
+
+def positions_in_a_log(folder, times, rows):
+    """Eastings of images that were taken at `times`, by a log of times and eastings."""
+    lines = [f"{time},{easting},7" for time, easting in rows]
+    (folder / "gps.csv").write_text("\n".join(["timestamp,easting,northing", *lines]))
+    file = read_position_file(folder / "gps.csv")
+    return file.for_images([f"{time:.2f}.jpg" for time in times], np.asarray(times), 2.0).points[:, 0]
+
+
+def test_times_that_are_cut_off_to_seconds_are_spread(tmp_path):
+    """Ten positions a second at 10 m/s; images were off by as much as is driven in a second."""
+    at = np.arange(1000, 1099) / 10
+    images = at[:-1] + 0.05
+    found = positions_in_a_log(tmp_path, images, zip(at, 10 * at, strict=True))
+    np.testing.assert_allclose(found, 10 * images)
+    with pytest.warns(RouteWarning, match=r"gps\.csv has 89 of 99 rows with the time of a row before"):
+        found = positions_in_a_log(tmp_path, images, zip(np.floor(at), 10 * at, strict=True))
+    assert np.abs(found - 10 * images).max() < 1.1  # the last second has nine rows
+
+
+def test_rows_that_stand_twice_are_no_times_to_spread(tmp_path):
+    """Each position of a second is repeated, as by a program that writes faster than the receiver."""
+    rows = [(second, 10 * second) for second in range(10, 15) for _ in range(4)]
+    images = 10 + np.arange(13) / 4
+    np.testing.assert_allclose(positions_in_a_log(tmp_path, images, rows), 10 * images)

@@ -14,13 +14,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from report_results import generated_results, shipped_sped_results, town_results
+from routes import make_store, make_suite
 from typer.testing import CliRunner
 
 from displace import verbs
 from displace.cli import app
 from displace.errors import FormatError, InputError, UnknownNameError, WriteError
 from displace.evaluation import studies
-from displace.evaluation.benchmark import COMMANDS, _keep_suite
+from displace.evaluation.benchmark import COMMANDS, _keep_suite, run_suite
 from displace.evaluation.results import Results
 from displace.evaluation.studies import KINDS
 from displace.evaluation.suites import Suite
@@ -28,6 +29,7 @@ from displace.evaluation.tables import build_tables
 from displace.report.html.blocks import read_blocks
 from displace.report.html.environment import environment_html
 from displace.report.html.explorer import explorer_data
+from displace.report.html.plots import plot_overview
 from displace.report.html.thumbnails import collect, paths_of, thumbnail
 
 
@@ -121,6 +123,33 @@ def test_the_summary_names_the_best_other_method_and_its_numbers(results, writte
 def test_what_was_impossible_is_said(written):
     assert "DisPlace (paper) was not possible" in written[1]
     assert "2 cells were not possible" in written[1]
+
+
+def test_queries_are_counted_once_for_all_models(tmp_path):
+    """They were counted for each model, and said to be asked of each method."""
+    names = ("one", "two")
+    stores = {name: make_store(tmp_path / f"{name}.desc", n_places=12, model=name).folder for name in names}
+    run_suite(make_suite(stores, fusions=["hops"]), tmp_path / "results")
+    page = verbs.report(tmp_path / "results", tmp_path / "report.html").path.read_text("utf-8")
+    assert "2 cells, 12 queries asked of each method with each model; models:" in page
+
+
+def test_rows_of_one_fusion_have_markers_of_their_own(tmp_path):
+    store = make_store(tmp_path / "made.desc", n_places=12)
+    methods = ("single_frame", "seqslam", "filter", "viterbi", "smoother")
+    verbs.evaluate(
+        store.folder,
+        queries=["night"],
+        fusion="hops",
+        sequence=",".join(methods),
+        output=tmp_path / "results",
+    )
+    found = Results.open(tmp_path / "results")
+    traces = plot_overview(read_blocks(found, build_tables(found)))["data"]
+    looks = {(trace["marker"]["symbol"], trace["marker"]["size"]) for trace in traces}
+    assert len(looks) == len(traces) == len(methods)
+    assert ("square", 9) in looks
+    assert sum("open" in symbol for symbol, _ in looks) == len(methods) - 1
 
 
 def test_the_page_needs_nothing_else(written):

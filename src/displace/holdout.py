@@ -121,12 +121,12 @@ def folds_of_quarters(
 
     Of two traversals, the quarter opposite is held out of one of them: its queries have a right answer from the other,
     while the rest of the route shows what differs between the two. Of one traversal no query has a right answer.
+    Where one of the two covers a part of the route, quarters are those of the part that both show.
     The parameters are those of `folds_with_a_gap`.
     """
-    names = np.unique(traversals)
+    names, bounds = np.unique(traversals), _quarters(places, traversals, route)
     plan = [(quarter, name) for quarter in range(4) for name in np.roll(names, quarter)]
     for quarter, name in (plan[at] for at in spread(len(plan), max_folds)):
-        bounds = [len(route) * part // 4 for part in range(5)]
         stretch, edge = _stretch(route, bounds[quarter], bounds[quarter + 1] - bounds[quarter], 2 * MARGIN)
         opposite = (quarter + 2) % 4
         held = np.isin(places, route[bounds[opposite] : bounds[opposite + 1]]) & (len(names) > 1)
@@ -135,6 +135,15 @@ def folds_of_quarters(
         held &= np.isin(places, places[left])
         asked = np.flatnonzero(own & (held | (gone & ~np.isin(places, edge))))
         yield Fold(name, left, asked[spread(len(asked), max_queries)])
+
+
+def _quarters(places: NDArray[Any], traversals: NDArray[Any], route: NDArray[Any]) -> list[int]:
+    """Bounds along the route of quarters with as many places each that all traversals show; of all places otherwise."""
+    shown = [np.isin(route, places[traversals == name]) for name in np.unique(traversals)]
+    shared = np.flatnonzero(np.all(shown, axis=0))
+    if len(shared) < 4:
+        shared = np.arange(len(route))
+    return [int(shared[len(shared) * part // 4]) for part in range(4)] + [int(shared[-1]) + 1]
 
 
 def _stretch(

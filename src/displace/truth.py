@@ -84,7 +84,9 @@ class Truth:
     places : Places
     tolerance : Tolerance
         Metres need positions, frames need the route's order (`Truth.of` checks). A place whose position or number is
-        not known is right for itself only.
+        not known is right for itself only. A place of several frames has the number of the first. Along a route of
+        equally long places, a neighbour then counts as right where it is so for each of the place's frames, by the rule
+        of `WithinFrames`: which of them a query is, is not known here.
 
     Examples
     --------

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from memory import peak_bytes, set_block_bytes
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import check_estimator
 
 from displace import Matches, get_fusion
@@ -47,6 +48,19 @@ def test_scikit_learn_accepts_it(estimator):
     failed_as_expected = {r["check_name"] for r in results if r["status"] == "xfail"}
     assert failed_as_expected == set(expected)
     assert sum(r["status"] == "passed" for r in results) > 40
+
+
+@pytest.mark.parametrize("name", [n for n in FUSIONS.names() if hasattr(FUSIONS.get(n), "transform")])
+def test_what_it_transforms_to_has_names(name):
+    """As scikit-learn's own transformers, so that `set_output` works where pandas or polars is there."""
+    route = make_route(n_places=12)
+    fusion = get_fusion(name)()
+    assert hasattr(fusion, "set_output")
+    with pytest.raises(NotFittedError):
+        fusion.get_feature_names_out()
+    fusion.fit_references(route.references)
+    names, n = fusion.get_feature_names_out().tolist(), fusion.transform(route.queries).shape[1]
+    assert names == [f"{type(fusion).__name__.lower()}{column}" for column in range(n)]
 
 
 @pytest.mark.parametrize("estimator", list(variants()), ids=str)

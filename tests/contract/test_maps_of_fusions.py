@@ -183,6 +183,23 @@ def test_a_projection_that_a_map_would_lose_is_refused(route):
         build(route.references, TurnedInSecret())
 
 
+class OneTooMany(VectorFusion):
+    """Has a vector that is of no place."""
+
+    def _fit(self, X, index, traversals):
+        self.place_vectors_ = X[: index.max() + 2]
+
+
+def test_vectors_that_are_not_one_for_each_place_are_refused(route):
+    n, dim = len(route.references.place_ids), route.references.vectors.shape[1]
+    message = rf"OneTooMany: place_vectors_ has shape \({n + 1}, {dim}\), and must have \({n}, n\)"
+    with pytest.raises(InputError, match=message):
+        build(route.references, OneTooMany())
+    fitted = OneTooMany().fit_references(route.references)
+    with pytest.raises(InputError, match=message):
+        fitted.rank(route.queries)
+
+
 def test_fusions_of_score_matrices_are_refused(route):
     with pytest.raises(InputError, match=r"needs whole score matrices.*a map can hold .*displace.*hops"):
         build(route.references, "dmat_min")

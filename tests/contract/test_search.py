@@ -109,3 +109,28 @@ def test_a_saved_index_finds_the_same(index, rows, tmp_path, request):
     queries = noisy_sample(rows, 4)
     for among in (None, np.arange(0, N, 2)):
         np.testing.assert_array_equal(again.search(queries, 3, among)[0], index.search(queries, 3, among)[0])
+
+
+@pytest.mark.parametrize("n_queries", [1, 8])
+def test_rows_of_equal_scores_come_in_their_order(backend, n_queries):
+    """Each row stands three times, far apart; one row more than asked for scores as the last one does."""
+    index = backend(np.tile(np.eye(10, DIM, dtype=np.float32), (3, 1)))
+    if index.kind in ("ivf", "hnsw"):
+        pytest.skip("an approximate search does not see all rows")
+    queries = np.tile(np.linspace(1, 0.1, 10) @ np.eye(10, DIM), (n_queries, 1)).astype(np.float32)
+    for k, expected in ((1, [0]), (2, [0, 10]), (3, [0, 10, 20]), (5, [0, 10, 20, 1, 11])):
+        assert index.search(queries, k)[0].tolist() == [expected] * n_queries
+    everything = [row + 10 * copy for row in range(10) for copy in range(3)]
+    assert index.search(queries, 30)[0].tolist() == [everything] * n_queries
+    nothing = np.zeros((n_queries, DIM), np.float32)
+    assert index.search(nothing, 4)[0].tolist() == [[0, 1, 2, 3]] * n_queries
+
+
+def test_of_equal_rows_the_first_are_found(backend):
+    """The better half of the rows stands behind the other, of which a third is found."""
+    better, other = np.eye(2, DIM, dtype=np.float32)
+    index = backend(np.repeat([other, better], 15, axis=0))
+    if index.kind in ("ivf", "hnsw"):
+        pytest.skip("an approximate search does not see all rows")
+    found, _ = index.search((better + other / 2)[None], 20)
+    assert found.tolist() == [[*range(15, 30), *range(5)]]

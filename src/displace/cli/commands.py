@@ -237,9 +237,10 @@ def _kind(hint: Any) -> Any:
     """The command line's type for a verb's annotation."""
     if get_origin(hint) in (Union, types.UnionType):
         members = [member for member in get_args(hint) if member is not types.NoneType]
-        if os.PathLike[str] in members:
+        several = [member for member in members if get_origin(member) is Sequence]
+        if os.PathLike[str] in members and not several:
             return Path
-        (hint,) = members
+        (hint,) = several or members
     if get_origin(hint) is Sequence:
         return list[_kind(get_args(hint)[0])]  # type: ignore[misc]
     if get_origin(hint) is Mapping:

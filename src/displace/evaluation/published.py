@@ -54,14 +54,18 @@ class Comparison:
 def compare(table: Table) -> Comparison:
     """Put the published Recall@1 beside the measured.
 
-    Only numbers under the same protocol, of the same method with the same parameters, are comparable.
+    Only numbers under the same protocol, of the same method with the same parameters, are comparable. A suite's own
+    protocol may have a published one's name: what it counts as right must be the same, too.
     """
     expected = PROTOCOLS.get(table.dataset)
+    tolerance = "" if expected is None else str(DATASETS.get(table.dataset)().protocol(expected).tolerance)
     why = (
         f"nothing is published for the data set {table.dataset}"
         if expected is None
         else f"published numbers are under {expected}, these under {table.protocol}: not comparable"
         if table.protocol != expected
+        else f"published numbers are under {expected} with {tolerance}, these with {table.tolerance}: not comparable"
+        if table.tolerance != tolerance
         else f"published numbers are Recall@1, these Recall@{table.k}"
         if table.k != 1
         else "published numbers are without random projection"

@@ -14,7 +14,13 @@ from typing import Any, ClassVar, Protocol, Self, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
+from sklearn.base import (
+    BaseEstimator,
+    ClassifierMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    clone,
+)
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from displace.arrays import (
@@ -329,7 +335,7 @@ def unit_rows(X: Vectors, order: Indices) -> Vectors:
     return rows
 
 
-class VectorFusion(TransformerMixin, Fusion):  # type: ignore[misc]
+class VectorFusion(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fusion):  # type: ignore[misc]
     """A fusion that stores one unit vector for each place and compares transformed queries with them.
 
     `_fit` sets `place_vectors_`; and where queries are not just normalised, `projection_` (D, n) or `mean_` (D,).
@@ -343,6 +349,11 @@ class VectorFusion(TransformerMixin, Fusion):  # type: ignore[misc]
     def transform(self, Q: ArrayLike) -> Vectors:
         """Return the queries as unit vectors in the space of `place_vectors_`, shape (q, n)."""
         return self._project(self._check_queries(Q))
+
+    @property
+    def _n_features_out(self) -> int:
+        """Dimensions of what `transform` returns, for scikit-learn's names of them."""
+        return int(self.place_vectors_.shape[1])
 
     @property
     def nbytes_(self) -> int:
@@ -359,6 +370,12 @@ class VectorFusion(TransformerMixin, Fusion):  # type: ignore[misc]
         return self._stored()
 
     def _stored(self) -> Rows:
+        shape, n_places = np.shape(self.place_vectors_), len(self.place_ids_)
+        if len(shape) != 2 or shape[0] != n_places:
+            raise InputError(
+                f"{self.title}: place_vectors_ has shape {shape}, and must have ({n_places}, n): _fit sets one vector "
+                "for each place, in the order of place_ids_"
+            )
         return Rows(self.place_vectors_, np.arange(len(self.place_ids_)), self.projection_, self.mean_)
 
     def _scores(self, Q: Vectors) -> Vectors:

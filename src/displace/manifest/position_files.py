@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import re
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.errors import ManifestError
+from displace.errors import ManifestError, RouteWarning
 from displace.files.reading import open_csv
 from displace.geo import Positions, as_seconds, at_times
 from displace.manifest.csv_file import LIMITS
@@ -80,7 +81,7 @@ class PositionFile:
             )
         if not (self.positions.known & np.isfinite(self.times)).any():
             raise ManifestError(f"{self.path} has no row with both a time stamp and a position")
-        found = at_times(self.positions, self.times, clock, max_gap)
+        found = at_times(self.positions, self._apart(self.positions), clock, max_gap)
         if not found.known.any():
             raise ManifestError(
                 f"no image has a position in {self.path}: images are from {_span(clock)}, "
@@ -88,6 +89,19 @@ class PositionFile:
                 "count from its start"
             )
         return found
+
+    def _apart(self, positions: Positions) -> Numbers:
+        """Times of the rows, those that share one spread until the next time."""
+        assert self.times is not None
+        times = spread_apart(self.times, positions.points)
+        if shared := int((times > self.times).sum()):
+            warnings.warn(
+                f"{self.path} has {shared:,} of {len(times):,} rows with the time of a row before, as where seconds "
+                "are cut off: they are taken as spread evenly until the next time",
+                RouteWarning,
+                stacklevel=5,
+            )
+        return times
 
     def rows_of(self, names: Sequence[str]) -> NDArray[np.intp]:
         """Row that names each image, with or without folder and ending; −1 where none does.
@@ -150,6 +164,31 @@ def read_position_file(path: str | os.PathLike[str]) -> PositionFile:
         images = [row[column].strip() if column < len(row) else "" for _, row in lines_rows]
     times = as_seconds(columns["timestamp"]) if "timestamp" in columns else None
     return PositionFile(path, header, images, times, Positions.of(_with_fix(columns)))
+
+
+def spread_apart(times: Numbers, points: Numbers) -> Numbers:
+    """Times of which those that several rows share are spread evenly until the next one, in the order of the rows.
+
+    A log that cuts its times off to seconds has ten positions of one time and a leap to the next. A row that repeats
+    time and position of the one before stays with it. No row is moved by more than the usual step between times.
+
+    >>> spread_apart(np.array([0.0, 0, 1, 1, 2, 9, 9]), np.arange(14.0).reshape(7, 2)).tolist()
+    [0.0, 0.5, 1.0, 1.5, 2.0, 9.0, 9.5]
+    """
+    usable = np.flatnonzero(np.isfinite(times) & np.isfinite(points).all(axis=1))
+    order = usable[np.argsort(times[usable], kind="stable")]
+    clock = times[order]
+    begins = np.diff(clock, prepend=-np.inf) > 0
+    steps = np.diff(clock[begins])
+    if not len(steps):
+        return times
+    moves = begins | (np.diff(points[order], axis=0, prepend=np.nan) != 0).any(axis=1)
+    group, number = np.cumsum(begins) - 1, np.cumsum(moves)
+    number -= number[begins][group]
+    room = np.minimum(np.append(steps, np.inf), np.median(steps))
+    apart = times.copy()
+    apart[order] += room[group] * number / np.bincount(group, moves)[group]
+    return apart
 
 
 def times_in_names(names: Sequence[str]) -> Numbers | None:

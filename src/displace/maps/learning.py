@@ -213,9 +213,9 @@ def calibration_of(samples: Samples, basis: str) -> Calibration | None:
     if basis != BASES[2] and (right.all() or not right.any()):
         return None
     fitted = _fit(samples, basis)
-    if right.sum() < ENOUGH:
-        return fitted
     held_out, importance = _cross_judged(samples, basis), _importance(samples)
+    if held_out is None:
+        return fitted
     return replace(
         fitted,
         auc=area_under_curve(held_out, right),
@@ -369,16 +369,18 @@ def logistic(
     return float(slope), float(bias), float(steepness)
 
 
-def _cross_judged(samples: Samples, basis: str) -> Vectors:
-    """Probability of each query by a fit on the other traversals' folds; their base rate where there is no fit."""
+def _cross_judged(samples: Samples, basis: str) -> Vectors | None:
+    """Probability of each query by a fit on the other traversals' folds; None where there is none for all of them.
+
+    Right matches of one traversal alone judge nothing: queries of the others would be the only wrong ones.
+    """
     names = np.array(samples.names)[samples.folds]
     probability = np.empty(len(samples))
     for name in np.unique(names):
         own, others = names == name, samples.take(names != name)
         if others.right.sum() < ENOUGH or others.right.all():
-            probability[own] = others.right.mean() if len(others) else 0.5
-        else:
-            probability[own] = _fit(others, basis).probability(samples.evidence[own])
+            return None
+        probability[own] = _fit(others, basis).probability(samples.evidence[own])
     return probability
 
 

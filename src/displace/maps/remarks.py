@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from displace.maps.calibration import Calibration
+from displace.maps.calibration import BASES, Calibration
 from displace.maps.place_map import PlaceMap
 from displace.models import grid_of
 from displace.sequence.viewpoint import in_words
@@ -28,6 +28,11 @@ UNTOLD = (
     "places, one more of them, or another --tolerance may mend that"
 )
 """What is said then."""
+UNJUDGED = (
+    "how well it works is not known: too few held-out matches of one recording were right to judge those of another by "
+    "them. Recordings that share more places tell"
+)
+"""What is said of a confidence that no held-out matches could judge."""
 
 MANY = 0.25
 """Share of held-out right matches from which on it is said that they were refused."""
@@ -90,6 +95,8 @@ def of_confidence(calibration: Calibration) -> Iterator[str]:
         yield UNTOLD
     elif (share := _refused(calibration)) >= MANY:
         yield REFUSED.format(share=share)
+    if not calibration.curve and calibration.basis != BASES[2]:
+        yield UNJUDGED
 
 
 def _refused(calibration: Calibration) -> float:

@@ -21,11 +21,16 @@ MOST = 500
 
 
 def check_is_references(refs: object) -> None:
-    """Refuse arrays and whatever else is no set of references."""
+    """Refuse arrays and whatever else is no set of references, and an empty one."""
     if not isinstance(refs, ReferenceSet):
         raise InputError(
             f"an update takes a ReferenceSet; got {type(refs).__name__}. For arrays: ReferenceSet(vectors, places, "
             "traversals)"
+        )
+    if len(refs) == 0:
+        raise InputError(
+            "there are no references to update the map with: the set is empty, as after only() without a name; name "
+            "the traversals"
         )
 
 

@@ -74,14 +74,17 @@ def unpack(
     return folders
 
 
-def folders_of(source: str | os.PathLike[str], frames: str | os.PathLike[str]) -> dict[Path, Path]:
+def folders_of(
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], frames: str | os.PathLike[str]
+) -> dict[Path, Path]:
     """Where `unpack` has the images of a source's recordings, and each recording; only names of files are read."""
     parts = _parts(source)
     if parts is not None:
         named = _named(parts)
         return {Path(frames) / name if _is_file(part) else part: part for name, (_, part) in named.items()}
-    children = [child for child in Path(source).iterdir() if child.is_dir() and child.suffix != ".frames"]
-    return {child: child for child in children if _is_recording(child)} or {Path(source): Path(source)}
+    folder = Path(source)  # type: ignore[arg-type]
+    children = [child for child in folder.iterdir() if child.is_dir() and child.suffix != ".frames"]
+    return {child: child for child in children if _is_recording(child)} or {folder: folder}
 
 
 def tells_no_place(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> bool:

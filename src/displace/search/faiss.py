@@ -107,17 +107,24 @@ class Faiss(Index):
 
     def _search_all(self, queries: Vectors, k: int) -> tuple[Indices, Vectors]:
         """Search the index as it is kept, int8 scores without their scale."""
-        codes = self._codes() if len(queries) >= FEW else None
-        if codes is not None:
-            best, scores = best_rows(queries, codes, k)
-            # faiss keeps code + 128: each score is too large by 128 times the sum of its query.
-            return best, scores - 128 * queries.sum(axis=1)[:, None] if self.kind == "int8" else scores
-        scores, best = self.index.search(np.ascontiguousarray(queries), k)
+        if len(queries) >= FEW and (codes := self._codes()) is not None:
+            return self._search_codes(queries, k, codes)
+        # One more than asked for: faiss takes any of equal scores, and this one tells whether it left some out.
+        scores, best = self.index.search(np.ascontiguousarray(queries), min(k + 1, self.n_rows))
         # An approximate search may not find so many: faiss fills up with −1, which would be the last row.
         short = np.flatnonzero((best < 0).any(axis=1))
         if len(short):
-            best[short], scores[short] = self._search_every_row(queries[short], k)
+            best[short], scores[short] = self._search_every_row(queries[short], best.shape[1])
+        best, scores, cut = _in_row_order(best, scores, k)
+        if len(cut) and (codes := self._codes()) is not None:
+            best[cut], scores[cut] = self._search_codes(queries[cut], k, codes)
         return best.astype(np.intp, copy=False), scores
+
+    def _search_codes(self, queries: Vectors, k: int, codes: NDArray[Any]) -> tuple[Indices, Vectors]:
+        """Search the rows as faiss keeps them, with BLAS."""
+        best, scores = best_rows(queries, codes, k)
+        # faiss keeps code + 128: each score is too large by 128 times the sum of its query.
+        return best, scores - 128 * queries.sum(axis=1)[:, None] if self.kind == "int8" else scores
 
     def _search_every_row(self, queries: Vectors, k: int) -> tuple[Indices, Vectors]:
         """Compare all rows, a block of them at a time."""
@@ -154,6 +161,22 @@ class Faiss(Index):
             self.index.hnsw.efSearch *= 2
             return True
         return False
+
+
+def _in_row_order(best: Indices, scores: Vectors, k: int) -> tuple[Indices, Vectors, Indices]:
+    """The k best, rows of equal scores in their order, and the queries of which more rows score as the last of them.
+
+    >>> _in_row_order(np.array([[7, 5, 4], [7, 5, 4]]), np.array([[1.0, 1, 0], [1, 0, 0]]), 2)
+    (array([[5, 7],
+           [7, 4]]), array([[1., 1.],
+           [1., 0.]]), array([1]))
+    """
+    equal = scores[:, 1:] == scores[:, :-1]
+    if not equal.any():
+        return best[:, :k], scores[:, :k], np.empty(0, np.intp)
+    order = np.lexsort((best, -scores))[:, :k]
+    ordered = np.take_along_axis(best, order, 1), np.take_along_axis(scores, order, 1)
+    return *ordered, np.flatnonzero(equal[:, k - 1 :].any(axis=1))
 
 
 def _made(kind: str, rows: Vectors) -> Any:

@@ -13,7 +13,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from displace.errors import InputError
-from displace.verbs.base import PathLike, Progress
+from displace.verbs.base import PathLike, Progress, Sources, listed
 
 if TYPE_CHECKING:
     from displace.descriptors.store import DescriptorStore
@@ -30,8 +30,8 @@ class Steps:
 
     Parameters
     ----------
-    source : path-like
-        Recordings, a manifest or a store.
+    sources : list of Path
+        Recordings, a manifest or a store; of the last two, one.
     output : Path
         The map.
     layout : str
@@ -43,12 +43,17 @@ class Steps:
     progress : callable, optional
     """
 
-    source: PathLike
+    sources: list[Path]
     output: Path
     layout: str
     every: str
     overwrite: bool
     progress: Progress | None
+
+    @property
+    def source(self) -> Path | list[Path]:
+        """What is given; several recordings are a list."""
+        return self.sources[0] if len(self.sources) == 1 else self.sources
 
     @property
     def table(self) -> Path:
@@ -58,26 +63,24 @@ class Steps:
     @property
     def of_recordings(self) -> bool:
         """Whether the manifest is made here: neither it nor a store is given."""
-        from displace.descriptors.store import is_store
-
-        source = Path(self.source)
-        return not is_store(source) and not (source.is_file() and source.suffix.lower() == ".csv")
+        return not any(map(_tells_places, self.sources))
 
     def described(self, model: str | None, weights: PathLike | None, device: str) -> Path:
         """Store of whatever is given."""
         from displace.descriptors.store import is_store
         from displace.verbs.extract import extract
 
+        _check_together(self.sources)
         if self.layout != "auto" and not self.of_recordings:
             raise InputError(
-                f"layout={self.layout!r} is for recordings; {self.source} says itself what is which place"
+                f"layout={self.layout!r} is for recordings; {named(self.source)} says itself what is which place"
             )
         folder = store_beside(self.source, self.output)
-        if is_store(self.source):
+        if is_store(folder) and folder in self.sources:
             if model is not None:
                 _check_holds(model, folder)
             return folder
-        table = self._manifest() if self.of_recordings else Path(self.source)
+        table = self._manifest() if self.of_recordings else self.sources[0]
         if model is not None and is_store(folder):
             _check_described_by(model, folder, table)
         extract(table, folder, model=model, weights=weights, device=device, progress=self.progress)
@@ -135,7 +138,7 @@ class Steps:
         kept = frames.exists()
         self._check_several_videos(frames)
         manifest(
-            [self.source],
+            self.sources,
             self.table,
             layout=self.layout,
             every=self.every,
@@ -160,9 +163,9 @@ class Steps:
 
     def _one_only(self, which: str) -> InputError:
         return InputError(
-            f"{self.source} holds one recording only, {which}: a map fuses several drives of a route, so record it "
-            f"again. Where one is all there is, say so with a manifest: displace manifest {quote(str(self.source))} -o "
-            "route.csv, then displace build route.csv"
+            f"{named(self.source)} holds one recording only, {which}: a map fuses several drives of a route, so record "
+            "it again, and give both. Where one is all there is, say so with a manifest: displace manifest "
+            f"{quote(str(self.sources[0]))} -o route.csv, then displace build route.csv"
         )
 
     def _refusal(self, made: Manifest) -> InputError | None:
@@ -252,14 +255,37 @@ def _agree(ours: dict[Path, str], theirs: dict[Path, str]) -> bool:
     return all(theirs.get(image) == place for image, place in ours.items())
 
 
-def store_beside(source: PathLike, output: Path) -> Path:
+def _tells_places(source: Path) -> bool:
+    """Whether a source is a manifest or a store, and no recording."""
+    from displace.descriptors.store import is_store
+
+    return is_store(source) or (source.is_file() and source.suffix.lower() == ".csv")
+
+
+def _check_together(sources: list[Path]) -> None:
+    """Refuse a manifest or a store beside other sources: each says of all recordings what is which place."""
+    told = list(filter(_tells_places, sources))
+    if told and len(sources) > 1:
+        raise InputError(
+            f"{told[0]} is a manifest or a store, and one of {len(sources)} sources: a map is made of one of these, or "
+            "of several recordings (videos, bags, folders of frames)"
+        )
+
+
+def named(sources: Sources) -> str:
+    """What messages call a source, or several."""
+    return ", ".join(map(str, listed(sources)))
+
+
+def store_beside(sources: Sources, output: Path) -> Path:
     """Store of a source: itself, or the one that is made beside the map."""
     from displace.descriptors.store import is_store
 
-    return Path(source) if is_store(source) else output.with_suffix(".desc")
+    given = listed(sources)
+    return given[0] if len(given) == 1 and is_store(given[0]) else output.with_suffix(".desc")
 
 
-def check_made_of(source: PathLike, table: Path, every: str = "1") -> None:
+def check_made_of(source: Sources, table: Path, every: str = "1") -> None:
     """Refuse to go on with a manifest that an earlier run made of other recordings, or of other frames of them."""
     from displace.manifest.table import Manifest
     from displace.recordings.frames import is_of, taken_every
@@ -276,7 +302,7 @@ def check_made_of(source: PathLike, table: Path, every: str = "1") -> None:
         above = {within, *within.parents}
         if not above & known:
             raise InputError(
-                f"{table} is of other recordings than {source}: it has images in {folder}. {WAY_OUT}"
+                f"{table} is of other recordings than {named(source)}: it has images in {folder}. {WAY_OUT}"
             )
         if taken_every(within) not in (None, str(every)):
             raise InputError(
@@ -286,7 +312,7 @@ def check_made_of(source: PathLike, table: Path, every: str = "1") -> None:
         waiting -= above
     if waiting:
         names = ", ".join(sorted(folder.name for folder in waiting))
-        raise InputError(f"{table} was made of {source} without {names}. {WAY_OUT}")
+        raise InputError(f"{table} was made of {named(source)} without {names}. {WAY_OUT}")
 
 
 def _check_holds(model: str, folder: Path) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from displace.references import ReferenceSet
 
 PathLike = str | os.PathLike[str]
+Sources = PathLike | Sequence[PathLike]
 Progress = Callable[[str, int, int], None]
 """Called as ``progress(stage, done, total)``."""
 MAP_ENDING = ".displace"
@@ -63,6 +64,11 @@ def part(progress: Progress | None, stage: str) -> Callable[[int, int], None] | 
     if progress is None:
         return None
     return lambda done, total: progress(stage, done, total)
+
+
+def listed(sources: Sources) -> list[Path]:
+    """One source or several, as a list."""
+    return [Path(part) for part in ([sources] if isinstance(sources, str | os.PathLike) else sources)]
 
 
 def beside(source: PathLike, ending: str) -> Path:

@@ -19,10 +19,12 @@ from displace.verbs.base import (
     Output,
     PathLike,
     Progress,
+    Sources,
     Traversals,
     beside,
     check_output,
     check_threads,
+    listed,
     look_at_neighbours,
     part,
     whole_store,
@@ -43,7 +45,7 @@ logger = logging.getLogger(__name__)
 
 
 def build(
-    store: Annotated[PathLike, Argument("SOURCE")],
+    store: Annotated[Sources, Argument("SOURCE")],
     output: Output = None,
     *,
     fusion: str = "displace",
@@ -72,10 +74,11 @@ def build(
 
     Parameters
     ----------
-    store : path-like
-        A store made by `extract`; a manifest; or a folder with one folder of images, video or bag for each traversal.
+    store : path-like or sequence of path-like
+        A store made by `extract`; a manifest; a folder with one folder of images, video or bag for each traversal; or
+        several of these recordings.
     output : path-like, optional
-        The map; by default the source's name with ``.displace``.
+        The map; by default the source's name with ``.displace``. Of several sources it must be given.
     fusion : str
         How references are fused (see: displace list fusions), or auto: what `advise` recommends.
     traversals : sequence of str, optional
@@ -121,6 +124,7 @@ def build(
 
         displace build route.desc -o town.displace
         displace build drives/ -o town.displace --every 0.5s
+        displace build monday.mp4 tuesday.mp4 -o town.displace
         displace build route.desc --exclude night --dtype int8
         displace build route.desc --fusion auto
         displace build route.desc --cluster local
@@ -141,7 +145,7 @@ def build(
     check_threads(threads)
     _check_options(fusion, dtype, tolerance, layout)
     with exclusive(output), limit_threads(threads):
-        steps = Steps(store, output, layout, every, overwrite, progress)
+        steps = Steps(listed(store), output, layout, every, overwrite, progress)
         described = whole_store(steps.described(model, weights, device), partial)
         steps.place(described, partial, traversals, exclude or ())
         described = DescriptorStore(described.folder)
@@ -216,7 +220,7 @@ def resumes(given: Mapping[str, Any]) -> bool:
     """Frames and descriptors of recordings are kept; of a store there is nothing to keep."""
     from displace.descriptors.store import is_store
 
-    return not is_store(given["store"])
+    return not any(map(is_store, listed(given["store"])))
 
 
 def _on_cluster(
@@ -254,6 +258,14 @@ def _check_streamable(fusion: str, keep_references: bool) -> None:
         raise InputError("--keep-references needs all references in memory: leave it out")
 
 
-def map_output(store: PathLike, output: PathLike | None) -> Path:
-    """Where the map of a source goes."""
-    return beside(store, MAP_ENDING) if output is None else Path(output)
+def map_output(store: Sources, output: PathLike | None) -> Path:
+    """Where the map of a source, or of several, goes."""
+    if output is not None:
+        return Path(output)
+    sources = listed(store)
+    if len(sources) != 1:
+        raise InputError(
+            f"a map of {len(sources)} sources is called after none of them: say what it is called with -o, such as -o "
+            f"town{MAP_ENDING}"
+        )
+    return beside(sources[0], MAP_ENDING)

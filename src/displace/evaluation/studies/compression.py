@@ -197,7 +197,7 @@ def _after_fusion(
         stored = fusion.rows()
         assert stored is not None
         n = stored.vectors.shape[1]
-        queries = fusion.transform(task.queries)
+        queries = np.asarray(fusion.transform(task.queries))
         if n <= dims[-1]:
             notes[f"{method.label}: its fused vectors have {n} dimensions, to be projected to fewer only"] = (
                 None

@@ -186,7 +186,7 @@ def _view(
 
     fusion = done.fusion
     assert isinstance(fusion, VectorFusion)
-    vectors = l2_normalize(fusion.transform(np.vstack([near, query[None]]))).astype(np.float64)
+    vectors = l2_normalize(np.asarray(fusion.transform(np.vstack([near, query[None]])))).astype(np.float64)
     perplexity = min(30.0, (len(vectors) - 1) / 3)
     points = TSNE(init="pca", perplexity=perplexity, random_state=seed).fit_transform(vectors)
     return SpaceView(

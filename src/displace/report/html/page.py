@@ -138,12 +138,14 @@ def _json(record: Any) -> str:
 
 
 def _facts(blocks: Sequence[Block], cells: Sequence[Result]) -> str:
-    queries = sum(len(block.questions) for block in blocks)
+    asked = {(block.first.dataset, block.first.query): len(block.questions) for block in blocks}
     impossible = sum(not cell.ok for cell in cells)
     models = dict.fromkeys(block.first.model for block in blocks)
     protocols = dict.fromkeys(rule_text(block.first.protocol, block.first.tolerance) for block in blocks)
     return (
-        f"{len(cells):,} cells, {queries:,} queries asked of each method; models: {', '.join(models)}; "
+        f"{len(cells):,} cells, {sum(asked.values()):,} queries asked of each method"
+        + (" with each model" if len(models) > 1 else "")
+        + f"; models: {', '.join(models)}; "
         f"protocols: {', '.join(protocols)}"
         + (f"; {impossible:,} cells were not possible and are named below the tables" if impossible else "")
         + "."

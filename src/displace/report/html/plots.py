@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -26,6 +27,8 @@ from displace.report.html.plot_parts import (
 RECALL = "Recall@1 (%)   ↑ better"
 SPREAD = 0.7
 """Width over which the methods of one query stand side by side."""
+LOOKS = (("", 9), ("-dot", 9), ("", 6), ("-dot", 13))
+"""What tells rows of one fusion apart that have other settings or take the queries otherwise: marks and sizes."""
 
 
 def plot_overview(blocks: Sequence[Block]) -> Plot:
@@ -35,6 +38,7 @@ def plot_overview(blocks: Sequence[Block]) -> Plot:
     traces = [
         _overview_trace(name, float(offset), blocks) for name, offset in zip(names, offsets, strict=True)
     ]
+    _tell_apart(traces)
     layout = one_panel("query traversal", RECALL)
     layout["xaxis"] |= {
         "tickvals": list(range(len(blocks))),
@@ -56,6 +60,16 @@ def plot_overview(blocks: Sequence[Block]) -> Plot:
         for x in (at - 0.5 for at in range(1, len(blocks)))
     ]
     return {"data": traces, "layout": layout}
+
+
+def _tell_apart(traces: Sequence[Plot]) -> None:
+    """Mark the markers of traces that would look alike: open ones of one fusion."""
+    seen: Counter[tuple[str, str]] = Counter()
+    for marker in (trace["marker"] for trace in traces):
+        look = marker["color"], marker["symbol"]
+        mark, size = LOOKS[seen[look] % len(LOOKS)]
+        seen[look] += 1
+        marker |= {"symbol": marker["symbol"] + mark, "size": size}
 
 
 def _overview_name(result: Result) -> str:
