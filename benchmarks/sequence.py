@@ -14,6 +14,7 @@ import displace
 from benchmarks._measure import Cost, header, measure, row
 from benchmarks._shared import shared_folder
 from displace.datasets import town_drives
+from displace.descriptors.extraction import describe
 from displace.images import read_image
 from displace.manifest.table import Manifest
 from displace.models import get_model
@@ -48,12 +49,16 @@ def main(argv: list[str]) -> None:
     parser.add_argument(
         "--begins-off", type=float, default=BEGINS_OFF, help="`--only gaps`: as that of `follow`"
     )
-    parser.add_argument("--only", choices=("step", "smooth", "align", "drives", "unordered", "town", "gaps"))
+    parser.add_argument(
+        "--only", choices=("step", "smooth", "align", "drives", "unordered", "approach", "town", "gaps")
+    )
     options = parser.parse_args(argv)
     if options.only in (None, "step"):
         step_against_locate(options.steps)
     if options.only in (None, "drives"):
         real_seasons(options.drives)
+    if options.only in (None, "approach"):
+        approaches()
     if options.only in (None, "unordered"):
         unordered()
     if options.only in (None, "town"):
@@ -175,6 +180,51 @@ def unordered() -> None:
             np.array([fix.place for fix in place_map.smooth(seen[query][order], adapt="none")]),
         )
         row(name, *(f"{100 * np.mean(np.abs(found.astype(int) - order) <= 1):.1f}" for found in ways))
+
+
+def approaches() -> None:
+    """Drives that begin some 290 frames before the map: how many of these are off it, and how soon the map is found."""
+    folder = shared_folder() / "data" / "nordland811"
+    if not folder.is_dir():
+        print(f"skipped: no {folder}")
+        return
+    mapped = np.arange(300, 600, 2)
+    header(
+        "a drive that begins before the map", "off the map", "on the map", "R@1 there", "frames until found"
+    )
+    for name in ("hog", "efficientnet_lite"):
+        model = get_model(name)
+        seen = {
+            season: describe(model, sorted((folder / season).glob("*.jpg")))
+            for season in ("summer", "winter")
+        }
+        for references, query in (
+            (["winter"], "summer"),
+            (["summer"], "winter"),
+            (["summer", "winter"], "winter"),
+        ):
+            place_map = place_map_of({season: (seen[season][mapped], mapped) for season in references})
+            off, on, right, until = approach(place_map, seen[query], int(mapped[0]), np.random.default_rng(1))
+            numbers = (f"{off:.2f}", f"{on:.2f}", f"{100 * right:.1f}", str(until))
+            row(f"{' and '.join(references)}, asked for {query}, {name}", *numbers)
+
+
+def approach(
+    place_map: displace.PlaceMap, frames: np.ndarray, first: int, rng: np.random.Generator
+) -> tuple[float, float, float, int]:
+    """Share of frames before the map that are told off it, and of later ones on it; recall and delay there."""
+    at, speed, seen = 10.0, 0.0, []
+    while at < 560:
+        seen.append(int(at))
+        speed = float(np.clip(0.95 * speed + rng.normal(0, 0.2), -0.69, 0.69))
+        at += np.exp(speed)
+    places = np.array(seen)
+    fixes = followed(place_map, frames[places])[0]
+    off = np.array([fix.off_map > 0.5 for fix in fixes])
+    right = np.abs(np.array([int(fix.place) for fix in fixes]) - places) <= 4
+    there = places > first - 4
+    until = int(np.argmax((right & ~off)[there]))
+    return float(off[~there].mean()), float((~off)[there].mean()), float(right[there].mean()), until
 
 
 def drive(n: int, rng: np.random.Generator, detour: bool, drop: float) -> tuple[np.ndarray, np.ndarray]:

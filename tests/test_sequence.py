@@ -502,6 +502,19 @@ def test_a_drive_that_begins_off_the_map_is_off_it() -> None:
         assert float(belief.places.sum()) + belief.off_map == pytest.approx(1, abs=1e-4)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_drive_that_finds_no_path_for_long_is_off_the_map(seed: int) -> None:
+    """Streets that look like the map's, which one frame, and a chain of some, cannot tell; and then the map."""
+    noise = np.random.default_rng(seed).normal(0, 1, (240, 150))
+    noise = sum(np.roll(noise, shift, axis=(0, 1)) for shift in ((0, 0), (0, 1), (1, 0), (1, 1)))
+    scores = (1.5 * noise / noise.std()).astype(np.float32)
+    scores[np.arange(180, 240), np.arange(60)] += 6
+    tracker = Tracker(level=2.2)
+    off = np.array([tracker.step(row).off_map for row in scores])
+    assert (off[60:180] > 0.5).mean() > 0.9
+    assert off[190:].max() < 0.5
+
+
 @pytest.mark.parametrize("begins_off", [0.05, 0.5])
 def test_the_first_frame_is_off_the_map_as_likely_as_drives_begin_there(begins_off: float) -> None:
     scores = np.random.default_rng(0).normal(0, 1.5, 80).astype(np.float32)

@@ -24,6 +24,10 @@ _CERTAIN = 0.999
 _HEEDED = 0.5
 """What the chain says about being off the map counts at least this much: a drive that begins where the map has nothing
 earns no trust, and a frame for itself cannot tell that it is beside the map."""
+SEARCHED, LONGER, LONGEST = 15, 12.0, 5.0
+"""Frames of a drive on the map before its path is found, at least and how many more on average; and how much the
+logarithm of the odds of being off the map may grow meanwhile: places in another order than the route's are found one by
+one."""
 _SOON, _NOW_AND_THEN = 50, 2
 """After so many frames, the pace is learned from one frame in so many: it does not change that fast."""
 _SELDOM, _RUN = 6, 12
@@ -45,6 +49,16 @@ def level_between(chance: float, path: float, steep: float = STEEP, most: float 
     """
     gain = max(0.0, path - chance)
     return chance + min(steep * gain, most) * gain
+
+
+def searched_in_vain(off_map: float, frames: int) -> float:
+    """Probability of being off the map, after so many frames without a path: on the map one would have been found.
+
+    >>> [round(searched_in_vain(0.1, frames), 2) for frames in (15, 45, 100)]
+    [0.1, 0.58, 0.94]
+    """
+    likelier = exp(min(max(frames - SEARCHED, 0) / LONGER, LONGEST))
+    return off_map * likelier / (off_map * likelier + 1 - off_map)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +119,7 @@ class Tracker:
         self._kernels = _kernels(self.learner.motion)
         self._forwards: _Chain | None = None
         self._backwards: _Chain | None = None
-        self._gain, self._frame = 0.0, 0
+        self._gain, self._frame, self._searched = 0.0, 0, 0
         self._seen: tuple[Vectors, float] | None = None
         # What a frame earns on the path and by chance, with weights as if `_SURE` frames had been seen.
         self._path, self._path_weight = self._SURE * (level + HALFWAY * self._APART), self._SURE
@@ -171,11 +185,12 @@ class Tracker:
             self._chance_weight += every * (1 - self._chance_weight / self._SLOW)
         trust = self.order
         followed = forwards.belief()
+        self._searched = 0 if trust > 0.5 else self._searched + 1
         if trust > _CERTAIN:
             return followed
         alone = _alone(places, off, self.begins_off)
         heeded = max(trust, _HEEDED)
-        off_map = heeded * followed.off_map + (1 - heeded) * alone.off_map
+        off_map = heeded * followed.off_map + (1 - heeded) * searched_in_vain(alone.off_map, self._searched)
         on_map = trust * (1 - followed.off_map) + (1 - trust) * (1 - alone.off_map)
         share = (1 - off_map) / max(on_map, 1e-9)
         mixed = np.float32(share * trust) * followed.places

@@ -38,7 +38,7 @@ _FEW = 20
 """Frames whose own level counts as much as the map's."""
 _USUAL = 50.0
 """Frames of a drive that tell as much about what all of them resemble as is known beforehand."""
-_STEEP = 0.3
+_STEEP = 0.35
 """As `STEEP` where a drive is followed; more, as all frames together leave less doubt about the path."""
 _TAIL, _NORMAL = 0.98, 2.054
 """Share of places that chance alone keeps below a frame's tail, and the standard score of it were they normal."""
