@@ -17,6 +17,7 @@ from math import sqrt
 import numpy as np
 
 from displace.arrays import Indices, Vectors, blocks, l2_normalize
+from displace.holdout import spread
 from displace.sequence.engine import Floats
 
 NEIGHBOURS = 10
@@ -33,6 +34,8 @@ _EVERY = 4
 """Of the frames of a drive under way, that places are looked at for the queries they resemble: neighbours are alike."""
 PARTS = 20
 """Pieces of the route that coverage is counted in."""
+_BEYOND = (0.1, 0.9)
+"""Quantiles of the places that queries resemble: some may be found elsewhere by chance."""
 _ALIKE = 3
 """Frames of a drive under way that tell as much about its mean as one that shows another place."""
 
@@ -217,6 +220,20 @@ class OnlineAdaptation:
             ten = self._best[higher]
             at = ten.argmin(axis=1)
             self._least_at[higher], self._least[higher] = at, ten[np.arange(len(at)), at]
+
+
+def tell_condition(rows: MapRows, queries: Vectors) -> bool:
+    """Whether queries (q, n) are so many, and of so many places, that what they have in common is their condition.
+
+    What all pictures of a robot that stands have in common is the place: without it they would be noise.
+    """
+    if len(queries) < NEIGHBOURS:
+        return False
+    n_places = len(rows.starts)
+    some = queries[spread(len(queries), LEAST_QUERIES)]
+    best = np.array([rows.similarity(query).argmax() for query in some])
+    first, last = np.quantile(best, _BEYOND)
+    return bool(last - first >= min(NEIGHBOURS, n_places / PARTS))
 
 
 def moving(vectors: Vectors) -> Indices:
