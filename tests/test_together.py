@@ -294,3 +294,12 @@ def test_where_all_places_score_the_same_nothing_stands_out() -> None:
     np.testing.assert_array_equal(
         apart(np.zeros((1, 5)), lambda place: slice(place, place + 1)), [[0.0, 0.0]]
     )
+
+
+def test_a_drive_that_stands_most_of_the_time_is_smoothed() -> None:
+    place_map = route_map(3, likeness=0.9)
+    at = np.r_[80:110, np.full(500, 110), 110:140]
+    noise = 0.03 * np.random.default_rng(0).standard_normal((len(at), place_map.dim))
+    drive = make_route(N, 0.9, seed=4, condition=9, shift=0.4)[1][at] + noise.astype(np.float32)
+    places = np.array([fix.place for fix in place_map.smooth(drive)])
+    assert (np.abs(places - at) <= 1).mean() > 0.97

@@ -366,11 +366,12 @@ class PlaceMap:
         mode = chosen_mode(adapt, len(vectors))
         vectors, view = self._moved_back(state, vectors, adapt)
         projected, course = state.project(vectors), self._course(state)
+        stands = np.arange(len(projected))
+        if course.ordered:
+            means, _, stands = without_stops(projected)
+            projected = l2_normalize(means)
         mode = tenable_mode(mode, course.rows, projected)
-        if not course.ordered:
-            return smooth_fixes(course, similarity_of(course.rows, projected, mode)), view
-        means, _, stands = without_stops(projected)
-        fixes = smooth_fixes(course, similarity_of(course.rows, l2_normalize(means), mode))
+        fixes = smooth_fixes(course, similarity_of(course.rows, projected, mode))
         return [fixes[frame] for frame in stands], view
 
     def smoothed(

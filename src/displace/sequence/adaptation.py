@@ -28,8 +28,10 @@ STILL = 0.65
 a camera at night alone makes 0.6."""
 _USUAL = 0.75
 """Quantile of the changes from frame to frame that counts as usual."""
+_ROUNDS = 5
+"""In which it is found what is usual under way."""
 _SOON = 20
-"""Frames after which a drive under way knows what is usual."""
+"""Frames under way that tell what is usual."""
 _EVERY = 4
 """Of the frames of a drive under way, that places are looked at for the queries they resemble: neighbours are alike."""
 PARTS = 20
@@ -239,7 +241,32 @@ def tell_condition(rows: MapRows, queries: Vectors) -> bool:
 def moving(vectors: Vectors) -> Indices:
     """Frames of a drive without those of its stops, which differ from the last one kept by much less than is usual."""
     changes = np.linalg.norm(np.diff(vectors, axis=0), axis=1)
-    usual = float(np.quantile(changes, _USUAL)) if len(changes) else 0.0
+    return _kept(vectors, _usual_change(vectors, changes)) if len(changes) else np.array([0])
+
+
+def _usual_change(vectors: Vectors, changes: Floats) -> float:
+    """What frames under way differ by, also where a drive stands most of the time and most changes are noise."""
+    usual = float(np.quantile(changes, _USUAL))
+    if len(changes) < 2 * _SOON:
+        return usual
+    # A frame that is black, or shows something that passes by, is gone with the next one.
+    over_two = np.linalg.norm(vectors[2:] - vectors[:-2], axis=1)
+    lasting = changes.copy()
+    lasting[1:] = np.minimum(lasting[1:], over_two)
+    lasting[:-1] = np.minimum(lasting[:-1], over_two)
+    under_way = float(np.sort(lasting)[-_SOON])
+    if STILL * under_way <= usual:
+        return usual
+    for _ in range(_ROUNDS):
+        kept = _kept(vectors, under_way)[1:]
+        if STILL * under_way <= usual or not len(kept):
+            return usual
+        under_way = float(np.quantile(lasting[kept - 1], _USUAL))
+    return under_way
+
+
+def _kept(vectors: Vectors, usual: float) -> Indices:
+    """Frames that differ from the last one kept by no less than a stop's do, where changes of `usual` are usual."""
     kept = [0]
     for frame in range(1, len(vectors)):
         if np.linalg.norm(vectors[frame] - vectors[kept[-1]]) >= STILL * usual:
