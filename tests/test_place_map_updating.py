@@ -353,7 +353,7 @@ class TestReport:
         assert 0 < update.moved < 100
         assert update.sampling_ratio[1] < update.sampling_ratio[0]
         assert "learned again" in update.confidence
-        assert town.notes.keys() == {"spectrum"}  # the loss was that of other rows
+        assert town.notes.keys() == {"spectrum", "settings_chosen_at"}  # the loss was that of other rows
         two = build(refs.only("t0", "t1"))
         assert any("settings" in advice for advice in two.add(refs.only("t2", "t3")).advice)
 
@@ -383,6 +383,24 @@ class TestReport:
         refs = make_route(n_places=35, n_traversals=3, dim=24).references
         town = build(refs.only("t0", "t1"), DisPlace(views=False), calibration=False)
         assert any("the ridge" in advice for advice in town.add(refs.only("t2")).advice)
+
+    @pytest.mark.parametrize("saved", [True, False])
+    def test_settings_are_outgrown_by_updates_one_after_the_other(self, tmp_path, saved):
+        refs = make_route(n_places=35, n_traversals=7, dim=24).references
+        town = build(refs.only("t0", "t1", "t2"), DisPlace(views=False), calibration=False)
+        chosen_at = 24 / 70
+        told = []
+        for name in ("t3", "t4", "t5", "t6"):
+            told.append(town.add(refs.only(name)).advice)
+            if saved:
+                town.save(tmp_path / "town.displace")
+                town = PlaceMap.load(tmp_path / "town.displace")
+        assert [len(advice) for advice in told] == [0, 1, 1, 1]
+        assert f"was chosen at γ = {chosen_at:.3g}, which is now {24 / 210:.3g}" in told[-1][0]
+        assert "settings_chosen_at" not in town.to_json()["storage"]
+        for name in ("t6", "t5", "t4", "t3"):
+            advice = town.remove(refs.only(name)).advice
+        assert advice == []
 
     def test_settings_of_plain_retrieval_are_not_outgrown(self, route):
         refs = route.references

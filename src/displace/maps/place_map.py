@@ -19,7 +19,7 @@ from displace.maps import file
 from displace.maps.calibration import Calibration
 from displace.maps.driving import Causal, chosen_mode, course_of, similarity_of, tenable_mode
 from displace.maps.questions import as_images, check_same_model, is_image
-from displace.maps.state import MapState
+from displace.maps.state import CHOSEN_AT, MapState
 from displace.matches import Matches
 from displace.models import grid_of, model_name
 from displace.places import Places
@@ -509,7 +509,9 @@ class PlaceMap:
             "rows": list(self.vectors.shape),
             "dtype": str(self.vectors.dtype),
             "dim": self.dim,
-            "storage": {name: value for name, value in self.notes.items() if name != "spectrum"},
+            "storage": {
+                name: value for name, value in self.notes.items() if name not in ("spectrum", CHOSEN_AT)
+            },
             "spectrum": self.notes.get("spectrum"),
             "model": self.model,
             "has_positions": self.positions is not None,
