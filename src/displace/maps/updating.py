@@ -188,7 +188,7 @@ def _next(
     settings = fusion.settings()
     upcoming = replace(
         state,
-        places=state.places.updated(after.place_ids, refs.info),
+        places=state.places.updated(after.place_ids, refs.info if gained else state.places),
         vectors=vectors,
         row_places=rows.place_index,
         scales=scales,
