@@ -6,6 +6,7 @@ import importlib.util
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from drawn import copy_drawn
@@ -95,5 +96,13 @@ def test_the_core_of_the_ros_node_needs_no_ros(tmp_path):
     for places in (Places(np.arange(8)), Places(np.arange(8), frames=np.arange(8))):
         known = ReferenceSet(refs.vectors, refs.places, refs.traversals, info=places)
         locate = node.Locator(build(known, "hops", model=model.fingerprint()))
-        found = [json.loads(locate(frame))["place"] for frame in frames]
-        assert found[2:] == list(range(2, 8))
+        published, warned = [], []
+        received = node.receiver(locate, published.append, warned.append)
+        for number, frame in enumerate((*frames, b"damaged", frames[7])):
+            stamp = SimpleNamespace(sec=number, nanosec=5)
+            received(SimpleNamespace(header=SimpleNamespace(stamp=stamp), data=frame))
+        found = [json.loads(text) for text in published]
+        assert [record["place"] for record in found][2:] == [*range(2, 8), 7]
+        assert [record["stamp"]["sec"] for record in found] == [*range(8), 9]
+        assert len(warned) == 1
+        assert "8.000000005" in warned[0]

@@ -17,6 +17,7 @@ from displace.fusion.solver.scatter import Scatter
 from displace.geo import Positions
 from displace.maps.basis import turned
 from displace.maps.updating import moved
+from displace.places import Places
 from displace.synthetic import make_route
 
 
@@ -35,6 +36,12 @@ class Summed(VectorFusion):
 
     def _fit(self, X, index, traversals):
         raise NotImplementedError
+
+
+def replace_info(refs: ReferenceSet, info: Places) -> ReferenceSet:
+    """The same references, of whose places this is known."""
+    info = info.take(info.rows_of(refs.place_ids))
+    return ReferenceSet(refs.vectors, refs.places, refs.traversals, info=info)
 
 
 UPDATABLE = ["displace", "hops", "pooling", "dmat_avg"]
@@ -217,6 +224,44 @@ class TestPlaces:
         town.add(new, Positions(np.zeros((2, 2)), heading=np.array([5.0, 90.0])))
         np.testing.assert_array_equal(town.positions.heading, [*[np.nan] * 40, 90.0])
 
+    def test_an_update_tells_what_the_map_did_not_know_of_its_places(self, route):
+        refs, ids = route.references, np.unique(route.references.places)
+        points = np.arange(2.0 * len(ids)).reshape(-1, 2)
+        known = Places(ids, Positions(points), [f"{p}.jpg" for p in ids], np.arange(float(len(ids))))
+        some, numbers = points.copy(), np.arange(float(len(ids)))
+        some[5:9], numbers[20:22] = np.nan, np.nan
+        gaps = Places(ids, Positions(some), ["", *known.images[1:]], numbers)
+        for before in (gaps, Places(ids)):
+            town = build(replace_info(refs.without("t3"), before), "hops", calibration=False)
+            town.add(replace_info(refs.only("t3"), known), check_looks=False)
+            told = np.isin(town.place_ids, refs.only("t3").place_ids)
+            asked = np.flatnonzero(told)
+            np.testing.assert_array_equal(
+                town.positions.points[asked], points[ids.searchsorted(town.place_ids[asked])]
+            )
+            assert [town.images[row] for row in asked] == [f"{p}.jpg" for p in town.place_ids[asked]]
+            assert np.isfinite(town.places.frames[asked]).all()
+
+    def test_a_recording_that_counts_from_its_own_start_is_numbered_along_the_route(self):
+        refs = make_route(n_places=60, n_traversals=3, dim=24).references
+        numbered = Places(refs.place_ids, frames=np.arange(60.0))
+        part = refs.only("t2").select(refs.only("t2").places >= 20)
+        first = refs.without("t2").select(refs.without("t2").places < 40)
+        town = build(replace_info(first, numbered), "hops", calibration=False)
+        counted = Places(part.place_ids, frames=np.arange(40.0))
+        town.add(replace_info(part, counted))
+        assert town.places.frames.tolist() == list(range(60))
+        for others in (np.arange(40.0)[::-1].copy(), 3 * np.arange(40.0)):
+            town = build(replace_info(first, numbered), "hops", calibration=False)
+            with pytest.raises(
+                InputError, match="20 new places are not numbered along the route as the map's are"
+            ):
+                town.add(replace_info(part, Places(part.place_ids, frames=others)))
+        # Of places that the map has, its own numbers count.
+        known = part.select(part.places < 40)
+        town.add(replace_info(known, Places(known.place_ids, frames=np.arange(20.0)[::-1].copy())))
+        assert town.places.frames.tolist() == list(range(40))
+
     def test_degrees_for_a_map_in_metres_are_refused(self, route):
         refs = route.references
         old, new = refs.without("t3"), refs.only("t3")
@@ -355,7 +400,7 @@ class TestReport:
         assert 0 < update.moved < 100
         assert update.sampling_ratio[1] < update.sampling_ratio[0]
         assert "learned again" in update.confidence
-        assert town.notes.keys() == {"spectrum"}  # the loss was that of other rows
+        assert town.notes.keys() == {"spectrum", "settings_chosen_at"}  # the loss was that of other rows
         two = build(refs.only("t0", "t1"))
         assert any("settings" in advice for advice in two.add(refs.only("t2", "t3")).advice)
 
@@ -385,6 +430,24 @@ class TestReport:
         refs = make_route(n_places=35, n_traversals=3, dim=24).references
         town = build(refs.only("t0", "t1"), DisPlace(views=False), calibration=False)
         assert any("the ridge" in advice for advice in town.add(refs.only("t2")).advice)
+
+    @pytest.mark.parametrize("saved", [True, False])
+    def test_settings_are_outgrown_by_updates_one_after_the_other(self, tmp_path, saved):
+        refs = make_route(n_places=35, n_traversals=7, dim=24).references
+        town = build(refs.only("t0", "t1", "t2"), DisPlace(views=False), calibration=False)
+        chosen_at = 24 / 70
+        told = []
+        for name in ("t3", "t4", "t5", "t6"):
+            told.append(town.add(refs.only(name)).advice)
+            if saved:
+                town.save(tmp_path / "town.displace")
+                town = PlaceMap.load(tmp_path / "town.displace")
+        assert [len(advice) for advice in told] == [0, 1, 1, 1]
+        assert f"was chosen at γ = {chosen_at:.3g}, which is now {24 / 210:.3g}" in told[-1][0]
+        assert "settings_chosen_at" not in town.to_json()["storage"]
+        for name in ("t6", "t5", "t4", "t3"):
+            advice = town.remove(refs.only(name)).advice
+        assert advice == []
 
     def test_settings_of_plain_retrieval_are_not_outgrown(self, route):
         refs = route.references

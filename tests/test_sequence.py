@@ -707,3 +707,23 @@ def test_a_stop_at_night_is_one_frame() -> None:
     still = np.array([stops.still(frame) for frame in frames])
     assert still[42:60].mean() > 0.85
     assert still[:40].sum() + still[61:].sum() <= 8
+
+
+@pytest.mark.parametrize("standing", [20, 200, 2000])
+def test_a_stop_is_one_frame_however_long_it_is(standing: int) -> None:
+    """Most of what frames of such a drive differ by is noise, which is not usual under way."""
+    rng = np.random.default_rng(5)
+    places = make_route(80, 0.4, seed=8, dim=256)[1]
+    at = np.r_[0:40, np.full(standing, 40), 41:80]
+    frames = l2_normalize((places[at] + 0.02 * rng.standard_normal((len(at), 256))).astype(np.float32))
+    kept = moving(frames)
+    assert (at[kept] == 40).sum() <= 3
+    assert len(kept) > 70
+
+
+def test_black_frames_do_not_make_a_slow_drive_a_stop() -> None:
+    rng = np.random.default_rng(5)
+    way = np.linspace(0, 1, 120)[:, None] * np.eye(64)[1]
+    frames = way + 0.01 * rng.standard_normal((120, 64)) + np.eye(64)[0]
+    frames[5::10] = 3 * np.eye(64)[2]
+    assert len(moving(frames)) > 100

@@ -12,6 +12,7 @@ from drives import make_route
 import displace
 from displace.places import Places
 from displace.search import exact
+from displace.sequence.chance import apart
 from displace.sequence.together import HARDLY, agreed, judged_together, judged_under_way, own_share
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
@@ -256,3 +257,49 @@ def test_webcams_are_not_on_a_railway(n_traversals: int) -> None:
     webcams = described("sped400/query", slice(120))
     assert place_map.adapts("auto", len(webcams)) == "batch"
     assert (place_map.locate(webcams, adapt="auto").confidence >= 0.5).sum() == 0
+
+
+@pytest.mark.parametrize("n_traversals", [1, 2, 3])
+def test_pictures_of_one_spot_are_found_there_as_they_are_one_by_one(n_traversals: int) -> None:
+    """What 150 pictures of a robot that stands have in common is the place: taken away, they would be noise."""
+    place_map = route_map(n_traversals, likeness=0.9)
+    shown = make_route(N, 0.9, seed=4, condition=9)[1][100]
+    noise = 0.02 * np.random.default_rng(0).standard_normal((150, len(shown)))
+    standing = (shown + noise).astype(np.float32)
+    together = place_map.locate(standing, adapt="auto")
+    assert (together.places[:, 0] == 100).all()
+    np.testing.assert_array_equal(together.places, place_map.locate(standing).places)
+    assert [fix.place for fix in place_map.smooth(standing)] == [100] * 150
+
+
+@pytest.mark.parametrize("n_traversals", [1, 2, 3])
+@pytest.mark.parametrize("adapt", ["batch", "online", "auto"])
+def test_pictures_that_are_all_black_are_refused(n_traversals: int, adapt: str) -> None:
+    place_map = route_map(n_traversals)
+    black = place_map.locate(np.zeros((150, place_map.dim), np.float32), adapt=adapt)
+    assert (black.confidence < 0.5).all()
+
+
+@pytest.mark.parametrize("n_traversals", [1, 2, 3])
+@pytest.mark.parametrize("n_queries", [1, 2, 9])
+def test_few_queries_adapt_nothing_as_a_batch(n_traversals: int, n_queries: int) -> None:
+    place_map = route_map(n_traversals)
+    few = make_route(N, 0.5, seed=4, condition=9, shift=0.4)[1][100 : 100 + n_queries]
+    adapted, plain = place_map.locate(few, adapt="batch"), place_map.locate(few)
+    np.testing.assert_array_equal(adapted.places, plain.places)
+    np.testing.assert_array_equal(adapted.confidence, plain.confidence)
+
+
+def test_where_all_places_score_the_same_nothing_stands_out() -> None:
+    np.testing.assert_array_equal(
+        apart(np.zeros((1, 5)), lambda place: slice(place, place + 1)), [[0.0, 0.0]]
+    )
+
+
+def test_a_drive_that_stands_most_of_the_time_is_smoothed() -> None:
+    place_map = route_map(3, likeness=0.9)
+    at = np.r_[80:110, np.full(500, 110), 110:140]
+    noise = 0.03 * np.random.default_rng(0).standard_normal((len(at), place_map.dim))
+    drive = make_route(N, 0.9, seed=4, condition=9, shift=0.4)[1][at] + noise.astype(np.float32)
+    places = np.array([fix.place for fix in place_map.smooth(drive)])
+    assert (np.abs(places - at) <= 1).mean() > 0.97

@@ -20,7 +20,7 @@ from PIL import Image
 
 from displace import PlaceMap, ReferenceSet, build
 from displace.client import Client, RemoteDrive, ServerError
-from displace.errors import InputError
+from displace.errors import DisplaceError, InputError
 from displace.geo import Positions
 from displace.images import read_image
 from displace.manifest.table import Manifest
@@ -561,6 +561,21 @@ class TestDrives:
         assert drives.begin(hosted) is not None
         assert len(drives) == 2
 
+    def test_begins_as_it_is_told_and_takes_nothing_that_it_would_not_heed(self, asked, route):
+        places = []
+        for begins_off in (0.001, 0.999):
+            drive = asked.post(f"/v1/drives?begins_off={begins_off}").json()["drive"]
+            frame = asked.post(f"/v1/drives/{drive}/frames", **raw(route.queries[:1])).json()
+            places.append(frame["off_map"])
+        assert places[0] < places[1]
+        for answer, said in (
+            (asked.post("/v1/drives?lag=3"), "lag: there is no such parameter; there are adapt, begins_off"),
+            (asked.post("/v1/drives", json={"adapt": "none"}), "no body is read here"),
+            (asked.post("/v1/drives?begins_off=1"), "begins_off"),
+        ):
+            assert answer.status_code == 422
+            assert said in answer.json()["error"]["message"]
+
     def test_a_long_belief_is_summed_over_stretches(self):
         belief = np.arange(10.0)
         assert _stretches(belief, 20).tolist() == belief.tolist()
@@ -595,6 +610,17 @@ class TestTheClient:
             assert "off_map" in drive.step(route.queries[0])
         with pytest.raises(ServerError, match="no such drive"):
             drive.step(route.queries[0])
+
+    def test_what_is_no_query_is_named(self, client, tmp_path):
+        for query, said in (
+            (np.zeros((10, 16, 3), np.uint8), "send pixels as the bytes of an image file"),
+            (np.zeros((2, 3, 4), np.float32), "no descriptors"),
+            ([1.0, 2.0], "got list"),
+            (tmp_path / "none.jpg", "cannot read image"),
+            (tmp_path, "cannot read image"),
+        ):
+            with pytest.raises(DisplaceError, match=said):
+                client.locate(query)
 
     def test_sends_again_while_the_server_is_busy(self):
         answers = [httpx.Response(503), httpx.ConnectError("no"), httpx.Response(200, json={"places": 1})]

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.errors import DisplaceError
+from displace.errors import DisplaceError, ImageError, InputError
 from displace.registry import missing_extra
 
 if TYPE_CHECKING:
@@ -131,9 +131,11 @@ class Client:
         answer = self.send("POST", "/v1/describe", content=body, headers={"content-type": kind})
         return np.frombuffer(answer.content, "<f4").astype(np.float32)
 
-    def drive(self, adapt: str = "online") -> RemoteDrive:
-        """Begin a drive, which is followed frame by frame; `adapt` as for `PlaceMap.follow`."""
-        return RemoteDrive(self, self._json("POST", "/v1/drives", params={"adapt": adapt})["drive"])
+    def drive(self, adapt: str = "online", **options: Any) -> RemoteDrive:
+        """Begin a drive, which is followed frame by frame; `adapt` and `begins_off` as for `PlaceMap.follow`."""
+        return RemoteDrive(
+            self, self._json("POST", "/v1/drives", params={"adapt": adapt, **options})["drive"]
+        )
 
     def _json(self, method: str, path: str, **options: Any) -> dict[str, Any]:
         try:
@@ -211,10 +213,21 @@ class RemoteDrive:
 
 def _body(query: Query) -> tuple[bytes, str]:
     if isinstance(query, np.ndarray):
+        if query.ndim not in (1, 2) or query.dtype == np.uint8:
+            raise InputError(
+                f"an array of shape {query.shape} and {query.dtype} is no descriptors, (D,) or (q, D): send pixels as "
+                "the bytes of an image file (cv2.imencode, PIL's Image.save)"
+            )
         return np.ascontiguousarray(np.atleast_2d(query), "<f4").tobytes(), "application/octet-stream"
     if isinstance(query, bytes):
         return query, "image/jpeg"
-    return Path(query).read_bytes(), mimetypes.guess_type(os.fspath(query))[0] or "image/jpeg"
+    if not isinstance(query, str | os.PathLike):
+        raise InputError(f"a query is an image file, its bytes or an array; got {type(query).__name__}")
+    try:
+        content = Path(query).read_bytes()
+    except OSError as error:
+        raise ImageError(f"cannot read image {query}: {error.strerror}") from None
+    return content, mimetypes.guess_type(os.fspath(query))[0] or "image/jpeg"
 
 
 def _explained(response: httpx.Response) -> str:

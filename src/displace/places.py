@@ -13,6 +13,8 @@ from displace.errors import InputError
 from displace.geo import Numbers, Positions
 
 Rows = NDArray[np.intp]
+_IN_STEP = 2.0
+"""Frames by which numbers along a route may differ, in the median, and still count alike."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,21 +92,42 @@ class Places:
     def updated(self, ids: NDArray[Any], new: Places) -> Places:
         """Return the places `ids`: what is known of them here stays, the rest is taken from `new`.
 
-        Positions, images and route numbers are kept where these places have them; new places without get NaN or a
-        blank.
+        What neither knows is NaN or a blank. Route numbers of `new` are brought to those of these places.
         """
-        old_rows = self.rows_of(ids)
-        new_rows = np.where(old_rows < 0, new.rows_of(ids), -1)
-        positions = self.positions
-        if positions is not None:
-            positions = _joined_positions(positions, new.positions, old_rows, new_rows)
-        images = None
-        if self.images is not None:
-            images = _joined_images(self.images, new.images, old_rows, new_rows)
+        new = new.numbered_as(self)
+        old_rows, new_rows = self.rows_of(ids), new.rows_of(ids)
         frames = None
-        if self.frames is not None:
+        if self.frames is not None or new.frames is not None:
             frames = _joined(self.frames, new.frames, old_rows, new_rows)
-        return Places(ids, positions, images, frames)
+        return Places(
+            ids,
+            _joined_positions(self.positions, new.positions, old_rows, new_rows),
+            _joined_images(self.images, new.images, old_rows, new_rows),
+            frames,
+        )
+
+    def numbered_as(self, known: Places) -> Places:
+        """Return these places with route numbers that count from where those of `known` do.
+
+        A recording of a part of the route may count from its own start; the places that both have tell. Where these
+        differ by no one number, there is no telling where on the route the others lie.
+        """
+        if self.frames is None or known.frames is None:
+            return self
+        rows = known.rows_of(self.ids)
+        away = np.where(rows >= 0, known.frames[rows], np.nan) - self.frames
+        told = away[np.isfinite(away)]
+        others = np.isfinite(self.frames) & ~np.isfinite(away)
+        if not len(told) or not others.any():
+            return self
+        shift = float(np.median(told))
+        if np.median(np.abs(told - shift)) > _IN_STEP:
+            raise InputError(
+                f"frames of {int(others.sum())} new places are not numbered along the route as the map's are: at the "
+                f"{len(told)} places that both have, they differ by {told.min():g} to {told.max():g}. Number them as "
+                "the map does, leave the new places out (displace manifest NEW --against MAP), or build the map anew"
+            )
+        return Places(self.ids, self.positions, self.images, self.frames + shift)
 
 
 def _check_sorted(ids: NDArray[Any]) -> None:
@@ -124,25 +147,41 @@ def _numbers(frames: ArrayLike) -> Numbers:
         raise InputError(f"frames must be numbers, NaN where unknown: {error}") from None
 
 
-def _joined(old: Numbers, new: Numbers | None, old_rows: Rows, new_rows: Rows) -> Numbers:
-    """Numbers with `old` at `old_rows` and `new` at `new_rows`; −1 is none, and neither is NaN."""
-    joined = np.full((len(old_rows), *old.shape[1:]), np.nan)
-    for source, rows in ((old, old_rows), (new, new_rows)):
+def _joined(old: Numbers | None, new: Numbers | None, old_rows: Rows, new_rows: Rows) -> Numbers:
+    """Numbers with `old` at `old_rows`, else `new` at `new_rows`; −1 is none, and where neither is known NaN."""
+    shape = next(source.shape[1:] for source in (old, new) if source is not None)
+    joined = np.full((len(old_rows), *shape), np.nan)
+    for source, rows in ((new, new_rows), (old, old_rows)):
         if source is not None:
-            joined[rows >= 0] = source[rows[rows >= 0]]
+            at = np.flatnonzero(rows >= 0)
+            known = np.isfinite(source[rows[at]].sum(axis=tuple(range(1, source.ndim))))
+            joined[at[known]] = source[rows[at[known]]]
     return joined
 
 
-def _joined_positions(old: Positions, new: Positions | None, old_rows: Rows, new_rows: Rows) -> Positions:
-    headings = [None if source is None else source.heading for source in (old, new)]
+def _joined_positions(
+    old: Positions | None, new: Positions | None, old_rows: Rows, new_rows: Rows
+) -> Positions | None:
+    """Positions of `old`, else of `new`; a heading comes with its position."""
+    if old is None or new is None:
+        one, rows = (new, new_rows) if old is None else (old, old_rows)
+        if one is None:
+            return None
+        blank = np.full(len(rows), -1)
+        heading = None if one.heading is None else _joined(None, one.heading, blank, rows)
+        return Positions(_joined(None, one.points, blank, rows), one.degrees, heading)
+    new_rows = np.where((old_rows >= 0) & old.known[old_rows], -1, new_rows)
     heading = None
-    if any(values is not None for values in headings):
-        blank = np.full(len(old), np.nan)
-        heading = _joined(blank if headings[0] is None else headings[0], headings[1], old_rows, new_rows)
-    points = _joined(old.points, None if new is None else new.points, old_rows, new_rows)
-    return Positions(points, old.degrees, heading)
+    if old.heading is not None or new.heading is not None:
+        heading = _joined(old.heading, new.heading, old_rows, new_rows)
+    return Positions(_joined(old.points, new.points, old_rows, new_rows), old.degrees, heading)
 
 
-def _joined_images(old: list[str], new: list[str] | None, old_rows: Rows, new_rows: Rows) -> list[str]:
-    fresh = [""] * len(new_rows) if new is None else ["" if row < 0 else new[row] for row in new_rows]
-    return [fresh[at] if row < 0 else old[row] for at, row in enumerate(old_rows)]
+def _joined_images(
+    old: list[str] | None, new: list[str] | None, old_rows: Rows, new_rows: Rows
+) -> list[str] | None:
+    if old is None and new is None:
+        return None
+    sources = ((old, old_rows), (new, new_rows))
+    named = ([source[row] if source and row >= 0 else "" for row in rows] for source, rows in sources)
+    return [first or second for first, second in zip(*named, strict=True)]

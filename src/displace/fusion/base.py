@@ -248,8 +248,11 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """Say in one line which settings were used, and why."""
         return AS_GIVEN
 
-    def outgrown(self, before: Any, after: Any) -> str:  # noqa: ARG002
-        """Say which settings, decided on one of two statistics, may not suit the other; blank where all do."""
+    def outgrown(self, before: Any, after: Any, chosen_at: float | None = None) -> str:  # noqa: ARG002
+        """Say which settings, decided on one of two statistics, may not suit the other; blank where all do.
+
+        Where statistics have a `sampling_ratio` and updates came between, `chosen_at` is the one that was decided at.
+        """
         return ""
 
     def spectrum(self) -> Vectors:

@@ -276,11 +276,11 @@ class DisPlace(VectorFusion):
             f"{self.settings_.reason}{views}"
         )
 
-    def outgrown(self, before: Any, after: Any) -> str:
-        """Say so where γ, which the ridge was chosen by, has halved or doubled."""
+    def outgrown(self, before: Any, after: Any, chosen_at: float | None = None) -> str:
+        """Say so where γ, which the ridge was chosen by, has halved or doubled since."""
         if self._plain or not isinstance(before, Scatter) or not before.within.size:
             return ""
-        was, is_now = before.sampling_ratio, after.sampling_ratio
+        was, is_now = before.sampling_ratio if chosen_at is None else chosen_at, after.sampling_ratio
         # Twice the freedom, as of a third traversal beside two, halves γ exactly: a quotient by 2 is not rounded.
         if was == is_now or 0.5 < is_now / was < 2:
             return ""

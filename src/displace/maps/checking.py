@@ -188,6 +188,8 @@ def _check_notes(notes: dict[str, Any]) -> None:
         schema.number(recall, "recall_at_1", 0, 100)
     if recalls or "n_queries" in notes:
         schema.whole(notes.get("n_queries"), "n_queries")
+    if "settings_chosen_at" in notes:
+        schema.number(notes["settings_chosen_at"], "settings_chosen_at", 0)
     if "same_top_match" in notes:
         schema.number(notes["same_top_match"], "same_top_match", 0, 100)
     schema.listed(

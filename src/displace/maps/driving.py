@@ -10,7 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.arrays import Vectors
-from displace.sequence.adaptation import LEAST_QUERIES, Adaptation, MapRows, OnlineAdaptation, adapt
+from displace.sequence.adaptation import (
+    LEAST_QUERIES,
+    Adaptation,
+    MapRows,
+    OnlineAdaptation,
+    adapt,
+    tell_condition,
+)
 from displace.sequence.engine import Given, Motion
 from displace.sequence.following import (
     Course,
@@ -142,6 +149,11 @@ def chosen_mode(mode: str, n_queries: int) -> str:
     if mode != "auto":
         return mode
     return "batch" if n_queries >= LEAST_QUERIES else "none"
+
+
+def tenable_mode(mode: str, rows: MapRows, queries: Vectors) -> str:
+    """A mode for projected queries: few of them, and pictures of one spot, adapt nothing as a batch."""
+    return "none" if mode == "batch" and not tell_condition(rows, queries) else mode
 
 
 @dataclass

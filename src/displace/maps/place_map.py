@@ -17,9 +17,9 @@ from displace.fork_lock import ForkLock
 from displace.geo import Area, Positions
 from displace.maps import file
 from displace.maps.calibration import Calibration
-from displace.maps.driving import Causal, chosen_mode, course_of, similarity_of
+from displace.maps.driving import Causal, chosen_mode, course_of, similarity_of, tenable_mode
 from displace.maps.questions import as_images, check_same_model, is_image
-from displace.maps.state import MapState
+from displace.maps.state import CHOSEN_AT, MapState
 from displace.matches import Matches
 from displace.models import grid_of, model_name
 from displace.places import Places
@@ -99,7 +99,7 @@ class PlaceMap:
         radius : float
             Metres.
         """
-        return PlaceMap(self.state.within(Area((float(near[0]), float(near[1])), float(radius))))
+        return PlaceMap(self.state.within(Area.of(near, radius)))
 
     @property
     def places(self) -> Places:
@@ -256,7 +256,8 @@ class PlaceMap:
             easting and northing) are searched, exactly.
         adapt : {"none", "batch", "online", "auto"}
             Whether the queries, taken as a batch of one condition, adapt the matching to it; "online", each by those
-            before it; "auto" as a batch from 100 on, if the map can say how sure such matches are. 100 queries and more
+            before it; "auto" as a batch from 100 on, if the map can say how sure such matches are. Fewer than ten, and
+            pictures of one spot, adapt nothing as a batch: what they have in common is the place. 100 queries and more
             are then also moved back where they are from another lane (`view_of`), and judged in view of each other, so
             that those of another route are refused. For photos of several conditions leave it at "none".
         model : DescriptorModel, optional
@@ -282,6 +283,8 @@ class PlaceMap:
         vectors, view = self._moved_back(state, self.describe(queries, model=model), adapt)
         projected = state.project(vectors)
         mode = _mode_of(state, adapt, len(projected))
+        if mode == "batch":
+            mode = tenable_mode(mode, self._course(state).rows, projected)
         best, scores = state.best(projected, max(k, state.ranked_at_least), search)
         many = mode == "none" and adapt in ("batch", "auto") and len(vectors) >= LEAST_QUERIES
         confidence = state.confidence(vectors, best, scores, together=many)
@@ -363,10 +366,12 @@ class PlaceMap:
         mode = chosen_mode(adapt, len(vectors))
         vectors, view = self._moved_back(state, vectors, adapt)
         projected, course = state.project(vectors), self._course(state)
-        if not course.ordered:
-            return smooth_fixes(course, similarity_of(course.rows, projected, mode)), view
-        means, _, stands = without_stops(projected)
-        fixes = smooth_fixes(course, similarity_of(course.rows, l2_normalize(means), mode))
+        stands = np.arange(len(projected))
+        if course.ordered:
+            means, _, stands = without_stops(projected)
+            projected = l2_normalize(means)
+        mode = tenable_mode(mode, course.rows, projected)
+        fixes = smooth_fixes(course, similarity_of(course.rows, projected, mode))
         return [fixes[frame] for frame in stands], view
 
     def smoothed(
@@ -504,7 +509,9 @@ class PlaceMap:
             "rows": list(self.vectors.shape),
             "dtype": str(self.vectors.dtype),
             "dim": self.dim,
-            "storage": {name: value for name, value in self.notes.items() if name != "spectrum"},
+            "storage": {
+                name: value for name, value in self.notes.items() if name not in ("spectrum", CHOSEN_AT)
+            },
             "spectrum": self.notes.get("spectrum"),
             "model": self.model,
             "has_positions": self.positions is not None,

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from displace.maps.statistics import MapStatistics
 
 
+CHOSEN_AT = "settings_chosen_at"
+"""The note of a map that was updated: γ that its settings were decided at. Updates one after the other would otherwise
+never be seen to outgrow them."""
 LARGE = 1e15
 """Descriptors with larger numbers are projected in float64."""
 _SAFE = 1e-20, 1e25

@@ -43,6 +43,7 @@ def check_addition(state: MapState, refs: ReferenceSet, looks: bool = True) -> N
             f"the map already has references of {', '.join(known)}; add other traversals (--traversal), or give "
             "this recording a name of its own in its manifest"
         )
+    refs.info.numbered_as(state.places)  # says what is wrong with them
     if state.places.positions is not None and refs.info.positions is not None:
         _check_nearness(state, state.places.positions, refs, refs.info.positions)
     elif looks:

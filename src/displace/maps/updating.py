@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from displace.maps.digests import digests_of
 from displace.maps.fitting import spectrum_note, stored_rows, with_places
 from displace.maps.relearning import learned_again, relearned
 from displace.maps.rounding import quantize
-from displace.maps.state import MapState
+from displace.maps.state import CHOSEN_AT, MapState
 from displace.maps.statistics import MapStatistics
 from displace.maps.update_checks import (
     check_addition,
@@ -187,7 +188,7 @@ def _next(
     settings = fusion.settings()
     upcoming = replace(
         state,
-        places=state.places.updated(after.place_ids, refs.info),
+        places=state.places.updated(after.place_ids, refs.info if gained else state.places),
         vectors=vectors,
         row_places=rows.place_index,
         scales=scales,
@@ -205,6 +206,9 @@ def _next(
     upcoming, confidence = relearned(state, upcoming, refs, gained, _fusion(upcoming))
     ratios = _ratios(before, after)
     decided = fusion.explain() if settings != state.settings else ""
+    chosen_at = _chosen_at(state, ratios, bool(decided))
+    if chosen_at is not None:
+        upcoming = replace(upcoming, notes={**upcoming.notes, CHOSEN_AT: chosen_at})
     update = Update(
         len(refs) if gained else -len(refs),
         len(upcoming.places) - len(state.places),
@@ -212,7 +216,7 @@ def _next(
         ratios,
         decided,
         confidence,
-        _advice(upcoming, "" if decided else fusion.outgrown(before, after)),
+        _advice(upcoming, "" if decided else fusion.outgrown(before, after, chosen_at)),
     )
     return upcoming, update
 
@@ -243,6 +247,14 @@ def _ratios(before: Any, after: Any) -> tuple[float, float] | None:
     if not getattr(before, "within", np.empty(0)).size:
         return None
     return before.sampling_ratio, after.sampling_ratio
+
+
+def _chosen_at(state: MapState, ratios: tuple[float, float] | None, decided: bool) -> float | None:
+    """γ that the settings were decided at: now, or before the first of the updates since."""
+    if ratios is None or decided:
+        return None if ratios is None or not isfinite(ratios[1]) else ratios[1]
+    chosen_at: float | None = state.notes.get(CHOSEN_AT, ratios[0] if isfinite(ratios[0]) else None)
+    return chosen_at
 
 
 def moved(old: Vectors | None, new: Vectors | None) -> float:

@@ -17,6 +17,7 @@ from math import sqrt
 import numpy as np
 
 from displace.arrays import Indices, Vectors, blocks, l2_normalize
+from displace.holdout import spread
 from displace.sequence.engine import Floats
 
 NEIGHBOURS = 10
@@ -27,12 +28,16 @@ STILL = 0.65
 a camera at night alone makes 0.6."""
 _USUAL = 0.75
 """Quantile of the changes from frame to frame that counts as usual."""
+_ROUNDS = 5
+"""In which it is found what is usual under way."""
 _SOON = 20
-"""Frames after which a drive under way knows what is usual."""
+"""Frames under way that tell what is usual."""
 _EVERY = 4
 """Of the frames of a drive under way, that places are looked at for the queries they resemble: neighbours are alike."""
 PARTS = 20
 """Pieces of the route that coverage is counted in."""
+_BEYOND = (0.1, 0.9)
+"""Quantiles of the places that queries resemble: some may be found elsewhere by chance."""
 _ALIKE = 3
 """Frames of a drive under way that tell as much about its mean as one that shows another place."""
 
@@ -219,10 +224,49 @@ class OnlineAdaptation:
             self._least_at[higher], self._least[higher] = at, ten[np.arange(len(at)), at]
 
 
+def tell_condition(rows: MapRows, queries: Vectors) -> bool:
+    """Whether queries (q, n) are so many, and of so many places, that what they have in common is their condition.
+
+    What all pictures of a robot that stands have in common is the place: without it they would be noise.
+    """
+    if len(queries) < NEIGHBOURS:
+        return False
+    n_places = len(rows.starts)
+    some = queries[spread(len(queries), LEAST_QUERIES)]
+    best = np.array([rows.similarity(query).argmax() for query in some])
+    first, last = np.quantile(best, _BEYOND)
+    return bool(last - first >= min(NEIGHBOURS, n_places / PARTS))
+
+
 def moving(vectors: Vectors) -> Indices:
     """Frames of a drive without those of its stops, which differ from the last one kept by much less than is usual."""
     changes = np.linalg.norm(np.diff(vectors, axis=0), axis=1)
-    usual = float(np.quantile(changes, _USUAL)) if len(changes) else 0.0
+    return _kept(vectors, _usual_change(vectors, changes)) if len(changes) else np.array([0])
+
+
+def _usual_change(vectors: Vectors, changes: Floats) -> float:
+    """What frames under way differ by, also where a drive stands most of the time and most changes are noise."""
+    usual = float(np.quantile(changes, _USUAL))
+    if len(changes) < 2 * _SOON:
+        return usual
+    # A frame that is black, or shows something that passes by, is gone with the next one.
+    over_two = np.linalg.norm(vectors[2:] - vectors[:-2], axis=1)
+    lasting = changes.copy()
+    lasting[1:] = np.minimum(lasting[1:], over_two)
+    lasting[:-1] = np.minimum(lasting[:-1], over_two)
+    under_way = float(np.sort(lasting)[-_SOON])
+    if STILL * under_way <= usual:
+        return usual
+    for _ in range(_ROUNDS):
+        kept = _kept(vectors, under_way)[1:]
+        if STILL * under_way <= usual or not len(kept):
+            return usual
+        under_way = float(np.quantile(lasting[kept - 1], _USUAL))
+    return under_way
+
+
+def _kept(vectors: Vectors, usual: float) -> Indices:
+    """Frames that differ from the last one kept by no less than a stop's do, where changes of `usual` are usual."""
     kept = [0]
     for frame in range(1, len(vectors)):
         if np.linalg.norm(vectors[frame] - vectors[kept[-1]]) >= STILL * usual:

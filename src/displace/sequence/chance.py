@@ -65,7 +65,8 @@ def apart(scores: Vectors, same: Same) -> Floats:
     for row, best, to in zip(scores, scores.argmax(axis=1).tolist(), found, strict=True):
         others = row[_others(same, best, len(row)) & np.isfinite(row)].astype(np.float64)
         if len(others) >= _FEWEST:
-            to[:] = (row[best] - others.mean(), row[best] - others.max()) / max(others.std(), 1e-9)
+            apart_by = np.array([row[best] - others.mean(), row[best] - others.max()])
+            to[:] = apart_by / max(float(others.std()), 1e-9)
     return found
 
 

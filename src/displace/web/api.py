@@ -21,6 +21,7 @@ from displace.errors import DisplaceError
 from displace.maps.place_map import PlaceMap
 from displace.maps.remarks import remarks, rounding_loss
 from displace.matches import Matches
+from displace.sequence.tracking import BEGINS_OFF
 from displace.web.batching import SIZES
 from displace.web.document import BODIES, IMAGES, REFUSALS, with_answers
 from displace.web.drives import Drive
@@ -118,13 +119,18 @@ def _add_queries(app: FastAPI, server: Server, locating: Locating) -> None:
 def _add_drives(app: FastAPI, server: Server) -> None:
     @app.post("/v1/drives", status_code=201, summary="Begin a drive.")
     async def begin(
+        request: Request,
         adapt: Literal["online", "none"] = Query(
             "online", description="Whether the matching adapts to the drive's condition on the way."
         ),
+        begins_off: float = Query(
+            BEGINS_OFF, gt=0, lt=1, description="Probability that the drive begins off the map."
+        ),
     ) -> JSONResponse:
         """Begin to follow a drive; idle ones are forgotten."""
+        await _check_no_more(request, ("adapt", "begins_off"))
         hosted = await server.hosted()
-        name = await server.in_pool(server.drives.begin, hosted, adapt)
+        name = await server.in_pool(server.drives.begin, hosted, adapt, begins_off)
         if name is None:
             raise RefusedError(429, f"{server.limits.drives} drives are followed already; end one, or wait")
         return JSONResponse({"drive": name, "map": hosted.version}, 201)
@@ -146,6 +152,17 @@ def _add_drives(app: FastAPI, server: Server) -> None:
         if not server.drives.end(drive):
             raise RefusedError(404, "there is no such drive, or it was idle too long")
         return Response(status_code=204)
+
+
+async def _check_no_more(request: Request, known: tuple[str, ...]) -> None:
+    """Refuse parameters that there are not, and a body, which would go unread."""
+    for name in request.query_params:
+        if name not in known:
+            raise RefusedError(422, f"{name}: there is no such parameter; there are {', '.join(known)}")
+    if await request.body():
+        raise RefusedError(
+            422, f"no body is read here: give {' and '.join(known)} in the address (?{known[0]}=…)"
+        )
 
 
 def _drive(server: Server, name: str) -> Drive:

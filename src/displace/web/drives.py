@@ -10,6 +10,7 @@ from typing import Any
 
 from displace.arrays import Vectors
 from displace.errors import InputError
+from displace.sequence.tracking import BEGINS_OFF
 from displace.web.hosting import Hosted
 from displace.web.limits import Clock, Limits
 from displace.web.refused import RefusedError
@@ -75,8 +76,8 @@ class Drives:
     def __len__(self) -> int:
         return len(self._drives)
 
-    def begin(self, hosted: Hosted, adapt: str = "online") -> str | None:
-        """Begin a drive and return its name; None where there are too many."""
+    def begin(self, hosted: Hosted, adapt: str = "online", begins_off: float = BEGINS_OFF) -> str | None:
+        """Begin a drive, as `PlaceMap.follow` does, and return its name; None where there are too many."""
         if hosted.place_map.places.order is None:
             raise InputError(
                 "the places of this map have no order along a route, so that no drive can be followed; locate images "
@@ -87,9 +88,8 @@ class Drives:
             if len(self._drives) >= self.most:
                 return None
             name = secrets.token_urlsafe(12)
-            self._drives[name] = Drive(
-                hosted, hosted.place_map.follow(adapt=adapt), self.clock(), self.frames
-            )
+            follower = hosted.place_map.follow(adapt=adapt, begins_off=begins_off)
+            self._drives[name] = Drive(hosted, follower, self.clock(), self.frames)
             return name
 
     def get(self, name: str) -> Drive | None:
