@@ -515,6 +515,15 @@ def test_a_drive_that_finds_no_path_for_long_is_off_the_map(seed: int) -> None:
     assert off[190:].max() < 0.5
 
 
+def test_a_drive_without_a_path_does_not_bring_the_level_down_to_chance() -> None:
+    """Else the best of wrong paths is soon good enough."""
+    noise = np.random.default_rng(0).normal(0, 1, (300, 150))
+    noise = sum(np.roll(noise, shift, axis=(0, 1)) for shift in ((0, 0), (0, 1), (1, 0), (1, 1)))
+    tracker = Tracker(level=2.2)
+    levels = [(tracker.step(row), tracker.level)[1] for row in (1.5 * noise / noise.std()).astype(np.float32)]
+    assert levels[-1] > levels[35] - 0.1
+
+
 @pytest.mark.parametrize("begins_off", [0.05, 0.5])
 def test_the_first_frame_is_off_the_map_as_likely_as_drives_begin_there(begins_off: float) -> None:
     scores = np.random.default_rng(0).normal(0, 1.5, 80).astype(np.float32)

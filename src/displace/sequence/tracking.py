@@ -174,8 +174,10 @@ class Tracker:
         motion, kernels = self.learner.motion, self._kernels
         on_path = forwards.step(motion, kernels, places, off)
         on_map = 1 - forwards.off_map
-        self._path += on_map * (on_path + top) - self._path / self._SLOW
-        self._path_weight += on_map - self._path_weight / self._SLOW
+        # Off the map the best of wrong paths would bring the level down to what chance earns.
+        known = on_map * (self.order if self._searched > 2 * SEARCHED else 1.0)
+        self._path += known * (on_path + top) - self._path / self._SLOW
+        self._path_weight += known - self._path_weight / self._SLOW
         every = 1 if self._gain < self._BEYOND_DOUBT else _SELDOM
         if self._frame % (every * _RUN) < _RUN:
             by_chance = backwards.step(motion, kernels, places, off)
