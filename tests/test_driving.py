@@ -416,7 +416,7 @@ def test_a_drive_tells_where_it_was(
     then += [follower.ago(n) for n in range(9, 0, -1)] + now[-1:]
     right = [share(np.array([fix.place for fix in fixes]), at) for fixes in (now, then)]
     assert right[1] > right[0]
-    for frames_ago in (0, 11, -1):
+    for frames_ago in (0, 11, -1, 1.5, "2"):
         with pytest.raises(InputError, match="must be from 1 to 10"):
             follower.ago(frames_ago)
     with pytest.raises(InputError, match="must be from 1 to 0"):

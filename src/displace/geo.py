@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -116,6 +117,18 @@ class Area:
             )
         if not 0 < self.radius < np.inf:
             raise InputError(f"radius={self.radius!r} must be a number of metres above 0")
+
+    @classmethod
+    def of(cls, near: Any, radius: Any) -> Area:
+        """Make an area of what a caller gave: any two numbers, and one."""
+        try:
+            first, second = (float(value) for value in near)
+            metres = float(radius)
+        except (TypeError, ValueError):
+            raise InputError(
+                f"near={near!r} and radius={radius!r} must be two numbers, such as (51.752, -1.258), and one of metres"
+            ) from None
+        return cls((first, second), metres)
 
     def inside(self, positions: Positions) -> NDArray[np.intp]:
         """Rows of `positions` that lie inside; those that are not known do not."""

@@ -99,7 +99,7 @@ class PlaceMap:
         radius : float
             Metres.
         """
-        return PlaceMap(self.state.within(Area((float(near[0]), float(near[1])), float(radius))))
+        return PlaceMap(self.state.within(Area.of(near, radius)))
 
     @property
     def places(self) -> Places:

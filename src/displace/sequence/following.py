@@ -356,10 +356,11 @@ class Follower:
             From 1 to the lag that `PlaceMap.follow` was given, and fewer than were taken.
         """
         remembered = 0 if self._hindsight is None else len(self._hindsight)
-        if self._hindsight is None or not 1 <= frames < remembered:
+        whole = isinstance(frames, int | np.integer)
+        if self._hindsight is None or not whole or not 1 <= frames < remembered:
             raise InputError(
-                f"frames={frames!r} must be from 1 to {max(remembered - 1, 0)}: so many frames before the last one are "
-                "remembered; follow(lag=…) says how many"
+                f"frames={frames!r} must be from 1 to {max(remembered - 1, 0)}, a whole number: so many frames before "
+                "the last one are remembered; follow(lag=…) says how many"
             )
         return self.course.fix(self._hindsight.ago(frames), smoothed=True)
 
