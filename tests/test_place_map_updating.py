@@ -296,6 +296,18 @@ class TestPlaces:
         town.add(replace_info(known, Places(known.place_ids, frames=np.arange(20.0)[::-1].copy())))
         assert town.places.frames.tolist() == list(range(40))
 
+    @pytest.mark.parametrize("name", UPDATABLE)
+    def test_a_recording_that_is_there_under_another_name_is_refused(self, route, name):
+        refs = route.references
+        town = build(refs.only("t0", "t1", "t2"), name, calibration=False)
+        again = refs.only("t1").select(np.arange(len(refs.only("t1")))[::-1])
+        copy = ReferenceSet(again.vectors, again.places, ["copy"] * len(again))
+        with pytest.raises(InputError, match="the references of copy are in the map already, as t1"):
+            town.add(copy)
+        town.remove(refs.only("t1"))
+        town.add(copy)
+        assert list(town.traversals) == ["t0", "t2", "copy"]
+
     def test_degrees_for_a_map_in_metres_are_refused(self, route):
         refs = route.references
         old, new = refs.without("t3"), refs.only("t3")

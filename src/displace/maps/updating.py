@@ -29,6 +29,7 @@ from displace.maps.update_checks import (
     check_addition,
     check_is_references,
     check_name,
+    check_not_twice,
     check_removal,
     usable_statistics,
 )
@@ -83,6 +84,7 @@ def added(
     refs = with_places(refs, positions, images)
     kept = usable_statistics(state)
     check_addition(state, refs, check_looks)
+    check_not_twice(kept, refs)
     fusion = _fusion(state)
     # In float64: an update and its undoing then differ by less than what rounding to float16 can see.
     before = _restored(state, fusion, kept)
