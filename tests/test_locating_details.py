@@ -89,6 +89,13 @@ class TestAreas:
             <= 2
         )
 
+    @pytest.mark.parametrize(
+        ("near", "radius"), [((1, 2, 3), 5), ("1,2", 5), (5, 5), ((1, None), 5), ((1, 2), "far")]
+    )
+    def test_what_is_no_area_is_named(self, town, route, near, radius):
+        with pytest.raises(InputError, match="must be two numbers, such as"):
+            town.locate(route.queries, near=near, radius=radius)
+
     def test_a_map_without_positions_has_no_areas(self, route):
         with pytest.raises(InputError, match="the map has no positions"):
             build(route.references, "hops", calibration=False).locate(route.queries, near=(0, 0), radius=1)

@@ -181,6 +181,40 @@ class TestKeptReferences:
         assert statistics.loaded().arrays == {}
 
 
+class TestViews:
+    """Places seen from several sides: the statistics are the references, and the confidence is learned from them."""
+
+    @staticmethod
+    def seen(names, groups=True):
+        rng = np.random.default_rng(0)
+        sides = rng.normal(size=(60, 3, 48))
+        parts = {
+            name: sides + 0.3 * np.random.default_rng(int(name[1:])).normal(size=sides.shape)
+            for name in names
+        }
+        places = np.tile(np.repeat(np.arange(60), 3), len(names))
+        kinds = np.tile(np.arange(3), 60 * len(names)) if groups else None
+        vectors = np.concatenate([part.reshape(-1, 48) for part in parts.values()]).astype(np.float32)
+        info = Places(np.arange(60), frames=np.arange(60.0))
+        return ReferenceSet(vectors, places, np.repeat(names, 180), groups=kinds, info=info)
+
+    @pytest.mark.parametrize("groups", [True, False])
+    @pytest.mark.parametrize("keep", [True, False])
+    def test_an_update_learns_the_confidence_that_a_build_gives(self, tmp_path, groups, keep):
+        town = build(self.seen(["t1", "t2"], groups), keep_references=keep)
+        assert len(town.vectors) > 60
+        queries = self.seen(["t9"]).vectors
+        for verb, name in (("add", "t3"), ("remove", "t1")):
+            update = getattr(town, verb)(self.seen([name], groups))
+            assert "learned again from the references" in update.confidence
+            town.save(tmp_path / "town.displace")
+            town = PlaceMap.load(tmp_path / "town.displace")
+            names = list(town.traversals)
+            again = build(self.seen(names, groups), get_fusion(town.fusion)(**town.settings))
+            assert_close(town.locate(queries).confidence, again.locate(queries).confidence, 1e-3)
+            assert (town.state.driving is None) == (again.state.driving is None)
+
+
 class TestPlaces:
     def test_new_places_come_with_position_heading_and_image(self, route):
         refs = route.references
@@ -261,6 +295,18 @@ class TestPlaces:
         known = part.select(part.places < 40)
         town.add(replace_info(known, Places(known.place_ids, frames=np.arange(20.0)[::-1].copy())))
         assert town.places.frames.tolist() == list(range(40))
+
+    @pytest.mark.parametrize("name", UPDATABLE)
+    def test_a_recording_that_is_there_under_another_name_is_refused(self, route, name):
+        refs = route.references
+        town = build(refs.only("t0", "t1", "t2"), name, calibration=False)
+        again = refs.only("t1").select(np.arange(len(refs.only("t1")))[::-1])
+        copy = ReferenceSet(again.vectors, again.places, ["copy"] * len(again))
+        with pytest.raises(InputError, match="the references of copy are in the map already, as t1"):
+            town.add(copy)
+        town.remove(refs.only("t1"))
+        town.add(copy)
+        assert list(town.traversals) == ["t0", "t2", "copy"]
 
     def test_degrees_for_a_map_in_metres_are_refused(self, route):
         refs = route.references

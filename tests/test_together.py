@@ -10,6 +10,7 @@ import pytest
 from drives import make_route
 
 import displace
+from displace.matches import joined
 from displace.places import Places
 from displace.search import exact
 from displace.sequence.chance import apart
@@ -269,6 +270,12 @@ def test_pictures_of_one_spot_are_found_there_as_they_are_one_by_one(n_traversal
     together = place_map.locate(standing, adapt="auto")
     assert (together.places[:, 0] == 100).all()
     np.testing.assert_array_equal(together.places, place_map.locate(standing).places)
+    assert not together.adapted
+    assert not together.take(np.array([3])).adapted
+    moving = place_map.locate(make_route(N, 0.9, seed=4, condition=9, shift=0.4)[1], adapt="auto")
+    assert moving.adapted
+    assert joined([together, moving]).adapted
+    assert moving.take(np.array([3])).adapted
     assert [fix.place for fix in place_map.smooth(standing)] == [100] * 150
 
 

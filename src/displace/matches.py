@@ -30,6 +30,8 @@ class Matches:
         Where the first place is, one row for each query, where the source knows.
     view : (int, int)
         How far the queries' pictures are moved against those of a map, and were moved back: `PlaceMap.view_of`.
+    adapted : bool
+        Whether the queries have adapted the matching to their condition, so that each alone would score otherwise.
     """
 
     places: NDArray[Any]
@@ -37,6 +39,7 @@ class Matches:
     confidence: Vectors | None = None
     positions: Positions | None = None
     view: tuple[int, int] = (0, 0)
+    adapted: bool = False
 
     def __len__(self) -> int:
         return len(self.places)
@@ -49,6 +52,7 @@ class Matches:
             None if self.confidence is None else self.confidence[rows],
             None if self.positions is None else self.positions.take(rows),
             self.view,
+            self.adapted,
         )
 
     def spread(self, rows: NDArray[np.bool_]) -> Matches:
@@ -68,6 +72,7 @@ class Matches:
             None if self.confidence is None else numbers(self.confidence),
             positions,
             self.view,
+            self.adapted,
         )
 
     def to_json(self) -> list[dict[str, Any]]:
@@ -113,6 +118,7 @@ def joined(parts: Sequence[Matches]) -> Matches:
         None if all(p.confidence is None for p in parts) else np.concatenate(sure),
         known,
         next((p.view for p in parts if any(p.view)), (0, 0)),
+        any(p.adapted for p in parts),
     )
 
 

@@ -73,8 +73,7 @@ class Located:
     ) -> Self:
         """Locate described images, such as ``store.queries("night")``, with their `k` best places."""
         matches = place_map.locate(queries.vectors, k, search=search, adapt=adapt)
-        adapted = isinstance(place_map, PlaceMap) and place_map.adapts(adapt, len(queries.vectors)) != "none"
-        return cls(place_map, queries.manifest, matches, queries.vectors, adapted=adapted, **others)
+        return cls(place_map, queries.manifest, matches, queries.vectors, adapted=matches.adapted, **others)
 
     @classmethod
     def of_store(

@@ -453,6 +453,7 @@ class PlaceMap:
             np.concatenate(scores),
             sure,
             None if positions is None else positions.take(state.places.rows_of(found[:, 0])),
+            adapted=True,
         )
 
     def adapts(self, adapt: str, n_queries: int) -> str:

@@ -30,7 +30,12 @@ BUILD_AGAIN = "build the map again from all references"
 
 
 def relearned(
-    old: MapState, new: MapState, refs: ReferenceSet, gained: bool, fusion: Fusion
+    old: MapState,
+    new: MapState,
+    refs: ReferenceSet,
+    gained: bool,
+    fusion: Fusion,
+    kept: ReferenceSet | None,
 ) -> tuple[MapState, str]:
     """Return the new map with a confidence of its own where there can be one, and what was done about it.
 
@@ -44,10 +49,11 @@ def relearned(
         Whether they were added.
     fusion : Fusion
         The map's fusion with its settings, unfitted.
+    kept : ReferenceSet, optional
+        All references of the new map, where it keeps them.
     """
     if old.calibrated_on is None:
         return new, ""  # it was built without, on purpose
-    kept = None if new.statistics is None else new.statistics.references
     if kept is None and old.calibration is not None and old.calibration.reads_rankings:
         return new, f"as it was before, learned from other traversals; {BUILD_AGAIN} to learn it again"
     if kept is None:
@@ -70,7 +76,7 @@ def relearned(
 
 def learned_again(state: MapState, kept: ReferenceSet, fusion: Fusion) -> MapState:
     """Return the map with the confidence that a build from its references gives, and what that tells about drives."""
-    full = ReferenceSet(kept.vectors, kept.places, kept.traversals, info=state.places)
+    full = ReferenceSet(kept.vectors, kept.places, kept.traversals, groups=kept.groups, info=state.places)
     return calibrated(replace(state, estimator=fusion), full, state.truth)
 
 

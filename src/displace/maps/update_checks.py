@@ -50,6 +50,17 @@ def check_addition(state: MapState, refs: ReferenceSet, looks: bool = True) -> N
         _check_looks(state, refs)
 
 
+def check_not_twice(kept: MapStatistics, refs: ReferenceSet) -> None:
+    """Refuse a traversal whose references are in the map under another name: it would count twice."""
+    names = {mark: name for name, mark in kept.digests.items()}
+    for name, mark in digests_of(refs).items():
+        if mark in names:
+            raise InputError(
+                f"the references of {name} are in the map already, as {names[mark]}: to rename the traversal, remove "
+                f"{names[mark]} first"
+            )
+
+
 def _check_looks(state: MapState, refs: ReferenceSet) -> None:
     """Refuse a recording whose images at known places are found there no more often than by chance.
 

@@ -15,6 +15,7 @@ from displace.arrays import Vectors
 from displace.errors import DisplaceError, FormatError, InputError, SingularScatterError, UnknownNameError
 from displace.fusion import get_fusion
 from displace.fusion.base import Fusion, Rows, Statistics
+from displace.fusion.solver.kept_views import KeptViews
 from displace.geo import Positions
 from displace.maps.anchoring import anchored
 from displace.maps.basis import turned
@@ -28,6 +29,7 @@ from displace.maps.update_checks import (
     check_addition,
     check_is_references,
     check_name,
+    check_not_twice,
     check_removal,
     usable_statistics,
 )
@@ -82,6 +84,7 @@ def added(
     refs = with_places(refs, positions, images)
     kept = usable_statistics(state)
     check_addition(state, refs, check_looks)
+    check_not_twice(kept, refs)
     fusion = _fusion(state)
     # In float64: an update and its undoing then differ by less than what rounding to float16 can see.
     before = _restored(state, fusion, kept)
@@ -202,8 +205,12 @@ def _next(
         no_statistics="",
         estimator=clone(fusion).set_params(**settings),
     )
-    upcoming = anchored(upcoming) if state.calibrated_on is not None else replace(upcoming, anchors=None)
-    upcoming, confidence = relearned(state, upcoming, refs, gained, _fusion(upcoming))
+    known = _known_references(upcoming, after)
+    if state.calibrated_on is not None:
+        upcoming = anchored(upcoming, known)
+    else:
+        upcoming = replace(upcoming, anchors=None)
+    upcoming, confidence = relearned(state, upcoming, refs, gained, _fusion(upcoming), known)
     ratios = _ratios(before, after)
     decided = fusion.explain() if settings != state.settings else ""
     chosen_at = _chosen_at(state, ratios, bool(decided))
@@ -219,6 +226,13 @@ def _next(
         _advice(upcoming, "" if decided else fusion.outgrown(before, after, chosen_at)),
     )
     return upcoming, update
+
+
+def _known_references(state: MapState, statistics: Any) -> ReferenceSet | None:
+    """All references of a map, where it was told to keep them or where its statistics are they."""
+    if isinstance(statistics, KeptViews):
+        return statistics.references()
+    return None if state.statistics is None else state.statistics.references
 
 
 def _fitted(state: MapState, statistics: Any) -> Fusion:

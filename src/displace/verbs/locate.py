@@ -250,7 +250,6 @@ def _locate_images(
 
     from displace.descriptors.extraction import describe
     from displace.maps.located import Located
-    from displace.maps.place_map import PlaceMap
     from displace.maps.remote import RemoteMap
 
     failures: dict[int, str] = {}
@@ -273,9 +272,7 @@ def _locate_images(
         )
     videos = images.videos() if follow and place_map.has_order else {}
     matches = _matches(place_map, vectors, good, videos, k, search, adapt)
-    n_alone = int(good.sum()) - sum(int(good[rows].sum()) for rows in videos.values())
-    adapted = isinstance(place_map, PlaceMap) and n_alone > 0 and place_map.adapts(adapt, n_alone) != "none"
-    return Located(place_map, images.manifest(), matches, vectors, skipped, adapted=adapted)
+    return Located(place_map, images.manifest(), matches, vectors, skipped, adapted=matches.adapted)
 
 
 def _matches(

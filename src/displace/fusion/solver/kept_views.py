@@ -40,6 +40,10 @@ class KeptViews(KeptReferences):
         groups = None if refs.groups is None else refs.groups[order]
         return cls(refs.vectors[order], refs.places[order], refs.traversals[order], groups)
 
+    def references(self) -> ReferenceSet:
+        """Return the references that are kept."""
+        return ReferenceSet(self.vectors, self.places, self.traversals.astype(str), groups=self.groups)
+
     @staticmethod
     def are(arrays: Mapping[str, NDArray[Any]]) -> bool:
         """Whether a file's arrays are of this kind."""
