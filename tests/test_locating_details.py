@@ -20,6 +20,7 @@ from displace.maps.located import Located, check_limit
 from displace.maps.questions import as_images, check_same_model
 from displace.maps.refusals import of_refusals
 from displace.maps.remarks import (
+    LACKING,
     REFUSED,
     STALE,
     UNCALIBRATED,
@@ -28,9 +29,11 @@ from displace.maps.remarks import (
     UNTOLD,
     WEAKER,
     of_confidence,
+    of_missing_stretches,
     remarks,
     rounding_loss,
 )
+from displace.maps.samples import Samples
 from displace.maps.state import _best_of_each
 from displace.maps.witness import Witness
 from displace.matches import Matches, joined
@@ -337,6 +340,20 @@ class TestWhatAMapTells:
             told = list(of_confidence(replace(town.calibration, auc=0.9, curve=[low, [0.9, 1.0, 100]])))
             assert told == said
         assert "38%" in REFUSED.format(share=62 / 162)
+
+    def test_stretches_that_a_map_lacks_and_accepts_are_told(self, town):
+        """Of 40 images three in four are sure, or one in five: what is rare is not said."""
+        learned = replace(town.calibration, farthest=None)
+        for n_sure, said in ((30, [LACKING.format(half=0.75, sure=0.75)]), (8, [])):
+            evidence = np.repeat([learned.highest, learned.lowest], (n_sure, 40 - n_sure), axis=0)
+            evidence[:, 3] = np.repeat([learned.lowest[3], learned.highest[3]], (n_sure, 40 - n_sure))
+            samples = Samples(evidence, np.full(40, -1, np.int8), np.zeros(40, np.int32), ["a"])
+            told = list(of_missing_stretches(town.changed(calibration=learned, samples=samples)))
+            assert told == said
+        assert not list(of_missing_stretches(town.changed(samples=None)))
+        assert not list(of_missing_stretches(town.changed(calibration=None)))
+        few = Samples(evidence[:19], np.full(19, -1, np.int8), np.zeros(19, np.int32), ["a"])
+        assert not list(of_missing_stretches(town.changed(calibration=learned, samples=few)))
 
     def test_what_rounding_costs(self, town):
         told = rounding_loss(town.changed(notes={"recall_at_1": {"float16": 50.0}, "n_queries": 1234}))

@@ -18,7 +18,15 @@ from displace.maps import PlaceMap
 from displace.maps.calibration import Calibration
 from displace.maps.located import FRAME, Located
 from displace.maps.refusals import of_refusals
-from displace.maps.remarks import ADAPTED, STALE, moved, no_confidence, of_confidence, rounding_loss
+from displace.maps.remarks import (
+    ADAPTED,
+    STALE,
+    moved,
+    no_confidence,
+    of_confidence,
+    of_missing_stretches,
+    rounding_loss,
+)
 from displace.verbs._steps import store_beside
 from displace.verbs.build import map_output
 
@@ -71,7 +79,7 @@ def _facts(place_map: PlaceMap, path: str | Path) -> Iterable[tuple[str, str]]:
         c = place_map.calibration
         learned = f": AUC {c.auc:.3f}, calibration error {c.error:.3f}" if c.curve else ""
         yield "confidence", f"from {c.n_queries} held-out queries ({right}){learned}"
-        for remark in of_confidence(c):
+        for remark in (*of_confidence(c), *of_missing_stretches(place_map)):
             yield "", remark
 
 

@@ -42,6 +42,14 @@ REFUSED = (
     "their condition"
 )
 
+LACKING = (
+    "of held-out images of stretches that the map lacked it accepted {half:.0%} at 0.5 and {sure:.0%} at 0.8: the rest "
+    "of the same route looks like the map. Where a wrong place does harm, ask for --min-confidence 0.8"
+)
+"""What is said where `MANY` of these, and more, are accepted."""
+FEWEST = 20
+"""Such images from which on it is said."""
+
 ELSEWHERE = (
     "together they look foreign: hardly any of their matches stands out. If they are of the map's route, its "
     "recordings do not show their season or light: add one that does (displace update MAP --add STORE)"
@@ -105,6 +113,20 @@ def _refused(calibration: Calibration) -> float:
     return sum(count for low, count in right if low) / max(sum(count for _, count in right), 1e-9)
 
 
+def of_missing_stretches(place_map: PlaceMap) -> Iterator[str]:
+    """What is worth knowing of images that show the route where the map does not have it."""
+    calibration, samples = place_map.calibration, place_map.state.samples
+    if calibration is None or samples is None or samples.centred != calibration.centred:
+        return
+    without = samples.evidence[samples.labels < 0]
+    if len(without) < FEWEST or calibration.reads_rankings:
+        return
+    accepted = calibration.probability(without)
+    half, sure = (float((accepted >= limit).mean()) for limit in (0.5, 0.8))
+    if half >= MANY:
+        yield LACKING.format(half=half, sure=sure)
+
+
 def remarks(place_map: PlaceMap) -> Iterator[str]:
     """Sentences for whoever runs the map; none where nothing is missing."""
     calibration = place_map.calibration
@@ -118,7 +140,8 @@ def remarks(place_map: PlaceMap) -> Iterator[str]:
     elif place_map.calibration_is_stale:
         yield STALE
     else:
-        yield from (f"the confidence: {remark}" for remark in of_confidence(calibration))
+        of_both = (*of_confidence(calibration), *of_missing_stretches(place_map))
+        yield from (f"the confidence: {remark}" for remark in of_both)
     if not place_map.has_order:
         yield (
             "the places have no order along a route, so that no drive can be followed: frame numbers or positions in "
