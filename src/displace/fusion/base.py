@@ -240,6 +240,10 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """
         return Scatter.from_arrays(arrays)
 
+    def references_in(self, statistics: Any) -> ReferenceSet | None:  # noqa: ARG002
+        """The references themselves, where statistics are they; None where these are summed up."""
+        return None
+
     def settings(self) -> dict[str, Any]:
         """Parameters with what was "auto" decided, JSON-able: an equal fusion on equal references is the same map."""
         return dict(self.get_params())

@@ -181,6 +181,10 @@ class DisPlace(VectorFusion):
         kept: Scatter | KeptViews = statistics
         return kept
 
+    def references_in(self, statistics: Any) -> ReferenceSet | None:
+        """The references themselves, where views are told apart."""
+        return statistics.references() if isinstance(statistics, KeptViews) else None
+
     def from_statistics(self, statistics: Scatter | KeptViews, refs: ReferenceSet | None = None) -> Self:
         """Fit on statistics; without references, what is "auto" is decided by rule.
 

@@ -15,7 +15,6 @@ from displace.arrays import Vectors
 from displace.errors import DisplaceError, FormatError, InputError, SingularScatterError, UnknownNameError
 from displace.fusion import get_fusion
 from displace.fusion.base import Fusion, Rows, Statistics
-from displace.fusion.solver.kept_views import KeptViews
 from displace.geo import Positions
 from displace.maps.anchoring import anchored
 from displace.maps.basis import turned
@@ -205,7 +204,9 @@ def _next(
         no_statistics="",
         estimator=clone(fusion).set_params(**settings),
     )
-    known = _known_references(upcoming, after)
+    known = fusion.references_in(after)
+    if known is None and upcoming.statistics is not None:
+        known = upcoming.statistics.references
     if state.calibrated_on is not None:
         upcoming = anchored(upcoming, known)
     else:
@@ -226,13 +227,6 @@ def _next(
         _advice(upcoming, "" if decided else fusion.outgrown(before, after, chosen_at)),
     )
     return upcoming, update
-
-
-def _known_references(state: MapState, statistics: Any) -> ReferenceSet | None:
-    """All references of a map, where it was told to keep them or where its statistics are they."""
-    if isinstance(statistics, KeptViews):
-        return statistics.references()
-    return None if state.statistics is None else state.statistics.references
 
 
 def _fitted(state: MapState, statistics: Any) -> Fusion:
