@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from displace.errors import ManifestError, RouteWarning
-from displace.manifest.position_files import read_position_file, times_in_names
+from displace.manifest.position_files import read_position_file
 from displace.manifest.recording import read_recording
+from displace.manifest.taken_at import times_in_names
 
 
 def test_times_follow_the_images_not_the_rows(tmp_path):

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import csv
 import os
-import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +16,7 @@ from displace.errors import ManifestError, RouteWarning
 from displace.files.reading import open_csv
 from displace.geo import Positions, as_seconds, at_times
 from displace.manifest.csv_file import LIMITS
+from displace.manifest.taken_at import merely_count, seconds_of, spread_apart, times_in_names, without_ending
 
 Numbers = NDArray[np.float64]
 
@@ -31,13 +30,6 @@ ALIASES = {
     "heading": ("heading", "bearing", "course"),
 }
 """Column names that are understood, in lower case; others are ignored."""
-
-_LAST_NUMBER = re.compile(r"(\d+(?:\.\d+)?)$")
-_DATE = re.compile(r"((?:19|20)\d\d)" + r"\D?(\d\d)" * 5 + r"(?:\D?(\d{1,6}))?$")
-"""A date and a time of day at the end of a name, with or without signs between: ``20270104_123000``."""
-_SINCE_1970 = 1e8
-"""Seconds from which a number is a time since 1970 (1973 and later), and not a count of frames."""
-_LONG = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +66,7 @@ class PositionFile:
                 f"{self.path} has time stamps, but the images' names (such as {names[0]!r}) are none; "
                 "name the images in a column 'image', or put a frames.csv (image,timestamp) beside them"
             )
-        if times is None and _merely_count(clock):
+        if times is None and merely_count(clock):
             raise ManifestError(
                 f"{self.path} has time stamps, and the images' names ({names[0]} to {names[-1]}) only count frames; "
                 "name the images in a column 'image', or put a frames.csv (image,timestamp) beside them"
@@ -108,10 +100,10 @@ class PositionFile:
 
         Where names stand in several folders (``left/1.jpg``, ``right/1.jpg``), the last folder counts, too.
         """
-        own = [_without_ending(image) for image in self.images or ()]
+        own = [without_ending(image) for image in self.images or ()]
         depth = 1 if len(set(own)) == len({_last(name, 1) for name in own}) else 2
         row_of = {_last(name, depth): row for row, name in enumerate(own)}
-        return np.array([row_of.get(_last(_without_ending(name), depth), -1) for name in names], np.intp)
+        return np.array([row_of.get(_last(without_ending(name), depth), -1) for name in names], np.intp)
 
     def _by_name(self, positions: Positions, names: Sequence[str]) -> Positions:
         """Positions of the images called `names`; NaN for those that the file does not name."""
@@ -166,68 +158,6 @@ def read_position_file(path: str | os.PathLike[str]) -> PositionFile:
     return PositionFile(path, header, images, times, Positions.of(_with_fix(columns)))
 
 
-def spread_apart(times: Numbers, points: Numbers) -> Numbers:
-    """Times of which those that several rows share are spread evenly until the next one, in the order of the rows.
-
-    A log that cuts its times off to seconds has ten positions of one time and a leap to the next. A row that repeats
-    time and position of the one before stays with it. No row is moved by more than the usual step between times.
-
-    >>> spread_apart(np.array([0.0, 0, 1, 1, 2, 9, 9]), np.arange(14.0).reshape(7, 2)).tolist()
-    [0.0, 0.5, 1.0, 1.5, 2.0, 9.0, 9.5]
-    """
-    usable = np.flatnonzero(np.isfinite(times) & np.isfinite(points).all(axis=1))
-    order = usable[np.argsort(times[usable], kind="stable")]
-    clock = times[order]
-    begins = np.diff(clock, prepend=-np.inf) > 0
-    steps = np.diff(clock[begins])
-    if not len(steps):
-        return times
-    moves = begins | (np.diff(points[order], axis=0, prepend=np.nan) != 0).any(axis=1)
-    group, number = np.cumsum(begins) - 1, np.cumsum(moves)
-    number -= number[begins][group]
-    room = np.minimum(np.append(steps, np.inf), np.median(steps))
-    apart = times.copy()
-    apart[order] += room[group] * number / np.bincount(group, moves)[group]
-    return apart
-
-
-def times_in_names(names: Sequence[str]) -> Numbers | None:
-    """Seconds from the number, or the date and time, at the end of each name; None unless every name has one.
-
-    >>> times_in_names(["cam_2027-01-04_12-30-00.jpg", "cam_2027-01-04_12-30-00_5.jpg"]) - 1_799_065_800
-    array([0. , 0.5])
-    """
-    dates = [_date(_stem(name)) for name in names]
-    if names and None not in dates:
-        return np.array(dates, np.float64)
-    found = [_LAST_NUMBER.search(_stem(name)) for name in names]
-    if not found or not all(found):
-        return None
-    return as_seconds([float(match.group(1)) for match in found if match])
-
-
-def _date(stem: str) -> float | None:
-    """Seconds since 1970 of a date and time at the end of a name, taken as UTC; None where there is none."""
-    if (match := _DATE.search(stem)) is None:
-        return None
-    *whole, part = match.groups()
-    try:
-        time = datetime.strptime("".join(whole), "%Y%m%d%H%M%S").replace(tzinfo=UTC)
-    except ValueError:
-        return None
-    return time.timestamp() + float(f"0.{part or 0}")
-
-
-def _merely_count(numbers: Numbers) -> bool:
-    """Whether numbers in names are those of frames, taken in equal steps, and no times.
-
-    >>> _merely_count(np.arange(20.0)), _merely_count(1.4e9 + np.arange(20.0))
-    (True, False)
-    """
-    whole = bool(numbers[0] < _SINCE_1970 and (numbers == np.round(numbers)).all())
-    return whole and len(numbers) >= _LONG and len(np.unique(np.diff(numbers))) == 1
-
-
 def _with_fix(columns: dict[str, Numbers]) -> dict[str, Numbers]:
     """Columns without the positions 0° 0′, which receivers write while they have none."""
     if not {"latitude", "longitude"} <= columns.keys():
@@ -244,7 +174,7 @@ def _column(
     for index, (line, row) in enumerate(lines_rows):
         cell = row[column].strip().replace(point, ".") if column < len(row) else ""
         try:
-            value = _seconds(cell) if name == "timestamp" and ":" in cell else float(cell or "nan")
+            value = seconds_of(cell) if name == "timestamp" and ":" in cell else float(cell or "nan")
         except ValueError:
             wanted = (
                 "a number, nor a time such as 2027-01-04T12:30:00Z" if name == "timestamp" else "a number"
@@ -259,29 +189,9 @@ def _column(
     return values
 
 
-def _seconds(text: str) -> float:
-    """Seconds since 1970 of a date and time in ISO 8601, in UTC where it names no zone.
-
-    >>> _seconds("1970-01-02 01:00:00.5+01:00")
-    86400.5
-    """
-    time = datetime.fromisoformat(text)
-    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
-
-
-def _stem(name: str) -> str:
-    """Return the last part of a path without an ending of letters."""
-    return _last(_without_ending(name), 1)
-
-
 def _last(name: str, depth: int) -> str:
     """Return the last parts of a path."""
     return "/".join(name.split("/")[-depth:])
-
-
-def _without_ending(name: str) -> str:
-    """Return a path without an ending of letters (``1418.25`` keeps its decimals), with slashes between its parts."""
-    return re.sub(r"\.[A-Za-z]\w*$", "", name.replace("\\", "/"))
 
 
 def _span(times: Numbers) -> str:

@@ -1,0 +1,103 @@
+"""When images and positions were taken: times in names, in ISO 8601, and in logs that cut seconds off."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+from displace.geo import as_seconds
+
+Numbers = NDArray[np.float64]
+
+_LAST_NUMBER = re.compile(r"(\d+(?:\.\d+)?)$")
+_DATE = re.compile(r"((?:19|20)\d\d)" + r"\D?(\d\d)" * 5 + r"(?:\D?(\d{1,6}))?$")
+"""A date and a time of day at the end of a name, with or without signs between: ``20270104_123000``."""
+_SINCE_1970 = 1e8
+"""Seconds from which a number is a time since 1970 (1973 and later), and not a count of frames."""
+_LONG = 10
+
+
+def times_in_names(names: Sequence[str]) -> Numbers | None:
+    """Seconds from the number, or the date and time, at the end of each name; None unless every name has one.
+
+    >>> times_in_names(["cam_2027-01-04_12-30-00.jpg", "cam_2027-01-04_12-30-00_5.jpg"]) - 1_799_065_800
+    array([0. , 0.5])
+    """
+    dates = [_date(_stem(name)) for name in names]
+    if names and None not in dates:
+        return np.array(dates, np.float64)
+    found = [_LAST_NUMBER.search(_stem(name)) for name in names]
+    if not found or not all(found):
+        return None
+    return as_seconds([float(match.group(1)) for match in found if match])
+
+
+def merely_count(numbers: Numbers) -> bool:
+    """Whether numbers in names are those of frames, taken in equal steps, and no times.
+
+    >>> merely_count(np.arange(20.0)), merely_count(1.4e9 + np.arange(20.0))
+    (True, False)
+    """
+    whole = bool(numbers[0] < _SINCE_1970 and (numbers == np.round(numbers)).all())
+    return whole and len(numbers) >= _LONG and len(np.unique(np.diff(numbers))) == 1
+
+
+def seconds_of(text: str) -> float:
+    """Seconds since 1970 of a date and time in ISO 8601, in UTC where it names no zone.
+
+    >>> seconds_of("1970-01-02 01:00:00.5+01:00")
+    86400.5
+    """
+    time = datetime.fromisoformat(text)
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+
+
+def spread_apart(times: Numbers, points: Numbers) -> Numbers:
+    """Times of which those that several rows share are spread evenly until the next one, in the order of the rows.
+
+    A log that cuts its times off to seconds has ten positions of one time and a leap to the next. A row that repeats
+    time and position of the one before stays with it. No row is moved by more than the usual step between times.
+
+    >>> spread_apart(np.array([0.0, 0, 1, 1, 2, 9, 9]), np.arange(14.0).reshape(7, 2)).tolist()
+    [0.0, 0.5, 1.0, 1.5, 2.0, 9.0, 9.5]
+    """
+    usable = np.flatnonzero(np.isfinite(times) & np.isfinite(points).all(axis=1))
+    order = usable[np.argsort(times[usable], kind="stable")]
+    clock = times[order]
+    begins = np.diff(clock, prepend=-np.inf) > 0
+    steps = np.diff(clock[begins])
+    if not len(steps):
+        return times
+    moves = begins | (np.diff(points[order], axis=0, prepend=np.nan) != 0).any(axis=1)
+    group, number = np.cumsum(begins) - 1, np.cumsum(moves)
+    number -= number[begins][group]
+    room = np.minimum(np.append(steps, np.inf), np.median(steps))
+    apart = times.copy()
+    apart[order] += room[group] * number / np.bincount(group, moves)[group]
+    return apart
+
+
+def without_ending(name: str) -> str:
+    """Return a path without an ending of letters (``1418.25`` keeps its decimals), with slashes between its parts."""
+    return re.sub(r"\.[A-Za-z]\w*$", "", name.replace("\\", "/"))
+
+
+def _date(stem: str) -> float | None:
+    """Seconds since 1970 of a date and time at the end of a name, taken as UTC; None where there is none."""
+    if (match := _DATE.search(stem)) is None:
+        return None
+    *whole, part = match.groups()
+    try:
+        time = datetime.strptime("".join(whole), "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    return time.timestamp() + float(f"0.{part or 0}")
+
+
+def _stem(name: str) -> str:
+    """Return the last part of a path without an ending of letters."""
+    return without_ending(name).rsplit("/", 1)[-1]
