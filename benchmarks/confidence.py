@@ -120,9 +120,7 @@ class Answers:
 
 
 def main(argv: list[str]) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks confidence", description=__doc__)
-    parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "displace-confidence")
-    parser.add_argument("--models", default="hog,efficientnet_lite")
+    parser = parser_of("confidence", __doc__)
     parser.add_argument("--sizes", default="30,80,200,400")
     parser.add_argument(
         "--details", action="store_true", help="where foreign pictures pass, and what chance does"
@@ -146,6 +144,14 @@ def main(argv: list[str]) -> None:
                 for case in cases_of(sets[name], name, n_traversals, n_places)
             ]
             row(name, n_traversals, n_places, model, *(detailed if options.details else measured)(asked))
+
+
+def parser_of(name: str, description: str | None) -> argparse.ArgumentParser:
+    """Options of the benchmarks that describe the shared sets."""
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks {name}", description=description)
+    parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "displace-confidence")
+    parser.add_argument("--models", default="hog,efficientnet_lite")
+    return parser
 
 
 def shared_data(cache: Path) -> Path | None:

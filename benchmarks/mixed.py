@@ -7,15 +7,12 @@ Needs the shared data.
 
 from __future__ import annotations
 
-import argparse
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 
 from benchmarks._measure import header, row
-from benchmarks.confidence import GAP, Case, Descriptors, described, map_of, shared_data
+from benchmarks.confidence import GAP, Case, Descriptors, described, map_of, parser_of, shared_data
 from displace import PlaceMap
 
 MIXES = (100, 100), (150, 50), (100, 300)
@@ -35,10 +32,7 @@ CASES = (
 
 
 def main(argv: list[str]) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks mixed", description=__doc__)
-    parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "displace-confidence")
-    parser.add_argument("--models", default="hog,efficientnet_lite")
-    options = parser.parse_args(argv)
+    options = parser_of("mixed", __doc__).parse_args(argv)
     shared = shared_data(options.cache)
     if shared is None:
         return

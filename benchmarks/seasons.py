@@ -7,8 +7,6 @@ pictures of the other sets. Needs the shared data.
 
 from __future__ import annotations
 
-import argparse
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +22,7 @@ from benchmarks.confidence import (
     located,
     map_of,
     measured,
+    parser_of,
     share,
     shared_data,
 )
@@ -50,10 +49,7 @@ PLACES = {80: (250, 600), 200: (50,), 400: (150,)}
 
 
 def main(argv: list[str]) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks seasons", description=__doc__)
-    parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "displace-confidence")
-    parser.add_argument("--models", default="hog,efficientnet_lite")
-    options = parser.parse_args(argv)
+    options = parser_of("seasons", __doc__).parse_args(argv)
     shared = shared_data(options.cache)
     if shared is None:
         return
