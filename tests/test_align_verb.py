@@ -139,6 +139,14 @@ def test_a_store_or_a_manifest_is_no_recording_among_others(built: Path, tmp_pat
             verbs.build([tmp_path, told], tmp_path / "x.displace")
 
 
+def test_recordings_that_are_not_there_are_named_before_anything_is_done(
+    recorded: tuple[Path, dict[str, np.ndarray]], tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=r"no recording at .*gone\.mp4, .*lost: nothing was done"):
+        verbs.build([recorded[0] / "dusk", tmp_path / "gone.mp4", tmp_path / "lost"], tmp_path / "x.displace")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_map_of_several_sources_is_given_its_name(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"a map of 2 sources .* -o town\.displace"):
         verbs.build([tmp_path / "a.mp4", tmp_path / "b.mp4"])

@@ -263,9 +263,15 @@ def _tells_places(source: Path) -> bool:
 
 
 def _check_together(sources: list[Path]) -> None:
-    """Refuse a manifest or a store beside other sources: each says of all recordings what is which place."""
-    told = list(filter(_tells_places, sources))
-    if told and len(sources) > 1:
+    """Refuse a manifest or a store beside other sources, as each says of all recordings what is which place.
+
+    A source that is not there is refused, too, before the frames of another are taken.
+    """
+    if len(sources) == 1:
+        return
+    if gone := [source for source in sources if not source.exists()]:
+        raise InputError(f"no recording at {named(gone)}: nothing was done")
+    if told := list(filter(_tells_places, sources)):
         raise InputError(
             f"{told[0]} is a manifest or a store, and one of {len(sources)} sources: a map is made of one of these, or "
             "of several recordings (videos, bags, folders of frames)"
