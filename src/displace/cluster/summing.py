@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,11 +21,10 @@ from displace.arrays import Indices, Vectors, blocks
 from displace.descriptors.store import DescriptorStore
 from displace.errors import DisplaceError, InputError
 from displace.files.disk_rows import DiskRows
-from displace.fusion import get_fusion
 from displace.fusion.base import Fusion, Rows
 from displace.fusion.solver.scatter import Scatter
 from displace.maps.digests import Digests
-from displace.maps.fitting import stored_rows
+from displace.maps.fitting import fusion_of, stored_rows
 from displace.maps.place_map import PlaceMap
 from displace.maps.streaming import Learned, StageProgress, finished
 from displace.references import ReferenceSet, ReferenceStream
@@ -79,8 +78,8 @@ def build_on_cluster(
     fusion: str | Fusion = "displace",
     *,
     folder: str | os.PathLike[str],
-    traversals: list[str] | None = None,
-    exclude: tuple[str, ...] = (),
+    traversals: Sequence[str] | None = None,
+    exclude: Sequence[str] = (),
     dtype: str = "float16",
     calibration: bool = True,
     tolerance: str | float | Tolerance | None = None,
@@ -104,12 +103,10 @@ def build_on_cluster(
         Called as ``progress(stage, done, total)``.
     """
     stream = store.stream(traversals, exclude)
-    made = get_fusion(fusion)() if isinstance(fusion, str) else fusion
-    estimator = made.for_blocks(stream.places, stream.traversals)
+    estimator = fusion_of(fusion).for_blocks(stream.places, stream.traversals)
     parts = shard_parts(store, stream)
     learned = _learned(client, estimator, stream, parts, Path(folder), progress)
-    model: Mapping[str, Any] = store.model
-    return finished(stream, learned, model, Path(folder), dtype, calibration, tolerance, progress)
+    return finished(stream, learned, store.model, Path(folder), dtype, calibration, tolerance, progress)
 
 
 def shard_parts(store: DescriptorStore, stream: ReferenceStream) -> list[ShardPart]:

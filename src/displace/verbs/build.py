@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
@@ -40,8 +39,6 @@ BESIDE = (".csv", ".desc", ".frames")
 
 MEMORY_SHARE = 0.25
 """References above this share of the machine's memory are streamed: fits hold some copies of them."""
-
-logger = logging.getLogger(__name__)
 
 
 def build(
@@ -232,18 +229,18 @@ def _on_cluster(
     folder: str,
     options: dict[str, Any],
 ) -> PlaceMap:
-    """Build with the workers of a cluster; its dashboard's address goes to the log."""
+    """Build with the workers of a cluster."""
     from displace.cluster.session import connected
     from displace.cluster.summing import build_on_cluster
 
-    with connected(address, lambda link: logger.warning("dashboard of the cluster: %s", link)) as client:
+    with connected(address) as client:
         return build_on_cluster(
             client,
             store,
             fusion,
             folder=folder,
-            traversals=None if traversals is None else list(traversals),
-            exclude=tuple(exclude or ()),
+            traversals=traversals,
+            exclude=exclude or (),
             **options,
         )
 

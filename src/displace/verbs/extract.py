@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
@@ -16,8 +15,6 @@ if TYPE_CHECKING:
     from displace.descriptors.extraction import Extraction
 
 RESUMES = True
-
-logger = logging.getLogger(__name__)
 
 
 def extract(
@@ -122,9 +119,7 @@ def extract(
             from displace.cluster.describing import describer_on
             from displace.cluster.session import connected
 
-            client = stack.enter_context(
-                connected(cluster, lambda link: logger.warning("dashboard of the cluster: %s", link))
-            )
+            client = stack.enter_context(connected(cluster))
             make = partial(get_model, model, weights, device, image_size, crop, mask)
             describer = describer_on(client, make, batch_size)
         return extraction.extract(
