@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from displace.advise import worth
@@ -18,6 +18,7 @@ from displace.fusion import DEFAULT
 from displace.fusion.base import Fusion
 from displace.geo import Positions
 from displace.maps.fitting import with_places
+from displace.progress import Steps
 from displace.references import ReferenceSet
 from displace.truth import Tolerance, Truth
 
@@ -29,7 +30,7 @@ def advise(
     tolerance: str | float | Tolerance | None = None,
     fusions: Sequence[str | Choice] | None = None,
     max_queries: int = 1000,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Steps | None = None,
 ) -> Advice:
     """Hold out each traversal in turn and compare fusions of the others on it.
 
@@ -101,9 +102,7 @@ def _of_one_traversal(refs: ReferenceSet, truth: Truth, choices: list[Choice]) -
 class _Advising:
     """One run: the trials, what is compared, and how far it is."""
 
-    def __init__(
-        self, trials: Trials, choices: list[Choice], progress: Callable[[int, int], None] | None
-    ) -> None:
+    def __init__(self, trials: Trials, choices: list[Choice], progress: Steps | None) -> None:
         if not trials.queries:
             raise InputError(
                 "no traversal has two places or more in common with the others: nothing can be held out. "

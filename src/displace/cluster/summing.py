@@ -26,7 +26,8 @@ from displace.fusion.solver.scatter import Scatter
 from displace.maps.digests import Digests
 from displace.maps.fitting import fusion_of, stored_rows
 from displace.maps.place_map import PlaceMap
-from displace.maps.streaming import Learned, StageProgress, finished
+from displace.maps.streaming import Learned, finished
+from displace.progress import Progress
 from displace.references import ReferenceSet, ReferenceStream
 from displace.truth import Tolerance
 
@@ -83,7 +84,7 @@ def build_on_cluster(
     dtype: str = "float16",
     calibration: bool = True,
     tolerance: str | float | Tolerance | None = None,
-    progress: StageProgress | None = None,
+    progress: Progress | None = None,
 ) -> PlaceMap:
     """Build the map that `displace.build` builds, with the workers of a Dask cluster.
 
@@ -184,7 +185,7 @@ def _learned(
     stream: ReferenceStream,
     parts: list[ShardPart],
     folder: Path,
-    progress: StageProgress | None,
+    progress: Progress | None,
 ) -> Learned:
     """Statistics in a tree, one solution, rows in slices."""
     whole = _reduced(client, estimator, parts, progress)
@@ -205,7 +206,7 @@ def _learned(
     return Learned(fitted, Rows(stored, np.arange(len(ids)), projection, mean), arrays, digests)
 
 
-def _reduced(client: Any, estimator: Fusion, parts: list[ShardPart], progress: StageProgress | None) -> Any:
+def _reduced(client: Any, estimator: Fusion, parts: list[ShardPart], progress: Progress | None) -> Any:
     """Future of the statistics of all shards.
 
     Nothing else is held on to: a worker lets statistics go once they are merged, and where it dies before, Dask knows
@@ -237,7 +238,7 @@ def _rows(
     n_places: int,
     dim: int,
     folder: Path,
-    progress: StageProgress | None,
+    progress: Progress | None,
 ) -> tuple[DiskRows, DiskRows]:
     """Means and rows on this process's disk; a few slices under way at a time, so that none of them pile up."""
     means, rows = DiskRows(folder / "means", dim, np.float32), None

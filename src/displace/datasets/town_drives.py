@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from displace.datasets.base import Dataset, Protocol
 from displace.datasets.town.looks import TRAVERSALS
 from displace.datasets.town.randomness import stream
-from displace.datasets.town.writing import VERSION, Chunk, Progress, check, claim, write_chunks
+from displace.datasets.town.writing import VERSION, Chunk, check, claim, write_chunks
 from displace.errors import InputError
 from displace.manifest.table import Manifest
+from displace.progress import Steps
 from displace.truth import Tolerance
 
 __all__ = ["DRIVES", "ELSEWHERE", "PLACES", "SIZE", "TownDrive", "TownDrives", "driven", "write"]
@@ -106,7 +107,7 @@ def write(
     seed: int = 0,
     size: tuple[int, int] = SIZE,
     workers: int = 2,
-    progress: Progress | None = None,
+    progress: Steps | None = None,
 ) -> Path:
     """Draw drives into ``folder/<traversal>/<frame>.jpg`` and write ``folder/manifest.csv``.
 

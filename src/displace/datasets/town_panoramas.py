@@ -12,9 +12,10 @@ from pathlib import Path
 from displace.datasets.base import Dataset, Protocol
 from displace.datasets.town.looks import TRAVERSALS
 from displace.datasets.town.plan import MAX_PLACES
-from displace.datasets.town.writing import VERSION, Chunk, Progress, check, claim, write_chunks
+from displace.datasets.town.writing import VERSION, Chunk, check, claim, write_chunks
 from displace.errors import InputError
 from displace.manifest.table import Manifest
+from displace.progress import Steps
 from displace.truth import Tolerance
 
 __all__ = ["HEADINGS", "LANES", "PLACES", "SIZE", "TownPanoramas", "write"]
@@ -37,7 +38,7 @@ def write(
     size: tuple[int, int] = SIZE,
     lanes: Mapping[str, float] = LANES,
     workers: int = 2,
-    progress: Progress | None = None,
+    progress: Steps | None = None,
 ) -> Path:
     """Draw panoramas into ``folder/<traversal>/<place>_<number>.jpg`` and write ``folder/manifest.csv``.
 

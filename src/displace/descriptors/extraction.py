@@ -35,9 +35,7 @@ from displace.errors import ImageError, InputError, SkippedImagesError, StoreErr
 from displace.images import content_hash
 from displace.manifest.table import Manifest
 from displace.models.base import DescriptorModel
-
-Progress = Callable[[str, int, int], None]
-"""Called with the pass ("reading" or "describing"), images done and images in all."""
+from displace.progress import Progress
 
 Describer = Callable[[list[tuple[str, str]]], Iterator[tuple[list[str], Vectors, dict[str, str]]]]
 """Takes (content, path) pairs; gives contents and their vectors, and why others failed."""

@@ -8,7 +8,7 @@ query; hloc matches local features of those pairs.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,10 @@ from displace.files.schema import MAX_DIM
 from displace.interop.base import Exporter
 from displace.manifest.table import Manifest
 from displace.maps.located import Located
+from displace.progress import Progress
 from displace.references import ReferenceSet
 from displace.registry import missing_extra
 
-Progress = Callable[[str, int, int], None]
 KEY = "global_descriptor"
 DTYPES = ("float16", "float32")
 

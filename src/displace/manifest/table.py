@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ from displace.errors import InputError, ManifestError, UnknownNameError
 from displace.files.atomic import atomic_write, make_folder
 from displace.geo import Positions
 from displace.manifest.csv_file import LIMITS, LONGEST, NUMBERS, REQUIRED, number_text, read_table
+from displace.progress import Steps
 from displace.registry import unknown
 
 if TYPE_CHECKING:
@@ -178,9 +179,7 @@ class Manifest:
         """
         return None if self.geo is None else self.geo.metres()
 
-    def summary(
-        self, check_images: bool = False, progress: Callable[[int, int], None] | None = None
-    ) -> Summary:
+    def summary(self, check_images: bool = False, progress: Steps | None = None) -> Summary:
         """Count places, traversals, coverage and duplicates, and look for missing files.
 
         Parameters

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +28,7 @@ from displace.maps.rounding import DTYPES, RecallLoss, agreement, quantize
 from displace.maps.state import MapState
 from displace.maps.statistics import MapStatistics
 from displace.places import Places
+from displace.progress import Steps
 from displace.references import ReferenceSet, ReferenceStream
 from displace.truth import Tolerance, Truth
 
@@ -54,7 +55,7 @@ def build(
     calibration: bool = True,
     tolerance: str | float | Tolerance | None = None,
     keep_references: bool = False,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Steps | None = None,
 ) -> PlaceMap:
     """Build a map.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from displace.fusion.base import Fusion
@@ -10,6 +9,7 @@ from displace.maps.driving import DriveWatch
 from displace.maps.learning import learn
 from displace.maps.rounding import RecallLoss
 from displace.maps.state import MapState
+from displace.progress import Steps
 from displace.references import ReferenceSet
 from displace.truth import Truth
 
@@ -18,7 +18,7 @@ def calibrated(
     state: MapState,
     refs: ReferenceSet,
     truth: Truth,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Steps | None = None,
     loss: RecallLoss | None = None,
 ) -> MapState:
     """Return the map with all that references which are held out in turn tell, however the map came about.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import cv2
 
 from displace.errors import ImageError
+from displace.progress import Steps
 from displace.recordings.frames import FramesFolder, Sampler
 
 EXTENSIONS = frozenset(
@@ -47,7 +48,7 @@ def extract_frames(
     *,
     allow_truncated: bool = False,
     durable: bool = True,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Steps | None = None,
 ) -> Path:
     """Write frames of a video as JPEG files of quality 95, named by frame number.
 

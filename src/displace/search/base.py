@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import ClassVar, Self
 
 import numpy as np
@@ -12,11 +11,9 @@ import numpy as np
 from displace.arrays import Indices, Vectors
 from displace.errors import InputError, UnknownNameError
 from displace.geo import Area
+from displace.progress import Steps
 from displace.registry import unknown
 from displace.search._top import best_rows
-
-Progress = Callable[[int, int], None]
-"""Called with (done, total) rows."""
 
 SAMPLE = 100
 """Queries that the recall of a new index is measured with."""
@@ -53,7 +50,7 @@ class Index(ABC):
 
     @classmethod
     @abstractmethod
-    def build(cls, rows: Vectors, kind: str = "", uri: str = "", *, progress: Progress | None = None) -> Self:
+    def build(cls, rows: Vectors, kind: str = "", uri: str = "", *, progress: Steps | None = None) -> Self:
         """Make an index.
 
         Parameters

@@ -13,9 +13,10 @@ from displace.arrays import Indices, Vectors, blocks
 from displace.errors import FormatError
 from displace.files import tensors
 from displace.geo import Area
+from displace.progress import Steps
 from displace.registry import missing_extra
 from displace.search._top import RunningTop, best_rows, reranked
-from displace.search.base import GOAL, Index, Progress, as_rows
+from displace.search.base import GOAL, Index, as_rows
 from displace.search.exact import AGAIN, FORMAT, VERSION, checked_queries
 
 FEW = 6
@@ -47,7 +48,7 @@ class Faiss(Index):
         self.n_rows, self.dim = int(index.ntotal), int(index.d)
 
     @classmethod
-    def build(cls, rows: Vectors, kind: str = "", uri: str = "", *, progress: Progress | None = None) -> Self:  # noqa: ARG003
+    def build(cls, rows: Vectors, kind: str = "", uri: str = "", *, progress: Steps | None = None) -> Self:  # noqa: ARG003
         """Make a faiss index in memory; `uri` is not used."""
         kind = cls.chosen_kind(kind, rows)
         index, scale = _made(kind, rows), 1.0

@@ -9,17 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from displace.errors import InputError
-from displace.verbs.base import (
-    Output,
-    PathLike,
-    Progress,
-    StorePath,
-    Traversals,
-    beside,
-    check_output,
-    part,
-    whole_store,
-)
+from displace.progress import Progress, part
+from displace.verbs.base import Output, PathLike, StorePath, Traversals, beside, check_output, whole_store
 
 if TYPE_CHECKING:
     import numpy as np

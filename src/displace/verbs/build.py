@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from displace.errors import FallbackWarning, InputError, UnknownNameError
 from displace.files.memory import physical_memory
+from displace.progress import Progress, part
 from displace.verbs._steps import Steps
 from displace.verbs.base import (
     MAP_ENDING,
@@ -17,7 +18,6 @@ from displace.verbs.base import (
     Option,
     Output,
     PathLike,
-    Progress,
     Sources,
     Traversals,
     beside,
@@ -25,7 +25,6 @@ from displace.verbs.base import (
     check_threads,
     listed,
     look_at_neighbours,
-    part,
     whole_store,
 )
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from displace.errors import InputError
-from displace.verbs.base import Argument, Option, Output, PathLike, Progress, check_threads, read_manifest
+from displace.progress import Progress
+from displace.verbs.base import Argument, Option, Output, PathLike, check_threads, read_manifest
 
 if TYPE_CHECKING:
     from displace.descriptors.extraction import Extraction

@@ -8,7 +8,7 @@ import math
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
@@ -24,6 +24,7 @@ from displace.datasets.town.render import SIZE, check_place, check_size, look_na
 from displace.errors import DatasetError, InputError
 from displace.files.atomic import atomic_write, make_folder, write_json
 from displace.manifest.table import Manifest
+from displace.progress import Steps
 
 VERSION = 1
 """Changes whenever the same arguments would give other pixels."""
@@ -33,8 +34,6 @@ MANIFEST = "manifest.csv"
 _SETTINGS = "town.json"
 _QUALITY = 92
 _CHUNK = 20
-
-Progress = Callable[[int, int], None]
 
 
 class Chunk(NamedTuple):
@@ -69,7 +68,7 @@ def write(
     seed: int = 0,
     size: tuple[int, int] = SIZE,
     workers: int = 2,
-    progress: Progress | None = None,
+    progress: Steps | None = None,
 ) -> Path:
     """Draw the town into ``folder/<traversal>/<place>.jpg`` and write ``folder/manifest.csv``.
 
@@ -112,7 +111,7 @@ def write(
     return write_chunks(root, chunks, workers, progress)
 
 
-def write_chunks(root: Path, chunks: list[Chunk], workers: int, progress: Progress | None) -> Path:
+def write_chunks(root: Path, chunks: list[Chunk], workers: int, progress: Steps | None) -> Path:
     """Draw all chunks, then write the manifest, whose path is returned."""
     for traversal in {chunk.traversal for chunk in chunks}:
         make_folder(root / traversal)

@@ -13,8 +13,9 @@ from displace.arrays import Vectors, l2_normalize, ranked
 from displace.errors import InputError, SingularScatterError
 from displace.evaluation.methods import Method
 from displace.evaluation.random_projection import random_projection
-from displace.evaluation.studies.task import Progress, Setting, Task, all_methods, run
+from displace.evaluation.studies.task import Setting, Task, all_methods, run
 from displace.fusion.base import VectorFusion
+from displace.progress import Progress
 from displace.recall import percent
 
 Values = NDArray[np.float64]

@@ -21,8 +21,9 @@ from displace.evaluation.studies.cost import ROUNDS, study_cost
 from displace.evaluation.studies.qualitative import study_examples
 from displace.evaluation.studies.space import study_space
 from displace.evaluation.studies.study_files import KINDS, Study, replace_study, study_path, topic
-from displace.evaluation.studies.task import DISPLACE, HOPS, METHODS, PAPER, Progress, Task, all_methods
+from displace.evaluation.studies.task import DISPLACE, HOPS, METHODS, PAPER, Task, all_methods
 from displace.evaluation.studies.tau import study_tau
+from displace.progress import Progress
 from displace.registry import unknown
 
 _METHODS: dict[str, Callable[[], Sequence[Method]]] = {

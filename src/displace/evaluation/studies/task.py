@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,9 +21,6 @@ from displace.fusion.base import Fusion
 from displace.recall import as_rule, percent
 from displace.references import ReferenceSet
 from displace.truth import Flags
-
-Progress = Callable[[str, int, int], None]
-"""Called as ``progress(stage, done, total)``."""
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,10 @@ from typing import Any
 from displace.arrays import Vectors, l2_normalize, ranked
 from displace.errors import InputError, SingularScatterError, StudyError
 from displace.evaluation.methods import Method
-from displace.evaluation.studies.task import DISPLACE, HOPS, PAPER, Progress, Setting, Task, run
+from displace.evaluation.studies.task import DISPLACE, HOPS, PAPER, Setting, Task, run
 from displace.fusion.displace import DisPlace
 from displace.fusion.solver.eigen import choose_n
+from displace.progress import Progress, counted, part
 from displace.recall import percent
 
 TAUS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.925, 0.95, 0.975, 0.99, 1.0)
@@ -118,10 +119,8 @@ def study_tau(
             raise InputError(f"taus has {tau}; it must be above 0 and at most 1")
     wanted = sorted(set(taus))
     curves = []
-    for number, task in enumerate(tasks, 1):
+    for task in counted(tasks, part(progress, "τ ablation")):
         curves += _curves(task, wanted)
-        if progress is not None:
-            progress("τ ablation", number, len(tasks))
     return TauAblation(tasks[0].setting, wanted, DisPlace().tau, curves)
 
 

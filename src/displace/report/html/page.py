@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
@@ -18,6 +18,7 @@ from displace.evaluation.results import Result, Results
 from displace.evaluation.studies import Study, compressions_of, load_studies, topic_of
 from displace.evaluation.tables import build_tables
 from displace.files.atomic import atomic_write
+from displace.progress import Progress
 from displace.report.html import sections, table_sections
 from displace.report.html.blocks import Block, read_blocks
 from displace.report.html.environment import environment_html
@@ -25,8 +26,6 @@ from displace.report.html.explorer import explorer_data
 from displace.report.html.findings import find
 from displace.report.html.plot_parts import Plot
 from displace.report.html.thumbnails import Album, collect
-
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
