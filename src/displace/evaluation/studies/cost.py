@@ -14,7 +14,7 @@ import numpy as np
 from displace.bootstrap import bootstrap
 from displace.errors import InputError, SingularScatterError
 from displace.evaluation.methods import Method
-from displace.evaluation.studies.task import Run, Setting, Task, all_methods, budgets, run
+from displace.evaluation.studies.task import Run, Setting, Task, all_methods, budgets, of_record, run
 from displace.holdout import spread
 from displace.progress import Progress, counted, part
 from displace.threads import one_blas_thread
@@ -84,15 +84,7 @@ class Cost:
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Cost:
         """Make one of its JSON."""
-        rows = [CostRow(**row) for row in record["rows"]]
-        return cls(
-            Setting(**record["setting"]),
-            record["repeats"],
-            record["n_timed"],
-            rows,
-            record.get("notes", []),
-            record.get("device", ""),
-        )
+        return of_record(cls, record, rows=[CostRow(**row) for row in record["rows"]])
 
 
 ROUNDS = 15

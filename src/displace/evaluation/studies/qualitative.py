@@ -11,7 +11,7 @@ import numpy as np
 
 from displace.errors import InputError, SingularScatterError
 from displace.evaluation.methods import Method
-from displace.evaluation.studies.task import METHODS, PAPER, Run, Setting, Task, run
+from displace.evaluation.studies.task import METHODS, PAPER, Run, Setting, Task, of_record, run
 from displace.progress import Progress, counted, part
 from displace.truth import Flags
 
@@ -89,8 +89,7 @@ class Qualitative:
             Example(**{**column, "picks": [Pick(**pick) for pick in column["picks"]]})
             for column in record["columns"]
         ]
-        setting = Setting(**record["setting"])
-        return cls(setting, columns, record["n_differing"], record["rule"], record.get("notes", []))
+        return of_record(cls, record, columns=columns)
 
 
 RULE = (

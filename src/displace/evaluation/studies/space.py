@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from displace.arrays import Vectors, l2_normalize, top_k
 from displace.errors import InputError, SingularScatterError
-from displace.evaluation.studies.task import DISPLACE, HOPS, PAPER, Run, Setting, Task, run
+from displace.evaluation.studies.task import DISPLACE, HOPS, PAPER, Run, Setting, Task, of_record, run
 from displace.fusion.base import VectorFusion
 from displace.progress import Progress, counted, part
 
@@ -76,8 +76,7 @@ class Space:
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Space:
         """Make one of its JSON."""
-        views = [SpaceView(**view) for view in record["views"]]
-        return cls(**{**record, "setting": Setting(**record["setting"]), "views": views})
+        return of_record(cls, record, views=[SpaceView(**view) for view in record["views"]])
 
 
 def study_space(

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from displace.arrays import Vectors, l2_normalize, ranked
+from displace.arrays import Vectors, l2_normalize, nearest_rows
 from displace.errors import InputError, SingularScatterError, StudyError
 from displace.evaluation.methods import Method
-from displace.evaluation.studies.task import DISPLACE, HOPS, PAPER, Setting, Task, run
+from displace.evaluation.studies.task import DISPLACE, HOPS, PAPER, Setting, Task, of_record, run
 from displace.fusion.displace import DisPlace
 from displace.fusion.solver.eigen import choose_n
 from displace.progress import Progress, counted, part
@@ -88,8 +88,7 @@ class TauAblation:
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> TauAblation:
         """Make one of its JSON."""
-        curves = [TauCurve(**curve) for curve in record["curves"]]
-        return cls(Setting(**record["setting"]), record["taus"], record["default"], curves)
+        return of_record(cls, record, curves=[TauCurve(**curve) for curve in record["curves"]])
 
 
 def study_tau(
@@ -159,7 +158,5 @@ def _whole(task: Task, settings: dict[str, Any]) -> DisPlace:
 
 def _recall(queries: Vectors, fusion: DisPlace, task: Task, n: int) -> float:
     """R@1 (%) with the first n dimensions; cut unit vectors, scaled anew, are the vectors of the smaller fit."""
-    places = l2_normalize(fusion.place_vectors_[:, :n])
-    unit = l2_normalize(queries)
-    best, _ = ranked(len(unit), len(places), 1, lambda rows: unit[rows] @ places.T)
-    return percent(task.hits(fusion.place_ids_[fusion.row_places_[best[:, 0]]]))
+    best = nearest_rows(l2_normalize(queries), l2_normalize(fusion.place_vectors_[:, :n]))
+    return percent(task.hits(fusion.place_ids_[fusion.row_places_[best]]))

@@ -13,6 +13,7 @@ from displace.evaluation.results import Result
 from displace.evaluation.studies import Compression, Cost, Space, Study, TauAblation, kind_of
 from displace.report.colours import other_setting, style_of
 from displace.report.figures.curves import condition_styles
+from displace.report.figures.panels import RECALL
 from displace.report.html.blocks import Block
 from displace.report.html.plot_parts import (
     Plot,
@@ -24,7 +25,6 @@ from displace.report.html.plot_parts import (
     side_by_side,
 )
 
-RECALL = "Recall@1 (%)   ↑ better"
 SPREAD = 0.7
 """Width over which the methods of one query stand side by side."""
 LOOKS = (("", 9), ("-dot", 9), ("", 6), ("-dot", 13))
