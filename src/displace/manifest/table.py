@@ -166,6 +166,12 @@ class Manifest:
         """Each place once, in order of appearance, without the blank."""
         return [place for place in dict.fromkeys(self.places.tolist()) if place]
 
+    def in_time(self) -> NDArray[np.intp]:
+        """Rows in the order in which they were taken: by time where all have one, else as listed."""
+        if self.timestamp is None or not np.isfinite(self.timestamp).all():
+            return np.arange(len(self))
+        return np.argsort(self.timestamp, kind="stable")
+
     @property
     def geo(self) -> Positions | None:
         """Positions and headings as given, or None where no row has a position."""
