@@ -109,10 +109,8 @@ def show_extraction(console: Console, done: Extraction) -> None:
 
 def show_store(console: Console, summary: StoreSummary) -> None:
     """Print what a store holds."""
-    name = summary.model.get("model", "?")
-    variant = summary.model.get("variant")
     facts = {
-        "model": f"{name}:{variant}" if variant else name,
+        "model": model_name({"model": "?", **summary.model}),
         "descriptors": f"{summary.n_described:,} of {summary.n_listed:,} images, {summary.dim} × {summary.dtype}",
         "places": f"{summary.n_places:,}",
         "right match": summary.tolerance or "–",

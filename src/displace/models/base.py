@@ -29,6 +29,7 @@ class Variant:
     dim: int
     weights: Weights | None = None
     backbone: str = ""
+    """Where variants differ in it."""
 
 
 class DescriptorModel(ABC):
