@@ -14,20 +14,8 @@ from displace.recordings.frames import FramesFolder, Sampler
 
 EXTENSIONS = frozenset(
     {
-        ".mp4",
-        ".m4v",
-        ".mov",
-        ".avi",
-        ".mkv",
-        ".webm",
-        ".mpg",
-        ".mpeg",
-        ".wmv",
-        ".mts",
-        ".m2ts",
-        ".ts",
-        ".3gp",
-        ".flv",
+        *(".mp4", ".m4v", ".mov", ".avi", ".mkv", ".webm", ".mpg", ".mpeg"),
+        *(".wmv", ".mts", ".m2ts", ".ts", ".3gp", ".flv"),
     }
 )
 """File name endings that count as videos, in lower case."""
