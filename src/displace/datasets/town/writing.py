@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import cv2
 import numpy as np
 
+from displace.datasets.base import Dataset
 from displace.datasets.town.looks import TRAVERSALS
 from displace.datasets.town.plan import MAX_PLACES
 from displace.datasets.town.render import SIZE, check_place, check_size, look_named, position, render
@@ -34,6 +35,17 @@ MANIFEST = "manifest.csv"
 _SETTINGS = "town.json"
 _QUALITY = 92
 _CHUNK = 20
+
+
+class DrawnTown(Dataset):
+    """The town in one of the ways to draw it."""
+
+    paper = "none: drawn by this package"
+    traversals = TRAVERSALS
+
+    def read(self, root: Path) -> Manifest:
+        """Refuse: a finished town has a manifest."""
+        raise self.wrong(root, "there is no manifest.csv, so it was never drawn or not finished")
 
 
 class Chunk(NamedTuple):
@@ -101,18 +113,18 @@ def write(
     A script that asks for several workers must start its work under ``if __name__ == "__main__":``.
     """
     check(places, traversals, seed, size, workers)
-    root = Path(folder)
-    claim(root, {"town": VERSION, "seed": seed, "size": list(size)})
     chunks = [
-        Chunk(str(root), traversal, range(first, min(first + _CHUNK, places)), seed, size)
+        Chunk(str(folder), traversal, range(first, min(first + _CHUNK, places)), seed, size)
         for traversal in traversals
         for first in range(0, places, _CHUNK)
     ]
-    return write_chunks(root, chunks, workers, progress)
+    return write_chunks(chunks, workers, progress)
 
 
-def write_chunks(root: Path, chunks: list[Chunk], workers: int, progress: Steps | None) -> Path:
-    """Draw all chunks, then write the manifest, whose path is returned."""
+def write_chunks(chunks: list[Chunk], workers: int, progress: Steps | None, **settings: Any) -> Path:
+    """Draw all chunks, then write the manifest, whose path is returned; further `settings` are what they depend on."""
+    root, seed, size = Path(chunks[0].folder), chunks[0].seed, chunks[0].size
+    claim(root, {"town": VERSION, "seed": seed, "size": list(size), **settings})
     for traversal in {chunk.traversal for chunk in chunks}:
         make_folder(root / traversal)
     done, total = 0, sum(len(chunk.places) * len(chunk.turns) for chunk in chunks)
