@@ -152,6 +152,14 @@ def unknown(kind: str, name: str, names: Iterable[str]) -> str:
     return f"unknown {kind} '{name}'{hint} Known: {', '.join(names)}"
 
 
+def import_extra(module: str, extra: str, package: str = "") -> Any:
+    """Import an optional dependency, by default named as its package; `MissingExtraError` where it is not installed."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise missing_extra(package or module, extra) from None
+
+
 def missing_extra(package: str, extra: str) -> MissingExtraError:
     """Error for an optional dependency that is not installed.
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from displace.errors import DisplaceError, InputError
-from displace.registry import missing_extra
+from displace.registry import import_extra
 
 LOCAL = "local"
 PATIENCE = "30s"
@@ -26,7 +26,7 @@ def connected(address: str) -> Iterator[Any]:
     address : str
         "local" (a process for each core), "local:4" (four), or a scheduler such as "tcp://scheduler:8786".
     """
-    distributed = _distributed()
+    distributed = import_extra("distributed", "cluster")
     kind, _, count = address.partition(":")
     if kind == LOCAL:
         n_workers = _n_workers(address, count)
@@ -68,11 +68,3 @@ def _announced(client: Any) -> Any:
     if client.dashboard_link:
         logger.warning("dashboard of the cluster: %s", client.dashboard_link)
     return client
-
-
-def _distributed() -> Any:
-    try:
-        import distributed
-    except ImportError:
-        raise missing_extra("distributed", "cluster") from None
-    return distributed

@@ -26,7 +26,7 @@ from displace.manifest.table import Manifest
 from displace.maps.located import Located
 from displace.progress import Progress
 from displace.references import ReferenceSet
-from displace.registry import missing_extra
+from displace.registry import import_extra
 
 KEY = "global_descriptor"
 DTYPES = ("float16", "float32")
@@ -200,11 +200,7 @@ def _opened(path: PathLike) -> Iterator[Any]:
 
 
 def _h5py() -> Any:
-    try:
-        import h5py
-    except ImportError:
-        raise missing_extra("h5py", "hloc") from None
-    return h5py
+    return import_extra("h5py", "hloc")
 
 
 def write_pairs(

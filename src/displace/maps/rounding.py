@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from displace.arrays import Indices, Vectors, l2_normalize, nearest_rows
 from displace.holdout import spread
 from displace.references import ReferenceSet
+from displace.search.exact import to_int8
 from displace.truth import Truth
 
 if TYPE_CHECKING:
@@ -24,10 +25,7 @@ MAX_QUERIES = 500
 
 def quantize(rows: Vectors, dtype: str) -> tuple[NDArray[Any], Vectors | None]:
     """Rows as stored, and the scales of int8 rows."""
-    if dtype != "int8":
-        return rows.astype(dtype), None
-    scales = np.maximum(np.abs(rows).max(axis=1), 1e-12).astype(np.float32) / np.float32(127)
-    return np.rint(rows / scales[:, None]).astype(np.int8), scales
+    return to_int8(rows) if dtype == "int8" else (rows.astype(dtype), None)
 
 
 def rounded(rows: Vectors, dtype: str) -> Vectors:

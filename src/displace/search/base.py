@@ -11,6 +11,7 @@ import numpy as np
 from displace.arrays import Indices, Vectors
 from displace.errors import InputError, UnknownNameError
 from displace.geo import Area
+from displace.holdout import spread
 from displace.progress import Steps
 from displace.registry import unknown
 from displace.search._top import best_rows
@@ -112,8 +113,7 @@ class Index(ABC):
 
 def noisy_sample(rows: Vectors, n: int) -> Vectors:
     """Up to `n` rows, evenly spread, with noise of their own length, as queries; always the same."""
-    at = np.unique(np.linspace(0, max(0, len(rows) - 1), min(n, len(rows))).astype(np.intp))
-    sample = np.asarray(rows[at], np.float32)
+    sample = np.asarray(rows[spread(len(rows), n)], np.float32)
     noise = np.random.default_rng(0).standard_normal(sample.shape).astype(np.float32)
     length = np.linalg.norm(sample, axis=1, keepdims=True)
     noisy: Vectors = sample + noise * (length / np.float32(np.sqrt(max(1, sample.shape[1]))))

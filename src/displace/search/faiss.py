@@ -13,8 +13,9 @@ from displace.arrays import Indices, Vectors, blocks
 from displace.errors import FormatError
 from displace.files import tensors
 from displace.geo import Area
+from displace.holdout import spread
 from displace.progress import Steps
-from displace.registry import missing_extra
+from displace.registry import import_extra
 from displace.search._top import RunningTop, best_rows, reranked
 from displace.search.base import GOAL, Index, as_rows
 from displace.search.exact import AGAIN, FORMAT, VERSION, checked_queries
@@ -205,9 +206,8 @@ def _made(kind: str, rows: Vectors) -> Any:
 
 def _training_rows(index: Any, rows: Vectors) -> Vectors:
     """Rows that the lists are learned from: 40 for each, evenly spread."""
-    wanted = min(len(rows), 40 * getattr(index, "nlist", 1))
-    at = np.unique(np.linspace(0, len(rows) - 1, wanted).astype(np.intp))
-    return np.ascontiguousarray(rows[at], np.float32)
+    wanted = 40 * getattr(index, "nlist", 1)
+    return np.ascontiguousarray(rows[spread(len(rows), wanted)], np.float32)
 
 
 def _largest(rows: Vectors) -> float:
@@ -232,8 +232,4 @@ def _beside(uri: str | os.PathLike[str]) -> Path:
 
 
 def _faiss() -> Any:
-    try:
-        import faiss
-    except ImportError:
-        raise missing_extra("faiss-cpu", "faiss") from None
-    return faiss
+    return import_extra("faiss", "faiss", "faiss-cpu")
