@@ -383,20 +383,17 @@ def view_groups(
     return None if heading is None else heading_groups(heading, places, traversals)
 
 
-def heading_groups(
-    headings: ArrayLike, places: ArrayLike, traversals: ArrayLike, width: float | None = None
-) -> Indices | None:
+def heading_groups(headings: ArrayLike, places: ArrayLike, traversals: ArrayLike) -> Indices | None:
     """Group references of a place that look the same way, as `ReferenceSet(groups=...)` takes it.
 
-    Bins lie around the headings that a place has, so that a few degrees of noise do not tear a view apart.
+    Bins are as wide as the usual angle between neighbouring views of a place in a traversal, and lie around the
+    headings that a place has, so that a few degrees of noise do not tear a view apart.
 
     Parameters
     ----------
     headings : array of shape (m,)
         Degrees.
     places, traversals : arrays of shape (m,)
-    width : float, optional
-        Width of a bin in degrees; by default the usual angle between neighbouring views of a place in a traversal.
 
     Returns
     -------
@@ -414,10 +411,9 @@ def heading_groups(
     _, traversal = np.unique(np.asarray(traversals), return_inverse=True)
     if len(degrees) == 0 or not np.isfinite(degrees).all():
         return None
+    width = _usual_angle(degrees, place * (int(traversal.max()) + 1) + traversal)
     if width is None:
-        width = _usual_angle(degrees, place * (int(traversal.max()) + 1) + traversal)
-        if width is None:
-            return None
+        return None
     n_bins = max(1, round(360 / width))
     step = 360 / n_bins
     phases = np.zeros(int(place.max()) + 1, complex)
