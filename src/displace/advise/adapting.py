@@ -27,9 +27,8 @@ def adapted_hits(fusion: Fusion, queries: ReferenceSet, truth: Truth) -> Flags |
     rows = fusion.rows()
     if rows is None or len(queries) < LEAST_QUERIES:
         return None
-    starts = np.searchsorted(rows.place_index, np.arange(len(fusion.place_ids_)))
     projected = rows.project(np.asarray(queries.vectors, np.float32))
-    scores = adapt(MapRows(np.asarray(rows.vectors, np.float32), starts), projected).scores(projected)
+    scores = adapt(MapRows(np.asarray(rows.vectors, np.float32), rows.starts), projected).scores(projected)
     return truth.correct(fusion.place_ids_[scores.argmax(axis=1)], queries.places)
 
 

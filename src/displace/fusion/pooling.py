@@ -25,7 +25,6 @@ class Pooling(Fusion):
         Row at which each place's references start.
     """
 
-    level = "descriptor"
     title = "Pooling"
     place_by_place = True
 

@@ -44,7 +44,6 @@ class Subspace(Fusion):
     [['gate', 'tower']]
     """
 
-    level = "descriptor"
     title = "Subspace"
 
     def __init__(self, n_components: int | None = None) -> None:

@@ -28,11 +28,8 @@ def _from_statistics(state: MapState) -> Anchors | None:
     if arrays is None:
         return None
     if not arrays:  # the rows are the references
-        ones = np.ones(len(state.row_places))
-        everything = range(len(ones))
-        return Anchors.of(
-            state.rows_at, state.projection, state.mean, state.rows_at(np.array(everything)), ones
-        )
+        everything = state.rows_at(np.arange(len(state.row_places)))
+        return Anchors.of(state.rows_at, state.projection, state.mean, everything, np.ones(len(everything)))
     means, counts = arrays.get("means"), arrays.get("counts")
     if means is None or counts is None or len(means) != len(state.row_places):
         return None
