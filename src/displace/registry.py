@@ -140,6 +140,14 @@ class Registry(Generic[T]):
         return found
 
 
+def check_known(kind: str, wanted: Iterable[str], names: Iterable[str]) -> None:
+    """Raise `UnknownNameError` for the first of the wanted names that there is not."""
+    known = list(names)
+    for name in wanted:
+        if name not in known:
+            raise UnknownNameError(unknown(kind, name, known))
+
+
 def unknown(kind: str, name: str, names: Iterable[str]) -> str:
     """Message for an unknown name, with the nearest known one.
 

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.errors import ManifestError, RouteWarning, UnknownNameError
+from displace.errors import ManifestError, RouteWarning
 from displace.geo import Positions
 from displace.images import natural_key
 from displace.manifest.place_assignment import (
@@ -37,7 +37,7 @@ from displace.manifest.place_assignment import (
 from displace.manifest.recording import Recording
 from displace.manifest.table import Manifest
 from displace.manifest.utm_names import panoramas
-from displace.registry import unknown
+from displace.registry import check_known
 
 Numbers = NDArray[np.float64]
 
@@ -112,10 +112,9 @@ def by_positions(route: Route) -> Manifest:
     names = [r.name for r in route.recordings]
     if route.anchor is None:
         anchor = choose_anchor(tracks, points, route.rule)
-    elif route.anchor in names:
-        anchor = names.index(route.anchor)
     else:
-        raise UnknownNameError(unknown("traversal", route.anchor, names))
+        check_known("traversal", [route.anchor], names)
+        anchor = names.index(route.anchor)
     places = space_places(points[anchor], tracks[anchor].heading, route.rule)
     return assign_by_position(route, KnownPlaces(numbered(len(places)), tracks[anchor].take(places)))
 

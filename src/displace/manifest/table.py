@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from displace.errors import InputError, ManifestError, UnknownNameError
+from displace.errors import InputError, ManifestError
 from displace.files.atomic import atomic_write, make_folder
 from displace.geo import Positions
 from displace.manifest.csv_file import LIMITS, LONGEST, NUMBERS, REQUIRED, number_text, read_table
 from displace.progress import Steps
-from displace.registry import unknown
+from displace.registry import check_known
 
 if TYPE_CHECKING:
     from displace.manifest.summary import Summary
@@ -152,10 +152,7 @@ class Manifest:
 
     def select_traversals(self, names: Sequence[str]) -> Manifest:
         """Return the rows of these traversals; an unknown name raises and suggests the nearest one."""
-        known = self.traversal_names()
-        for name in names:
-            if name not in known:
-                raise UnknownNameError(unknown("traversal", name, known))
+        check_known("traversal", names, self.traversal_names())
         return self.select(np.isin(self.traversals, list(names)))
 
     def traversal_names(self) -> list[str]:

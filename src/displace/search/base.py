@@ -9,11 +9,11 @@ from typing import ClassVar, Self
 import numpy as np
 
 from displace.arrays import Indices, Vectors
-from displace.errors import InputError, UnknownNameError
+from displace.errors import InputError
 from displace.geo import Area
 from displace.holdout import spread
 from displace.progress import Steps
-from displace.registry import unknown
+from displace.registry import check_known
 from displace.search._top import best_rows
 
 SAMPLE = 100
@@ -97,10 +97,7 @@ class Index(ABC):
         """Return `kind`, or the default for these rows; an unknown one is an error."""
         if not kind:
             return rows.dtype.name if rows.dtype.name in cls.kinds else cls.kinds[0]
-        if kind not in cls.kinds:
-            raise UnknownNameError(
-                unknown(f"kind of {cls.__module__.rsplit('.', 1)[-1]} index", kind, cls.kinds)
-            )
+        check_known(f"kind of {cls.__module__.rsplit('.', 1)[-1]} index", [kind], cls.kinds)
         return kind
 
     def measure_recall(self, rows: Vectors) -> float:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from displace.errors import FallbackWarning, InputError, UnknownNameError
+from displace.errors import FallbackWarning, InputError
 from displace.files.memory import physical_memory
 from displace.progress import Progress, part
 from displace.verbs._steps import Steps
@@ -190,13 +190,12 @@ def _check_options(fusion: str, dtype: str, tolerance: str | None, layout: str) 
     from displace.fusion import get_fusion
     from displace.manifest.layouts import LAYOUTS
     from displace.maps.rounding import DTYPES
-    from displace.registry import unknown
+    from displace.registry import check_known
     from displace.truth import Tolerance
 
     if fusion != "auto":
         get_fusion(fusion)
-    if layout != "auto" and layout not in LAYOUTS:
-        raise UnknownNameError(unknown("layout", layout, ["auto", *LAYOUTS]))
+    check_known("layout", [layout], ["auto", *LAYOUTS])
     if dtype not in DTYPES:
         raise InputError(f"dtype={dtype!r} must be one of {', '.join(DTYPES)}")
     if tolerance is not None:

@@ -24,7 +24,7 @@ from displace.evaluation.studies.study_files import KINDS, Study, replace_study,
 from displace.evaluation.studies.task import DISPLACE, HOPS, METHODS, PAPER, Task, all_methods
 from displace.evaluation.studies.tau import study_tau
 from displace.progress import Progress
-from displace.registry import unknown
+from displace.registry import check_known, unknown
 
 _METHODS: dict[str, Callable[[], Sequence[Method]]] = {
     "compression": all_methods,
@@ -104,9 +104,7 @@ def run_studies(
         Files of the studies, old and new.
     """
     options = options or StudyOptions()
-    for kind in kinds:
-        if kind not in KINDS:
-            raise UnknownNameError(unknown("study", kind, KINDS))
+    check_known("study", kinds, KINDS)
     written: list[Path] = []
     left_out: dict[str, StudyError] = {}
     for queries in _groups(results):
