@@ -17,9 +17,8 @@ from displace.errors import InputError
 from displace.fusion import FUSIONS
 from displace.fusion.base import Fusion, Rows, Statistics
 from displace.geo import Positions
-from displace.maps.anchoring import anchored
 from displace.maps.basis import turned
-from displace.maps.calibrating import calibrated
+from displace.maps.calibrating import anchored, calibrated
 from displace.maps.digests import digests_of
 from displace.maps.fitting import fit, fusion_of, spectrum_note, stored_rows, with_places
 from displace.maps.learning import in_route_order

@@ -23,10 +23,9 @@ from displace.errors import InputError
 from displace.files.disk_rows import DiskRows
 from displace.fusion.base import Fusion, Rows
 from displace.fusion.solver.scatter import Scatter
-from displace.maps.anchoring import anchored
 from displace.maps.basis import turned, turning
 from displace.maps.building import NONE, calibration_rows, fitted_state
-from displace.maps.calibrating import calibrated
+from displace.maps.calibrating import anchored, calibrated
 from displace.maps.digests import Digests
 from displace.maps.fitting import fusion_of, spectrum_note, stored_rows
 from displace.maps.place_map import PlaceMap

@@ -16,8 +16,8 @@ from displace.errors import DisplaceError, FormatError, InputError, SingularScat
 from displace.fusion import get_fusion
 from displace.fusion.base import Fusion, Rows, Statistics
 from displace.geo import Positions
-from displace.maps.anchoring import anchored
 from displace.maps.basis import turned
+from displace.maps.calibrating import anchored
 from displace.maps.digests import digests_of
 from displace.maps.fitting import spectrum_note, stored_rows, with_places
 from displace.maps.relearning import learned_again, relearned
