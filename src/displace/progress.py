@@ -7,19 +7,19 @@ from typing import TypeVar
 
 Progress = Callable[[str, int, int], None]
 """Called as ``progress(stage, done, total)``."""
-Steps = Callable[[int, int], None]
+Stage = Callable[[int, int], None]
 """Called as ``steps(done, total)``: work that is one stage."""
 Item = TypeVar("Item")
 
 
-def part(progress: Progress | None, stage: str) -> Steps | None:
+def part(progress: Progress | None, stage: str) -> Stage | None:
     """Make a callback for one stage of a longer work."""
     if progress is None:
         return None
     return lambda done, total: progress(stage, done, total)
 
 
-def counted(items: Sequence[Item], steps: Steps | None) -> Iterator[Item]:
+def counted(items: Sequence[Item], steps: Stage | None) -> Iterator[Item]:
     """Go through items one by one, and report each when the next is asked for.
 
     >>> [item for item in counted("ab", lambda done, total: print(done, "of", total))]

@@ -17,7 +17,7 @@ from displace.fusion import DEFAULT, FUSIONS
 from displace.fusion.base import Fusion
 from displace.geo import Positions
 from displace.maps.fitting import with_places
-from displace.progress import Steps
+from displace.progress import Stage
 from displace.references import ReferenceSet
 from displace.truth import Tolerance, Truth
 
@@ -29,7 +29,7 @@ def advise(
     tolerance: str | float | Tolerance | None = None,
     fusions: Sequence[str | Choice] | None = None,
     max_queries: int = 1000,
-    progress: Steps | None = None,
+    progress: Stage | None = None,
 ) -> Advice:
     """Hold out each traversal in turn and compare fusions of the others on it.
 
@@ -124,7 +124,7 @@ def _of_one_traversal(refs: ReferenceSet, truth: Truth, choices: list[Choice]) -
 class _Advising:
     """One run: the trials, what is compared, and how far it is."""
 
-    def __init__(self, trials: Trials, choices: list[Choice], progress: Steps | None) -> None:
+    def __init__(self, trials: Trials, choices: list[Choice], progress: Stage | None) -> None:
         if not trials.queries:
             raise InputError(
                 "no traversal has two places or more in common with the others: nothing can be held out. "

@@ -19,7 +19,7 @@ from displace.datasets.town.looks import TRAVERSALS
 from displace.datasets.town.randomness import stream
 from displace.datasets.town.writing import Chunk, DrawnTown, check, write_chunks
 from displace.errors import InputError
-from displace.progress import Steps
+from displace.progress import Stage
 from displace.truth import Tolerance
 
 __all__ = ["DRIVES", "ELSEWHERE", "PLACES", "SIZE", "TownDrive", "TownDrives", "driven", "write"]
@@ -106,7 +106,7 @@ def write(
     seed: int = 0,
     size: tuple[int, int] = SIZE,
     workers: int = 2,
-    progress: Steps | None = None,
+    progress: Stage | None = None,
 ) -> Path:
     """Draw drives into ``folder/<traversal>/<frame>.jpg`` and write ``folder/manifest.csv``.
 

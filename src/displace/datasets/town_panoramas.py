@@ -14,7 +14,7 @@ from displace.datasets.town.looks import TRAVERSALS
 from displace.datasets.town.plan import MAX_PLACES
 from displace.datasets.town.writing import Chunk, DrawnTown, check, write_chunks
 from displace.errors import InputError
-from displace.progress import Steps
+from displace.progress import Stage
 from displace.truth import Tolerance
 
 __all__ = ["HEADINGS", "LANES", "PLACES", "SIZE", "TownPanoramas", "write"]
@@ -37,7 +37,7 @@ def write(
     size: tuple[int, int] = SIZE,
     lanes: Mapping[str, float] = LANES,
     workers: int = 2,
-    progress: Steps | None = None,
+    progress: Stage | None = None,
 ) -> Path:
     """Draw panoramas into ``folder/<traversal>/<place>_<number>.jpg`` and write ``folder/manifest.csv``.
 

@@ -29,7 +29,7 @@ from displace.errors import InputError, ManifestError
 from displace.files.atomic import atomic_write, make_folder
 from displace.geo import Positions
 from displace.manifest.csv_file import LIMITS, LONGEST, NUMBERS, REQUIRED, number_text, read_table
-from displace.progress import Steps
+from displace.progress import Stage
 from displace.registry import check_known
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ class Manifest:
         """
         return None if self.geo is None else self.geo.metres()
 
-    def summary(self, check_images: bool = False, progress: Steps | None = None) -> Summary:
+    def summary(self, check_images: bool = False, progress: Stage | None = None) -> Summary:
         """Count places, traversals, coverage and duplicates, and look for missing files.
 
         Parameters

@@ -27,7 +27,7 @@ from displace.maps.rounding import DTYPES, RecallLoss, agreement, quantize
 from displace.maps.state import MapState
 from displace.maps.statistics import MapStatistics
 from displace.places import Places
-from displace.progress import Steps
+from displace.progress import Stage
 from displace.references import ReferenceSet, ReferenceStream
 from displace.truth import Tolerance, Truth
 
@@ -54,7 +54,7 @@ def build(
     calibration: bool = True,
     tolerance: str | float | Tolerance | None = None,
     keep_references: bool = False,
-    progress: Steps | None = None,
+    progress: Stage | None = None,
 ) -> PlaceMap:
     """Build a map.
 

@@ -12,7 +12,7 @@ from displace.maps.learning import learn
 from displace.maps.rounding import RecallLoss
 from displace.maps.state import MapState
 from displace.maps.witness import Anchors
-from displace.progress import Steps
+from displace.progress import Stage
 from displace.references import ReferenceSet
 from displace.truth import Truth
 
@@ -53,7 +53,7 @@ def calibrated(
     state: MapState,
     refs: ReferenceSet,
     truth: Truth,
-    progress: Steps | None = None,
+    progress: Stage | None = None,
     loss: RecallLoss | None = None,
 ) -> MapState:
     """Return the map with all that references which are held out in turn tell, however the map came about.

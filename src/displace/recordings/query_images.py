@@ -16,7 +16,7 @@ import numpy as np
 from displace.errors import InputError
 from displace.images import find_images, has_images, natural_key
 from displace.manifest import Manifest
-from displace.progress import Steps
+from displace.progress import Stage
 from displace.recordings.frames import read_frames
 from displace.recordings.video import extract_frames, is_video
 
@@ -78,7 +78,7 @@ class QueryImages:
 
 
 @contextmanager
-def images_of(sources: Sequence[PathLike], every: str, progress: Steps | None) -> Iterator[QueryImages]:
+def images_of(sources: Sequence[PathLike], every: str, progress: Stage | None) -> Iterator[QueryImages]:
     """All images named, in folders, or in videos; frames of videos live as long as the context."""
     images = QueryImages()
     with tempfile.TemporaryDirectory(prefix="displace-") as frames:

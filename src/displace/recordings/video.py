@@ -9,7 +9,7 @@ from pathlib import Path
 import cv2
 
 from displace.errors import ImageError
-from displace.progress import Steps
+from displace.progress import Stage
 from displace.recordings.frames import FramesFolder, Sampler
 
 EXTENSIONS = frozenset(
@@ -36,7 +36,7 @@ def extract_frames(
     *,
     allow_truncated: bool = False,
     durable: bool = True,
-    progress: Steps | None = None,
+    progress: Stage | None = None,
 ) -> Path:
     """Write frames of a video as JPEG files of quality 95, named by frame number.
 

@@ -12,7 +12,7 @@ from displace.arrays import Indices, Vectors
 from displace.errors import InputError
 from displace.geo import Area
 from displace.holdout import spread
-from displace.progress import Steps
+from displace.progress import Stage
 from displace.registry import check_known
 from displace.search._top import best_rows
 
@@ -51,7 +51,7 @@ class Index(ABC):
 
     @classmethod
     @abstractmethod
-    def build(cls, rows: Vectors, kind: str = "", uri: str = "", *, progress: Steps | None = None) -> Self:
+    def build(cls, rows: Vectors, kind: str = "", uri: str = "", *, progress: Stage | None = None) -> Self:
         """Make an index.
 
         Parameters

@@ -14,7 +14,7 @@ from displace.errors import FormatError
 from displace.files import tensors
 from displace.geo import Area
 from displace.holdout import spread
-from displace.progress import Steps
+from displace.progress import Stage
 from displace.registry import import_extra
 from displace.search._top import RunningTop, best_rows, reranked
 from displace.search.base import GOAL, Index, as_rows
@@ -49,7 +49,7 @@ class Faiss(Index):
         self.n_rows, self.dim = int(index.ntotal), int(index.d)
 
     @classmethod
-    def build(cls, rows: Vectors, kind: str = "", uri: str = "", *, progress: Steps | None = None) -> Self:  # noqa: ARG003
+    def build(cls, rows: Vectors, kind: str = "", uri: str = "", *, progress: Stage | None = None) -> Self:  # noqa: ARG003
         """Make a faiss index in memory; `uri` is not used."""
         kind = cls.chosen_kind(kind, rows)
         index, scale = _made(kind, rows), 1.0

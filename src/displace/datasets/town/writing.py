@@ -25,7 +25,7 @@ from displace.datasets.town.render import SIZE, check_place, check_size, look_na
 from displace.errors import DatasetError, InputError
 from displace.files.atomic import atomic_write, make_folder, write_json
 from displace.manifest.table import Manifest
-from displace.progress import Steps
+from displace.progress import Stage
 
 VERSION = 1
 """Changes whenever the same arguments would give other pixels."""
@@ -80,7 +80,7 @@ def write(
     seed: int = 0,
     size: tuple[int, int] = SIZE,
     workers: int = 2,
-    progress: Steps | None = None,
+    progress: Stage | None = None,
 ) -> Path:
     """Draw the town into ``folder/<traversal>/<place>.jpg`` and write ``folder/manifest.csv``.
 
@@ -121,7 +121,7 @@ def write(
     return write_chunks(chunks, workers, progress)
 
 
-def write_chunks(chunks: list[Chunk], workers: int, progress: Steps | None, **settings: Any) -> Path:
+def write_chunks(chunks: list[Chunk], workers: int, progress: Stage | None, **settings: Any) -> Path:
     """Draw all chunks, then write the manifest, whose path is returned; further `settings` are what they depend on."""
     root, seed, size = Path(chunks[0].folder), chunks[0].seed, chunks[0].size
     claim(root, {"town": VERSION, "seed": seed, "size": list(size), **settings})
