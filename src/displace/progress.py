@@ -8,7 +8,7 @@ from typing import TypeVar
 Progress = Callable[[str, int, int], None]
 """Called as ``progress(stage, done, total)``."""
 Stage = Callable[[int, int], None]
-"""Called as ``steps(done, total)``: work that is one stage."""
+"""Called as ``progress(done, total)``, of work that is one stage."""
 Item = TypeVar("Item")
 
 

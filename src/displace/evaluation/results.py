@@ -112,10 +112,6 @@ class Results:
             known = self._records[path] = stamp, _read(path)
         return known[1]
 
-    def cells(self) -> dict[str, Result]:
-        """All results by the hash of their cell."""
-        return {result.cell: result for result in self}
-
     def readable(self) -> dict[str, Result]:
         """All results that can be read, by the hash of their cell; damaged ones are named in a warning."""
         found = {}
