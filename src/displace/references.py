@@ -348,8 +348,7 @@ def slot_of_each(place_index: Indices, traversals: NDArray[Any] | None) -> Indic
     traversal_index = np.unique(traversals, return_inverse=True)[1]
     repeat = occurrence(place_index + traversal_index * (place_index.max() + 1))
     pairs = np.stack([traversal_index, repeat], axis=1)
-    slots: Indices = np.unique(pairs, axis=0, return_inverse=True)[1].ravel()
-    return slots
+    return np.unique(pairs, axis=0, return_inverse=True)[1].ravel()
 
 
 def sum_by(vectors: Vectors, index: Indices, n: int) -> Vectors:
@@ -378,8 +377,7 @@ def view_groups(
     array([0, 1, 0, 1])
     """
     if camera is not None:
-        groups: Indices = np.unique(np.asarray(camera), return_inverse=True)[1]
-        return groups
+        return np.unique(np.asarray(camera), return_inverse=True)[1]
     return None if heading is None else heading_groups(heading, places, traversals)
 
 
@@ -419,8 +417,7 @@ def heading_groups(headings: ArrayLike, places: ArrayLike, traversals: ArrayLike
     phases = np.zeros(int(place.max()) + 1, complex)
     np.add.at(phases, place, np.exp(2j * np.pi * degrees / step))
     offsets = np.angle(phases) * step / (2 * np.pi)
-    bins: Indices = np.round((degrees - offsets[place]) / step).astype(np.intp) % n_bins
-    return bins
+    return np.round((degrees - offsets[place]) / step).astype(np.intp) % n_bins
 
 
 def _usual_angle(degrees: NDArray[np.float64], cell: Indices) -> float | None:

@@ -151,8 +151,7 @@ def solved_on_worker(whole: Partial, estimator: Fusion, parts: list[ShardPart], 
             np.concatenate([r.places for r in every]),
             np.concatenate([r.traversals for r in every]),
         )
-    fitted: Fusion = estimator.from_statistics(scatter, refs)
-    return fitted
+    return estimator.from_statistics(scatter, refs)
 
 
 def summary_of(whole: Partial) -> tuple[NDArray[Any], Indices, Vectors, Digests]:

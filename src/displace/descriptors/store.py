@@ -205,8 +205,7 @@ class DescriptorStore:
         """Mask of the rows in `traversals`."""
         wanted = [traversals] if isinstance(traversals, str) else list(traversals)
         check_known("traversal", wanted, self.manifest.traversal_names())
-        mask: NDArray[np.bool_] = np.isin(self.traversals, np.array(wanted, dtype=np.str_))
-        return mask
+        return np.isin(self.traversals, np.array(wanted, dtype=np.str_))
 
 
 def is_store(path: str | os.PathLike[str]) -> bool:

@@ -106,8 +106,7 @@ def are_correct(places: NDArray[Any], starts: Numbers, truth: Numbers) -> Flags:
     n = 1 + max(int(places.max(initial=0)), int(truth.max(initial=0)))
     query = np.repeat(np.arange(len(places), dtype=np.int64), np.diff(starts))
     asked = np.arange(len(places), dtype=np.int64)[:, None] * n + places
-    flags: Flags = np.isin(asked, query * n + truth)
-    return flags
+    return np.isin(asked, query * n + truth)
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,8 +205,7 @@ class Questions(_Arrays):
     @property
     def answerable(self) -> Flags:
         """Whether each query has a correct place, shape (q,)."""
-        flags: Flags = np.diff(self.truth_starts) > 0
-        return flags
+        return np.diff(self.truth_starts) > 0
 
     def correct(self, places: NDArray[Any]) -> Flags:
         """Whether each ranked place (q, k), an index into `place_ids`, is correct for its query."""

@@ -89,8 +89,7 @@ class Rows:
         scores: Vectors = self.project(queries) @ self.vectors.T
         if len(self.starts) == len(self.place_index):
             return scores
-        best: Vectors = np.maximum.reduceat(scores, self.starts, axis=1)
-        return best
+        return np.maximum.reduceat(scores, self.starts, axis=1)
 
 
 class Statistics(Protocol):

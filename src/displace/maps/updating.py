@@ -261,8 +261,7 @@ def _chosen_at(state: MapState, ratios: tuple[float, float] | None, decided: boo
     """γ that the settings were decided at: now, or before the first of the updates since."""
     if ratios is None or decided:
         return None if ratios is None or not isfinite(ratios[1]) else ratios[1]
-    chosen_at: float | None = state.notes.get(CHOSEN_AT, ratios[0] if isfinite(ratios[0]) else None)
-    return chosen_at
+    return state.notes.get(CHOSEN_AT, ratios[0] if isfinite(ratios[0]) else None)
 
 
 def moved(old: Vectors | None, new: Vectors | None) -> float:

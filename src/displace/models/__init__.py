@@ -126,8 +126,7 @@ def _recorded_size(fingerprint: Mapping[str, Any], make: Callable[..., Descripto
     """Image size of a fingerprint; those of version 0.1 have only the pre-processing that came of it."""
     if "image_size" in fingerprint:
         recorded: Any = fingerprint["image_size"]
-        asked: Size | None = tuple(recorded) if isinstance(recorded, list) else recorded
-        return asked
+        return tuple(recorded) if isinstance(recorded, list) else recorded
     preprocessing = fingerprint.get("preprocessing", {})
     size = preprocessing.get("size")
     plain = "native" if size is None else tuple(size) if isinstance(size, list) else size
