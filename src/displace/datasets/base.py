@@ -82,9 +82,13 @@ class Protocol:
 
     def split(self, manifest: Manifest, query: str) -> tuple[Manifest, Manifest]:
         """References (rows with a place only) and queries when `query` is located."""
+        return manifest.select(self.mapped(manifest, query)), manifest.select(self.asked(manifest, query))
+
+    def mapped(self, manifest: Manifest, query: str) -> NDArray[np.bool_]:
+        """Which images of the manifest make the map when `query` is located: those with a place."""
         names = self.references_for(query, manifest.traversal_names())
-        references = np.isin(manifest.traversals, names) & (manifest.places != "")
-        return manifest.select(references), manifest.select(self.asked(manifest, query))
+        placed: NDArray[np.bool_] = manifest.places != ""
+        return placed & np.isin(manifest.traversals, names)
 
     def asked(self, manifest: Manifest, query: str) -> NDArray[np.bool_]:
         """Which images of the manifest are asked when `query` is located."""

@@ -55,9 +55,7 @@ class Split:
     def of(cls, store: DescriptorStore, protocol: Protocol, query: str, folder: Path) -> Split:
         """Split a store as the protocol says; image names become relative to the results' `folder`."""
         manifest = store.manifest
-        names = protocol.references_for(query, manifest.traversal_names())
-        references = np.isin(manifest.traversals, names) & (manifest.places != "")
-        queries = protocol.asked(manifest, query)
+        references, queries = protocol.mapped(manifest, query), protocol.asked(manifest, query)
         if not references.any():
             raise InputError(
                 f"query={query!r} leaves no references with a place in {store.folder}; it has the traversals "
