@@ -427,14 +427,7 @@ def smoothing(n_frames: int, n_places: int) -> None:
     cost = Cost()
     fixes = measure(lambda: place_map.smooth(queries, adapt="none"), cost)
     found = np.array([int(fix.place) for fix in fixes])
-    header("smoothing", "CPU s", "extra MB", "right (±5)")
-    right = float((np.abs(found - at) <= 5).mean())
-    row(
-        f"{n_frames} × {n_places}",
-        f"{cost.median:.0f}",
-        f"{cost.extra_bytes / 2**20:.0f}",
-        f"{100 * right:.1f} %",
-    )
+    told("smoothing", f"{n_frames} × {n_places}", cost, np.abs(found - at), 5)
 
 
 def aligning(n_frames: int) -> None:
@@ -448,11 +441,11 @@ def aligning(n_frames: int) -> None:
         found = measure(lambda: pair(sample["night"], sample["day"]), cost).frames
     else:
         found = measure(lambda: align(recordings, anchor="day"), cost).tracks["night"].places
-    header("aligning", "CPU s", "extra MB", "right (±2)")
-    right = float((np.abs(found - at) <= 2).mean())
-    row(
-        f"{n_frames} × {n_frames}",
-        f"{cost.median:.0f}",
-        f"{cost.extra_bytes / 2**20:.0f}",
-        f"{100 * right:.1f} %",
-    )
+    told("aligning", f"{n_frames} × {n_frames}", cost, np.abs(found - at), 2)
+
+
+def told(what: str, size: str, cost: Cost, away: np.ndarray, near: int) -> None:
+    """Print time and memory of something, and how often it was near enough."""
+    header(what, "CPU s", "extra MB", f"right (±{near})")
+    right = 100 * float((away <= near).mean())
+    row(size, f"{cost.median:.0f}", f"{cost.extra_bytes / 2**20:.0f}", f"{right:.1f} %")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.io import savemat
+from tiny import touch
 
 from displace.datasets import DATASETS
 from displace.datasets.base import Check, Counts, Dataset, Protocol
@@ -20,14 +20,6 @@ from displace.recall import recall_at
 from displace.truth import Tolerance
 
 OWN = ["folder", "gldv2_micro", "nordland", "pittsburgh30k", "robotcar"]
-
-
-def touch(folder: Path, names: Iterable[str]) -> Path:
-    for name in names:
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"")
-    return folder
 
 
 def dataset(name: str) -> Dataset:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tiny import touch
 
 from displace.errors import InputError, ManifestError, RouteWarning, UnknownNameError
 from displace.geo import Positions
@@ -15,14 +15,6 @@ from displace.manifest.layout_detection import detect
 from displace.manifest.place_assignment import KnownPlaces
 from displace.manifest.recording import find_recordings
 from displace.manifest.table import Manifest
-
-
-def touch(folder: Path, names: Iterable[str]) -> Path:
-    for name in names:
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"")
-    return folder
 
 
 def grid(manifest: Manifest) -> dict[tuple[str, str], str]:

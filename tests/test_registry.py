@@ -7,7 +7,7 @@ from importlib.metadata import EntryPoint
 import pytest
 
 import displace
-from displace.advise.choices import choices_of
+from displace.advise.advising import choices_of
 from displace.errors import MissingExtraError, PluginError, UnknownNameError
 from displace.evaluation.methods import methods_named
 from displace.fusion import FUSIONS

@@ -98,7 +98,7 @@ def test_a_cluster_builds_the_same_map(store, whole, tmp_path, monkeypatch):
     distributed = pytest.importorskip("distributed", reason="needs 'distributed'")
 
     @contextmanager
-    def in_process(address, announce):
+    def in_process(address):
         assert address == "local:2"
         options = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
         with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,15 @@ def expected(manifest: Manifest) -> np.ndarray:
     """Descriptors of a manifest's images, computed without the package."""
     images = (np.asarray(Image.open(path).convert("RGB"), np.float32) / 255 for path in manifest.paths())
     return np.stack([quarters(image) for image in images])
+
+
+def touch(folder: Path, names: Iterable[str]) -> Path:
+    """Make empty files of these names in a folder, which is returned."""
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"")
+    return folder
 
 
 def make_route(

@@ -198,3 +198,9 @@ def ranked(
     if len(parts) == 1:
         return parts[0]
     return np.concatenate([c for c, _ in parts]), np.concatenate([s for _, s in parts])
+
+
+def nearest_rows(queries: Vectors, rows: Vectors) -> Indices:
+    """Row with the highest inner product for each query, shape (q,)."""
+    best, _ = ranked(len(queries), len(rows), 1, lambda some: queries[some] @ rows.T)
+    return best[:, 0]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from displace.arrays import as_labels, blocks
+from displace.arrays import Indices, as_labels, blocks
 from displace.errors import InputError
 
 
@@ -101,6 +102,16 @@ def paired_bootstrap(
     if first.shape != second.shape:
         raise InputError(f"hits must be of the same queries; got shapes {first.shape} and {second.shape}")
     return bootstrap(first - second, groups=groups, **options)
+
+
+def in_groups(parts: Iterable[NDArray[Any]]) -> tuple[NDArray[Any], Indices]:
+    """Hits of several conditions in one array, and which condition each is of: `hits` and `groups` of `bootstrap`.
+
+    >>> in_groups([np.array([True, False]), np.array([True])])
+    (array([ True, False,  True]), array([0, 0, 1]))
+    """
+    listed = list(parts)
+    return np.concatenate(listed), np.repeat(np.arange(len(listed)), [len(part) for part in listed])
 
 
 def _resampled_means(values: NDArray[np.float64], n_samples: int, rng: np.random.Generator) -> NDArray[Any]:

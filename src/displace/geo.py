@@ -134,8 +134,7 @@ class Area:
         """Rows of `positions` that lie inside; those that are not known do not."""
         self.check(positions.degrees)
         away = positions.metres(self.near) - (0.0 if positions.degrees else np.asarray(self.near))
-        rows: NDArray[np.intp] = np.flatnonzero(np.hypot(away[:, 0], away[:, 1]) <= self.radius)
-        return rows
+        return np.flatnonzero(np.hypot(away[:, 0], away[:, 1]) <= self.radius)
 
     def check(self, degrees: bool) -> None:
         """Raise an error where the centre cannot be a latitude and a longitude but must."""
@@ -187,8 +186,7 @@ def heading_difference(a: ArrayLike, b: ArrayLike) -> Numbers:
     >>> heading_difference([350.0], [10.0])
     array([20.])
     """
-    difference: Numbers = np.abs((np.asarray(a, np.float64) - np.asarray(b, np.float64) + 180) % 360 - 180)
-    return difference
+    return np.abs((np.asarray(a, np.float64) - np.asarray(b, np.float64) + 180) % 360 - 180)
 
 
 def as_seconds(times: ArrayLike) -> Numbers:

@@ -19,7 +19,6 @@ other formats        refused (PostScript, for one, would be handed to another pr
 
 from __future__ import annotations
 
-import hashlib
 import io
 import os
 import re
@@ -34,7 +33,7 @@ from numpy.typing import NDArray
 from PIL import Image, TiffImagePlugin, UnidentifiedImageError, WebPImagePlugin
 
 from displace.errors import ImageError
-from displace.files.reading import open_regular
+from displace.files.reading import file_sha256, open_regular
 from displace.fork_lock import ForkLock
 
 Pixels = NDArray[np.uint8]
@@ -155,9 +154,7 @@ def read_image(source: PathLike | bytes | Pixels) -> Pixels:
 def content_hash(path: PathLike) -> str:
     """SHA-256 of the file's bytes, in hexadecimal."""
     try:
-        # A buffer between file and digest doubles the cost of an ordinary photo.
-        with open_regular(path, buffering=0) as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+        return file_sha256(path)
     except OSError as error:
         raise ImageError(f"cannot read {path}: {error.strerror}") from None
 

@@ -348,8 +348,7 @@ def slot_of_each(place_index: Indices, traversals: NDArray[Any] | None) -> Indic
     traversal_index = np.unique(traversals, return_inverse=True)[1]
     repeat = occurrence(place_index + traversal_index * (place_index.max() + 1))
     pairs = np.stack([traversal_index, repeat], axis=1)
-    slots: Indices = np.unique(pairs, axis=0, return_inverse=True)[1].ravel()
-    return slots
+    return np.unique(pairs, axis=0, return_inverse=True)[1].ravel()
 
 
 def sum_by(vectors: Vectors, index: Indices, n: int) -> Vectors:
@@ -378,25 +377,21 @@ def view_groups(
     array([0, 1, 0, 1])
     """
     if camera is not None:
-        groups: Indices = np.unique(np.asarray(camera), return_inverse=True)[1]
-        return groups
+        return np.unique(np.asarray(camera), return_inverse=True)[1]
     return None if heading is None else heading_groups(heading, places, traversals)
 
 
-def heading_groups(
-    headings: ArrayLike, places: ArrayLike, traversals: ArrayLike, width: float | None = None
-) -> Indices | None:
+def heading_groups(headings: ArrayLike, places: ArrayLike, traversals: ArrayLike) -> Indices | None:
     """Group references of a place that look the same way, as `ReferenceSet(groups=...)` takes it.
 
-    Bins lie around the headings that a place has, so that a few degrees of noise do not tear a view apart.
+    Bins are as wide as the usual angle between neighbouring views of a place in a traversal, and lie around the
+    headings that a place has, so that a few degrees of noise do not tear a view apart.
 
     Parameters
     ----------
     headings : array of shape (m,)
         Degrees.
     places, traversals : arrays of shape (m,)
-    width : float, optional
-        Width of a bin in degrees; by default the usual angle between neighbouring views of a place in a traversal.
 
     Returns
     -------
@@ -414,17 +409,15 @@ def heading_groups(
     _, traversal = np.unique(np.asarray(traversals), return_inverse=True)
     if len(degrees) == 0 or not np.isfinite(degrees).all():
         return None
+    width = _usual_angle(degrees, place * (int(traversal.max()) + 1) + traversal)
     if width is None:
-        width = _usual_angle(degrees, place * (int(traversal.max()) + 1) + traversal)
-        if width is None:
-            return None
+        return None
     n_bins = max(1, round(360 / width))
     step = 360 / n_bins
     phases = np.zeros(int(place.max()) + 1, complex)
     np.add.at(phases, place, np.exp(2j * np.pi * degrees / step))
     offsets = np.angle(phases) * step / (2 * np.pi)
-    bins: Indices = np.round((degrees - offsets[place]) / step).astype(np.intp) % n_bins
-    return bins
+    return np.round((degrees - offsets[place]) / step).astype(np.intp) % n_bins
 
 
 def _usual_angle(degrees: NDArray[np.float64], cell: Indices) -> float | None:

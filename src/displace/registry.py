@@ -140,6 +140,14 @@ class Registry(Generic[T]):
         return found
 
 
+def check_known(kind: str, wanted: Iterable[str], names: Iterable[str]) -> None:
+    """Raise `UnknownNameError` for the first of the wanted names that there is not."""
+    known = list(names)
+    for name in wanted:
+        if name not in known:
+            raise UnknownNameError(unknown(kind, name, known))
+
+
 def unknown(kind: str, name: str, names: Iterable[str]) -> str:
     """Message for an unknown name, with the nearest known one.
 
@@ -150,6 +158,14 @@ def unknown(kind: str, name: str, names: Iterable[str]) -> str:
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"; did you mean '{near[0]}'?" if near else "."
     return f"unknown {kind} '{name}'{hint} Known: {', '.join(names)}"
+
+
+def import_extra(module: str, extra: str, package: str = "") -> Any:
+    """Import an optional dependency, by default named as its package; `MissingExtraError` where it is not installed."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise missing_extra(package or module, extra) from None
 
 
 def missing_extra(package: str, extra: str) -> MissingExtraError:

@@ -157,8 +157,7 @@ class Truth:
     def _at(self, ids: NDArray[Any]) -> NDArray[np.float64]:
         assert self._points is not None
         rows = np.searchsorted(self.places.ids, ids)
-        points: NDArray[np.float64] = self._points[rows]
-        return points
+        return self._points[rows]
 
 
 @runtime_checkable

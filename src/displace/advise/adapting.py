@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from displace.advise.recommending import Contender
-from displace.bootstrap import paired_bootstrap
+from displace.bootstrap import in_groups, paired_bootstrap
 from displace.fusion.base import Fusion
 from displace.recall import percent
 from displace.references import ReferenceSet
@@ -27,9 +27,8 @@ def adapted_hits(fusion: Fusion, queries: ReferenceSet, truth: Truth) -> Flags |
     rows = fusion.rows()
     if rows is None or len(queries) < LEAST_QUERIES:
         return None
-    starts = np.searchsorted(rows.place_index, np.arange(len(fusion.place_ids_)))
     projected = rows.project(np.asarray(queries.vectors, np.float32))
-    scores = adapt(MapRows(np.asarray(rows.vectors, np.float32), starts), projected).scores(projected)
+    scores = adapt(MapRows(np.asarray(rows.vectors, np.float32), rows.starts), projected).scores(projected)
     return truth.correct(fusion.place_ids_[scores.argmax(axis=1)], queries.places)
 
 
@@ -39,9 +38,8 @@ def note_of(best: Contender) -> str | None:
     if not names:
         return None
     plain = [best.hits[name] for name in names]
-    adapted = [flags for name in names if (flags := best.adapted[name]) is not None]
-    groups = np.repeat(np.arange(len(names)), [len(flags) for flags in plain])
-    gain = paired_bootstrap(np.concatenate(adapted), np.concatenate(plain), groups=groups)
+    adapted, groups = in_groups(flags for name in names if (flags := best.adapted[name]) is not None)
+    gain = paired_bootstrap(adapted, np.concatenate(plain), groups=groups)
     before = float(np.mean([percent(flags) for flags in plain]))
     return (
         f"Matching that adapts to the drive (--adapt batch; displace locate does it for {LEAST_QUERIES} images and "

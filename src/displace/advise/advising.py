@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from displace.advise import worth
 from displace.advise.adapting import adapted_hits, note_of
 from displace.advise.advice import Advice, Choice, Condition, Score, Worth
-from displace.advise.choices import choices_of
 from displace.advise.recommending import Contender, recommend
 from displace.advise.trials import Trials, fit
 from displace.advise.variation import coverage
 from displace.bootstrap import bootstrap
 from displace.errors import DisplaceError, InputError
-from displace.fusion import DEFAULT
+from displace.fusion import DEFAULT, FUSIONS
 from displace.fusion.base import Fusion
 from displace.geo import Positions
 from displace.maps.fitting import with_places
+from displace.progress import Stage
 from displace.references import ReferenceSet
 from displace.truth import Tolerance, Truth
 
@@ -29,7 +29,7 @@ def advise(
     tolerance: str | float | Tolerance | None = None,
     fusions: Sequence[str | Choice] | None = None,
     max_queries: int = 1000,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Stage | None = None,
 ) -> Advice:
     """Hold out each traversal in turn and compare fusions of the others on it.
 
@@ -68,6 +68,29 @@ def advise(
     return _Advising(Trials(refs, truth, max_queries), choices, progress).run()
 
 
+def choices_of(fusions: Sequence[str | Choice] | None) -> list[Choice]:
+    """Return the fusions and settings to compare; names are checked.
+
+    >>> [str(choice) for choice in choices_of(["displace", "hops"])]
+    ['displace', 'displace tau=1', 'displace ridge=0 center=False', 'hops']
+    """
+    if isinstance(fusions, str):
+        raise InputError(f"fusions={fusions!r} must be a sequence, such as ({fusions!r}, 'hops')")
+    found: list[Choice] = []
+    for entry in FUSIONS.usable() if fusions is None else fusions:
+        named = (
+            [entry] if isinstance(entry, Choice) else [Choice(entry, s) for s in FUSIONS.get(entry).compared]
+        )
+        for choice in named:
+            choice.make()  # an unknown name or parameter fails here, not after minutes
+            if choice not in found:
+                found.append(choice)
+    if not found:
+        raise InputError(f"fusions is empty; known: {', '.join(FUSIONS.names())}")
+    # The default first: with two traversals, and between equals, the first one counts.
+    return sorted(found, key=lambda choice: choice.fusion != DEFAULT)
+
+
 def _of_one_traversal(refs: ReferenceSet, truth: Truth, choices: list[Choice]) -> Advice:
     """Advise what the structure alone says: with one traversal nothing can be held out."""
     default = Choice(DEFAULT)
@@ -101,9 +124,7 @@ def _of_one_traversal(refs: ReferenceSet, truth: Truth, choices: list[Choice]) -
 class _Advising:
     """One run: the trials, what is compared, and how far it is."""
 
-    def __init__(
-        self, trials: Trials, choices: list[Choice], progress: Callable[[int, int], None] | None
-    ) -> None:
+    def __init__(self, trials: Trials, choices: list[Choice], progress: Stage | None) -> None:
         if not trials.queries:
             raise InputError(
                 "no traversal has two places or more in common with the others: nothing can be held out. "

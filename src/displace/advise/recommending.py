@@ -6,11 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from displace.advise.advice import Choice
-from displace.arrays import Indices
-from displace.bootstrap import Estimate, bootstrap, paired_bootstrap
+from displace.bootstrap import Estimate, bootstrap, in_groups, paired_bootstrap
 from displace.truth import Flags
 
 SAME_SIZE = 1.1
@@ -45,17 +42,13 @@ class Contender:
 
     def mean(self) -> Estimate:
         """Mean R@1 over the conditions."""
-        return bootstrap(self._joined(), groups=self._groups())
+        hits, groups = in_groups(self.hits.values())
+        return bootstrap(hits, groups=groups)
 
     def ahead_of(self, other: Contender) -> Estimate:
         """By how many points its mean is above another's, paired over queries."""
-        return paired_bootstrap(self._joined(), other._joined(), groups=self._groups())
-
-    def _joined(self) -> Flags:
-        return np.concatenate(list(self.hits.values()))
-
-    def _groups(self) -> Indices:
-        return np.repeat(np.arange(len(self.hits)), [len(flags) for flags in self.hits.values()])
+        hits, groups = in_groups(self.hits.values())
+        return paired_bootstrap(hits, in_groups(other.hits.values())[0], groups=groups)
 
 
 def recommend(contenders: Sequence[Contender]) -> Contender:

@@ -18,7 +18,7 @@ import numpy as np
 
 from displace.advise.advice import Worth
 from displace.advise.trials import Trials
-from displace.bootstrap import Estimate, paired_bootstrap
+from displace.bootstrap import Estimate, in_groups, paired_bootstrap
 from displace.fusion.solver import tuning
 from displace.references import ReferenceSet
 from displace.truth import Flags
@@ -82,7 +82,5 @@ def _difference(with_it: dict[Any, Any], without: dict[Any, Any]) -> Estimate | 
     """Paired difference, the mean of the held-out conditions'."""
     if not with_it:
         return None
-    groups = np.repeat(np.arange(len(with_it)), [len(part) for part in with_it.values()])
-    return paired_bootstrap(
-        np.concatenate(list(with_it.values())), np.concatenate(list(without.values())), groups=groups
-    )
+    hits, groups = in_groups(with_it.values())
+    return paired_bootstrap(hits, in_groups(without.values())[0], groups=groups)

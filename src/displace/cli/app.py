@@ -118,8 +118,7 @@ def _show(verb: Verb, result: Any, given: dict[str, Any], as_json: bool) -> int 
         console.show_json(console.out, record(result, given))
     else:
         getattr(shows, f"show_{verb.name}", console.show_text)(result, given)
-    exit_code: int | None = getattr(shows, f"exit_{verb.name}", lambda *_: None)(result, given)
-    return exit_code
+    return getattr(shows, f"exit_{verb.name}", lambda *_: None)(result, given)
 
 
 for _verb in all_verbs():

@@ -15,6 +15,7 @@ from dataclasses import asdict
 from typing import Any
 
 import typer
+from rich import box
 from rich.console import Console, RenderHook
 from rich.progress import (
     BarColumn,
@@ -28,6 +29,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.segment import Segment
+from rich.table import Table
 from rich.text import Text
 from typer.core import TyperGroup
 
@@ -77,6 +79,16 @@ for _console in (out, err):
     _console.push_render_hook(Visible())
 
 
+def say(shown: Console, text: str, style: str = "") -> None:
+    """Print a text as it is: whole, and whatever it holds is no markup."""
+    shown.print(Text(text, style=style), soft_wrap=True)
+
+
+def bare_table(title: str | None = None) -> Table:
+    """Make a table without lines but that below its head."""
+    return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+
+
 def take_any_text() -> None:
     """Let terminals and files of another encoding show what they cannot as an escape, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
@@ -89,7 +101,7 @@ class Messages(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print one message."""
-        err.print(record.getMessage(), highlight=False, markup=False, soft_wrap=True)
+        say(err, record.getMessage())
 
 
 def format_warning(
@@ -205,7 +217,7 @@ def bars(console: Console) -> Iterator[Bars]:
 def show_skipped(console: Console, skipped: Mapping[str, str]) -> None:
     """List the first skipped images with the reasons."""
     for reason in list(skipped.values())[:SHOWN]:
-        console.print(f"  skipped: {reason}", style="yellow", highlight=False, markup=False, soft_wrap=True)
+        say(console, f"  skipped: {reason}", "yellow")
     if len(skipped) > SHOWN:
         console.print(
             f"  … and {len(skipped) - SHOWN:,} more; displace inspect --json lists all", style="yellow"
@@ -215,7 +227,7 @@ def show_skipped(console: Console, skipped: Mapping[str, str]) -> None:
 def show_text(result: Any, _: Mapping[str, Any]) -> None:
     """Print a result that has no view of its own, if there is one."""
     if result is not None:
-        out.print(str(result), highlight=False, markup=False, soft_wrap=True)
+        say(out, str(result))
 
 
 def record(result: Any, given: Mapping[str, Any]) -> Any:

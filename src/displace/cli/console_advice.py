@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rich import box
 from rich.console import Group, RenderableType
 from rich.filesize import decimal
 from rich.table import Table
@@ -43,7 +42,7 @@ def advice_table(advice: Advice) -> Group:
 
 def fusions_table(advice: Advice) -> Table:
     """Mean R@1, distance to the recommended one, size and worst condition of each fusion."""
-    table = _table("fusions, each traversal held out in turn")
+    table = console.bare_table("fusions, each traversal held out in turn")
     table.add_column("fusion", overflow="fold", max_width=18)
     for name in ("mean R@1", "behind", "bytes", "worst"):
         table.add_column(name, justify="right", overflow="fold")
@@ -62,7 +61,7 @@ def fusions_table(advice: Advice) -> Table:
 
 def conditions_table(advice: Advice) -> Table:
     """R@1 of the recommended and of the best other fusion in each condition, and how far the others cover it."""
-    table = _table("conditions, as queries to all others")
+    table = console.bare_table("conditions, as queries to all others")
     table.add_column("held out", overflow="fold")
     for name in ("queries", "R@1", "best other fusion", "covered (usual)"):
         table.add_column(name, justify="right", overflow="fold")
@@ -84,17 +83,13 @@ def conditions_table(advice: Advice) -> Table:
 
 def worth_table(advice: Advice) -> Table:
     """Gain and loss of each traversal."""
-    table = _table("what each traversal is worth, points of the others' mean R@1")
+    table = console.bare_table("what each traversal is worth, points of the others' mean R@1")
     table.add_column("traversal", overflow="fold")
     table.add_column("gain, added to one other", justify="right")
     table.add_column("loss, removed from all", justify="right")
     for row in advice.worth:
         table.add_row(Text(row.traversal), str(row.gain), str(row.loss))
     return table
-
-
-def _table(title: str) -> Table:
-    return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
 
 
 def _worst(score: Score) -> str:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rich import box
 from rich.filesize import decimal
 from rich.table import Table as Grid
-from rich.text import Text
 
 from displace.cli import console
 from displace.report.demonstration import Demo, TextTable
@@ -27,12 +25,12 @@ def show_demo(demo: Demo, _: Mapping[str, Any]) -> None:
     for table in demo.tables:
         console.out.print(text_grid(table))
     console.out.print(demo.worst_sentence, highlight=False)
-    console.out.print(Text(f"\nOpen {demo.page} in a browser to see it.", style="bold"), soft_wrap=True)
+    console.say(console.out, f"\nOpen {demo.page} in a browser to see it.", "bold")
 
 
 def text_grid(table: TextTable) -> Grid:
     """Return a table for the terminal; a row whose name is in bold stands out."""
-    grid = Grid(title=table.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    grid = console.bare_table(table.title)
     for number, name in enumerate(table.head):
         longest = max(map(len, name.split()), default=0)  # so that no word is cut
         grid.add_column(

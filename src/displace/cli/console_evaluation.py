@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.filesize import decimal
 from rich.table import Table as Grid
@@ -35,8 +34,7 @@ def show_evaluate(results: Sequence[Result], given: Mapping[str, Any]) -> None:
     console.out.print(evaluation_table(results))
     if given["output"] is not None:
         report = shlex.join(["displace", "report", str(given["output"])])
-        line = f"results in {given['output']}: {report} makes a page of them"
-        console.out.print(Text(line), soft_wrap=True)
+        console.say(console.out, f"results in {given['output']}: {report} makes a page of them")
 
 
 def show_bench(outcome: Outcome, _: Mapping[str, Any]) -> None:
@@ -61,12 +59,10 @@ def show_table(tables: Sequence[Tabulated], given: Mapping[str, Any]) -> None:
 def show_report(done: Report, _: Mapping[str, Any]) -> None:
     """Say where the report is and what it has."""
     studied = "1 study" if done.n_studies == 1 else f"{done.n_studies:,} studies"
-    console.out.print(
+    console.say(
+        console.out,
         f"{done.path}: {decimal(done.n_bytes)}, {done.n_results:,} cells, {studied}, "
         f"{done.n_pictures:,} pictures ({decimal(done.picture_bytes)})",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
     )
 
 
@@ -83,7 +79,7 @@ def evaluation_table(results: Sequence[Result]) -> Group:
 def _query_table(query: str, cells: list[Result]) -> list[RenderableType]:
     first = cells[0]
     head = Text(f"{query} located in {', '.join(first.references)}: {first.protocol}", style="bold")
-    grid = _grid()
+    grid = console.bare_table()
     grid.add_column("fusion", overflow="fold")
     for name in ("R@1", "R@5", "R@10", "fit", "a query", "bytes"):
         grid.add_column(name, justify="right")
@@ -133,7 +129,7 @@ def results_table(tabulated: Tabulated) -> Group:
 
 def _wins_table(wins: Wins) -> Grid:
     """By how much in each column, with the interval."""
-    grid = _grid()
+    grid = console.bare_table()
     for name in ("model", "query", "best other"):
         grid.add_column(name, overflow="fold")
     grid.add_column("difference, 95 % interval", justify="right")
@@ -150,7 +146,7 @@ def published_view(table: Table) -> Group:
     compared = compare(table)
     parts: list[RenderableType] = [Text(table.title, style="bold")]
     if compared.rows:
-        grid = _grid()
+        grid = console.bare_table()
         for name in ("model", "query", "method"):
             grid.add_column(name, overflow="fold")
         for name in ("measured", "published", "difference"):
@@ -164,18 +160,13 @@ def published_view(table: Table) -> Group:
 def show_outcome(shown: Console, outcome: Outcome) -> None:
     """Say what a run computed, and what it could not."""
     reused = len(outcome.cells) - outcome.n_computed
-    shown.print(
+    console.say(
+        shown,
         f"{outcome.n_computed:,} cells computed, {reused:,} were there, in {outcome.seconds:,.1f} s: "
         f"{outcome.results.folder}",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
     )
     for model, path in outcome.absent.items():
-        shown.print(
-            Text(f"left out: {model}, as there is no descriptor store at {path}", style="yellow"),
-            soft_wrap=True,
-        )
+        console.say(shown, f"left out: {model}, as there is no descriptor store at {path}", "yellow")
     if outcome.impossible:
         shown.print(
             f"not possible: {len(outcome.impossible):,} of them; the notes below the table say why",
@@ -184,7 +175,7 @@ def show_outcome(shown: Console, outcome: Outcome) -> None:
 
 
 def _panel(heading: str, panel: Table) -> Grid:
-    grid = _grid()
+    grid = console.bare_table()
     grid.add_column(Text(heading or "method"), overflow="fold")
     for column in panel.columns:
         grid.add_column(Text(column.query if heading else column.model), justify="right")
@@ -196,7 +187,3 @@ def _panel(heading: str, panel: Table) -> Grid:
             cells = [Text(text, style=style) for text, style in zip(texts, styles, strict=True)]
             grid.add_row(Text(row.label), *cells)
     return grid
-
-
-def _grid() -> Grid:
-    return Grid(box=box.SIMPLE_HEAD, pad_edge=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from math import isfinite
+from math import isfinite, nan
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -107,7 +107,7 @@ def show_locate(located: Located, given: Mapping[str, Any]) -> None:
                 "the best place of each image; -o FILE or --json has -k of them", highlight=False
             )
     if output is not None:
-        console.out.print(Text(f"{_rows(records)} in {output}{_unsure(located, records)}"), soft_wrap=True)
+        console.say(console.out, f"{_rows(records)} in {output}{_unsure(located, records)}")
     if located.adapted:
         console.out.print(ADAPTED, highlight=False)
     if any(located.matches.view) and isinstance(located.place_map, PlaceMap):
@@ -149,7 +149,7 @@ def show_build(place_map: PlaceMap, given: Mapping[str, Any]) -> None:
 def show_export(written: list[Path] | list[str], _: Mapping[str, Any]) -> None:
     """Name the files, or the map in a database."""
     for path in written:
-        console.out.print(str(path), highlight=False, markup=False, soft_wrap=True)
+        console.say(console.out, str(path))
 
 
 def _show_one(shown: Console, record: dict[str, Any]) -> None:
@@ -184,7 +184,7 @@ def _show_many(shown: Console, records: list[dict[str, Any]], where: str) -> Non
     """Show the first of many located images, and where the others are."""
     folder, names = _within(shown, [record["image"] for record in records[:SHOWN]])
     if folder:
-        shown.print(Text(f"images in {folder}"), soft_wrap=True)
+        console.say(shown, f"images in {folder}")
     table = Table()
     table.add_column("image", overflow="fold")
     frame = [name for name in FRAME if name in records[0]]
@@ -241,20 +241,16 @@ def show_update(done: Update, given: Mapping[str, Any]) -> None:
     """Show what an update did."""
     path = given["output"] or given["map_file"]
     verb = "added" if done.n_references > 0 else "removed"
-    console.out.print(
-        Text(f"{verb} {abs(done.n_references)} references, {done.n_places:+d} places: {path}"), soft_wrap=True
-    )
-    if done.sampling_ratio is not None and isfinite(
-        done.sampling_ratio[1]
-    ):  # else nothing is left to project
-        before, after = done.sampling_ratio
+    console.say(console.out, f"{verb} {abs(done.n_references)} references, {done.n_places:+d} places: {path}")
+    before, after = done.sampling_ratio or (nan, nan)
+    if isfinite(after):  # else nothing is left to project
         console.out.print(
             f"the projection moved by {done.moved:.1f} % of its span; γ {before:.3g} → {after:.3g}",
             highlight=False,
         )
     if done.decided:
-        console.out.print(Text(f"settings that one traversal had left open: {done.decided}"), soft_wrap=True)
+        console.say(console.out, f"settings that one traversal had left open: {done.decided}")
     if done.confidence:
-        console.out.print(Text(f"confidence: {done.confidence}"), soft_wrap=True)
+        console.say(console.out, f"confidence: {done.confidence}")
     for advice in done.advice:
-        console.out.print(Text(f"do again: {advice}", style="yellow"), soft_wrap=True)
+        console.say(console.out, f"do again: {advice}", "yellow")

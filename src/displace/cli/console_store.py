@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from displace.cli import console, console_maps
-from displace.cli.console import show_skipped
+from displace.cli.console import say, show_skipped
 from displace.datasets.base import Check
 from displace.descriptors.extraction import Extraction
 from displace.descriptors.store_summary import StoreSummary, summarize_store
@@ -30,7 +30,7 @@ def show_manifest(summary: Summary | Check, given: Mapping[str, Any]) -> None:
     """Print the counts, and where the manifest is."""
     written = "" if given["check"] else f"\n{manifest_output(given['sources'], given['output'])}"
     next_step = _next(given) if isinstance(summary, Summary) and summary.places else ""
-    console.out.print(f"{summary}{written}{next_step}", highlight=False, markup=False, soft_wrap=True)
+    console.say(console.out, f"{summary}{written}{next_step}")
 
 
 def _next(given: Mapping[str, Any]) -> str:
@@ -101,18 +101,13 @@ def show_extraction(console: Console, done: Extraction) -> None:
             highlight=False,
         )
     show_skipped(console, done.skipped)
-    console.print(
-        Text(f"{store.folder}: {len(store):,} × {store.dim} {store.dtype}, by {store.model.get('model')}"),
-        soft_wrap=True,
-    )
+    say(console, f"{store.folder}: {len(store):,} × {store.dim} {store.dtype}, by {store.model.get('model')}")
 
 
 def show_store(console: Console, summary: StoreSummary) -> None:
     """Print what a store holds."""
-    name = summary.model.get("model", "?")
-    variant = summary.model.get("variant")
     facts = {
-        "model": f"{name}:{variant}" if variant else name,
+        "model": model_name({"model": "?", **summary.model}),
         "descriptors": f"{summary.n_described:,} of {summary.n_listed:,} images, {summary.dim} × {summary.dtype}",
         "places": f"{summary.n_places:,}",
         "right match": summary.tolerance or "–",

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from displace.errors import DisplaceError, InputError
-from displace.registry import missing_extra
+from displace.registry import import_extra
 
 LOCAL = "local"
 PATIENCE = "30s"
 
+logger = logging.getLogger(__name__)
+
 
 @contextmanager
-def connected(address: str, announce: Callable[[str], None] | None = None) -> Iterator[Any]:
-    """Connect to a cluster and yield Dask's client.
+def connected(address: str) -> Iterator[Any]:
+    """Connect to a cluster and yield Dask's client; the address of its dashboard goes to the log.
 
     Parameters
     ----------
     address : str
         "local" (a process for each core), "local:4" (four), or a scheduler such as "tcp://scheduler:8786".
-    announce : callable, optional
-        Called with the address of the cluster's dashboard.
     """
-    distributed = _distributed()
+    distributed = import_extra("distributed", "cluster")
     kind, _, count = address.partition(":")
     if kind == LOCAL:
         n_workers = _n_workers(address, count)
@@ -34,7 +35,7 @@ def connected(address: str, announce: Callable[[str], None] | None = None) -> It
             n_workers=n_workers, threads_per_worker=1, dashboard_address="127.0.0.1:0", memory_limit=0
         )
         with cluster, distributed.Client(cluster) as client:
-            yield _announced(client, announce)
+            yield _announced(client)
         return
     if "://" not in address:
         raise InputError(
@@ -52,7 +53,7 @@ def connected(address: str, announce: Callable[[str], None] | None = None) -> It
             raise DisplaceError(
                 f"the scheduler at {address} has no workers; start some with: dask worker {address} --nthreads 1"
             )
-        yield _announced(client, announce)
+        yield _announced(client)
 
 
 def _n_workers(address: str, count: str) -> int:
@@ -63,15 +64,7 @@ def _n_workers(address: str, count: str) -> int:
     return int(count)
 
 
-def _announced(client: Any, announce: Callable[[str], None] | None) -> Any:
-    if announce is not None and client.dashboard_link:
-        announce(str(client.dashboard_link))
+def _announced(client: Any) -> Any:
+    if client.dashboard_link:
+        logger.warning("dashboard of the cluster: %s", client.dashboard_link)
     return client
-
-
-def _distributed() -> Any:
-    try:
-        import distributed
-    except ImportError:
-        raise missing_extra("distributed", "cluster") from None
-    return distributed

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,13 @@ from displace.arrays import Indices, Vectors, blocks
 from displace.descriptors.store import DescriptorStore
 from displace.errors import DisplaceError, InputError
 from displace.files.disk_rows import DiskRows
-from displace.fusion import get_fusion
 from displace.fusion.base import Fusion, Rows
 from displace.fusion.solver.scatter import Scatter
 from displace.maps.digests import Digests
-from displace.maps.fitting import stored_rows
+from displace.maps.fitting import fusion_of, stored_rows
 from displace.maps.place_map import PlaceMap
-from displace.maps.streaming import Learned, StageProgress, finished
+from displace.maps.streaming import Learned, finished
+from displace.progress import Progress
 from displace.references import ReferenceSet, ReferenceStream
 from displace.truth import Tolerance
 
@@ -79,12 +79,12 @@ def build_on_cluster(
     fusion: str | Fusion = "displace",
     *,
     folder: str | os.PathLike[str],
-    traversals: list[str] | None = None,
-    exclude: tuple[str, ...] = (),
+    traversals: Sequence[str] | None = None,
+    exclude: Sequence[str] = (),
     dtype: str = "float16",
     calibration: bool = True,
     tolerance: str | float | Tolerance | None = None,
-    progress: StageProgress | None = None,
+    progress: Progress | None = None,
 ) -> PlaceMap:
     """Build the map that `displace.build` builds, with the workers of a Dask cluster.
 
@@ -104,12 +104,10 @@ def build_on_cluster(
         Called as ``progress(stage, done, total)``.
     """
     stream = store.stream(traversals, exclude)
-    made = get_fusion(fusion)() if isinstance(fusion, str) else fusion
-    estimator = made.for_blocks(stream.places, stream.traversals)
+    estimator = fusion_of(fusion).for_blocks(stream.places, stream.traversals)
     parts = shard_parts(store, stream)
     learned = _learned(client, estimator, stream, parts, Path(folder), progress)
-    model: Mapping[str, Any] = store.model
-    return finished(stream, learned, model, Path(folder), dtype, calibration, tolerance, progress)
+    return finished(stream, learned, store.model, Path(folder), dtype, calibration, tolerance, progress)
 
 
 def shard_parts(store: DescriptorStore, stream: ReferenceStream) -> list[ShardPart]:
@@ -153,8 +151,7 @@ def solved_on_worker(whole: Partial, estimator: Fusion, parts: list[ShardPart], 
             np.concatenate([r.places for r in every]),
             np.concatenate([r.traversals for r in every]),
         )
-    fitted: Fusion = estimator.from_statistics(scatter, refs)
-    return fitted
+    return estimator.from_statistics(scatter, refs)
 
 
 def summary_of(whole: Partial) -> tuple[NDArray[Any], Indices, Vectors, Digests]:
@@ -187,7 +184,7 @@ def _learned(
     stream: ReferenceStream,
     parts: list[ShardPart],
     folder: Path,
-    progress: StageProgress | None,
+    progress: Progress | None,
 ) -> Learned:
     """Statistics in a tree, one solution, rows in slices."""
     whole = _reduced(client, estimator, parts, progress)
@@ -208,7 +205,7 @@ def _learned(
     return Learned(fitted, Rows(stored, np.arange(len(ids)), projection, mean), arrays, digests)
 
 
-def _reduced(client: Any, estimator: Fusion, parts: list[ShardPart], progress: StageProgress | None) -> Any:
+def _reduced(client: Any, estimator: Fusion, parts: list[ShardPart], progress: Progress | None) -> Any:
     """Future of the statistics of all shards.
 
     Nothing else is held on to: a worker lets statistics go once they are merged, and where it dies before, Dask knows
@@ -240,7 +237,7 @@ def _rows(
     n_places: int,
     dim: int,
     folder: Path,
-    progress: StageProgress | None,
+    progress: Progress | None,
 ) -> tuple[DiskRows, DiskRows]:
     """Means and rows on this process's disk; a few slices under way at a time, so that none of them pile up."""
     means, rows = DiskRows(folder / "means", dim, np.float32), None

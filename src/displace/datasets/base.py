@@ -12,10 +12,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.errors import DatasetError, InputError, UnknownNameError
+from displace.errors import DatasetError, InputError
 from displace.manifest.place_assignment import KnownPlaces
 from displace.manifest.table import Manifest
-from displace.registry import unknown
+from displace.registry import check_known
 from displace.truth import SamePlace, Tolerance, TruthRule, WithinFrames, WithinMetres
 
 PathLike = str | os.PathLike[str]
@@ -74,8 +74,7 @@ class Protocol:
         >>> Protocol("all", Tolerance("exact")).references_for("night", ["sun", "night", "rain"])
         ['sun', 'rain']
         """
-        if query not in traversals:
-            raise UnknownNameError(unknown("traversal", query, traversals))
+        check_known("traversal", [query], traversals)
         named = (
             [name for name in traversals if name in self.references] if self.references else list(traversals)
         )
@@ -83,9 +82,13 @@ class Protocol:
 
     def split(self, manifest: Manifest, query: str) -> tuple[Manifest, Manifest]:
         """References (rows with a place only) and queries when `query` is located."""
+        return manifest.select(self.mapped(manifest, query)), manifest.select(self.asked(manifest, query))
+
+    def mapped(self, manifest: Manifest, query: str) -> NDArray[np.bool_]:
+        """Which images of the manifest make the map when `query` is located: those with a place."""
         names = self.references_for(query, manifest.traversal_names())
-        references = np.isin(manifest.traversals, names) & (manifest.places != "")
-        return manifest.select(references), manifest.select(self.asked(manifest, query))
+        placed: NDArray[np.bool_] = manifest.places != ""
+        return placed & np.isin(manifest.traversals, names)
 
     def asked(self, manifest: Manifest, query: str) -> NDArray[np.bool_]:
         """Which images of the manifest are asked when `query` is located."""
@@ -205,8 +208,7 @@ class Dataset(ABC):
         known = {protocol.name: protocol for protocol in self.protocols}
         if name is None:
             return self.protocols[0]
-        if name not in known:
-            raise UnknownNameError(unknown("protocol", name, known))
+        check_known("protocol", [name], known)
         return known[name]
 
     def check(self, root: PathLike) -> Check:
@@ -217,13 +219,13 @@ class Dataset(ABC):
         """Say what a user must know about a manifest that `read` made of a folder."""
         return []
 
-    def check_manifest(self, manifest: Manifest, root: PathLike | None = None) -> Check:
+    def check_manifest(self, manifest: Manifest, root: PathLike) -> Check:
         """Compare a manifest of this data set with the published counts, and look for missing files.
 
         Parameters
         ----------
         manifest : Manifest
-        root : path-like, optional
+        root : path-like
             Folder that it was made of, for `notes`.
         """
         names = manifest.traversal_names()
@@ -233,8 +235,8 @@ class Dataset(ABC):
             for query in protocol.queries_in(manifest)
         ]
         absent = [name for name in self.traversals if name not in names]
-        made = root is not None and not (Path(root) / "manifest.csv").is_file()
-        notes = self.notes(Path(root), manifest) if root is not None and made else []
+        own = (Path(root) / "manifest.csv").is_file()
+        notes = [] if own else self.notes(Path(root), manifest)
         return Check(self.title, rows, absent, manifest.summary().missing, notes)
 
     def wrong(self, root: Path, why: str) -> DatasetError:

@@ -14,12 +14,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.datasets.base import Dataset, Protocol
+from displace.datasets.base import Protocol
 from displace.datasets.town.looks import TRAVERSALS
 from displace.datasets.town.randomness import stream
-from displace.datasets.town.writing import VERSION, Chunk, Progress, check, claim, write_chunks
+from displace.datasets.town.writing import Chunk, DrawnTown, check, write_chunks
 from displace.errors import InputError
-from displace.manifest.table import Manifest
+from displace.progress import Stage
 from displace.truth import Tolerance
 
 __all__ = ["DRIVES", "ELSEWHERE", "PLACES", "SIZE", "TownDrive", "TownDrives", "driven", "write"]
@@ -106,7 +106,7 @@ def write(
     seed: int = 0,
     size: tuple[int, int] = SIZE,
     workers: int = 2,
-    progress: Progress | None = None,
+    progress: Stage | None = None,
 ) -> Path:
     """Draw drives into ``folder/<traversal>/<frame>.jpg`` and write ``folder/manifest.csv``.
 
@@ -133,31 +133,23 @@ def write(
     check(min(places, ELSEWHERE), traversals, seed, size, workers)
     if not _LEAST_PLACES <= places <= ELSEWHERE - 100:
         raise InputError(f"places={places} must be from {_LEAST_PLACES} to {ELSEWHERE - 100}")
-    root = Path(folder)
-    claim(root, {"town": VERSION, "seed": seed, "size": list(size), "drives": places})
     chunks = []
     for name in traversals:
         frames = driven(name, places, seed).tolist()
         chunks += [
-            Chunk(str(root), name, frames[i : i + _CHUNK], seed, size, first=i)
+            Chunk(str(folder), name, frames[i : i + _CHUNK], seed, size, first=i)
             for i in range(0, len(frames), _CHUNK)
         ]
-    return write_chunks(root, chunks, workers, progress)
+    return write_chunks(chunks, workers, progress, drives=places)
 
 
-class TownDrives(Dataset):
+class TownDrives(DrawnTown):
     """Six drives through the rendered town at speeds of their own, with stops, detours and gaps."""
 
     name = "town_drives"
     title = "drives through the rendered town"
-    paper = "none: drawn by this package"
     obtain = "Draw it first: `from displace.datasets import town_drives; town_drives.write(FOLDER)`"
-    traversals = TRAVERSALS
     protocols = (
         Protocol("town-drives", Tolerance("frames", 2), note="each drive in turn against all others"),
         Protocol("town-drives-25m", Tolerance("metres", 25), note="the usual tolerance of street images"),
     )
-
-    def read(self, root: Path) -> Manifest:
-        """Refuse: finished drives have a manifest."""
-        raise self.wrong(root, "there is no manifest.csv, so they were never drawn or not finished")

@@ -9,12 +9,12 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from displace.datasets.base import Dataset, Protocol
+from displace.datasets.base import Protocol
 from displace.datasets.town.looks import TRAVERSALS
 from displace.datasets.town.plan import MAX_PLACES
-from displace.datasets.town.writing import VERSION, Chunk, Progress, check, claim, write_chunks
+from displace.datasets.town.writing import Chunk, DrawnTown, check, write_chunks
 from displace.errors import InputError
-from displace.manifest.table import Manifest
+from displace.progress import Stage
 from displace.truth import Tolerance
 
 __all__ = ["HEADINGS", "LANES", "PLACES", "SIZE", "TownPanoramas", "write"]
@@ -37,7 +37,7 @@ def write(
     size: tuple[int, int] = SIZE,
     lanes: Mapping[str, float] = LANES,
     workers: int = 2,
-    progress: Progress | None = None,
+    progress: Stage | None = None,
 ) -> Path:
     """Draw panoramas into ``folder/<traversal>/<place>_<number>.jpg`` and write ``folder/manifest.csv``.
 
@@ -70,22 +70,11 @@ def write(
         raise InputError(f"places={places} must be from 1 to {MAX_PLACES // STEP}")
     if not 1 <= headings <= 99:
         raise InputError(f"headings={headings} must be from 1 to 99")
-    root = Path(folder)
     lane = {name: float(lanes.get(name, 0.0)) for name in traversals}
-    claim(
-        root,
-        {
-            "town": VERSION,
-            "seed": seed,
-            "size": list(size),
-            "headings": headings,
-            "lanes": dict(sorted(lane.items())),
-        },
-    )
     turns = tuple(360 / headings * number for number in range(headings))
     chunks = [
         Chunk(
-            str(root),
+            str(folder),
             name,
             range(first * STEP, min(first + _CHUNK, places) * STEP, STEP),
             seed,
@@ -97,17 +86,16 @@ def write(
         for name in traversals
         for first in range(0, places, _CHUNK)
     ]
-    return write_chunks(root, chunks, workers, progress)
+    settings = {"headings": headings, "lanes": dict(sorted(lane.items()))}
+    return write_chunks(chunks, workers, progress, **settings)
 
 
-class TownPanoramas(Dataset):
+class TownPanoramas(DrawnTown):
     """Twelve headings at 60 places of the rendered town, in six conditions, two of them from another lane."""
 
     name = "town_panoramas"
     title = "panoramas of the rendered town"
-    paper = "none: drawn by this package"
     obtain = "Draw it first: `from displace.datasets import town_panoramas; town_panoramas.write(FOLDER)`"
-    traversals = TRAVERSALS
     protocols = (
         Protocol(
             "town-panoramas-lane",
@@ -118,7 +106,3 @@ class TownPanoramas(Dataset):
         ),
         Protocol("town-panoramas", Tolerance("exact"), note="each traversal in turn against all others"),
     )
-
-    def read(self, root: Path) -> Manifest:
-        """Refuse: finished panoramas have a manifest."""
-        raise self.wrong(root, "there is no manifest.csv, so it was never drawn or not finished")

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,7 +20,9 @@ from numpy.typing import NDArray
 from displace.arrays import Vectors
 from displace.descriptors.preparation import (
     Failure,
+    Key,
     Prepared,
+    Source,
     attempt,
     in_batches,
     in_chunks,
@@ -35,9 +38,7 @@ from displace.errors import ImageError, InputError, SkippedImagesError, StoreErr
 from displace.images import content_hash
 from displace.manifest.table import Manifest
 from displace.models.base import DescriptorModel
-
-Progress = Callable[[str, int, int], None]
-"""Called with the pass ("reading" or "describing"), images done and images in all."""
+from displace.progress import Progress
 
 Describer = Callable[[list[tuple[str, str]]], Iterator[tuple[list[str], Vectors, dict[str, str]]]]
 """Takes (content, path) pairs; gives contents and their vectors, and why others failed."""
@@ -182,28 +183,39 @@ def _describe_new(
     names = _new(index, shards)
     files = zip(names, _paths(index.manifest.root, names.values()), strict=True)
     failures: dict[str, str] = {}
-    done = 0
-
-    def readable(answers: Iterable[tuple[str, Prepared | Failure]]) -> Iterator[tuple[str, Prepared]]:
-        nonlocal done
-        for content, answer in answers:
-            if isinstance(answer, Failure):
-                failures[content] = str(answer)
-                done += 1
-            else:
-                yield content, answer
-
-    ahead = batch_size + 2 * workers
-    with ShardBuffer(shards) as buffer, preparing(model, files, len(names), workers, ahead) as answers:
-        report("describing", 0, len(names))
-        for contents, batch in in_batches(readable(answers), batch_size):
-            vectors = described_batch(model, batch)
+    n_good = 0
+    report("describing", 0, len(names))
+    batches = _described(model, files, len(names), workers, batch_size, failures)
+    with ShardBuffer(shards) as buffer, closing(batches):
+        for contents, vectors in batches:
             good = np.asarray(np.isfinite(vectors).all(axis=1))
             failures |= {c: NOT_FINITE for c, fine in zip(contents, good, strict=True) if not fine}
             buffer.add([c for c, fine in zip(contents, good, strict=True) if fine], vectors[good])
-            done += len(contents)
-            report("describing", done, len(names))
+            n_good += int(good.sum())
+            report("describing", n_good + len(failures), len(names))
     return failures
+
+
+def _described(
+    model: DescriptorModel,
+    files: Iterable[tuple[Key, Source]],
+    n_files: int,
+    workers: int,
+    batch_size: int,
+    failures: dict[Key, str],
+) -> Generator[tuple[list[Key], Vectors]]:
+    """Describe files batch by batch; `failures` takes why others cannot be read. Closing it ends the workers."""
+
+    def readable(answers: Iterable[tuple[Key, Prepared | Failure]]) -> Iterator[tuple[Key, Prepared]]:
+        for key, answer in answers:
+            if isinstance(answer, Failure):
+                failures[key] = str(answer)
+            else:
+                yield key, answer
+
+    with preparing(model, files, n_files, workers, batch_size + 2 * workers) as answers:
+        for keys, batch in in_batches(readable(answers), batch_size):
+            yield keys, described_batch(model, batch)
 
 
 def _new(index: StoreIndex, shards: Shards) -> dict[str, str]:
@@ -296,18 +308,10 @@ def describe(
     )
     vectors = np.full((len(images), model.dim), np.nan, np.float32)
     failed: dict[int, str] = {}
-
-    def readable(answers: Iterable[tuple[int, Prepared | Failure]]) -> Iterator[tuple[int, Prepared]]:
-        for row, answer in answers:
-            if isinstance(answer, Failure):
-                failed[row] = str(answer)
-            else:
-                yield row, answer
-
     done = 0
-    with preparing(model, files, len(images), workers, batch_size + 2 * workers) as answers:
-        for rows, batch in in_batches(readable(answers), batch_size):
-            vectors[rows] = described_batch(model, batch)
+    with closing(_described(model, files, len(images), workers, batch_size, failed)) as batches:
+        for rows, found in batches:
+            vectors[rows] = found
             done += len(rows)
             if progress:
                 progress("describing", done + len(failed), len(images))

@@ -7,7 +7,6 @@ holds the SHA-256 of the first, which is compared before vectors are used.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import re
@@ -23,7 +22,7 @@ from displace.arrays import Vectors
 from displace.errors import StoreError
 from displace.files.atomic import atomic_write, make_folder, write_json
 from displace.files.lock import LOCK_BYTES, locked, open_lock
-from displace.files.reading import open_regular, read_json
+from displace.files.reading import file_sha256, read_json
 
 FORMAT = 1
 
@@ -203,8 +202,7 @@ class Shards:
 def _digest(path: Path) -> str | None:
     """SHA-256 of a file; None where it cannot be read."""
     try:
-        with open_regular(path, buffering=0) as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+        return file_sha256(path)
     except OSError:
         return None
 

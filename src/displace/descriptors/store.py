@@ -24,11 +24,11 @@ from numpy.typing import DTypeLike, NDArray
 from displace.arrays import Indices, Vectors
 from displace.descriptors.shards import Shards
 from displace.descriptors.store_index import INDEX, StoreIndex
-from displace.errors import InputError, UnknownNameError
+from displace.errors import InputError
 from displace.manifest.place_assignment import places_of
 from displace.manifest.table import Manifest
 from displace.references import ReferenceSet, ReferenceStream, view_groups
-from displace.registry import unknown
+from displace.registry import check_known
 
 
 class Queries(NamedTuple):
@@ -204,12 +204,8 @@ class DescriptorStore:
     def _of(self, traversals: Iterable[str]) -> NDArray[np.bool_]:
         """Mask of the rows in `traversals`."""
         wanted = [traversals] if isinstance(traversals, str) else list(traversals)
-        known = self.manifest.traversal_names()
-        for name in wanted:
-            if name not in known:
-                raise UnknownNameError(unknown("traversal", name, known))
-        mask: NDArray[np.bool_] = np.isin(self.traversals, np.array(wanted, dtype=np.str_))
-        return mask
+        check_known("traversal", wanted, self.manifest.traversal_names())
+        return np.isin(self.traversals, np.array(wanted, dtype=np.str_))
 
 
 def is_store(path: str | os.PathLike[str]) -> bool:

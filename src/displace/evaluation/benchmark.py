@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -20,11 +20,11 @@ from displace.evaluation.suites import Suite
 from displace.files.atomic import atomic_write, make_folder
 from displace.files.outputs import read_text
 from displace.models import MODELS
+from displace.progress import Progress
 from displace.registry import unknown
 
 logger = logging.getLogger(__name__)
 
-Progress = Callable[[str, int, int], None]
 COMMANDS = "commands.txt"
 """File beside the kept suites with commands that needed none."""
 

@@ -87,8 +87,7 @@ def _within_metres(rule: WithinMetres, place_ids: NDArray[Any]) -> tuple[Numbers
 def _values_of(ids: NDArray[Any], places: Any, values: Any) -> NDArray[np.float64]:
     """Frame or position of each id, from parallel `places` and `values`."""
     row_of = {place: row for row, place in enumerate(np.asarray(places).tolist())}
-    found: NDArray[np.float64] = np.asarray(values, np.float64)[[row_of[place] for place in ids.tolist()]]
-    return found
+    return np.asarray(values, np.float64)[[row_of[place] for place in ids.tolist()]]
 
 
 def _joined(found: list[NDArray[np.intp]]) -> tuple[Numbers, Numbers]:

@@ -55,9 +55,7 @@ class Split:
     def of(cls, store: DescriptorStore, protocol: Protocol, query: str, folder: Path) -> Split:
         """Split a store as the protocol says; image names become relative to the results' `folder`."""
         manifest = store.manifest
-        names = protocol.references_for(query, manifest.traversal_names())
-        references = np.isin(manifest.traversals, names) & (manifest.places != "")
-        queries = protocol.asked(manifest, query)
+        references, queries = protocol.mapped(manifest, query), protocol.asked(manifest, query)
         if not references.any():
             raise InputError(
                 f"query={query!r} leaves no references with a place in {store.folder}; it has the traversals "
@@ -95,12 +93,8 @@ class Split:
         return np.argsort(first, kind="stable")
 
     def in_time(self) -> Indices:
-        """The queries in the order in which they were taken: by time where all have one, else as listed."""
-        times = self.store.manifest.timestamp
-        taken = None if times is None else times[self.queries]
-        if taken is None or not np.isfinite(taken).all():
-            return np.arange(int(self.queries.sum()))
-        return np.argsort(taken, kind="stable")
+        """The queries in the order in which they were taken."""
+        return self.store.manifest.select(self.queries).in_time()
 
     def vectors(self, rows: NDArray[np.bool_], projection: int | None, seed: int) -> Vectors:
         """Descriptors of the rows of a mask, projected at random where a dimension is given."""

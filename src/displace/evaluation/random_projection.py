@@ -25,5 +25,4 @@ def random_projection(dim: int, n_components: int, seed: int = 0) -> Vectors:
     if n_components < 1:
         raise InputError(f"n_components={n_components} must be at least 1")
     sketch = GaussianRandomProjection(n_components, random_state=seed).fit(np.zeros((1, dim), np.float32))
-    R: Vectors = np.ascontiguousarray(sketch.components_.T, dtype=np.float32)
-    return R
+    return np.ascontiguousarray(sketch.components_.T, dtype=np.float32)

@@ -96,6 +96,19 @@ def told_truth(correct: Numbers, place_ids: NDArray[Any], own: Any) -> int:
     return int(correct[len(correct) // 2]) if len(correct) else -1
 
 
+def are_correct(places: NDArray[Any], starts: Numbers, truth: Numbers) -> Flags:
+    """Whether each place of a ranking (q, k) is one of ``truth[starts[i]:starts[i + 1]]``, the correct ones of query i.
+
+    >>> are_correct(np.array([[0, 2], [1, 0]]), np.array([0, 2, 3]), np.array([0, 1, 0]))
+    array([[ True, False],
+           [False,  True]])
+    """
+    n = 1 + max(int(places.max(initial=0)), int(truth.max(initial=0)))
+    query = np.repeat(np.arange(len(places), dtype=np.int64), np.diff(starts))
+    asked = np.arange(len(places), dtype=np.int64)[:, None] * n + places
+    return np.isin(asked, query * n + truth)
+
+
 @dataclass(frozen=True, eq=False)
 class Ranking(_Arrays):
     """The best places of each query.
@@ -192,17 +205,11 @@ class Questions(_Arrays):
     @property
     def answerable(self) -> Flags:
         """Whether each query has a correct place, shape (q,)."""
-        flags: Flags = np.diff(self.truth_starts) > 0
-        return flags
+        return np.diff(self.truth_starts) > 0
 
     def correct(self, places: NDArray[Any]) -> Flags:
         """Whether each ranked place (q, k), an index into `place_ids`, is correct for its query."""
-        n = len(self.place_ids)
-        query = np.repeat(np.arange(len(self), dtype=np.int64), np.diff(self.truth_starts))
-        pairs = query * n + self.truth
-        asked = np.arange(len(places), dtype=np.int64)[:, None] * n + places
-        flags: Flags = np.isin(asked, pairs)
-        return flags
+        return are_correct(places, self.truth_starts, self.truth)
 
     def digest(self) -> str:
         """Hash of everything asked; equal questions have equal digests, wherever the images lie."""

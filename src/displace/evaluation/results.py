@@ -22,13 +22,13 @@ from shlex import quote
 from typing import Any
 
 from displace.descriptors.store import is_store
-from displace.errors import FormatError, InputError, UnknownNameError
+from displace.errors import FormatError, InputError
 from displace.evaluation.rankings import Questions, Ranking
 from displace.evaluation.record import FORMAT, Result, cut, slug
 from displace.files import schema
 from displace.files.atomic import make_folder, write_json
 from displace.files.reading import read_json
-from displace.registry import unknown
+from displace.registry import check_known
 
 __all__ = ["FORMAT", "Questions", "Ranking", "Result", "Results"]
 
@@ -92,10 +92,7 @@ class Results:
         **wanted
             Field = value, or a list, tuple or set of values any of which will do; also ``ok=True``.
         """
-        known = [*(item.name for item in fields(Result)), "ok"]
-        for name in wanted:
-            if name not in known:
-                raise UnknownNameError(unknown("field", name, known))
+        check_known("field", wanted, [*(item.name for item in fields(Result)), "ok"])
 
         def keep(result: Result) -> bool:
             return all(_matches(getattr(result, name), value) for name, value in wanted.items())
@@ -114,10 +111,6 @@ class Results:
         if known is None or known[0] != stamp:
             known = self._records[path] = stamp, _read(path)
         return known[1]
-
-    def cells(self) -> dict[str, Result]:
-        """All results by the hash of their cell."""
-        return {result.cell: result for result in self}
 
     def readable(self) -> dict[str, Result]:
         """All results that can be read, by the hash of their cell; damaged ones are named in a warning."""

@@ -74,8 +74,7 @@ def ranked_along(
                 f"adapt='batch' needs rows in a space of its own and at least {LEAST_QUERIES} queries; "
                 f"{type(fusion).__name__} {'has none' if rows is None else f'got {len(queries)}'}"
             )
-        starts = np.searchsorted(rows.place_index, np.arange(len(columns)))
-        along = rows_in_order(np.asarray(rows.vectors, np.float32), starts, columns)
+        along = rows_in_order(np.asarray(rows.vectors, np.float32), rows.starts, columns)
         projected = rows.project(queries)
         similarity = Adapted(adapt(along, projected), projected)
     best, scores = get_sequence(sequence)(length).rank(similarity, k)

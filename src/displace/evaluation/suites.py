@@ -39,7 +39,7 @@ from displace.datasets.base import Protocol
 from displace.errors import DisplaceError, InputError, UnknownNameError
 from displace.evaluation.methods import ALONE, Method, method_of
 from displace.files.reading import read_text
-from displace.registry import unknown
+from displace.registry import check_known, unknown
 from displace.truth import Tolerance
 
 MAX_SUITE = 2**20
@@ -182,8 +182,7 @@ def find_protocol(name: str) -> tuple[str, Protocol]:
         for dataset, entry in DATASETS.usable().items()
         for protocol in entry.protocols
     }
-    if name not in known:
-        raise UnknownNameError(unknown("protocol", name, known))
+    check_known("protocol", [name], known)
     return known[name]
 
 

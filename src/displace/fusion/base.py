@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from numbers import Integral, Real
 from typing import Any, ClassVar, Protocol, Self, TypeGuard
 
@@ -73,6 +74,11 @@ class Rows:
         arrays = (self.vectors, self.projection, self.mean)
         return 4 * sum(array.size for array in arrays if array is not None)
 
+    @cached_property
+    def starts(self) -> Indices:
+        """Row at which each place's rows start, shape (N,)."""
+        return np.searchsorted(self.place_index, np.arange(int(self.place_index[-1]) + 1))
+
     def project(self, queries: Vectors) -> Vectors:
         """Bring descriptors into the space of the rows."""
         centred = queries if self.mean is None else queries - self.mean
@@ -81,12 +87,9 @@ class Rows:
     def scores(self, queries: Vectors) -> Vectors:
         """Score of each place for each of the descriptors, shape (q, N): that of its best row."""
         scores: Vectors = self.project(queries) @ self.vectors.T
-        n_places = int(self.place_index[-1]) + 1
-        if n_places == len(self.place_index):
+        if len(self.starts) == len(self.place_index):
             return scores
-        starts = np.searchsorted(self.place_index, np.arange(n_places))
-        best: Vectors = np.maximum.reduceat(scores, starts, axis=1)
-        return best
+        return np.maximum.reduceat(scores, self.starts, axis=1)
 
 
 class Statistics(Protocol):
@@ -348,7 +351,6 @@ class VectorFusion(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fusion):  
     `_fit` sets `place_vectors_`; and where queries are not just normalised, `projection_` (D, n) or `mean_` (D,).
     """
 
-    level = "descriptor"
     place_vectors_: Vectors
     projection_: Vectors | None = None
     mean_: Vectors | None = None

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from displace.arrays import Indices, Vectors
 from displace.errors import InputError
@@ -62,7 +63,7 @@ class Bsf(ScoreFusion):
         with np.errstate(divide="ignore", invalid="ignore"):
             log_likelihood = -np.einsum("bkn,bkn->bn", energy, used) / count
         log_likelihood[count == 0] = -np.inf
-        posterior: Vectors = log_likelihood - _log_sum_exp(log_likelihood)
+        posterior: Vectors = log_likelihood - logsumexp(log_likelihood, axis=1, keepdims=True)
         return posterior
 
     def _kept(self, distances: Vectors) -> NDArray[np.bool_]:
@@ -77,9 +78,3 @@ class Bsf(ScoreFusion):
 
     def _layers(self) -> int:
         return 5 * len(self.present_)
-
-
-def _log_sum_exp(values: Vectors) -> Vectors:
-    top = values.max(axis=1, keepdims=True)
-    total: Vectors = top + np.log(np.exp(values - top).sum(axis=1, keepdims=True))
-    return total

@@ -253,10 +253,8 @@ class DisPlace(VectorFusion):
             return {**self.get_params(), **views}
         decided = self.settings_
         rows: int | str = "all" if decided.rows is None else decided.rows
-        if decided.projects:
-            rows = (
-                int(np.bincount(self.row_places_).max()) if rows == "all" and self.n_rows != "all" else rows
-            )
+        if decided.projects and rows == "all" and self.n_rows != "all":
+            rows = int(np.bincount(self.row_places_).max())
         return {
             **self.get_params(),
             "ridge": float(self.ridge_) if decided.projects else self.ridge,
@@ -306,8 +304,10 @@ class DisPlace(VectorFusion):
 
     def _keeps_references(self, refs: ReferenceSet) -> bool:
         """Whether an update needs the references: statistics of places would mix views and conditions."""
-        if self.n_rows == "all" or self.views is True or not self._tells_views_apart(labelled=True):
-            return self.n_rows == "all" or self.views is True
+        if self.n_rows == "all" or self.views is True:
+            return True
+        if not self._tells_views_apart(labelled=True):
+            return False
         index = np.searchsorted(refs.place_ids, refs.places)
         return group_views(refs.vectors, index, refs.traversals, refs.groups).kind != "one"
 

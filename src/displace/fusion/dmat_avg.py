@@ -41,5 +41,4 @@ class DMatAvg(ScoreFusion):
     def _means(self) -> Vectors:
         _, index = np.nonzero(self.present_)
         counts = np.bincount(index).astype(self.reference_vectors_.dtype)
-        means: Vectors = sum_by(self.reference_vectors_, index, len(self.place_ids_)) / counts[:, None]
-        return means
+        return sum_by(self.reference_vectors_, index, len(self.place_ids_)) / counts[:, None]

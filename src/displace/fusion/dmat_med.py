@@ -21,8 +21,7 @@ class DMatMed(ScoreFusion):
         counts = self.present_.sum(axis=0)
         layers = sort_layers(similarities)
         middle = [layers[:, at, np.arange(len(counts))] for at in ((counts - 1) // 2, counts // 2)]
-        median: Vectors = (middle[0] + middle[1]) / 2
-        return median
+        return (middle[0] + middle[1]) / 2
 
 
 def sort_layers(layers: Vectors) -> Vectors:

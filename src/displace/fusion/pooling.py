@@ -25,7 +25,6 @@ class Pooling(Fusion):
         Row at which each place's references start.
     """
 
-    level = "descriptor"
     title = "Pooling"
     place_by_place = True
 
@@ -68,8 +67,7 @@ class Pooling(Fusion):
 
     def _scores(self, Q: Vectors) -> Vectors:
         similarities = l2_normalize(Q) @ self.reference_vectors_.T
-        best: Vectors = np.maximum.reduceat(similarities, self.starts_, axis=1)
-        return best
+        return np.maximum.reduceat(similarities, self.starts_, axis=1)
 
     def _layers(self) -> int:
         return 1 + -(-len(self.reference_vectors_) // len(self.place_ids_))

@@ -44,7 +44,6 @@ class Subspace(Fusion):
     [['gate', 'tower']]
     """
 
-    level = "descriptor"
     title = "Subspace"
 
     def __init__(self, n_components: int | None = None) -> None:
@@ -72,8 +71,7 @@ class Subspace(Fusion):
         inside = l2_normalize(Q) @ self.basis_.T
         along = inside[:, self.starts_]
         lengths = np.sqrt(np.add.reduceat(np.square(inside, out=inside), self.starts_, axis=1))
-        scores: Vectors = np.copysign(lengths, along)
-        return scores
+        return np.copysign(lengths, along)
 
     def _layers(self) -> int:
         return 3 + -(-len(self.basis_) // len(self.place_ids_))

@@ -99,8 +99,7 @@ def _latitude(isometric: Numbers) -> Numbers:
     sine = np.tanh(isometric)
     for _ in range(8):
         sine = np.tanh(isometric + e * np.arctanh(e * sine))
-    latitude: Numbers = np.arcsin(sine)
-    return latitude
+    return np.arcsin(sine)
 
 
 def _check_range(points: Numbers) -> None:

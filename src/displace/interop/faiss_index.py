@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 
 from displace.errors import FormatError, InputError
 from displace.files.outputs import PathLike, output_file, read_text, write_text
-from displace.files.reading import open_regular
+from displace.files.reading import file_sha256
 from displace.interop.base import Exporter
 from displace.maps import PlaceMap
 from displace.search.faiss import Faiss
@@ -37,7 +36,7 @@ def write_index(place_map: PlaceMap, path: PathLike) -> list[Path]:
             index.save(temporary)
         except RuntimeError as error:  # so does faiss say that a disk is full
             raise InputError(f"cannot write {path}: {str(error).splitlines()[-1]}") from error
-        digest = _sha256(temporary)
+        digest = file_sha256(temporary)
     record = {"index_sha256": digest, "places": place_map.place_ids[place_map.row_places].tolist()}
     beside = places_file(path)
     write_text(beside, json.dumps(record, ensure_ascii=False) + "\n")
@@ -58,7 +57,7 @@ def read_index(path: PathLike) -> tuple[Faiss, list[str] | list[int]]:
     except (ValueError, KeyError, TypeError) as error:
         raise FormatError(f"{beside} is not a file of places, or is damaged ({error!r})") from None
     try:
-        if _sha256(path) != expected:
+        if file_sha256(path) != expected:
             raise FormatError(
                 f"{beside} belongs to another index than {path}, or one is damaged: export both again"
             )
@@ -71,11 +70,6 @@ def places_file(path: PathLike) -> Path:
     """Where the places of an index's rows are."""
     path = Path(path)
     return path.with_name(path.name + ".places.json")
-
-
-def _sha256(path: Path) -> str:
-    with open_regular(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
 class FaissIndex(Exporter):

@@ -8,7 +8,7 @@ query; hloc matches local features of those pairs.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,10 @@ from displace.files.schema import MAX_DIM
 from displace.interop.base import Exporter
 from displace.manifest.table import Manifest
 from displace.maps.located import Located
+from displace.progress import Progress
 from displace.references import ReferenceSet
-from displace.registry import missing_extra
+from displace.registry import import_extra
 
-Progress = Callable[[str, int, int], None]
 KEY = "global_descriptor"
 DTYPES = ("float16", "float32")
 
@@ -200,11 +200,7 @@ def _opened(path: PathLike) -> Iterator[Any]:
 
 
 def _h5py() -> Any:
-    try:
-        import h5py
-    except ImportError:
-        raise missing_extra("h5py", "hloc") from None
-    return h5py
+    return import_extra("h5py", "hloc")
 
 
 def write_pairs(

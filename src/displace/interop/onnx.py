@@ -13,7 +13,7 @@ from displace.errors import InputError
 from displace.files.outputs import PathLike, output_file
 from displace.interop.base import Exporter
 from displace.maps import PlaceMap
-from displace.registry import missing_extra
+from displace.registry import import_extra
 
 OPSET, IR_VERSION = 13, 7
 """Of 2020: read by every runtime in use; later operator sets add nothing that is needed here."""
@@ -40,7 +40,7 @@ def write_projection(place_map: PlaceMap, path: PathLike) -> list[Path]:
     list of Path
         The file.
     """
-    onnx = _onnx()
+    onnx = import_extra("onnx", "onnx")
     size = sum(array.nbytes for array in (place_map.projection, place_map.mean) if array is not None)
     if size > MAX_BYTES:
         raise InputError(
@@ -98,15 +98,6 @@ def _graph(onnx: Any, place_map: PlaceMap) -> tuple[list[Any], list[Any]]:
         node("Div", [current, "divisor"], [OUTPUT]),
     ]
     return nodes, constants
-
-
-def _onnx() -> Any:
-    try:
-        import onnx
-        import onnx.numpy_helper
-    except ImportError:
-        raise missing_extra("onnx", "onnx") from None
-    return onnx
 
 
 class Onnx(Exporter):

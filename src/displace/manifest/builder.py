@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from displace.errors import ManifestError, UnknownNameError
+from displace.errors import ManifestError
 from displace.images import natural_key
 from displace.manifest.exif_positions import with_exif_positions
 from displace.manifest.layout_detection import ONLY_COUNTED, detect, merely_counted
@@ -16,7 +16,7 @@ from displace.manifest.place_assignment import KnownPlaces, Rule
 from displace.manifest.recording import PathLike, Recording, find_recordings
 from displace.manifest.table import Manifest
 from displace.manifest.utm_names import is_utm_name, utm_positions
-from displace.registry import unknown
+from displace.registry import check_known
 
 _WEAKER_THAN_GPS = ("names", "order", "sight")
 """Layouts that are taken for want of positions; GPS in EXIF is read only where one of them would be."""
@@ -70,8 +70,7 @@ def build_manifest(
     >>> build_manifest("route").write("route.csv")                                      # doctest: +SKIP
     >>> build_manifest({"snow": "2027-01-04"}, against=Manifest.read("route.csv"))      # doctest: +SKIP
     """
-    if layout != "auto" and layout not in LAYOUTS:
-        raise UnknownNameError(unknown("layout", layout, ["auto", *LAYOUTS]))
+    check_known("layout", [layout], ["auto", *LAYOUTS])
     rule = Rule(spacing, radius, max_heading)
     recordings = [_with_name_positions(r) for r in find_recordings(source, max_gap)]
     route = Route(recordings, _root(source), rule, anchor, keep_off_route)
@@ -101,8 +100,7 @@ def assign(route: Route, known: KnownPlaces, how: str = "auto") -> Manifest:
     how : {"auto", "positions", "names", "order"}
         See `build_manifest`.
     """
-    if how != "auto" and how not in _ASSIGNMENTS:
-        raise UnknownNameError(unknown("way to assign to known places", how, ["auto", *_ASSIGNMENTS]))
+    check_known("way to assign to known places", [how], ["auto", *_ASSIGNMENTS])
     return _ASSIGNMENTS[_way(route, known) if how == "auto" else how](route, known)
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.errors import ManifestError, RouteWarning, UnknownNameError
+from displace.errors import ManifestError, RouteWarning
 from displace.geo import Positions
 from displace.images import natural_key
 from displace.manifest.place_assignment import (
@@ -37,7 +37,7 @@ from displace.manifest.place_assignment import (
 from displace.manifest.recording import Recording
 from displace.manifest.table import Manifest
 from displace.manifest.utm_names import panoramas
-from displace.registry import unknown
+from displace.registry import check_known
 
 Numbers = NDArray[np.float64]
 
@@ -112,10 +112,9 @@ def by_positions(route: Route) -> Manifest:
     names = [r.name for r in route.recordings]
     if route.anchor is None:
         anchor = choose_anchor(tracks, points, route.rule)
-    elif route.anchor in names:
-        anchor = names.index(route.anchor)
     else:
-        raise UnknownNameError(unknown("traversal", route.anchor, names))
+        check_known("traversal", [route.anchor], names)
+        anchor = names.index(route.anchor)
     places = space_places(points[anchor], tracks[anchor].heading, route.rule)
     return assign_by_position(route, KnownPlaces(numbered(len(places)), tracks[anchor].take(places)))
 
@@ -214,16 +213,12 @@ def track_of(recording: Recording) -> Positions:
 
 def joined(manifests: Sequence[Manifest]) -> Manifest:
     """Rows of several manifests with one root, one after the other."""
-    names = dict.fromkeys(name for m in manifests for name in m.numbers)
-    numbers = {
-        n: np.concatenate([m.numbers.get(n, np.full(len(m), np.nan)) for m in manifests]) for n in names
-    }
     return Manifest(
         images=[image for m in manifests for image in m.images],
         places=[place for m in manifests for place in m.places.tolist()],
         traversals=[name for m in manifests for name in m.traversals.tolist()],
         root=manifests[0].root,
-        **numbers,
+        **_columns([(len(m), m.numbers) for m in manifests]),
     )
 
 
@@ -233,19 +228,20 @@ def numbered(n: int) -> list[str]:
     return [f"{i:0{width}d}" for i in range(n)]
 
 
-def _number_columns(
-    recordings: Sequence[Recording],
-) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]]:
+def _number_columns(recordings: Sequence[Recording]) -> dict[str, Numbers]:
     """Positions, headings and times of all recordings under the manifest's column names, NaN where unknown."""
     parts = []
     for r in recordings:
         columns = {} if r.positions is None else r.positions.columns()
-        parts.append(columns if r.times is None else {**columns, "timestamp": r.times})
-    names = dict.fromkeys(name for part in parts for name in part)
+        parts.append((len(r), columns if r.times is None else {**columns, "timestamp": r.times}))
+    return _columns(parts)
+
+
+def _columns(parts: Sequence[tuple[int, dict[str, Numbers]]]) -> dict[str, Numbers]:
+    """Columns of several tables, each with its number of rows, one below the other; NaN where one has none."""
+    names = dict.fromkeys(name for _, columns in parts for name in columns)
     return {
-        name: np.concatenate(
-            [part.get(name, np.full(len(r), np.nan)) for r, part in zip(recordings, parts, strict=True)]
-        )
+        name: np.concatenate([columns.get(name, np.full(n, np.nan)) for n, columns in parts])
         for name in names
     }
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from displace.errors import ImageError
 from displace.images import read_image
+from displace.progress import Stage
 
 _SHOWN, _LISTED = 5, 50
 _BATCH = 256
@@ -105,7 +105,7 @@ def summarize(
     places: list[str],
     traversals: list[str],
     check_images: bool = False,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Stage | None = None,
 ) -> Summary:
     """Count the rows of a manifest; see `Manifest.summary`."""
     pairs = Counter(zip(places, traversals, strict=True))
@@ -147,7 +147,7 @@ def _are_files(paths: list[Path]) -> list[bool]:
 
 
 def _unreadable(
-    images: list[str], paths: list[Path], there: list[bool], progress: Callable[[int, int], None] | None
+    images: list[str], paths: list[Path], there: list[bool], progress: Stage | None
 ) -> dict[str, str]:
     """Decode every file that is there; return those that fail, and why."""
     todo = [(image, path) for image, path, found in zip(images, paths, there, strict=True) if found]

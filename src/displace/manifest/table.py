@@ -18,18 +18,19 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from displace.errors import InputError, ManifestError, UnknownNameError
+from displace.errors import InputError, ManifestError
 from displace.files.atomic import atomic_write, make_folder
 from displace.geo import Positions
 from displace.manifest.csv_file import LIMITS, LONGEST, NUMBERS, REQUIRED, number_text, read_table
-from displace.registry import unknown
+from displace.progress import Stage
+from displace.registry import check_known
 
 if TYPE_CHECKING:
     from displace.manifest.summary import Summary
@@ -151,10 +152,7 @@ class Manifest:
 
     def select_traversals(self, names: Sequence[str]) -> Manifest:
         """Return the rows of these traversals; an unknown name raises and suggests the nearest one."""
-        known = self.traversal_names()
-        for name in names:
-            if name not in known:
-                raise UnknownNameError(unknown("traversal", name, known))
+        check_known("traversal", names, self.traversal_names())
         return self.select(np.isin(self.traversals, list(names)))
 
     def traversal_names(self) -> list[str]:
@@ -164,6 +162,12 @@ class Manifest:
     def place_ids(self) -> list[str]:
         """Each place once, in order of appearance, without the blank."""
         return [place for place in dict.fromkeys(self.places.tolist()) if place]
+
+    def in_time(self) -> NDArray[np.intp]:
+        """Rows in the order in which they were taken: by time where all have one, else as listed."""
+        if self.timestamp is None or not np.isfinite(self.timestamp).all():
+            return np.arange(len(self))
+        return np.argsort(self.timestamp, kind="stable")
 
     @property
     def geo(self) -> Positions | None:
@@ -178,9 +182,7 @@ class Manifest:
         """
         return None if self.geo is None else self.geo.metres()
 
-    def summary(
-        self, check_images: bool = False, progress: Callable[[int, int], None] | None = None
-    ) -> Summary:
+    def summary(self, check_images: bool = False, progress: Stage | None = None) -> Summary:
         """Count places, traversals, coverage and duplicates, and look for missing files.
 
         Parameters

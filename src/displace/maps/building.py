@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,9 +17,8 @@ from displace.errors import InputError
 from displace.fusion import FUSIONS
 from displace.fusion.base import Fusion, Rows, Statistics
 from displace.geo import Positions
-from displace.maps.anchoring import anchored
 from displace.maps.basis import turned
-from displace.maps.calibrating import calibrated
+from displace.maps.calibrating import anchored, calibrated
 from displace.maps.digests import digests_of
 from displace.maps.fitting import fit, fusion_of, spectrum_note, stored_rows, with_places
 from displace.maps.learning import in_route_order
@@ -28,6 +27,7 @@ from displace.maps.rounding import DTYPES, RecallLoss, agreement, quantize
 from displace.maps.state import MapState
 from displace.maps.statistics import MapStatistics
 from displace.places import Places
+from displace.progress import Stage
 from displace.references import ReferenceSet, ReferenceStream
 from displace.truth import Tolerance, Truth
 
@@ -54,7 +54,7 @@ def build(
     calibration: bool = True,
     tolerance: str | float | Tolerance | None = None,
     keep_references: bool = False,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Stage | None = None,
 ) -> PlaceMap:
     """Build a map.
 

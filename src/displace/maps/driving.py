@@ -204,8 +204,7 @@ class DriveWatch:
             return
         vectors = np.asarray(queries.vectors[asked], np.float32)
         unit = rows.project(vectors)
-        starts = np.searchsorted(rows.place_index, np.arange(len(ids)))
-        in_order = rows_in_order(np.asarray(rows.vectors, np.float32), starts, order)
+        in_order = rows_in_order(np.asarray(rows.vectors, np.float32), rows.starts, order)
         asked_places = queries.places[asked]
         answerable = self.truth.answerable(asked_places, ids)
         plain = Plain(in_order, unit).block(slice(0, len(unit)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from displace.errors import FormatError
 from displace.files import tensors
 from displace.maps import file
 from displace.maps.state import MapState
+from displace.progress import Stage
 from displace.search.base import Index
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def load_into(
     state: MapState,
     uri: str | os.PathLike[str],
     kind: str = "",
-    progress: Callable[[int, int], None] | None = None,
+    progress: Stage | None = None,
 ) -> PgVector:
     """Load a map into a database, as a new version of the map that the address names.
 

@@ -133,10 +133,8 @@ class Located:
         """Which images are in the map with at least this probability; for 0 all that could be read (have a score)."""
         check_limit(min_confidence, known=self.matches.confidence is not None)
         if min_confidence == 0 or self.matches.confidence is None:
-            readable: NDArray[np.bool_] = np.isfinite(self.matches.scores[:, 0])
-            return readable
-        accepted: NDArray[np.bool_] = self.matches.confidence >= min_confidence
-        return accepted
+            return np.isfinite(self.matches.scores[:, 0])
+        return self.matches.confidence >= min_confidence
 
     def to_json(self) -> list[dict[str, Any]]:
         """Make a record of each image, for other programs."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -15,6 +15,7 @@ from displace.errors import InputError
 from displace.geo import Positions
 from displace.maps.questions import check_same_model
 from displace.matches import Matches, joined
+from displace.progress import Progress
 
 AT_ONCE = 4
 """Images that are sent at one time."""
@@ -79,7 +80,7 @@ class RemoteMap:
         self,
         paths: Sequence[str | os.PathLike[str]],
         failures: dict[int, str],
-        progress: Callable[[str, int, int], None] | None = None,
+        progress: Progress | None = None,
     ) -> Vectors:
         """Descriptors of image files by the map's model, (q, D); `failures` takes why an image has none (NaN)."""
         if not self.facts["takes_images"]:

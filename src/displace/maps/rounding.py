@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.arrays import Indices, Vectors, blocks, l2_normalize
+from displace.arrays import Indices, Vectors, l2_normalize, nearest_rows
 from displace.holdout import spread
 from displace.references import ReferenceSet
+from displace.search.exact import to_int8
 from displace.truth import Truth
 
 if TYPE_CHECKING:
@@ -24,10 +25,7 @@ MAX_QUERIES = 500
 
 def quantize(rows: Vectors, dtype: str) -> tuple[NDArray[Any], Vectors | None]:
     """Rows as stored, and the scales of int8 rows."""
-    if dtype != "int8":
-        return rows.astype(dtype), None
-    scales = np.maximum(np.abs(rows).max(axis=1), 1e-12).astype(np.float32) / np.float32(127)
-    return np.rint(rows / scales[:, None]).astype(np.int8), scales
+    return to_int8(rows) if dtype == "int8" else (rows.astype(dtype), None)
 
 
 def rounded(rows: Vectors, dtype: str) -> Vectors:
@@ -75,7 +73,7 @@ class RecallLoss:
         assert rows is not None
         projected = rows.project(queries.vectors)
         for dtype in self.n_right:
-            best = rows.place_index[_best_rows(projected, rounded(rows.vectors, dtype))]
+            best = rows.place_index[nearest_rows(projected, rounded(rows.vectors, dtype))]
             self.n_right[dtype] += int(self.truth.correct(fusion.place_ids_[best], queries.places).sum())
         self.n_queries += len(queries)
 
@@ -90,14 +88,8 @@ class RecallLoss:
 def agreement(rows: Vectors, row_places: Indices, dtype: str) -> dict[str, Any]:
     """How often storing rows in fewer bits changes the best place, on the rows themselves with noise."""
     rng = np.random.default_rng(0)
-    sample = np.linspace(0, len(rows) - 1, min(len(rows), 1000)).astype(np.intp)
+    sample = spread(len(rows), 1000)
     noise = rng.standard_normal((len(sample), rows.shape[1])).astype(np.float32) / np.sqrt(rows.shape[1])
     queries = l2_normalize(rows[sample].astype(np.float32) + noise.astype(np.float32))
-    exact, stored = (row_places[_best_rows(queries, rounded(rows, name))] for name in ("float32", dtype))
+    exact, stored = (row_places[nearest_rows(queries, rounded(rows, name))] for name in ("float32", dtype))
     return {"same_top_match": round(100 * float((exact == stored).mean()), 2)}
-
-
-def _best_rows(queries: Vectors, rows: Vectors) -> Indices:
-    """Row with the highest score for each query."""
-    best = [(queries[block] @ rows.T).argmax(axis=1) for block in blocks(len(queries), 4 * len(rows))]
-    return np.concatenate(best) if best else np.empty(0, np.intp)

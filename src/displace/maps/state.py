@@ -164,8 +164,7 @@ class MapState:
         square = float(projected @ projected)
         if not _SAFE[0] < square < _SAFE[1]:
             return None
-        unit: Vectors = projected / projected.dtype.type(sqrt(square))
-        return unit
+        return projected / projected.dtype.type(sqrt(square))
 
     def rows(self) -> Vectors:
         """The rows as numbers: float16 or float32, int8 rows multiplied out.
@@ -288,8 +287,7 @@ class MapState:
         rows = projected.astype(np.float32, copy=False) @ self.working_rows.T
         if len(self.row_places) == len(self.places):
             return rows
-        best: Vectors = np.maximum.reduceat(rows, self.starts, axis=1)
-        return best
+        return np.maximum.reduceat(rows, self.starts, axis=1)
 
     @cached_property
     def _indexes(self) -> dict[str, Index]:

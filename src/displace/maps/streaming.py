@@ -9,7 +9,7 @@ the number of references.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,15 +23,15 @@ from displace.errors import InputError
 from displace.files.disk_rows import DiskRows
 from displace.fusion.base import Fusion, Rows
 from displace.fusion.solver.scatter import Scatter
-from displace.maps.anchoring import anchored
 from displace.maps.basis import turned, turning
 from displace.maps.building import NONE, calibration_rows, fitted_state
-from displace.maps.calibrating import calibrated
+from displace.maps.calibrating import anchored, calibrated
 from displace.maps.digests import Digests
 from displace.maps.fitting import fusion_of, spectrum_note, stored_rows
 from displace.maps.place_map import PlaceMap
 from displace.maps.rounding import DTYPES, RecallLoss, agreement, quantize
 from displace.maps.statistics import MapStatistics
+from displace.progress import Progress, part
 from displace.references import ReferenceSet, ReferenceStream
 from displace.truth import Tolerance, Truth
 
@@ -39,8 +39,6 @@ BLOCK_BYTES = 128 * 2**20
 """References held at one time, in bytes of float32."""
 SMALL_ROWS = 2**26
 """Numbers of rows up to which their rounding is compared without held-out references."""
-
-StageProgress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -74,7 +72,7 @@ def build_streamed(
     calibration: bool = True,
     tolerance: str | float | Tolerance | None = None,
     block_bytes: int = BLOCK_BYTES,
-    progress: StageProgress | None = None,
+    progress: Progress | None = None,
 ) -> PlaceMap:
     """Build the map that `displace.build` builds, of references that are read as they are needed.
 
@@ -117,7 +115,7 @@ def place_blocks(places: NDArray[Any], row_bytes: int, block_bytes: int) -> list
 
 
 def read_blocks(
-    stream: ReferenceStream, parts: list[Indices], progress: StageProgress | None
+    stream: ReferenceStream, parts: list[Indices], progress: Progress | None
 ) -> Iterator[ReferenceSet]:
     """References of each block in turn."""
     done, total = 0, sum(map(len, parts))
@@ -133,7 +131,7 @@ def _learned(
     stream: ReferenceStream,
     parts: list[Indices],
     folder: Path,
-    progress: StageProgress | None,
+    progress: Progress | None,
 ) -> Learned:
     """Statistics of all blocks, then one solution."""
     digests, counts, within = Digests(), [], None
@@ -171,7 +169,7 @@ def _learned_place_by_place(
     stream: ReferenceStream,
     parts: list[Indices],
     folder: Path,
-    progress: StageProgress | None,
+    progress: Progress | None,
 ) -> Learned:
     """Rows of each block on its own: those of a place depend on its own references alone."""
     digests, index, counts, n = Digests(), [], [], 0
@@ -205,7 +203,7 @@ def finished(
     dtype: str,
     calibration: bool,
     tolerance: str | float | Tolerance | None,
-    progress: StageProgress | None,
+    progress: Progress | None,
 ) -> PlaceMap:
     """Round the rows, learn the confidence on a sample, and put the map together."""
     estimator, truth = learned.estimator, Truth.of(stream.info, tolerance)
@@ -222,8 +220,7 @@ def finished(
     loss = None if dtype == "float32" else RecallLoss(dtype, truth)
     if calibration:
         sample = stream.take(calibration_rows(stream.places, stream.info, stream.dim))
-        steps = None if progress is None else (lambda done, total: progress("calibrating", done, total))
-        state = calibrated(anchored(state), sample, truth, steps, loss)
+        state = calibrated(anchored(state), sample, truth, part(progress, "calibrating"), loss)
     notes = {} if loss is None else loss.notes()
     if loss is not None and not notes and learned.rows.vectors.shape[0] * vectors.shape[1] <= SMALL_ROWS:
         notes = agreement(np.asarray(learned.rows.vectors[:], np.float32), rows.place_index, dtype)
@@ -231,7 +228,7 @@ def finished(
 
 
 def _rounded(
-    rows: Rows, dtype: str, folder: Path, progress: StageProgress | None
+    rows: Rows, dtype: str, folder: Path, progress: Progress | None
 ) -> tuple[NDArray[Any], NDArray[Any] | None, Rows]:
     """Rows as stored, on disk; the scales of int8 rows; and projection and mean, turned with the rows."""
     rotation = turning(rows.projection)

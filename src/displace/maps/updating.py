@@ -16,8 +16,8 @@ from displace.errors import DisplaceError, FormatError, InputError, SingularScat
 from displace.fusion import get_fusion
 from displace.fusion.base import Fusion, Rows, Statistics
 from displace.geo import Positions
-from displace.maps.anchoring import anchored
 from displace.maps.basis import turned
+from displace.maps.calibrating import anchored
 from displace.maps.digests import digests_of
 from displace.maps.fitting import spectrum_note, stored_rows, with_places
 from displace.maps.relearning import learned_again, relearned
@@ -261,8 +261,7 @@ def _chosen_at(state: MapState, ratios: tuple[float, float] | None, decided: boo
     """γ that the settings were decided at: now, or before the first of the updates since."""
     if ratios is None or decided:
         return None if ratios is None or not isfinite(ratios[1]) else ratios[1]
-    chosen_at: float | None = state.notes.get(CHOSEN_AT, ratios[0] if isfinite(ratios[0]) else None)
-    return chosen_at
+    return state.notes.get(CHOSEN_AT, ratios[0] if isfinite(ratios[0]) else None)
 
 
 def moved(old: Vectors | None, new: Vectors | None) -> float:

@@ -99,11 +99,10 @@ def open_model(
     mask : path-like, optional
         Of a mask only the hash is recorded: the same image must be given again.
     """
-    name, variant = str(fingerprint.get("model")), fingerprint.get("variant")
     if fingerprint.get("imported"):
         raise InputError(
-            f"the descriptors were imported ({name}), so that no image can be described like them: describe the "
-            "images with that program, import them with displace import, and locate the store"
+            f"the descriptors were imported ({fingerprint.get('model')}), so that no image can be described like them: "
+            "describe the images with that program, import them with displace import, and locate the store"
         )
     if fingerprint.get("mask_sha256") and mask is None:
         raise InputError(
@@ -112,7 +111,7 @@ def open_model(
         )
     make = partial(
         get_model,
-        f"{name}:{variant}" if variant else name,
+        model_name(fingerprint),
         weights,
         device,
         crop=fingerprint.get("crop") if crop is None else crop,
@@ -127,8 +126,7 @@ def _recorded_size(fingerprint: Mapping[str, Any], make: Callable[..., Descripto
     """Image size of a fingerprint; those of version 0.1 have only the pre-processing that came of it."""
     if "image_size" in fingerprint:
         recorded: Any = fingerprint["image_size"]
-        asked: Size | None = tuple(recorded) if isinstance(recorded, list) else recorded
-        return asked
+        return tuple(recorded) if isinstance(recorded, list) else recorded
     preprocessing = fingerprint.get("preprocessing", {})
     size = preprocessing.get("size")
     plain = "native" if size is None else tuple(size) if isinstance(size, list) else size

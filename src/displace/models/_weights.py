@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import http.client
 import logging
 import os
@@ -17,6 +16,7 @@ from typing import IO, Any
 
 from displace.errors import WeightsError
 from displace.files.atomic import atomic_write, make_folder
+from displace.files.reading import file_sha256
 
 Progress = Callable[[int, int | None], None]
 """Called with the bytes downloaded so far and, where known, the bytes in all."""
@@ -133,8 +133,7 @@ def _digest_path(path: Path) -> Path:
 def sha256_of(path: Path) -> str:
     """SHA-256 of a file."""
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return file_sha256(path)
     except OSError as error:
         raise WeightsError(f"cannot read the weights file {path}: {error.strerror or error}") from error
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from displace.errors import InputError, UnknownNameError
 from displace.models._frame import Crop, Frame
 from displace.models._weights import Progress, Weights, cached_path
-from displace.registry import missing_extra, unknown
+from displace.registry import check_known, missing_extra
 
 Image = NDArray[np.uint8]
 Size = int | tuple[int, int] | str
@@ -29,6 +29,7 @@ class Variant:
     dim: int
     weights: Weights | None = None
     backbone: str = ""
+    """Where variants differ in it."""
 
 
 class DescriptorModel(ABC):
@@ -165,8 +166,7 @@ class DescriptorModel(ABC):
                 raise UnknownNameError(f"model '{self.name}' has no variants; got '{self.name}:{variant}'")
             return
         name = variant or self.default_variant
-        if name not in self.variants:
-            raise UnknownNameError(unknown(f"variant of {self.name}", name, self.variants))
+        check_known(f"variant of {self.name}", [name], self.variants)
         self.variant = name
         self.dim = self.variants[name].dim
         self.weights = self.variants[name].weights

@@ -40,7 +40,6 @@ class EfficientNetLite(TorchModel):
                 direct=False,
                 sha256="579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
             ),
-            "efficientnet-lite0",
         )
     }
     default: ClassVar[Preprocessing] = PillowResize(SIZE, "BILINEAR")

@@ -32,7 +32,6 @@ class MegaLoc(PatchModel):
                 f"https://huggingface.co/gberton/MegaLoc/resolve/{REVISION}/model.safetensors",
                 sha256="d4f9f2bcb60018f91eb6a8e061ed054fd55654e10c2569cf13841ea986ffb4f8",
             ),
-            "dinov2-vitb14",
         )
     }
 

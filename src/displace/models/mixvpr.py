@@ -32,7 +32,6 @@ class MixVPR(TorchModel):
                 "https://drive.google.com/file/d/1vuz3PvnR7vxnDDLQrdHJaOA04SQrtk5L/view",
                 direct=False,
             ),
-            "resnet50",
         ),
         "512": Variant(
             512,
@@ -41,7 +40,6 @@ class MixVPR(TorchModel):
                 "https://drive.google.com/file/d/1khiTUNzZhfV2UUupZoIsPIbsMRBYVDqj/view",
                 direct=False,
             ),
-            "resnet50",
         ),
     }
     rows: ClassVar[Mapping[str, int]] = {"4096": 4, "512": 2}

@@ -45,7 +45,6 @@ class NetVLAD(TorchModel):
         "vgg16-4096": Variant(
             4096,
             Weights("Pitts30K_struct.mat", "https://cvg-data.inf.ethz.ch/hloc/netvlad/Pitts30K_struct.mat"),
-            "vgg16",
         )
     }
     default: ClassVar[Preprocessing] = Denormalized()

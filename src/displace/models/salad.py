@@ -28,7 +28,6 @@ class Salad(PatchModel):
             Weights(
                 "dino_salad.ckpt", "https://github.com/serizba/salad/releases/download/v1.0.0/dino_salad.ckpt"
             ),
-            "dinov2-vitb14",
         )
     }
     published: ClassVar[Mapping[str, Preprocessing]] = {"pil-bilinear": PillowResize(SIZE, "BILINEAR")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +16,7 @@ import numpy as np
 from displace.errors import InputError
 from displace.images import find_images, has_images, natural_key
 from displace.manifest import Manifest
+from displace.progress import Stage
 from displace.recordings.frames import read_frames
 from displace.recordings.video import extract_frames, is_video
 
@@ -77,9 +78,7 @@ class QueryImages:
 
 
 @contextmanager
-def images_of(
-    sources: Sequence[PathLike], every: str, progress: Callable[[int, int], None] | None
-) -> Iterator[QueryImages]:
+def images_of(sources: Sequence[PathLike], every: str, progress: Stage | None) -> Iterator[QueryImages]:
     """All images named, in folders, or in videos; frames of videos live as long as the context."""
     images = QueryImages()
     with tempfile.TemporaryDirectory(prefix="displace-") as frames:

@@ -89,8 +89,5 @@ def decode_raw(message: Any, where: str) -> Pixels:
         )
     rows = data[: message.step * message.height].reshape(message.height, message.step)[:, :row_bytes]
     pixels = np.ascontiguousarray(rows).view(dtype).astype(dtype.newbyteorder("="), copy=False)
-    return convert(
-        pixels.reshape(message.height, message.width, channels).squeeze(-1)
-        if channels == 1
-        else pixels.reshape(message.height, message.width, channels)
-    )
+    more = (channels,) if channels > 1 else ()
+    return convert(pixels.reshape(message.height, message.width, *more))

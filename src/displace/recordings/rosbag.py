@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from displace.errors import DisplaceError, ImageError
 from displace.geo import Positions, at_times
+from displace.progress import Stage
 from displace.recordings.frames import FramesFolder, Sampler
 from displace.recordings.ros_images import encode
 from displace.registry import missing_extra
@@ -39,7 +40,7 @@ def extract_bag(
     positions_topic: str | None = None,
     every: int | str = 1,
     max_gap: float = 2.0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Stage | None = None,
 ) -> Path:
     """Write the images of a bag as files, and their positions into `frames.csv` beside them.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from shlex import quote
@@ -13,10 +13,9 @@ from displace.errors import ManifestError
 from displace.files.atomic import atomic_write
 from displace.images import has_images, natural_key
 from displace.manifest.recording import CSV, beside
+from displace.progress import Progress
 from displace.recordings.rosbag import extract_bag, is_bag
 from displace.recordings.video import extract_frames, is_video
-
-Progress = Callable[[str, int, int], None]
 
 
 def unpack(

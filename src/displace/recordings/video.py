@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import cv2
 
 from displace.errors import ImageError
+from displace.progress import Stage
 from displace.recordings.frames import FramesFolder, Sampler
 
 EXTENSIONS = frozenset(
     {
-        ".mp4",
-        ".m4v",
-        ".mov",
-        ".avi",
-        ".mkv",
-        ".webm",
-        ".mpg",
-        ".mpeg",
-        ".wmv",
-        ".mts",
-        ".m2ts",
-        ".ts",
-        ".3gp",
-        ".flv",
+        *(".mp4", ".m4v", ".mov", ".avi", ".mkv", ".webm", ".mpg", ".mpeg"),
+        *(".wmv", ".mts", ".m2ts", ".ts", ".3gp", ".flv"),
     }
 )
 """File name endings that count as videos, in lower case."""
@@ -47,7 +36,7 @@ def extract_frames(
     *,
     allow_truncated: bool = False,
     durable: bool = True,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Stage | None = None,
 ) -> Path:
     """Write frames of a video as JPEG files of quality 95, named by frame number.
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from displace.errors import DatabaseError, DisplaceError, InputError
-from displace.registry import missing_extra
+from displace.registry import import_extra
 
 T = TypeVar("T")
 
@@ -222,18 +222,11 @@ def _first_line(error: Exception) -> str:
 
 
 def _psycopg() -> Any:
-    try:
-        import psycopg
-    except ImportError:
-        raise missing_extra("psycopg", "pgvector") from None
-    return psycopg
+    return import_extra("psycopg", "pgvector")
 
 
 def _pool() -> Any:
-    try:
-        import psycopg_pool
-    except ImportError:
-        raise missing_extra("psycopg_pool", "pgvector") from None
+    psycopg_pool = import_extra("psycopg_pool", "pgvector")
     # Its warnings are shown by programs that show logs; without this, Python would print them between our own lines.
     logger = logging.getLogger("psycopg.pool")
     if not logger.handlers:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import ClassVar, Self
 
 import numpy as np
 
 from displace.arrays import Indices, Vectors
-from displace.errors import InputError, UnknownNameError
+from displace.errors import InputError
 from displace.geo import Area
-from displace.registry import unknown
+from displace.holdout import spread
+from displace.progress import Stage
+from displace.registry import check_known
 from displace.search._top import best_rows
-
-Progress = Callable[[int, int], None]
-"""Called with (done, total) rows."""
 
 SAMPLE = 100
 """Queries that the recall of a new index is measured with."""
@@ -53,7 +51,7 @@ class Index(ABC):
 
     @classmethod
     @abstractmethod
-    def build(cls, rows: Vectors, kind: str = "", uri: str = "", *, progress: Progress | None = None) -> Self:
+    def build(cls, rows: Vectors, kind: str = "", uri: str = "", *, progress: Stage | None = None) -> Self:
         """Make an index.
 
         Parameters
@@ -99,10 +97,7 @@ class Index(ABC):
         """Return `kind`, or the default for these rows; an unknown one is an error."""
         if not kind:
             return rows.dtype.name if rows.dtype.name in cls.kinds else cls.kinds[0]
-        if kind not in cls.kinds:
-            raise UnknownNameError(
-                unknown(f"kind of {cls.__module__.rsplit('.', 1)[-1]} index", kind, cls.kinds)
-            )
+        check_known(f"kind of {cls.__module__.rsplit('.', 1)[-1]} index", [kind], cls.kinds)
         return kind
 
     def measure_recall(self, rows: Vectors) -> float:
@@ -115,8 +110,7 @@ class Index(ABC):
 
 def noisy_sample(rows: Vectors, n: int) -> Vectors:
     """Up to `n` rows, evenly spread, with noise of their own length, as queries; always the same."""
-    at = np.unique(np.linspace(0, max(0, len(rows) - 1), min(n, len(rows))).astype(np.intp))
-    sample = np.asarray(rows[at], np.float32)
+    sample = np.asarray(rows[spread(len(rows), n)], np.float32)
     noise = np.random.default_rng(0).standard_normal(sample.shape).astype(np.float32)
     length = np.linalg.norm(sample, axis=1, keepdims=True)
     noisy: Vectors = sample + noise * (length / np.float32(np.sqrt(max(1, sample.shape[1]))))

@@ -12,8 +12,9 @@ from displace.arrays import LARGEST, Indices, Vectors, blocks, ranked, top_k
 from displace.errors import FormatError, InputError
 from displace.files import tensors
 from displace.geo import Area
+from displace.progress import Stage
 from displace.search._top import best_rows, reranked
-from displace.search.base import Index, Progress, as_rows
+from displace.search.base import Index, as_rows
 
 FORMAT, VERSION = "displace rows", 1
 MAPPED_ABOVE = 2 * 2**30
@@ -61,7 +62,7 @@ class Exact(Index):
         self.codes = self.transposed.T if self.transposed is not None else codes
 
     @classmethod
-    def build(cls, rows: Vectors, kind: str = "", uri: str = "", *, progress: Progress | None = None) -> Self:  # noqa: ARG003
+    def build(cls, rows: Vectors, kind: str = "", uri: str = "", *, progress: Stage | None = None) -> Self:  # noqa: ARG003
         """Hold rows for searching; `uri` is not used."""
         kind = cls.chosen_kind(kind, rows)
         if kind == "int8":
@@ -120,7 +121,7 @@ class Exact(Index):
         tensors.write(uri, header, {name: array for name, array in arrays.items() if array is not None})
 
 
-def to_int8(rows: Vectors, progress: Progress | None = None) -> tuple[NDArray[np.int8], Vectors]:
+def to_int8(rows: Vectors, progress: Stage | None = None) -> tuple[NDArray[np.int8], Vectors]:
     """Rows in eight bits, and the scale of each: row ≈ scale · code. In blocks."""
     codes, scales = np.empty(rows.shape, np.int8), np.empty(len(rows), np.float32)
     for block in blocks(len(rows), 4 * rows.shape[1]):

@@ -13,9 +13,11 @@ from displace.arrays import Indices, Vectors, blocks
 from displace.errors import FormatError
 from displace.files import tensors
 from displace.geo import Area
-from displace.registry import missing_extra
+from displace.holdout import spread
+from displace.progress import Stage
+from displace.registry import import_extra
 from displace.search._top import RunningTop, best_rows, reranked
-from displace.search.base import GOAL, Index, Progress, as_rows
+from displace.search.base import GOAL, Index, as_rows
 from displace.search.exact import AGAIN, FORMAT, VERSION, checked_queries
 
 FEW = 6
@@ -47,7 +49,7 @@ class Faiss(Index):
         self.n_rows, self.dim = int(index.ntotal), int(index.d)
 
     @classmethod
-    def build(cls, rows: Vectors, kind: str = "", uri: str = "", *, progress: Progress | None = None) -> Self:  # noqa: ARG003
+    def build(cls, rows: Vectors, kind: str = "", uri: str = "", *, progress: Stage | None = None) -> Self:  # noqa: ARG003
         """Make a faiss index in memory; `uri` is not used."""
         kind = cls.chosen_kind(kind, rows)
         index, scale = _made(kind, rows), 1.0
@@ -204,9 +206,8 @@ def _made(kind: str, rows: Vectors) -> Any:
 
 def _training_rows(index: Any, rows: Vectors) -> Vectors:
     """Rows that the lists are learned from: 40 for each, evenly spread."""
-    wanted = min(len(rows), 40 * getattr(index, "nlist", 1))
-    at = np.unique(np.linspace(0, len(rows) - 1, wanted).astype(np.intp))
-    return np.ascontiguousarray(rows[at], np.float32)
+    wanted = 40 * getattr(index, "nlist", 1)
+    return np.ascontiguousarray(rows[spread(len(rows), wanted)], np.float32)
 
 
 def _largest(rows: Vectors) -> float:
@@ -231,8 +232,4 @@ def _beside(uri: str | os.PathLike[str]) -> Path:
 
 
 def _faiss() -> Any:
-    try:
-        import faiss
-    except ImportError:
-        raise missing_extra("faiss-cpu", "faiss") from None
-    return faiss
+    return import_extra("faiss", "faiss", "faiss-cpu")

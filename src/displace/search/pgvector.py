@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from displace.arrays import Indices, Vectors, blocks
 from displace.errors import DatabaseError, InputError
 from displace.geo import Area, Positions, radii_at
+from displace.progress import Stage
 from displace.search._database import Address, Database, migrate, schema_version
 from displace.search._top import best_rows
-from displace.search.base import GOAL, Index, Progress, as_rows, noisy_sample
+from displace.search.base import GOAL, Index, as_rows, noisy_sample
 from displace.search.exact import checked_queries
 
 WIDEST_HNSW = 4000
@@ -52,7 +53,7 @@ class PgVector(Index):
         self.recall, self.effort = record["recall"], record["effort"]
 
     @classmethod
-    def build(cls, rows: Vectors, kind: str = "", uri: str = "", *, progress: Progress | None = None) -> Self:
+    def build(cls, rows: Vectors, kind: str = "", uri: str = "", *, progress: Stage | None = None) -> Self:
         """Load rows as a new version of the map `uri` names, which takes the old one's place at the end."""
         return cls.load(rows, uri, kind, progress=progress)
 
@@ -66,7 +67,7 @@ class PgVector(Index):
         places: Indices | None = None,
         positions: Positions | None = None,
         head: bytes | None = None,
-        progress: Progress | None = None,
+        progress: Stage | None = None,
     ) -> Self:
         """Load a map in one transaction: it is there with its index at the end, or nothing has changed.
 
@@ -311,7 +312,7 @@ def _copy(
     rows: Vectors,
     places: Indices,
     positions: Positions | None,
-    progress: Progress | None,
+    progress: Stage | None,
 ) -> None:
     """Send all rows in PostgreSQL's binary form, a block at a time."""
     query = f"COPY displace.rows_{map_id} (number, place, at, vec) FROM STDIN (FORMAT BINARY)"

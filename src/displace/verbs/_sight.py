@@ -11,8 +11,9 @@ from displace.errors import InputError
 if TYPE_CHECKING:
     from displace.descriptors.store import DescriptorStore
     from displace.manifest.table import Manifest
+    from displace.progress import Progress
     from displace.references import ReferenceSet
-    from displace.verbs.base import Progress
+
 
 ROUTE = 30
 """Images of a recording from which on it is refused where it shows another route: fewer may look so by chance."""

@@ -13,7 +13,8 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from displace.errors import InputError
-from displace.verbs.base import PathLike, Progress, Sources, listed
+from displace.progress import Progress
+from displace.verbs.base import PathLike, Sources, listed
 
 if TYPE_CHECKING:
     from displace.descriptors.store import DescriptorStore

@@ -5,15 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from displace.verbs.base import (
-    Progress,
-    StorePath,
-    Traversals,
-    check_threads,
-    look_at_neighbours,
-    part,
-    whole_store,
-)
+from displace.progress import Progress, part
+from displace.verbs.base import StorePath, Traversals, check_threads, look_at_neighbours, whole_store
 
 if TYPE_CHECKING:
     from displace.advise import Advice

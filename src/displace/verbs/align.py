@@ -9,17 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from displace.errors import InputError
-from displace.verbs.base import (
-    Output,
-    PathLike,
-    Progress,
-    StorePath,
-    Traversals,
-    beside,
-    check_output,
-    part,
-    whole_store,
-)
+from displace.progress import Progress, part
+from displace.verbs.base import Output, PathLike, StorePath, Traversals, beside, check_output, whole_store
 
 if TYPE_CHECKING:
     import numpy as np
@@ -207,17 +198,14 @@ class Sighted:
 
 
 def in_time(manifest: Manifest, traversal: str) -> NDArray[np.intp]:
-    """Rows of a recording in the order in which they were taken: by time where all have one, else as listed."""
+    """Rows of a recording in the order in which they were taken."""
     import numpy as np
 
     rows = np.flatnonzero(manifest.traversals == traversal)
     if len(rows) == 0:
         known = ", ".join(manifest.traversal_names())
         raise InputError(f"there is no recording {traversal!r}; the store has: {known}")
-    times = manifest.timestamp
-    if times is None or not np.isfinite(times[rows]).all():
-        return rows
-    return rows[np.argsort(times[rows], kind="stable")]
+    return rows[manifest.select(rows).in_time()]
 
 
 def labels(

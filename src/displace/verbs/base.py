@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 PathLike = str | os.PathLike[str]
 Sources = PathLike | Sequence[PathLike]
-Progress = Callable[[str, int, int], None]
-"""Called as ``progress(stage, done, total)``."""
 MAP_ENDING = ".displace"
 
 
@@ -57,13 +55,6 @@ StorePath = Annotated[PathLike, Argument("STORE")]
 MapPath = Annotated[PathLike, Argument("MAP")]
 Output = Annotated[PathLike | None, Option("-o")]
 Traversals = Annotated[Sequence[str] | None, Option("--traversal")]
-
-
-def part(progress: Progress | None, stage: str) -> Callable[[int, int], None] | None:
-    """Make a callback for one stage of a longer work."""
-    if progress is None:
-        return None
-    return lambda done, total: progress(stage, done, total)
 
 
 def listed(sources: Sources) -> list[Path]:

@@ -6,7 +6,8 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
-from displace.verbs.base import Argument, Option, PathLike, Progress, check_threads
+from displace.progress import Progress
+from displace.verbs.base import Argument, Option, PathLike, check_threads
 
 if TYPE_CHECKING:
     from displace.evaluation.benchmark import Outcome

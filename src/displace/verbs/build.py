@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from displace.errors import FallbackWarning, InputError, UnknownNameError
+from displace.errors import FallbackWarning, InputError
 from displace.files.memory import physical_memory
+from displace.progress import Progress, part
 from displace.verbs._steps import Steps
 from displace.verbs.base import (
     MAP_ENDING,
@@ -18,7 +18,6 @@ from displace.verbs.base import (
     Option,
     Output,
     PathLike,
-    Progress,
     Sources,
     Traversals,
     beside,
@@ -26,7 +25,6 @@ from displace.verbs.base import (
     check_threads,
     listed,
     look_at_neighbours,
-    part,
     whole_store,
 )
 
@@ -40,8 +38,6 @@ BESIDE = (".csv", ".desc", ".frames")
 
 MEMORY_SHARE = 0.25
 """References above this share of the machine's memory are streamed: fits hold some copies of them."""
-
-logger = logging.getLogger(__name__)
 
 
 def build(
@@ -194,13 +190,12 @@ def _check_options(fusion: str, dtype: str, tolerance: str | None, layout: str) 
     from displace.fusion import get_fusion
     from displace.manifest.layouts import LAYOUTS
     from displace.maps.rounding import DTYPES
-    from displace.registry import unknown
+    from displace.registry import check_known
     from displace.truth import Tolerance
 
     if fusion != "auto":
         get_fusion(fusion)
-    if layout != "auto" and layout not in LAYOUTS:
-        raise UnknownNameError(unknown("layout", layout, ["auto", *LAYOUTS]))
+    check_known("layout", [layout], ["auto", *LAYOUTS])
     if dtype not in DTYPES:
         raise InputError(f"dtype={dtype!r} must be one of {', '.join(DTYPES)}")
     if tolerance is not None:
@@ -232,18 +227,18 @@ def _on_cluster(
     folder: str,
     options: dict[str, Any],
 ) -> PlaceMap:
-    """Build with the workers of a cluster; its dashboard's address goes to the log."""
+    """Build with the workers of a cluster."""
     from displace.cluster.session import connected
     from displace.cluster.summing import build_on_cluster
 
-    with connected(address, lambda link: logger.warning("dashboard of the cluster: %s", link)) as client:
+    with connected(address) as client:
         return build_on_cluster(
             client,
             store,
             fusion,
             folder=folder,
-            traversals=None if traversals is None else list(traversals),
-            exclude=tuple(exclude or ()),
+            traversals=traversals,
+            exclude=exclude or (),
             **options,
         )
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from displace.errors import DisplaceError, InputError
-from displace.verbs.base import PathLike, Progress, part
+from displace.progress import Progress, part
+from displace.verbs.base import PathLike
 
 if TYPE_CHECKING:
     from displace.datasets.base import Protocol

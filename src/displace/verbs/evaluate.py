@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from displace.errors import InputError
+from displace.progress import Progress
 from displace.verbs.base import (
     Option,
     Output,
     PathLike,
-    Progress,
     StorePath,
     check_threads,
     look_at_neighbours,

@@ -7,7 +7,8 @@ from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 from displace.errors import InputError
-from displace.verbs.base import Argument, Option, PathLike, Progress, check_folder_of, check_unused, part
+from displace.progress import Progress, part
+from displace.verbs.base import Argument, Option, PathLike, check_folder_of, check_unused
 
 if TYPE_CHECKING:
     from displace.descriptors.store import DescriptorStore

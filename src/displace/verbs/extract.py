@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
@@ -10,14 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from displace.errors import InputError
-from displace.verbs.base import Argument, Option, Output, PathLike, Progress, check_threads, read_manifest
+from displace.progress import Progress
+from displace.verbs.base import Argument, Option, Output, PathLike, check_threads, read_manifest
 
 if TYPE_CHECKING:
     from displace.descriptors.extraction import Extraction
 
 RESUMES = True
-
-logger = logging.getLogger(__name__)
 
 
 def extract(
@@ -122,9 +120,7 @@ def extract(
             from displace.cluster.describing import describer_on
             from displace.cluster.session import connected
 
-            client = stack.enter_context(
-                connected(cluster, lambda link: logger.warning("dashboard of the cluster: %s", link))
-            )
+            client = stack.enter_context(connected(cluster))
             make = partial(get_model, model, weights, device, image_size, crop, mask)
             describer = describer_on(client, make, batch_size)
         return extraction.extract(
@@ -144,12 +140,12 @@ def extract(
 def _model_of(folder: Path, overwrite: bool) -> str:
     """Name of the model for a store: the one that has described some of it, else the best that is installed."""
     from displace.descriptors.store import DescriptorStore, is_store
-    from displace.models import default_model
+    from displace.models import default_model, model_name
 
     if is_store(folder) and not overwrite:
         made = DescriptorStore(folder).model
         if not made.get("imported"):
-            return f"{made['model']}:{made['variant']}" if made.get("variant") else str(made["model"])
+            return model_name(made)
     return default_model()
 
 

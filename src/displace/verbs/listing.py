@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from inspect import getdoc
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from displace.errors import UnknownNameError
+from displace.registry import check_known
 from displace.verbs.base import Argument
 
 if TYPE_CHECKING:
@@ -62,10 +62,7 @@ def listing(
         from displace.models import list_models
 
         return list_models()
-    if what not in REGISTRIES:
-        from displace.registry import unknown
-
-        raise UnknownNameError(unknown("listing", what, ("models", *REGISTRIES)))
+    check_known("listing", [what], ("models", *REGISTRIES))
     module, name = REGISTRIES[what].split(":")
     return _entries(getattr(importlib.import_module(module), name))
 

@@ -9,17 +9,8 @@ from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 from displace.errors import InputError
-from displace.verbs.base import (
-    MAP_ENDING,
-    Argument,
-    MapPath,
-    Option,
-    Output,
-    PathLike,
-    Progress,
-    check_output,
-    part,
-)
+from displace.progress import Progress, part
+from displace.verbs.base import MAP_ENDING, Argument, MapPath, Option, Output, PathLike, check_output
 
 if TYPE_CHECKING:
     import numpy as np

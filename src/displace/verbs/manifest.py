@@ -8,17 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from displace.errors import InputError, ManifestError
-from displace.verbs.base import (
-    MAP_ENDING,
-    Argument,
-    Output,
-    PathLike,
-    Progress,
-    beside,
-    check_folder_of,
-    part,
-    read_manifest,
-)
+from displace.progress import Progress, part
+from displace.verbs.base import MAP_ENDING, Argument, Output, PathLike, beside, check_folder_of, read_manifest
 
 if TYPE_CHECKING:
     from displace.datasets.base import Check

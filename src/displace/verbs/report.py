@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from displace.errors import InputError
-from displace.verbs.base import Argument, Option, PathLike, Progress, check_own_output
+from displace.progress import Progress
+from displace.verbs.base import Argument, Option, PathLike, check_own_output
 
 if TYPE_CHECKING:
     from displace.report.html import Report

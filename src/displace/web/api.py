@@ -196,8 +196,7 @@ def _fix_record(fix: Any, place_map: PlaceMap) -> dict[str, Any]:
 def _stretches(belief: Vectors, most: int = STRETCHES) -> Vectors:
     """A belief of at most so many numbers: each is that of one place, or of neighbours together."""
     starts = np.linspace(0, len(belief), min(most, len(belief)), endpoint=False).astype(np.intp)
-    sums: Vectors = np.add.reduceat(belief, starts)
-    return sums
+    return np.add.reduceat(belief, starts)
 
 
 def _add_map(app: FastAPI, server: Server) -> None:

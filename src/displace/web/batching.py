@@ -125,12 +125,17 @@ class Batcher:
 def _hand_over(batch: list[Waiting], found: list[Records] | Exception) -> None:
     """Give each request of a batch its records, or the error."""
     for number, waiting in enumerate(batch):
-        if waiting.answer.done():  # its client has gone
-            continue
-        if isinstance(found, Exception):
-            waiting.answer.set_exception(found)
-        else:
-            waiting.answer.set_result(found[number])
+        settle(waiting.answer, found if isinstance(found, Exception) else found[number])
+
+
+def settle(answer: asyncio.Future[Any], found: Any) -> None:
+    """Give whoever waits what was found, or the error; nobody does where a client has gone."""
+    if answer.done():
+        return
+    if isinstance(found, Exception):
+        answer.set_exception(found)
+    else:
+        answer.set_result(found)
 
 
 def _located(batch: list[Waiting]) -> list[Records]:

@@ -23,7 +23,7 @@ from displace.descriptors.extraction import described_batch
 from displace.descriptors.preparation import in_batches
 from displace.errors import DisplaceError
 from displace.models.base import DescriptorModel
-from displace.web.batching import BusyError
+from displace.web.batching import BusyError, settle
 from displace.web.limits import Limits
 from displace.web.refused import RefusedError
 from displace.web.worker import Answer, Worker, WorkerEndedError, prepared_image
@@ -280,9 +280,4 @@ def hand_over(taken: Iterable[WaitingImage], found: Iterable[Described]) -> None
 
 def _answer(pairs: list[tuple[WaitingImage, Described]]) -> None:
     for each, found in pairs:
-        if each.answer.done():  # its client has gone
-            continue
-        if isinstance(found, Exception):
-            each.answer.set_exception(found)
-        else:
-            each.answer.set_result(found)
+        settle(each.answer, found)

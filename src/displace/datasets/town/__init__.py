@@ -6,27 +6,22 @@ It is for demonstrations and tests: streets with depth, seen from a car, the sam
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from displace.datasets.base import Dataset, Protocol
+from displace.datasets.base import Protocol
 from displace.datasets.town.looks import TRAVERSALS
 from displace.datasets.town.plan import MAX_PLACES
 from displace.datasets.town.render import SIZE, position, render
-from displace.datasets.town.writing import PLACES, write
-from displace.manifest.table import Manifest
+from displace.datasets.town.writing import PLACES, DrawnTown, write
 from displace.truth import Tolerance
 
 __all__ = ["MAX_PLACES", "PLACES", "SIZE", "TRAVERSALS", "Town", "position", "render", "write"]
 
 
-class Town(Dataset):
+class Town(DrawnTown):
     """Rendered streets in sun, overcast, rain, dusk, night and snow; place and frame are the same number."""
 
     name = "town"
     title = "the rendered town"
-    paper = "none: drawn by this package"
     obtain = "Draw it first: `from displace.datasets import town; town.write(FOLDER)`"
-    traversals = TRAVERSALS
     protocols = (
         Protocol("town-exact", Tolerance("exact"), note="each traversal in turn against all others"),
         Protocol(
@@ -34,7 +29,3 @@ class Town(Dataset):
         ),
         Protocol("town-25m", Tolerance("metres", 25), note="the usual tolerance of street images"),
     )
-
-    def read(self, root: Path) -> Manifest:
-        """Refuse: a finished town has a manifest."""
-        raise self.wrong(root, "there is no manifest.csv, so it was never drawn or not finished")

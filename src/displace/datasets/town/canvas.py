@@ -56,18 +56,9 @@ class Canvas:
         thickness = max(1, round(width * self.scale))
         cv2.polylines(self.pixels, [self._grid(points)], False, _ink(colour, glow), thickness, cv2.LINE_8, 4)
 
-    def disc(self, x: float, y: float, radius: float, colour: Sequence[float], glow: float = 0.0) -> None:
+    def disc(self, x: float, y: float, radius: float, colour: Sequence[float]) -> None:
         """Fill a circle."""
-        centre = tuple(int(v) for v in self._grid([(x, y)])[0])
-        cv2.circle(
-            self.pixels,
-            centre,
-            max(8, round(radius * self.scale * 16)),
-            _ink(colour, glow),
-            cv2.FILLED,
-            cv2.LINE_8,
-            4,
-        )
+        self.discs(np.array([(x, y)]), np.array([radius]), np.array([colour]))
 
     def discs(
         self, centres: NDArray[np.float64], radii: NDArray[np.float64], colours: NDArray[np.float64]

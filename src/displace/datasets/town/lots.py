@@ -165,7 +165,7 @@ def _furnish(seed: int, made: StreetPlan, side: int) -> None:
         made.signs.append((street.point(along, side * (district.road / 2 + 0.5)), int(rng.integers(8))))
 
 
-def near(seed: int, street: Street, ahead: int = 3) -> list[StreetPlan]:
-    """Plans of a street, the one before and those after it: all that can be seen from it."""
-    last = len(streets(seed)) - 1
-    return [plan(seed, i) for i in range(max(0, street.index - 1), min(last, street.index + ahead) + 1)]
+def near(seed: int, street: Street) -> list[StreetPlan]:
+    """Plans of a street, the one before and three after it: all that can be seen from it."""
+    first, end = max(0, street.index - 1), min(len(streets(seed)), street.index + 4)
+    return [plan(seed, i) for i in range(first, end)]

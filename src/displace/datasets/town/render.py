@@ -14,8 +14,8 @@ from displace.datasets.town.looks import LOOKS, Look
 from displace.datasets.town.plan import MAX_PLACES
 from displace.datasets.town.raster import rasterize
 from displace.datasets.town.scene import compose, pose
-from displace.errors import InputError, UnknownNameError
-from displace.registry import unknown
+from displace.errors import InputError
+from displace.registry import check_known
 
 SIZE = (320, 240)
 _LEAST_SIZE, _GREATEST_SIZE = 32, 1600
@@ -78,8 +78,7 @@ def position(
 
 def look_named(traversal: str) -> Look:
     """Conditions of a traversal, or an error that names those there are."""
-    if traversal not in LOOKS:
-        raise UnknownNameError(unknown("traversal", traversal, LOOKS))
+    check_known("traversal", [traversal], LOOKS)
     return LOOKS[traversal]
 
 

@@ -58,101 +58,32 @@ class District:
 
 _BRICK = ((142, 78, 58), (158, 98, 74), (120, 66, 54), (168, 120, 92))
 _PASTEL = (
-    (222, 206, 172),
-    (214, 182, 140),
-    (196, 206, 196),
-    (226, 196, 178),
-    (188, 200, 214),
-    (232, 226, 210),
-)
+    (222, 206, 172), (214, 182, 140), (196, 206, 196), (226, 196, 178), (188, 200, 214), (232, 226, 210),
+)  # fmt: skip
 _STONE = ((178, 168, 148), (160, 152, 140), (190, 176, 150))
 _CONCRETE = ((168, 168, 164), (186, 180, 170), (150, 156, 160))
 _WHITE = ((232, 230, 224), (216, 212, 200), (224, 214, 190))
 
 _ALL_STYLES = (
+    HouseStyle("terrace", (5.2, 5.8), (2, 2), 2.8, 2.9, 2.6, (1.1, 1.5), "brick", "eaves", "house", _BRICK[:2]),
     HouseStyle(
-        "terrace", (5.2, 5.8), (2, 2), 2.8, 2.9, 2.6, (1.1, 1.5), "brick", "eaves", "house", _BRICK[:2]
+        "townhouse", (6.5, 7.5), (3, 3), 3.1, 3.3, 2.3, (1.0, 1.8), "brick", "mansard", "steps", _BRICK, 0.0, 3, True
     ),
+    HouseStyle("merchant", (7.0, 9.0, 8.0), (3, 4), 3.2, 3.8, 2.4, (1.1, 1.8), "plaster", "gable", "shop", _PASTEL),
     HouseStyle(
-        "townhouse",
-        (6.5, 7.5),
-        (3, 3),
-        3.1,
-        3.3,
-        2.3,
-        (1.0, 1.8),
-        "brick",
-        "mansard",
-        "steps",
-        _BRICK,
-        0.0,
-        3,
-        True,
-    ),
-    HouseStyle(
-        "merchant", (7.0, 9.0, 8.0), (3, 4), 3.2, 3.8, 2.4, (1.1, 1.8), "plaster", "gable", "shop", _PASTEL
-    ),
-    HouseStyle(
-        "corner",
-        (11.0, 13.0, 15.0),
-        (4, 5),
-        3.3,
-        4.2,
-        2.7,
-        (1.2, 2.0),
-        "stone",
-        "mansard",
-        "shop",
-        _STONE,
-        0.35,
-        2,
-        True,
+        "corner", (11.0, 13.0, 15.0), (4, 5), 3.3, 4.2, 2.7, (1.2, 2.0),
+        "stone", "mansard", "shop", _STONE, 0.35, 2, True,
     ),
     HouseStyle("plain", (9.0, 11.0), (3, 4), 2.9, 3.2, 2.6, (1.3, 1.5), "plaster", "eaves", "house", _PASTEL),
+    HouseStyle("cottage", (8.0, 9.5), (1, 2), 2.7, 2.8, 2.9, (1.4, 1.3), "plaster", "gable", "garage", _WHITE),
     HouseStyle(
-        "cottage", (8.0, 9.5), (1, 2), 2.7, 2.8, 2.9, (1.4, 1.3), "plaster", "gable", "garage", _WHITE
+        "villa", (10.0, 12.0), (2, 2), 2.9, 3.0, 2.8, (1.3, 1.5), "brick", "eaves", "house", _BRICK, 0.0, 2, True
     ),
-    HouseStyle(
-        "villa",
-        (10.0, 12.0),
-        (2, 2),
-        2.9,
-        3.0,
-        2.8,
-        (1.3, 1.5),
-        "brick",
-        "eaves",
-        "house",
-        _BRICK,
-        0.0,
-        2,
-        True,
-    ),
-    HouseStyle(
-        "slab",
-        (22.0, 28.0),
-        (5, 7),
-        2.8,
-        3.0,
-        3.2,
-        (1.8, 1.4),
-        "panel",
-        "flat",
-        "entrance",
-        _CONCRETE,
-        0.6,
-        3,
-    ),
-    HouseStyle(
-        "tower", (15.0, 17.0), (8, 10), 2.8, 3.2, 3.0, (1.6, 1.4), "panel", "flat", "entrance", _WHITE, 0.4, 2
-    ),
-    HouseStyle(
-        "office", (16.0, 20.0), (4, 6), 3.5, 4.4, 1.7, (1.6, 2.3), "panel", "flat", "shop", _CONCRETE, 0.0, 1
-    ),
-    HouseStyle(
-        "store", (14.0, 18.0), (2, 3), 3.6, 4.4, 3.0, (2.4, 1.6), "plaster", "flat", "shop", _WHITE, 0.0, 3
-    ),
-)
+    HouseStyle("slab", (22.0, 28.0), (5, 7), 2.8, 3.0, 3.2, (1.8, 1.4), "panel", "flat", "entrance", _CONCRETE, 0.6, 3),
+    HouseStyle("tower", (15.0, 17.0), (8, 10), 2.8, 3.2, 3.0, (1.6, 1.4), "panel", "flat", "entrance", _WHITE, 0.4, 2),
+    HouseStyle("office", (16.0, 20.0), (4, 6), 3.5, 4.4, 1.7, (1.6, 2.3), "panel", "flat", "shop", _CONCRETE, 0.0, 1),
+    HouseStyle("store", (14.0, 18.0), (2, 3), 3.6, 4.4, 3.0, (2.4, 1.6), "plaster", "flat", "shop", _WHITE, 0.0, 3),
+)  # fmt: skip
 STYLES = {style.name: style for style in _ALL_STYLES}
 
 _PAVING, _GRASS = (136, 130, 122), (92, 112, 62)
@@ -174,11 +105,5 @@ SNOW: Colour = (236, 240, 246)
 WHITE: Colour = (226, 224, 216)
 ROOFS = ((96, 62, 52), (112, 74, 58), (74, 74, 80), (88, 84, 82), (128, 78, 56))
 ACCENTS = (
-    (152, 40, 38),
-    (38, 70, 120),
-    (40, 92, 66),
-    (196, 150, 48),
-    (84, 50, 92),
-    (40, 44, 50),
-    (186, 92, 40),
-)
+    (152, 40, 38), (38, 70, 120), (40, 92, 66), (196, 150, 48), (84, 50, 92), (40, 44, 50), (186, 92, 40),
+)  # fmt: skip

@@ -40,10 +40,7 @@ def _plaster(rows: int, columns: int, rng: np.random.Generator) -> NDArray[np.fl
     """Smooth, with streaks run down by the rain."""
     streaks = rng.normal(0, 1, columns).astype(np.float32)
     fall = np.linspace(1, 0.2, rows, dtype=np.float32)[:, None]
-    fine: NDArray[np.float32] = 0.02 * streaks * fall + 0.02 * noise_crop(
-        "plaster", (rows, columns), rng, coarse=4
-    )
-    return fine
+    return 0.02 * streaks * fall + 0.02 * noise_crop("plaster", (rows, columns), rng, coarse=4)
 
 
 def _stone(rows: int, columns: int, rng: np.random.Generator) -> NDArray[np.float32]:

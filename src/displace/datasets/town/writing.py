@@ -8,7 +8,7 @@ import math
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
@@ -18,12 +18,14 @@ from typing import Any, NamedTuple
 import cv2
 import numpy as np
 
+from displace.datasets.base import Dataset
 from displace.datasets.town.looks import TRAVERSALS
 from displace.datasets.town.plan import MAX_PLACES
 from displace.datasets.town.render import SIZE, check_place, check_size, look_named, position, render
 from displace.errors import DatasetError, InputError
 from displace.files.atomic import atomic_write, make_folder, write_json
 from displace.manifest.table import Manifest
+from displace.progress import Stage
 
 VERSION = 1
 """Changes whenever the same arguments would give other pixels."""
@@ -34,7 +36,16 @@ _SETTINGS = "town.json"
 _QUALITY = 92
 _CHUNK = 20
 
-Progress = Callable[[int, int], None]
+
+class DrawnTown(Dataset):
+    """The town in one of the ways to draw it."""
+
+    paper = "none: drawn by this package"
+    traversals = TRAVERSALS
+
+    def read(self, root: Path) -> Manifest:
+        """Refuse: a finished town has a manifest."""
+        raise self.wrong(root, "there is no manifest.csv, so it was never drawn or not finished")
 
 
 class Chunk(NamedTuple):
@@ -69,7 +80,7 @@ def write(
     seed: int = 0,
     size: tuple[int, int] = SIZE,
     workers: int = 2,
-    progress: Progress | None = None,
+    progress: Stage | None = None,
 ) -> Path:
     """Draw the town into ``folder/<traversal>/<place>.jpg`` and write ``folder/manifest.csv``.
 
@@ -102,18 +113,18 @@ def write(
     A script that asks for several workers must start its work under ``if __name__ == "__main__":``.
     """
     check(places, traversals, seed, size, workers)
-    root = Path(folder)
-    claim(root, {"town": VERSION, "seed": seed, "size": list(size)})
     chunks = [
-        Chunk(str(root), traversal, range(first, min(first + _CHUNK, places)), seed, size)
+        Chunk(str(folder), traversal, range(first, min(first + _CHUNK, places)), seed, size)
         for traversal in traversals
         for first in range(0, places, _CHUNK)
     ]
-    return write_chunks(root, chunks, workers, progress)
+    return write_chunks(chunks, workers, progress)
 
 
-def write_chunks(root: Path, chunks: list[Chunk], workers: int, progress: Progress | None) -> Path:
-    """Draw all chunks, then write the manifest, whose path is returned."""
+def write_chunks(chunks: list[Chunk], workers: int, progress: Stage | None, **settings: Any) -> Path:
+    """Draw all chunks, then write the manifest, whose path is returned; further `settings` are what they depend on."""
+    root, seed, size = Path(chunks[0].folder), chunks[0].seed, chunks[0].size
+    claim(root, {"town": VERSION, "seed": seed, "size": list(size), **settings})
     for traversal in {chunk.traversal for chunk in chunks}:
         make_folder(root / traversal)
     done, total = 0, sum(len(chunk.places) * len(chunk.turns) for chunk in chunks)

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.arrays import Vectors, l2_normalize, ranked
+from displace.arrays import l2_normalize, nearest_rows
 from displace.errors import InputError, SingularScatterError
 from displace.evaluation.methods import Method
 from displace.evaluation.random_projection import random_projection
-from displace.evaluation.studies.task import Progress, Setting, Task, all_methods, run
+from displace.evaluation.studies.task import Setting, Task, all_methods, of_record, run
 from displace.fusion.base import VectorFusion
+from displace.progress import Progress
 from displace.recall import percent
 
 Values = NDArray[np.float64]
@@ -73,15 +74,7 @@ class Compression:
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Compression:
         """Make one of its JSON."""
-        curves = [Curve(**curve) for curve in record["curves"]]
-        return cls(
-            Setting(**record["setting"]),
-            record["dims"],
-            record["seeds"],
-            curves,
-            record.get("notes", []),
-            record.get("after_fusion", False),
-        )
+        return of_record(cls, record, curves=[Curve(**curve) for curve in record["curves"]])
 
 
 def study_compression(
@@ -205,17 +198,10 @@ def _after_fusion(
         for row, dim in enumerate(dim for dim in dims if dim < n):
             for column, seed in enumerate(seeds):
                 R = random_projection(n, dim, seed)
-                rows = _nearest(queries @ R, stored.vectors @ R)
+                rows = nearest_rows(l2_normalize(queries @ R), l2_normalize(stored.vectors @ R))
                 recall = percent(task.hits(fusion.place_ids_[stored.place_index[rows]]))
                 found[row, column] = np.fmax(found[row, column], recall)
     return found
-
-
-def _nearest(queries: Vectors, places: Vectors) -> NDArray[np.intp]:
-    """Row of the most similar place, by cosine, of each query."""
-    unit, stored = l2_normalize(queries), l2_normalize(places)
-    best, _ = ranked(len(unit), len(stored), 1, lambda rows: unit[rows] @ stored.T)
-    return best[:, 0]
 
 
 def _spread(values: np.ndarray[Any, np.dtype[np.float64]]) -> Any:

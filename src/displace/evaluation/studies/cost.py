@@ -14,7 +14,9 @@ import numpy as np
 from displace.bootstrap import bootstrap
 from displace.errors import InputError, SingularScatterError
 from displace.evaluation.methods import Method
-from displace.evaluation.studies.task import Progress, Run, Setting, Task, all_methods, budgets, run
+from displace.evaluation.studies.task import Run, Setting, Task, all_methods, budgets, of_record, run
+from displace.holdout import spread
+from displace.progress import Progress, counted, part
 from displace.threads import one_blas_thread
 
 K = 5
@@ -82,15 +84,7 @@ class Cost:
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Cost:
         """Make one of its JSON."""
-        rows = [CostRow(**row) for row in record["rows"]]
-        return cls(
-            Setting(**record["setting"]),
-            record["repeats"],
-            record["n_timed"],
-            rows,
-            record.get("notes", []),
-            record.get("device", ""),
-        )
+        return of_record(cls, record, rows=[CostRow(**row) for row in record["rows"]])
 
 
 ROUNDS = 15
@@ -124,16 +118,14 @@ def study_cost(
     wanted = [*all_methods(), *budgets(task.references)] if methods is None else methods
     runs, notes = _fitted(wanted, task, progress)
     n_timed = min(n_timed, len(task.queries))
-    sample = task.queries[np.linspace(0, len(task.queries) - 1, n_timed).astype(np.intp)]
+    sample = task.queries[spread(len(task.queries), n_timed)]
     times = np.empty((len(runs), repeats))
     with one_blas_thread():
         for done in runs:  # what is loaded or allocated once is not a query's time
             done.fusion.rank(sample[:1], k=K)
-        for turn in range(repeats):
+        for turn in counted(range(repeats), part(progress, "timing")):
             for place in np.roll(np.arange(len(runs)), -turn).tolist():
                 times[place, turn] = _milliseconds(runs[place], sample)
-            if progress is not None:
-                progress("timing", turn + 1, repeats)
     rows = [_row(done, spent) for done, spent in zip(runs, times, strict=True)]
     return Cost(task.setting, repeats, n_timed, rows, notes, device_name())
 
@@ -151,13 +143,11 @@ def device_name() -> str:
 def _fitted(methods: Sequence[Method], task: Task, progress: Progress | None) -> tuple[list[Run], list[str]]:
     """Fit what can be fitted."""
     runs, notes = [], []
-    for number, method in enumerate(methods, 1):
+    for method in counted(methods, part(progress, "fitting")):
         try:
             runs.append(run(method, task))
         except SingularScatterError as error:
             notes.append(f"{method.label}: {error}")
-        if progress is not None:
-            progress("fitting", number, len(methods))
     return runs, notes
 
 

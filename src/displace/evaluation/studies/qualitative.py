@@ -11,7 +11,8 @@ import numpy as np
 
 from displace.errors import InputError, SingularScatterError
 from displace.evaluation.methods import Method
-from displace.evaluation.studies.task import METHODS, PAPER, Progress, Run, Setting, Task, run
+from displace.evaluation.studies.task import METHODS, PAPER, Run, Setting, Task, of_record, run
+from displace.progress import Progress, counted, part
 from displace.truth import Flags
 
 
@@ -88,8 +89,7 @@ class Qualitative:
             Example(**{**column, "picks": [Pick(**pick) for pick in column["picks"]]})
             for column in record["columns"]
         ]
-        setting = Setting(**record["setting"])
-        return cls(setting, columns, record["n_differing"], record["rule"], record.get("notes", []))
+        return of_record(cls, record, columns=columns)
 
 
 RULE = (
@@ -145,11 +145,7 @@ def study_examples(
         raise InputError(f"methods has {len(methods)}; at least 2 are needed to differ")
     if n_columns < 1:
         raise InputError(f"n_columns={n_columns} must be at least 1")
-    runs = []
-    for number, method in enumerate(methods, 1):
-        runs.append(run(method, task))
-        if progress is not None:
-            progress("examples", number, len(methods))
+    runs = [run(method, task) for method in counted(methods, part(progress, "examples"))]
     hits = np.stack([done.hits for done in runs])
     notes: list[str] = []
     for row in rows:

@@ -21,9 +21,10 @@ from displace.evaluation.studies.cost import ROUNDS, study_cost
 from displace.evaluation.studies.qualitative import study_examples
 from displace.evaluation.studies.space import study_space
 from displace.evaluation.studies.study_files import KINDS, Study, replace_study, study_path, topic
-from displace.evaluation.studies.task import DISPLACE, HOPS, METHODS, PAPER, Progress, Task, all_methods
+from displace.evaluation.studies.task import DISPLACE, HOPS, METHODS, PAPER, Task, all_methods
 from displace.evaluation.studies.tau import study_tau
-from displace.registry import unknown
+from displace.progress import Progress
+from displace.registry import check_known, unknown
 
 _METHODS: dict[str, Callable[[], Sequence[Method]]] = {
     "compression": all_methods,
@@ -103,9 +104,7 @@ def run_studies(
         Files of the studies, old and new.
     """
     options = options or StudyOptions()
-    for kind in kinds:
-        if kind not in KINDS:
-            raise UnknownNameError(unknown("study", kind, KINDS))
+    check_known("study", kinds, KINDS)
     written: list[Path] = []
     left_out: dict[str, StudyError] = {}
     for queries in _groups(results):

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from displace.arrays import Vectors, l2_normalize, top_k
 from displace.errors import InputError, SingularScatterError
-from displace.evaluation.studies.task import DISPLACE, HOPS, PAPER, Progress, Run, Setting, Task, run
+from displace.evaluation.studies.task import DISPLACE, HOPS, PAPER, Run, Setting, Task, of_record, run
 from displace.fusion.base import VectorFusion
+from displace.progress import Progress, counted, part
 
 ROLES = ("other", "truth", "confounder", "query")
 
@@ -75,8 +76,7 @@ class Space:
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Space:
         """Make one of its JSON."""
-        views = [SpaceView(**view) for view in record["views"]]
-        return cls(**{**record, "setting": Setting(**record["setting"]), "views": views})
+        return of_record(cls, record, views=[SpaceView(**view) for view in record["views"]])
 
 
 def study_space(
@@ -125,11 +125,10 @@ def study_space(
     keep = np.isin(task.references.places, known[shown])
     near = task.references.select(keep)
     roles = np.where(near.places == known[truth], 1, np.where(near.places == known[confounder], 2, 0))
-    views = []
-    for number, (done, score) in enumerate(zip(runs, scores, strict=True), 1):
-        views.append(_view(done, score, near.vectors, task.queries[row], truth, confounder, seed))
-        if progress is not None:
-            progress("descriptor space", number, len(runs))
+    spaces = counted(list(zip(runs, scores, strict=True)), part(progress, "descriptor space"))
+    views = [
+        _view(done, score, near.vectors, task.queries[row], truth, confounder, seed) for done, score in spaces
+    ]
     return Space(
         task.setting,
         row,

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,15 +15,14 @@ from displace.errors import ConditioningWarning, InputError
 from displace.evaluation.correct_places import correct_places
 from displace.evaluation.loading import store_digest
 from displace.evaluation.methods import Method, methods_named
-from displace.evaluation.rankings import Numbers, told_truth
+from displace.evaluation.rankings import Numbers, are_correct, told_truth
 from displace.evaluation.results import Result, Results
 from displace.fusion.base import Fusion
 from displace.recall import as_rule, percent
 from displace.references import ReferenceSet
 from displace.truth import Flags
 
-Progress = Callable[[str, int, int], None]
-"""Called as ``progress(stage, done, total)``."""
+Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True)
@@ -58,6 +56,13 @@ class Setting:
             f"{self.dataset}, {self.query} against {', '.join(self.references)}; {self.model}, {self.dim}-D; "
             f"{self.n_places:,} places, {self.n_queries:,} queries; protocol {self.protocol}"
         )
+
+
+def of_record(kind: type[Kind], record: dict[str, Any], **parts: Any) -> Kind:
+    """Make a study of its JSON, and of those parts of it that are no plain types; what is not known is passed over."""
+    known = {item.name for item in fields(kind)}  # type: ignore[arg-type]
+    plain = {name: value for name, value in record.items() if name in known}
+    return kind(**{**plain, "setting": Setting(**record["setting"]), **parts})
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,11 +185,8 @@ class Task:
 
     def hits(self, places: NDArray[Any]) -> Flags:
         """Whether the place given to each query is correct, shape (q,)."""
-        n = len(self.references.place_ids)
         found = np.searchsorted(self.references.place_ids, places)
-        asked = np.repeat(np.arange(len(self.queries), dtype=np.int64), np.diff(self.truth_starts))
-        flags: Flags = np.isin(np.arange(len(places), dtype=np.int64) * n + found, asked * n + self.truth)
-        return flags
+        return are_correct(found[:, None], self.truth_starts, self.truth)[:, 0]
 
 
 PAPER = Method("displace", {"ridge": 0.0, "center": False}, "DisPlace (paper)")

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from displace.arrays import Vectors, l2_normalize, ranked
+from displace.arrays import Vectors, l2_normalize, nearest_rows
 from displace.errors import InputError, SingularScatterError, StudyError
 from displace.evaluation.methods import Method
-from displace.evaluation.studies.task import DISPLACE, HOPS, PAPER, Progress, Setting, Task, run
+from displace.evaluation.studies.task import DISPLACE, HOPS, PAPER, Setting, Task, of_record, run
 from displace.fusion.displace import DisPlace
 from displace.fusion.solver.eigen import choose_n
+from displace.progress import Progress, counted, part
 from displace.recall import percent
 
 TAUS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.925, 0.95, 0.975, 0.99, 1.0)
@@ -87,8 +88,7 @@ class TauAblation:
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> TauAblation:
         """Make one of its JSON."""
-        curves = [TauCurve(**curve) for curve in record["curves"]]
-        return cls(Setting(**record["setting"]), record["taus"], record["default"], curves)
+        return of_record(cls, record, curves=[TauCurve(**curve) for curve in record["curves"]])
 
 
 def study_tau(
@@ -118,10 +118,8 @@ def study_tau(
             raise InputError(f"taus has {tau}; it must be above 0 and at most 1")
     wanted = sorted(set(taus))
     curves = []
-    for number, task in enumerate(tasks, 1):
+    for task in counted(tasks, part(progress, "τ ablation")):
         curves += _curves(task, wanted)
-        if progress is not None:
-            progress("τ ablation", number, len(tasks))
     return TauAblation(tasks[0].setting, wanted, DisPlace().tau, curves)
 
 
@@ -160,7 +158,5 @@ def _whole(task: Task, settings: dict[str, Any]) -> DisPlace:
 
 def _recall(queries: Vectors, fusion: DisPlace, task: Task, n: int) -> float:
     """R@1 (%) with the first n dimensions; cut unit vectors, scaled anew, are the vectors of the smaller fit."""
-    places = l2_normalize(fusion.place_vectors_[:, :n])
-    unit = l2_normalize(queries)
-    best, _ = ranked(len(unit), len(places), 1, lambda rows: unit[rows] @ places.T)
-    return percent(task.hits(fusion.place_ids_[fusion.row_places_[best[:, 0]]]))
+    best = nearest_rows(l2_normalize(queries), l2_normalize(fusion.place_vectors_[:, :n]))
+    return percent(task.hits(fusion.place_ids_[fusion.row_places_[best]]))

@@ -187,10 +187,7 @@ class Scatter:
             self.means[at] -= deviation / rest[:, None]
             self._update(deviation, np.where(k > 1, k / rest, 0), sign=-1)
             self.counts[at] -= 1
-        self._keep(self.counts > 0)
-        if self.freedom == 0:
-            self.within[:] = 0  # what is left there is rounding
-        return self
+        return self._without_empty()
 
     def merge(self, other: Scatter) -> Scatter:
         """Join the statistics of other references, of the same or of other places; returns self."""
@@ -230,10 +227,7 @@ class Scatter:
             self._update(deviation, (k - j) * j / k, sign=-1)
             self.means[at[rows]] += shift
         self.counts[at] -= other.counts
-        self._keep(self.counts > 0)
-        if self.freedom == 0:
-            self.within[:] = 0  # what is left there is rounding
-        return self
+        return self._without_empty()
 
     def numbered(self) -> Scatter:
         """Return the same statistics with 0 … N−1 as place ids; the arrays are shared."""
@@ -306,13 +300,18 @@ class Scatter:
         means[at], counts[at] = self.means, self.counts
         self.place_ids, self.counts, self.means = joined, counts, means
 
-    def _keep(self, rows: NDArray[np.bool_]) -> None:
-        if not rows.all():
+    def _without_empty(self) -> Scatter:
+        """Drop places without references; returns self."""
+        left = self.counts > 0
+        if not left.all():
             self.place_ids, self.counts, self.means = (
-                self.place_ids[rows],
-                self.counts[rows],
-                self.means[rows],
+                self.place_ids[left],
+                self.counts[left],
+                self.means[left],
             )
+        if self.freedom == 0:
+            self.within[:] = 0  # what is left there is rounding
+        return self
 
     def _check(self, vectors: Vectors, places: NDArray[Any]) -> None:
         if vectors.ndim != 2 or vectors.shape != (len(places), self.means.shape[1]):

@@ -220,8 +220,7 @@ class _Centred:
         self.means = np.stack([self._mean(labels == label, common) for label in range(int(labels.max()) + 1)])
 
     def _mean(self, mine: NDArray[np.bool_], common: Vectors) -> Vectors:
-        mean: Vectors = self.vectors[mine].mean(axis=0) if mine.sum() >= FEW else common
-        return mean
+        return self.vectors[mine].mean(axis=0) if mine.sum() >= FEW else common
 
     def __getitem__(self, rows: Indices) -> Vectors:
         return l2_normalize(self.vectors[rows] - self.means[self.labels[rows]])
@@ -255,8 +254,7 @@ def _paired(units: Vectors, labels: Indices) -> Indices:
         one, other = cluster == cluster[a[at]], cluster == cluster[b[at]]
         if not np.intersect1d(labels[one], labels[other]).size:
             cluster[other] = cluster[a[at]]
-    clusters: Indices = np.unique(cluster, return_inverse=True)[1]
-    return clusters
+    return np.unique(cluster, return_inverse=True)[1]
 
 
 def _share_at_home(centred: _Centred, index: Indices, labels: Indices) -> float:
@@ -289,8 +287,7 @@ def _repeats(group: Indices, labels: Indices) -> bool:
 
 def _numbered(index: Indices, labels: Indices) -> Indices:
     """Number the pairs of place and label, those of a place side by side."""
-    numbers: Indices = np.unique(index * (labels.max() + 1) + labels, return_inverse=True)[1]
-    return numbers
+    return np.unique(index * (labels.max() + 1) + labels, return_inverse=True)[1]
 
 
 def _apart(index: Indices, reason: str) -> Views:

@@ -11,6 +11,7 @@ from typing import Any
 from displace.errors import InputError
 from displace.evaluation.studies import Study, kind_of, study_path, topic_of
 from displace.files.atomic import make_folder, replacing
+from displace.progress import Progress, counted, part
 from displace.report.figures.curves import draw_compression, draw_cost, draw_space, draw_tau
 from displace.report.figures.panels import SOFT, print_style
 from displace.report.figures.picture_grid import draw_examples
@@ -62,7 +63,7 @@ def save_figures(
     studies: Sequence[Study],
     folder: str | os.PathLike[str],
     formats: Sequence[str] = ("pdf", "png"),
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> list[Path]:
     """Draw studies and write each in all formats; return the files.
 
@@ -76,13 +77,11 @@ def save_figures(
         Called as ``progress(stage, done, total)``.
     """
     written = []
-    for number, study in enumerate(studies, 1):
+    for study in counted(studies, part(progress, "figures")):
         name = study_path("", *topic_of(study)).stem
         figure = draw(study)
         for ending in formats:
             path = Path(folder) / f"{name}.{ending}"
             save_figure(figure, path)
             written.append(path)
-        if progress is not None:
-            progress("figures", number, len(studies))
     return written

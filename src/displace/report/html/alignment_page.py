@@ -7,7 +7,6 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,7 @@ import numpy as np
 from displace.arrays import Indices, Vectors
 from displace.files.atomic import atomic_write
 from displace.holdout import spread
-from displace.report.html.markup import cells, heading, html_table, note
+from displace.report.html.markup import cells, heading, html_table, note, own_file
 from displace.report.html.thumbnails import thumbnail
 from displace.sequence.alignment import Alignment, Track
 from displace.sequence.pairing import standardised_recording
@@ -57,7 +56,6 @@ def write_alignment_page(
     images : mapping of str to sequence of Path
         Their images.
     """
-    css = (files("displace.report.html") / "report.css").read_text(encoding="utf-8")
     others = [name for name in found.tracks if name != found.anchor]
     body = "".join(_recording(name, found, vectors, images) for name in others)
     lead = (
@@ -67,7 +65,8 @@ def write_alignment_page(
     with atomic_write(path, "w") as file:
         file.write(
             '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-            f"<title>displace align: {escape(found.anchor)}</title><style>{css}{_CSS}</style></head><body><main>"
+            f"<title>displace align: {escape(found.anchor)}</title><style>{own_file('report.css')}{_CSS}</style></head>"
+            "<body><main>"
             f'<header><h1>Alignment</h1><p class="lead">{lead}</p></header>'
             f"{_summary(found)}{body}</main></body></html>\n"
         )

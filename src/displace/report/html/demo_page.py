@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from html import escape
-from importlib.resources import files
 from shlex import quote
 from string import Template
 
@@ -15,7 +14,7 @@ from displace.files.atomic import atomic_write
 from displace.maps.calibration import area_under_curve, reliability
 from displace.recall import percent
 from displace.report.demonstration import Demo
-from displace.report.html.markup import method_row
+from displace.report.html.markup import method_row, own_file
 from displace.report.html.route_drawing import belief_chart, confidences, reliability_plot, route_map
 from displace.report.html.table_sections import duels_html
 from displace.report.html.thumbnails import thumbnail
@@ -34,10 +33,9 @@ WIDTH, QUALITY = 320, 80
 
 def write_demo_page(demo: Demo) -> None:
     """Write the page to ``demo.html`` in the demonstration's folder."""
-    folder = files("displace.report.html")
-    template, css = ((folder / name).read_text(encoding="utf-8") for name in ("demo.html", "report.css"))
+    page = Template(own_file("demo.html")).substitute(_parts(demo), css=own_file("report.css"))
     with atomic_write(demo.page, "w") as file:
-        file.write(Template(template).substitute(_parts(demo), css=css))
+        file.write(page)
 
 
 def _parts(demo: Demo) -> dict[str, str]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.evaluation.record import rule_text
+from displace.holdout import spread
 from displace.report.colours import style_of
 from displace.report.html.blocks import Block
 from displace.report.html.thumbnails import Album, path_of
@@ -46,12 +47,7 @@ def _columns(block: Block, album: Album, share: float) -> dict[str, Any]:
     order = np.argsort(~pictured, kind="stable")
     first = order[: min(keep, int(pictured.sum()))]
     rest = order[len(first) :]
-    more = (
-        rest[np.linspace(0, len(rest) - 1, keep - len(first)).astype(np.intp)]
-        if keep > len(first)
-        else rest[:0]
-    )
-    rows = np.sort(np.concatenate([first, more])) if keep < n else np.arange(n)
+    rows = np.sort(np.concatenate([first, rest[spread(len(rest), keep - len(first))]]))
     found = np.stack([ranking.places[rows, 0] for ranking in block.rankings])
     truth = np.array([asked.truth_of(row) for row in rows.tolist()], np.int32)
     shown = np.unique(np.concatenate([found.ravel(), truth[truth >= 0]]))

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 
-import numpy as np
-from numpy.typing import NDArray
-
-from displace.bootstrap import Estimate, bootstrap, paired_bootstrap
+from displace.bootstrap import Estimate, bootstrap, in_groups, paired_bootstrap
 from displace.evaluation.results import Results
 from displace.evaluation.tables import Table
 from displace.evaluation.wins import Duel, Wins, count_wins
 from displace.report.html.blocks import Block, own_of
+from displace.truth import Flags
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,6 @@ def _finding(table: Table, model: str, blocks: list[Block], results: Results) ->
         return None
     own = cells[own_of(cells)]
     asked = [block for block in blocks if own.label in block.labels]
-    groups = np.repeat(np.arange(len(asked)), [len(block.questions) for block in asked])
     rivals = [
         label
         for label in dict.fromkeys(
@@ -85,26 +83,25 @@ def _finding(table: Table, model: str, blocks: list[Block], results: Results) ->
     if not rivals:
         return None
     hits = {label: _hits(asked, label) for label in [own.label, *rivals]}
-    other = max(rivals, key=lambda label: bootstrap_mean(hits[label], groups))
+    # The mean of the query traversals' means is what `bootstrap` estimates.
+    other = max(rivals, key=lambda label: fmean(float(part.mean()) for part in hits[label]))
+    mine, groups = in_groups(hits[own.label])
+    theirs, _ = in_groups(hits[other])
     return Finding(
         table,
         model,
         own.label,
         count_wins(table, own.label, results),
-        bootstrap(hits[own.label], groups=groups),
+        bootstrap(mine, groups=groups),
         other,
-        bootstrap(hits[other], groups=groups),
-        paired_bootstrap(hits[own.label], hits[other], groups=groups),
+        bootstrap(theirs, groups=groups),
+        paired_bootstrap(mine, theirs, groups=groups),
     )
 
 
-def bootstrap_mean(hits: NDArray[np.bool_], groups: NDArray[np.intp]) -> float:
-    """Mean over the groups of the share of hits: what `bootstrap` estimates."""
-    return float(np.mean([hits[groups == group].mean() for group in np.unique(groups)]))
-
-
-def _hits(blocks: Sequence[Block], label: str) -> NDArray[np.bool_]:
-    return np.concatenate([block.rankings[block.labels.index(label)].hits() for block in blocks])
+def _hits(blocks: Sequence[Block], label: str) -> list[Flags]:
+    """Hits of a method on each query traversal."""
+    return [block.rankings[block.labels.index(label)].hits() for block in blocks]
 
 
 def verdict(difference: Estimate | None) -> str:

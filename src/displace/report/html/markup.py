@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
+from importlib.resources import files
 
 from displace.report.colours import style_of
+
+
+def own_file(name: str) -> str:
+    """Return the text of a template, style or script that lies beside this file."""
+    return (files("displace.report.html") / name).read_text(encoding="utf-8")
 
 
 def html_table(kind: str, head: Sequence[str], rows: Iterable[str]) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -18,15 +17,15 @@ from displace.evaluation.results import Result, Results
 from displace.evaluation.studies import Study, compressions_of, load_studies, topic_of
 from displace.evaluation.tables import build_tables
 from displace.files.atomic import atomic_write
+from displace.progress import Progress
 from displace.report.html import sections, table_sections
 from displace.report.html.blocks import Block, read_blocks
 from displace.report.html.environment import environment_html
 from displace.report.html.explorer import explorer_data
 from displace.report.html.findings import find
+from displace.report.html.markup import own_file
 from displace.report.html.plot_parts import Plot
 from displace.report.html.thumbnails import Album, collect
-
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -102,7 +101,7 @@ def write_report(
         **_scripts(),
     }
     path = Path(output)
-    page = Template(_own("page.html")).substitute(parts)
+    page = Template(own_file("page.html")).substitute(parts)
     with atomic_write(path, "w") as file:
         file.write(page)
     return Report(path, path.stat().st_size, album.n_bytes, len(album.pictures), len(cells), len(studies))
@@ -120,15 +119,11 @@ def _scripts() -> dict[str, str]:
     from plotly.offline import get_plotlyjs
 
     return {
-        "css": _own("report.css"),
-        "explorer_js": _own("explorer.js"),
-        "plots_js": _own("plots.js"),
+        "css": own_file("report.css"),
+        "explorer_js": own_file("explorer.js"),
+        "plots_js": own_file("plots.js"),
         "plotly_js": get_plotlyjs(),
     }
-
-
-def _own(name: str) -> str:
-    return (files("displace.report.html") / name).read_text(encoding="utf-8")
 
 
 def _json(record: Any) -> str:

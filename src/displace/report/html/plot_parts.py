@@ -9,6 +9,8 @@ from typing import Any
 from displace.report.colours import Style
 
 Plot = dict[str, Any]
+SECOND: Plot = {"xaxis": "x2", "yaxis": "y2", "showlegend": False}
+"""What makes a trace one of the second panel; the legend has it from the first."""
 
 
 def markers(label: str, style: Style, size: int) -> Plot:
@@ -66,6 +68,11 @@ def one_panel(x: str, y: str) -> Plot:
         "margin": {"l": 60, "r": 12, "t": 16, "b": 48},
         "hoverlabel": {"namelength": -1},
     }
+
+
+def upright(x: float, line: Plot, **axes: str) -> Plot:
+    """A line from the bottom of a panel to its top; `axes` say in what it is measured."""
+    return {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "line": line, **axes}
 
 
 def side_by_side(*panels: tuple[str, str]) -> Plot:

@@ -13,8 +13,10 @@ from displace.evaluation.results import Result
 from displace.evaluation.studies import Compression, Cost, Space, Study, TauAblation, kind_of
 from displace.report.colours import other_setting, style_of
 from displace.report.figures.curves import condition_styles
+from displace.report.figures.panels import RECALL
 from displace.report.html.blocks import Block
 from displace.report.html.plot_parts import (
+    SECOND,
     Plot,
     bars,
     line_and_markers,
@@ -22,9 +24,9 @@ from displace.report.html.plot_parts import (
     markers,
     one_panel,
     side_by_side,
+    upright,
 )
 
-RECALL = "Recall@1 (%)   ↑ better"
 SPREAD = 0.7
 """Width over which the methods of one query stand side by side."""
 LOOKS = (("", 9), ("-dot", 9), ("", 6), ("-dot", 13))
@@ -48,16 +50,7 @@ def plot_overview(blocks: Sequence[Block]) -> Plot:
         "zeroline": False,
     }
     layout["shapes"] = [
-        {
-            "type": "line",
-            "yref": "paper",
-            "x0": x,
-            "x1": x,
-            "y0": 0,
-            "y1": 1,
-            "line": {"width": 1, "color": "#8884"},
-        }
-        for x in (at - 0.5 for at in range(1, len(blocks)))
+        upright(at - 0.5, {"width": 1, "color": "#8884"}, yref="paper") for at in range(1, len(blocks))
     ]
     return {"data": traces, "layout": layout}
 
@@ -139,32 +132,16 @@ def plot_tau(study: TauAblation) -> Plot:
         hover = f"{curve.settings}<br>HOPS {curve.baseline:.1f} %"
         traces += [
             line | {"y": curve.recalls, "hovertemplate": "τ %{x:g}: <b>%{y:.1f} %</b><br>" + hover},
-            line
-            | {
-                "y": curve.dims,
-                "xaxis": "x2",
-                "yaxis": "y2",
-                "showlegend": False,
-                "hovertemplate": "τ %{x:g}: <b>%{y} dimensions</b>",
-            },
+            line | SECOND | {"y": curve.dims, "hovertemplate": "τ %{x:g}: <b>%{y} dimensions</b>"},
         ]
     layout = side_by_side(
         ("τ, share of the eigenvalues that is kept", RECALL),
         ("τ, share of the eigenvalues that is kept", f"dimensions, of {study.setting.dim}   ↓ better"),
     )
     layout["yaxis2"]["rangemode"] = "tozero"
+    dotted = {"dash": "dot", "width": 1.2, "color": "#888"}
     layout["shapes"] = [
-        {
-            "type": "line",
-            "xref": axis,
-            "yref": f"{axis.replace('x', 'y')} domain",
-            "x0": study.default,
-            "x1": study.default,
-            "y0": 0,
-            "y1": 1,
-            "line": {"dash": "dot", "width": 1.2, "color": "#888"},
-        }
-        for axis in ("x", "x2")
+        upright(study.default, dotted, xref=f"x{panel}", yref=f"y{panel} domain") for panel in ("", "2")
     ]
     return {"data": traces, "layout": layout}
 
@@ -182,14 +159,7 @@ def plot_cost(study: Cost) -> Plot:
         hover = f"<b>%{{y:.1f}} %</b> [{row.recall_low:.1f}, {row.recall_high:.1f}]"
         traces += [
             point | {"x": [row.milliseconds], "error_x": spent, "hovertemplate": "%{x:.3g} ms: " + hover},
-            point
-            | {
-                "x": [row.n_bytes / 2**20],
-                "xaxis": "x2",
-                "yaxis": "y2",
-                "showlegend": False,
-                "hovertemplate": "%{x:.2f} MiB: " + hover,
-            },
+            point | SECOND | {"x": [row.n_bytes / 2**20], "hovertemplate": "%{x:.2f} MiB: " + hover},
         ]
     layout = side_by_side(
         ("time of one query (ms, log)   ← better", RECALL), ("stored (MiB, log)   ← better", "")

@@ -10,6 +10,7 @@ from displace.evaluation.effort import Effort
 from displace.evaluation.methods import GROUPS
 from displace.evaluation.published import Compared, compare
 from displace.evaluation.results import Result
+from displace.evaluation.table_formats import compared_texts
 from displace.evaluation.tables import BOLD, UNDERLINE, Column, Row, Table
 from displace.report.html.blocks import Block
 from displace.report.html.findings import Finding, signed, verdict
@@ -81,10 +82,8 @@ def published_html(tables: Sequence[Table]) -> str:
 
 
 def _compared_row(row: Compared) -> str:
-    measured = "n/p" if row.measured is None else f"{row.measured:.1f}"
-    difference = "–" if row.difference is None else f"{row.difference:+.1f}"
     where = escape(f"{row.column.model} · {row.column.query}")
-    return f"<tr><th>{where}</th>{cells(row.label, measured, f'{row.published:.1f}', difference)}</tr>"
+    return f"<tr><th>{where}</th>{cells(row.label, *compared_texts(row))}</tr>"
 
 
 def effort_html(blocks: Sequence[Block]) -> str:

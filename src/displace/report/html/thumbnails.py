@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from displace.errors import ImageError
 from displace.images import read_image
+from displace.progress import Progress
 from displace.report.html.blocks import Block
 
 WIDTH = 176
@@ -73,9 +74,7 @@ def thumbnail(path: str | Path, width: int = WIDTH, quality: int = QUALITY) -> s
     return base64.b64encode(encoded.tobytes()).decode("ascii")
 
 
-def collect(
-    blocks: Sequence[Block], budget: int, progress: Callable[[str, int, int], None] | None = None
-) -> Album:
+def collect(blocks: Sequence[Block], budget: int, progress: Progress | None = None) -> Album:
     """Take the pictures of query after query until the budget is spent.
 
     Blocks take turns. In each, queries on which the methods differ come first, then the others; both spread evenly
