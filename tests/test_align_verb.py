@@ -275,6 +275,29 @@ def test_an_anchor_with_positions_is_taken(blank: Path) -> None:
     assert verbs.build(blank, blank.with_suffix(".displace")).positions is not None
 
 
+def test_positions_that_are_at_odds_with_sight_are_said(
+    blank: Path, recorded: tuple[Path, dict[str, np.ndarray]]
+) -> None:
+    """A place's position is the mean of its images': where one jumped by kilometres, the map was far off, unsaid."""
+    manifest = DescriptorStore(blank).manifest
+    at = 12.0 * _places(manifest, recorded[1])
+    jumped = (manifest.traversals == "dusk") & (at > 120) & (at < 360)
+
+    def said(north: np.ndarray) -> str:
+        columns = {"easting": 500000 + at, "northing": 5000000 + north}
+        images = manifest.images, manifest.places.tolist(), manifest.traversals, manifest.root
+        relabel(blank, Manifest(*images, **{**manifest.numbers, **columns}))
+        return str(verbs.align(blank))
+
+    assert "at odds" not in said(np.zeros(len(at)))
+    verbs.align(blank, undo=True)
+    told = said(np.where(jumped, 2000.0, 0.0))
+    assert re.search(
+        r"positions are at odds with sight at \d+ places: images lie up to 1,000 m from their mean", told
+    )
+    assert "(dusk, noon)" in told
+
+
 def test_a_disk_that_is_full_leaves_the_places_as_they_were(
     blank: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
