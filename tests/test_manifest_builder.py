@@ -318,7 +318,10 @@ def test_images_the_file_does_not_name_have_no_place(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("timestamp,easting,northing\n5,1,1\n", "no image has a position.*1400000000"),
+        (
+            "timestamp,easting,northing\n5,1,1\n",
+            "no image has a position.*2014-05-13 16:53:20 .*5.000 to 5.000 s",
+        ),
         ("timestamp,easting,northing\nx,1,1\n6,?,1\n", "2 problems"),
         ("image,easting,northing\nother.jpg,1,1\n", "names none of the images"),
         ("easting,northing\n1,1\n", "needs a column 'image' or 'timestamp'"),
