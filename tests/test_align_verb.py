@@ -762,6 +762,17 @@ def test_places_that_somebody_changed_are_not_lined_up(
         verbs.build(counted[0], output, model="hog", layout="order")
 
 
+def test_what_the_recordings_say_is_said_once(tmp_path: Path) -> None:
+    """The manifest is made once more to see whether somebody changed it, and all its warnings came again."""
+    rng = np.random.default_rng(4)
+    for name, gamma in (("mon", 1.0), ("tue", 0.8)):
+        for side, seed in (("left", 0), ("right", 1)):
+            record(tmp_path / "rec" / name / side, wall(seed, 24), np.arange(24), rng, gamma)
+    with pytest.warns(RouteWarning) as caught:
+        verbs.build(tmp_path / "rec", tmp_path / "town.displace", model="hog")
+    assert sum("equal names in left, right" in str(warning.message) for warning in caught) == 1
+
+
 @pytest.fixture
 def going_on(tmp_path: Path) -> Path:
     """Two drives in step of which a map was made, and which have three frames more beside them, to be added."""

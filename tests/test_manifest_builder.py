@@ -15,6 +15,7 @@ from displace.manifest.layout_detection import detect
 from displace.manifest.place_assignment import KnownPlaces
 from displace.manifest.recording import find_recordings
 from displace.manifest.table import Manifest
+from displace.recordings.sources import unpack
 
 
 def touch(folder: Path, names: Iterable[str]) -> Path:
@@ -113,6 +114,22 @@ def test_folders_of_many_frames_are_parts_of_a_recording_and_no_places(tmp_path,
         touch(tmp_path / traversal, [f"{parts[1]}/IMG_{start + i}.jpg" for i in range(n, 2 * n)])
     assert detect(find_recordings(tmp_path)) == "sight"
     assert len(build_manifest({"sun": tmp_path / "sun"}).place_ids()) == 60
+
+
+@pytest.mark.parametrize("layout", ["auto", "sight"])
+def test_folders_of_equal_names_in_a_recording_may_be_cameras(tmp_path, layout):
+    """Two cameras of a car became a route of twice its length, one after the other, without a word."""
+    for traversal, n in (("mon", 30), ("tue", 25)):
+        touch(tmp_path / traversal, [f"{side}/{i:04d}.jpg" for side in ("left", "right") for i in range(n)])
+    message = (
+        r"traversal 'mon' has images of equal names in left, right: .* one after the other.*"
+        r"give one camera of each drive: displace build ROUTE/\*/left"
+    )
+    with pytest.warns(RouteWarning, match=message):
+        build_manifest(tmp_path, layout)
+    one = unpack([tmp_path / "mon" / "left", tmp_path / "tue" / "left"], tmp_path / "frames")
+    assert one == {"mon": tmp_path / "mon" / "left", "tue": tmp_path / "tue" / "left"}
+    build_manifest(one, layout)
 
 
 def test_many_folders_with_equal_names_are_landmarks(tmp_path):
