@@ -783,5 +783,10 @@ def test_an_area_bounds_the_places(route, tmp_path):
             "results"
         ]
         assert sorted(found["places"]) == [9, 10, 11]
+        own = Client("http://testserver")
+        own.http = client
+        for near in ((100, 0), np.array([100.0, 0.0]), "100,0"):  # of a pair the second number was sent alone
+            (result,) = own.locate(route.queries[30:31], 9, near=near, radius=15)["results"]
+            assert result == found
         for wrong in ("near=100,0", "near=here&radius=5", "near=nan,0&radius=5", "near=1,2&radius=-1"):
             assert client.post(f"/v1/locate?{wrong}", **raw(route.queries[:1])).status_code == 422, wrong
