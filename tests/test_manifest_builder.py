@@ -263,6 +263,18 @@ def test_anchor_is_the_traversal_with_the_best_coverage(tmp_path, elsewhere):
 
 
 @pytest.mark.filterwarnings("ignore:kept")
+@pytest.mark.parametrize(("away", "helped"), [(14, True), (5000, False)])
+def test_what_helps_where_gps_is_off_is_said(tmp_path, away, helped):
+    """A drive 14 m beside the other made a map of one traversal, and nothing said what to do."""
+    drive(tmp_path, "first", np.linspace(0, 100, 200))
+    drive(tmp_path, "second", np.linspace(100 + away, 150 + away, 100))
+    with pytest.warns(RouteWarning, match="no image of .* shows one of the places") as caught:
+        build_manifest(tmp_path, anchor="first")
+    said = [str(warning.message) for warning in caught]
+    assert any("--radius takes it, or --layout sight goes by the images" in text for text in said) == helped
+
+
+@pytest.mark.filterwarnings("ignore:kept")
 def test_the_anchor_is_not_the_longest_drive_but_the_one_whose_places_are_seen_again(tmp_path):
     drive(tmp_path, "alone", np.linspace(5000, 5150, 300))  # 31 places, seen once
     for name in ("there", "too"):
