@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import socket
 import tempfile
 import threading
 
@@ -755,6 +756,17 @@ class TestLocatingByAServer:
         page = httpx.MockTransport(lambda request: httpx.Response(200, text="<html>"))
         with pytest.raises(ServerError, match="no map server"):
             RemoteMap(Client("http://map", transport=page))
+
+
+def test_a_port_that_is_taken_is_named_with_the_way_out(tmp_path):
+    """The server's own log said so among four other lines, after it had read the map."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        message = rf"port={port} cannot be listened at: .*choose another --port, 0 takes one that is free"
+        with pytest.raises(InputError, match=message):
+            serve(tmp_path / "absent.displace", port=port)
 
 
 def test_rates_recover_with_time():
