@@ -195,10 +195,11 @@ class TestQueries:
             (np.zeros((4, 5, 3)), r"float64, shape \(4, 5, 3\)"),
             (np.zeros((4, 5), np.uint8), r"uint8, shape \(4, 5\)"),
             (Image.new("L", (5, 4)), r"uint8, shape \(4, 5\)"),
+            (np.zeros((1, 8), np.float32), r"float32, shape \(1, 8\)"),
         ],
     )
     def test_pixels_of_another_kind_are_named(self, town, odd, what):
-        message = rf"pixels: uint8, shape \(height, width, 3\), RGB; got {what}"
+        message = rf"pixels: uint8, shape \(height, width, 3\), RGB; .*\(q, D\)\. Got a list with {what}"
         for given in ([odd], ["a.jpg", odd]):
             with pytest.raises(InputError, match=message):
                 town.locate(given)

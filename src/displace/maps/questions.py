@@ -31,7 +31,8 @@ def as_images(queries: Any) -> list[Any] | None:
         odd = next(query for query in given if not is_image(query))
         what = f"{odd.dtype}, shape {odd.shape}" if isinstance(odd, np.ndarray) else type(odd).__name__
         raise InputError(
-            f"an image is a path, an encoded file, or pixels: uint8, shape (height, width, 3), RGB; got {what}"
+            "images are paths, encoded files, or pixels: uint8, shape (height, width, 3), RGB; descriptors are one "
+            f"array (q, D). Got a list with {what}"
         )
     return None
 
