@@ -275,6 +275,29 @@ def test_an_anchor_with_positions_is_taken(blank: Path) -> None:
     assert verbs.build(blank, blank.with_suffix(".displace")).positions is not None
 
 
+def test_positions_that_are_at_odds_with_sight_are_said(
+    blank: Path, recorded: tuple[Path, dict[str, np.ndarray]]
+) -> None:
+    """A place's position is the mean of its images': where one jumped by kilometres, the map was far off, unsaid."""
+    manifest = DescriptorStore(blank).manifest
+    at = 12.0 * _places(manifest, recorded[1])
+    jumped = (manifest.traversals == "dusk") & (at > 120) & (at < 360)
+
+    def said(north: np.ndarray) -> str:
+        columns = {"easting": 500000 + at, "northing": 5000000 + north}
+        images = manifest.images, manifest.places.tolist(), manifest.traversals, manifest.root
+        relabel(blank, Manifest(*images, **{**manifest.numbers, **columns}))
+        return str(verbs.align(blank))
+
+    assert "at odds" not in said(np.zeros(len(at)))
+    verbs.align(blank, undo=True)
+    told = said(np.where(jumped, 2000.0, 0.0))
+    assert re.search(
+        r"positions are at odds with sight at \d+ places: images lie up to 1,000 m from their mean", told
+    )
+    assert "(dusk, noon)" in told
+
+
 def test_a_disk_that_is_full_leaves_the_places_as_they_were(
     blank: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -737,6 +760,17 @@ def test_places_that_somebody_changed_are_not_lined_up(
         InputError, match=r"other places than layout='order' gives, and .*by hand.*--overwrite"
     ):
         verbs.build(counted[0], output, model="hog", layout="order")
+
+
+def test_what_the_recordings_say_is_said_once(tmp_path: Path) -> None:
+    """The manifest is made once more to see whether somebody changed it, and all its warnings came again."""
+    rng = np.random.default_rng(4)
+    for name, gamma in (("mon", 1.0), ("tue", 0.8)):
+        for side, seed in (("left", 0), ("right", 1)):
+            record(tmp_path / "rec" / name / side, wall(seed, 24), np.arange(24), rng, gamma)
+    with pytest.warns(RouteWarning) as caught:
+        verbs.build(tmp_path / "rec", tmp_path / "town.displace", model="hog")
+    assert sum("equal names in left, right" in str(warning.message) for warning in caught) == 1
 
 
 @pytest.fixture

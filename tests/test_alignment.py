@@ -279,6 +279,27 @@ def test_a_resemblance_where_another_recording_never_was_is_no_disagreement() ->
     assert (lowered[60:79] == 0.9).all()
 
 
+def test_recordings_that_share_next_to_nothing_do_not_contradict_the_anchor() -> None:
+    """Rain shows the first half of the anchor, dusk the second: they fit each other somewhere, and rather badly."""
+    frames, sure = np.arange(50), np.full(50, 0.9)
+
+    def on(places: np.ndarray, gain: float) -> Pairing:
+        return Pairing(places, places, places, sure, np.zeros(50), Motion(), gain, 1.0)
+
+    coarse = _Coarse({}, None, 0)
+    coarse.names = ["sun", "rain", "dusk"]
+    coarse.taken = {"rain": frames, "dusk": frames}
+    pairings = {"rain": on(frames, 5.0), "dusk": on(frames + 50, 5.0)}  # lined up again, in another space
+    anchored = {("sun", "rain"): on(frames, 1.2), ("sun", "dusk"): on(frames, 1.0)}
+    for gain, kept in ((0.49, 0.9), (0.51, 0.45)):
+        coarse.pairs = {**anchored, ("rain", "dusk"): on(frames, gain)}
+        for name in pairings:
+            np.testing.assert_allclose(coarse.agreeing(name, pairings).confidence, kept)
+    strong = {pair: replace(link, gain=9.0) for pair, link in anchored.items()}
+    coarse.pairs = {**strong, ("rain", "dusk"): on(frames, 1.1)}
+    np.testing.assert_allclose(coarse.agreeing("rain", pairings).confidence, 0.45)  # good is good enough
+
+
 def test_rates_up_to_four_are_found(conditions: dict[str, np.ndarray]) -> None:
     sun, rain = (standardised_recording(conditions[name][:160]) for name in ("sun", "rain"))
     for queries, anchor, rate in ((sun[::4], rain, 4.0), (sun, rain[::3], 1 / 3), (sun[40:80], rain, 1.0)):

@@ -137,6 +137,7 @@ def test_check_counts_and_exits_with_1_on_problems(run, route):
             "error: cannot write to route/route.csv/x",
         ),
         (("inspect", "route"), "error: route is not a descriptor store"),
+        (("inspect", "none.displace"), "make a map with: displace build SOURCE -o none.displace"),
         (
             ("inspect", "http://127.0.0.1:1"),
             "is the address of a server, and inspect reads files and databases",

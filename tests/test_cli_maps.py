@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 from commands import commands_in
 from drawn import SMALL, copy_drawn
 from PIL import Image
+from rich.console import Console
 
 from displace import PlaceMap, ReferenceSet, verbs
 from displace import build as maps_build
@@ -381,7 +383,7 @@ def test_a_recording_of_another_route_is_not_added_under_equal_ids(run, folder):
     assert refused.exit_code == 2
     assert "traversal 'other' does not look like the map's places: " in refused.stderr
     assert "of 60 images at places of the same ids are found there, as by chance" in refused.stderr
-    assert "displace manifest NEW --against MAP" in refused.stderr
+    assert "displace manifest NEW --against MAP. If" in refused.stderr
     assert (folder / "sixty.displace").read_bytes() == before
     asked_for = run(
         "update", "sixty.displace", "--add", "other60.desc", "--no-check-looks", "-o", "both.displace"
@@ -782,6 +784,29 @@ def test_one_photo_has_its_position_in_full():
     assert str(_verdict(missed)) == "not in the map: confidence 0.9981 that it is at a"
     degrees = {"places": ["a"], "in_map": True, "confidence": 0.9, "latitude": 52.0, "longitude": 13.0}
     assert "longitude 13.000000" in str(_verdict(degrees))
+
+
+def test_of_many_photos_those_that_are_not_in_the_map_have_no_position():
+    """That of their likeliest place stood beside "not in the map"."""
+    from displace.cli.console_maps import _show_many
+
+    here = {
+        "image": "a.jpg",
+        "places": ["a"],
+        "scores": [0.9],
+        "confidence": 0.9,
+        "easting": 42.5,
+        "in_map": True,
+    }
+    other = {**here, "image": "b.jpg", "easting": 77.5, "in_map": False}
+    unknown = {**here, "image": "c.jpg", "easting": 33.5, "in_map": None}
+    shown = Console(file=io.StringIO(), width=100)
+    _show_many(shown, [here, other, unknown], "")
+    text = shown.file.getvalue()
+    assert "42.5" in text
+    assert "33.5" in text
+    assert "not in the map" in text
+    assert "77.5" not in text
 
 
 def test_whether_a_photo_is_in_a_map_without_confidence_is_not_known(run):

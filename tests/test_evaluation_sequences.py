@@ -16,10 +16,12 @@ from displace.evaluation.methods import Method, methods_named
 from displace.evaluation.sequences import ranked_along
 from displace.evaluation.suites import Suite
 from displace.evaluation.tables import build_tables
+from displace.fusion.hops import Hops
 from displace.fusion.single import Single
 from displace.manifest.table import Manifest
 from displace.references import ReferenceSet
 from displace.sequence import SEQUENCES
+from displace.sequence.methods.base import SequenceMethod
 from displace.synthetic import make_route
 from displace.truth import Tolerance
 
@@ -128,3 +130,31 @@ def test_a_fusion_may_lack_places_of_the_route(mode):
     smoothed, _ = ranked_along(fusion, route.queries[::-1], order, "smoother", None, mode, 1)
     there = (order < 40) | (order >= 60)
     assert (smoothed[there, 0] == order[there]).mean() > 0.6
+
+
+@pytest.mark.parametrize(
+    ("rank", "message"),
+    [
+        (lambda s: (s.argmax(1), s.max(1)), r"places of shape \(120,\).*must have \(120, 5\): the k best"),
+        (lambda s: (s[:, :5], s[:, :5]), "places as whole numbers from 0 to 119"),
+        (lambda s: (np.full((120, 5), 120), s[:, :5]), "places as whole numbers from 0 to 119"),
+        (lambda s: (np.full((120, 5), -1), s[:, :5]), "places as whole numbers from 0 to 119"),
+        (lambda s: (np.zeros((120, 5), int), s[:, :5] * np.nan), "scores are NaN"),
+    ],
+)
+def test_what_is_no_ranking_of_places_is_refused(monkeypatch, rank, message):
+    """One place for each frame instead of k gave a recall near chance without a word."""
+
+    class Odd(SequenceMethod):
+        """Returns what it should not."""
+
+        name = "odd"
+
+        def rank(self, similarity, k):
+            return rank(similarity.block(slice(0, len(route.queries))))
+
+    monkeypatch.setitem(SEQUENCES._found, "odd", Odd)
+    route = make_route(120, 2, 64, noise=0.5, seed=0)
+    fusion = Hops().fit_references(route.references)
+    with pytest.raises(InputError, match=f"sequence method 'odd': .*{message}"):
+        ranked_along(fusion, route.queries, np.arange(120), "odd", None, "none", 5)

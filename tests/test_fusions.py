@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import naive
 import numpy as np
 import pytest
@@ -350,3 +352,21 @@ def test_distances_that_are_all_equal_have_a_deviation_of_one(axis):
     same = np.tile([1.0, 0.0], (4, 1))
     fusion = get_fusion("std_dmat_min")(axis=axis).fit(same, [0, 1, 0, 1], ["a", "a", "b", "b"])
     np.testing.assert_array_equal(fusion.rank(same[:3], k=2).scores, np.zeros((3, 2)))
+
+
+@pytest.mark.parametrize(
+    ("fuse", "shape"),
+    [
+        (lambda s: s.mean(axis=2), "(7, 3)"),
+        (lambda s: s.mean(axis=1).T, "(25, 7)"),
+        (lambda s: s[0, 0], "(25,)"),
+    ],
+)
+def test_scores_of_another_shape_are_refused(monkeypatch, fuse, shape):
+    """They ranked other places: scores over the wrong axis the first three, whatever the query."""
+    route = make_route(n_places=25, n_traversals=3, dim=12, seed=5)
+    fusion = fit("dmat_avg", route.references)
+    monkeypatch.setattr(fusion, "_fuse", fuse)
+    message = f"dMat. Avg.: the scores have shape {shape}, and must have (7, 25): a row for each query"
+    with pytest.raises(InputError, match=re.escape(message)):
+        fusion.rank(route.queries[:7])

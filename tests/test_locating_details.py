@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from displace import DisPlace, ReferenceSet, build
 from displace.errors import InputError, ModelMismatchError
@@ -181,6 +182,33 @@ class TestQueries:
         ):
             assert as_images(vectors) is None
         assert as_images(np.zeros((2, 3, 3))) is None
+
+    def test_images_of_pillow_are_pixels(self):
+        """A follower took them, and `locate` called them descriptors of a wrong shape."""
+        picture = Image.new("RGB", (5, 4), "red")
+        for given in (picture, [picture], (picture, "a.jpg")):
+            np.testing.assert_array_equal(as_images(given)[0], np.full((4, 5, 3), (255, 0, 0), np.uint8))
+
+    @pytest.mark.parametrize(
+        ("odd", "what"),
+        [
+            (np.zeros((4, 5, 3)), r"float64, shape \(4, 5, 3\)"),
+            (np.zeros((4, 5), np.uint8), r"uint8, shape \(4, 5\)"),
+            (Image.new("L", (5, 4)), r"uint8, shape \(4, 5\)"),
+            (np.zeros((1, 8), np.float32), r"float32, shape \(1, 8\)"),
+        ],
+    )
+    def test_pixels_of_another_kind_are_named(self, town, odd, what):
+        message = rf"pixels: uint8, shape \(height, width, 3\), RGB; .*\(q, D\)\. Got a list with {what}"
+        for given in ([odd], ["a.jpg", odd]):
+            with pytest.raises(InputError, match=message):
+                town.locate(given)
+
+    def test_what_can_be_read_once_only_is_named(self, town):
+        with pytest.raises(
+            InputError, match="queries must be an array or a list; got a generator: make a list"
+        ):
+            town.locate(query for query in np.zeros((1, 8)))
 
     def test_dimensions_are_checked(self, town):
         with pytest.raises(InputError, match="queries have 7 dimensions; the map has 8"):

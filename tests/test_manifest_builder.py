@@ -15,6 +15,7 @@ from displace.manifest.layout_detection import detect
 from displace.manifest.place_assignment import KnownPlaces
 from displace.manifest.recording import find_recordings
 from displace.manifest.table import Manifest
+from displace.recordings.sources import unpack
 
 
 def grid(manifest: Manifest) -> dict[tuple[str, str], str]:
@@ -105,6 +106,22 @@ def test_folders_of_many_frames_are_parts_of_a_recording_and_no_places(tmp_path,
         touch(tmp_path / traversal, [f"{parts[1]}/IMG_{start + i}.jpg" for i in range(n, 2 * n)])
     assert detect(find_recordings(tmp_path)) == "sight"
     assert len(build_manifest({"sun": tmp_path / "sun"}).place_ids()) == 60
+
+
+@pytest.mark.parametrize("layout", ["auto", "sight"])
+def test_folders_of_equal_names_in_a_recording_may_be_cameras(tmp_path, layout):
+    """Two cameras of a car became a route of twice its length, one after the other, without a word."""
+    for traversal, n in (("mon", 30), ("tue", 25)):
+        touch(tmp_path / traversal, [f"{side}/{i:04d}.jpg" for side in ("left", "right") for i in range(n)])
+    message = (
+        r"traversal 'mon' has images of equal names in left, right: .* one after the other.*"
+        r"give one camera of each drive: displace build ROUTE/\*/left"
+    )
+    with pytest.warns(RouteWarning, match=message):
+        build_manifest(tmp_path, layout)
+    one = unpack([tmp_path / "mon" / "left", tmp_path / "tue" / "left"], tmp_path / "frames")
+    assert one == {"mon": tmp_path / "mon" / "left", "tue": tmp_path / "tue" / "left"}
+    build_manifest(one, layout)
 
 
 def test_many_folders_with_equal_names_are_landmarks(tmp_path):
@@ -238,6 +255,18 @@ def test_anchor_is_the_traversal_with_the_best_coverage(tmp_path, elsewhere):
 
 
 @pytest.mark.filterwarnings("ignore:kept")
+@pytest.mark.parametrize(("away", "helped"), [(14, True), (5000, False)])
+def test_what_helps_where_gps_is_off_is_said(tmp_path, away, helped):
+    """A drive 14 m beside the other made a map of one traversal, and nothing said what to do."""
+    drive(tmp_path, "first", np.linspace(0, 100, 200))
+    drive(tmp_path, "second", np.linspace(100 + away, 150 + away, 100))
+    with pytest.warns(RouteWarning, match="no image of .* shows one of the places") as caught:
+        build_manifest(tmp_path, anchor="first")
+    said = [str(warning.message) for warning in caught]
+    assert any("--radius takes it, or --layout sight goes by the images" in text for text in said) == helped
+
+
+@pytest.mark.filterwarnings("ignore:kept")
 def test_the_anchor_is_not_the_longest_drive_but_the_one_whose_places_are_seen_again(tmp_path):
     drive(tmp_path, "alone", np.linspace(5000, 5150, 300))  # 31 places, seen once
     for name in ("there", "too"):
@@ -310,7 +339,10 @@ def test_images_the_file_does_not_name_have_no_place(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("timestamp,easting,northing\n5,1,1\n", "no image has a position.*1400000000"),
+        (
+            "timestamp,easting,northing\n5,1,1\n",
+            "no image has a position.*2014-05-13 16:53:20 .*5.000 to 5.000 s",
+        ),
         ("timestamp,easting,northing\nx,1,1\n6,?,1\n", "2 problems"),
         ("image,easting,northing\nother.jpg,1,1\n", "names none of the images"),
         ("easting,northing\n1,1\n", "needs a column 'image' or 'timestamp'"),

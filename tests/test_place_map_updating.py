@@ -435,6 +435,15 @@ class TestRefused:
         np.testing.assert_array_equal(town.rows(), before)
         assert town.add(elsewhere, check_looks=False).n_references == len(elsewhere)
 
+    def test_a_recording_named_as_the_places_is_to_get_them_by_sight(self, route):
+        """Equal names had given it its places: to assign it once more in the same way would change nothing."""
+        refs = route.references.without("t3")
+        info = Places(refs.place_ids, frames=np.arange(len(refs.place_ids)))
+        town = build(replace_info(refs, info), "hops", calibration=False)
+        backwards = ReferenceSet(refs.vectors[::-1], np.sort(refs.places), ["backwards"] * len(refs))
+        with pytest.raises(InputError, match="displace manifest NEW --against MAP --layout sight"):
+            town.add(backwards)
+
 
 class TestReport:
     def test_how_far_the_projection_moved_and_what_to_redo(self, route):

@@ -87,6 +87,20 @@ def test_what_is_no_time_is_listed_with_what_would_be(tmp_path, cell):
         read_position_file(tmp_path / "gps.csv")
 
 
+def test_clocks_of_two_zones_are_shown_as_times_of_day(tmp_path):
+    """Numbers since 1970 were shown, of which nobody sees that one clock is an hour behind the other."""
+    (tmp_path / "IMG_20270104_123000.jpg").write_bytes(b"")
+    (tmp_path / "gps.csv").write_text(
+        "timestamp,x,y\n2027-01-04T12:29:00+01:00,1,1\n2027-01-04T12:31:00+01:00,2,1\n"
+    )
+    message = (
+        r"images are from 2027-01-04 12:30:00 to 2027-01-04 12:30:00 \(UTC\), positions from 2027-01-04 11:29:00 to "
+        r"2027-01-04 11:31:00 \(UTC\); both must be on one clock. Times that name no zone, .*count as UTC"
+    )
+    with pytest.raises(ManifestError, match=message):
+        read_recording("t", tmp_path)
+
+
 def test_names_that_count_frames_are_no_times(tmp_path):
     names = [f"frame_{i:04d}.jpg" for i in range(0, 100, 5)]
     for name in names:

@@ -342,6 +342,17 @@ def test_sources_that_are_plain_or_wrong(tmp_path):
         unpack([tmp_path / "a", tmp_path / "a"], tmp_path / "f")
 
 
+def test_sources_of_one_name_are_called_after_the_folders_around_them(tmp_path):
+    """Folders of two videos each were to be given one by one, and those, of equal names, as their folders."""
+    for name in ("mon/raw/front", "mon/raw/rear", "tue/raw/front", "tue/raw/rear", "wed"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "1.jpg").touch()
+    given = [tmp_path / name for name in ("mon/raw/front", "tue/raw/front", "wed")]
+    assert unpack(given, tmp_path / "f") == dict(zip(("mon", "tue", "wed"), given, strict=True))
+    with pytest.raises(ManifestError, match="two sources are named 'rear'"):
+        unpack([*given, tmp_path / "mon/raw/rear", tmp_path / "mon/raw/rear"], tmp_path / "f")
+
+
 @pytest.mark.usefixtures("not_for_ever")
 @pytest.mark.parametrize("folder", [False, True], ids=["itself", "in its folder"])
 def test_a_pipe_is_no_bag(tmp_path, folder):

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 from displace import verbs
-from displace.errors import ImageError, InputError, ManifestError
+from displace.errors import ImageError, InputError, ManifestError, RouteWarning
 from displace.images import find_images, read_image
 from displace.manifest.builder import build_manifest
 from displace.recordings.frames import Sampler
+from displace.recordings.query_images import images_of
 from displace.recordings.sources import unpack
 from displace.recordings.video import extract_frames, is_video
 
@@ -150,8 +151,23 @@ def test_truncated(tmp_path, suffix, codec):
 def test_truncated_on_request(tmp_path):
     source = video(tmp_path / "cut.mkv", codec="mp4v")
     source.write_bytes(source.read_bytes()[: source.stat().st_size // 2])
-    folder = extract_frames(source, tmp_path / "f", allow_truncated=True)
+    with pytest.raises(
+        ImageError, match=r"displace manifest SOURCE --allow-truncated \(allow_truncated=True\)"
+    ):
+        extract_frames(source, tmp_path / "refused")
+    with pytest.warns(
+        RouteWarning, match=r"cut\.mkv ends after frame \d+ of 50.*what can be read of it is taken"
+    ):
+        folder = extract_frames(source, tmp_path / "f", allow_truncated=True)
     assert 0 < len(find_images(folder)) < 50
+
+
+def test_what_can_be_read_of_a_truncated_video_is_located(tmp_path):
+    """The last video of a dash camera ends where the power did; `locate` refused it and has no option to take it."""
+    source = video(tmp_path / "cut.mkv", codec="mp4v")
+    source.write_bytes(source.read_bytes()[: source.stat().st_size // 2])
+    with pytest.warns(RouteWarning, match=r"cut\.mkv ends after"), images_of([source], "1", None) as images:
+        assert 0 < len(images.paths) < 50
 
 
 @pytest.mark.parametrize("content", [b"", b"no video at all"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import socket
 import tempfile
 import threading
 
@@ -757,6 +758,17 @@ class TestLocatingByAServer:
             RemoteMap(Client("http://map", transport=page))
 
 
+def test_a_port_that_is_taken_is_named_with_the_way_out(tmp_path):
+    """The server's own log said so among four other lines, after it had read the map."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        message = rf"port={port} cannot be listened at: .*choose another --port, 0 takes one that is free"
+        with pytest.raises(InputError, match=message):
+            serve(tmp_path / "absent.displace", port=port)
+
+
 def test_rates_recover_with_time():
     now = [0.0]
     limit = RateLimit(1.0, clock=lambda: now[0])
@@ -783,5 +795,10 @@ def test_an_area_bounds_the_places(route, tmp_path):
             "results"
         ]
         assert sorted(found["places"]) == [9, 10, 11]
+        own = Client("http://testserver")
+        own.http = client
+        for near in ((100, 0), np.array([100.0, 0.0]), "100,0"):  # of a pair the second number was sent alone
+            (result,) = own.locate(route.queries[30:31], 9, near=near, radius=15)["results"]
+            assert result == found
         for wrong in ("near=100,0", "near=here&radius=5", "near=nan,0&radius=5", "near=1,2&radius=-1"):
             assert client.post(f"/v1/locate?{wrong}", **raw(route.queries[:1])).status_code == 422, wrong

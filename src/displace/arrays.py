@@ -43,6 +43,10 @@ def as_vectors(values: ArrayLike, name: str = "vectors") -> Vectors:
 
 def as_array(values: ArrayLike, name: str) -> NDArray[Any]:
     """Values as an array; an error names them where numpy cannot make one, as of rows of unequal length."""
+    if isinstance(values, Iterator):
+        raise InputError(
+            f"{name} must be an array or a list; got a {type(values).__name__}: make a list of it"
+        )
     try:
         return np.asarray(values)
     except (

@@ -13,7 +13,7 @@ from __future__ import annotations
 import mimetypes
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -113,7 +113,7 @@ class Client:
         k : int
             Places for each query.
         **options
-            Further parameters of ``/v1/locate``, such as `min_confidence`.
+            Further parameters of ``/v1/locate``: `min_confidence`, `adapt`, `near` (a pair of numbers) with `radius`.
 
         Returns
         -------
@@ -121,6 +121,9 @@ class Client:
             ``map``, the version that answered, and ``results``: places, scores, confidence, in_map of each query.
         """
         body, kind = _body(query)
+        near = options.get("near")
+        if isinstance(near, Iterable) and not isinstance(near, str):
+            options["near"] = ",".join(map(str, near))  # a pair would be sent as two parameters
         return self._json(
             "POST", "/v1/locate", params={"k": k, **options}, content=body, headers={"content-type": kind}
         )

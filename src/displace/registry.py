@@ -153,8 +153,12 @@ def unknown(kind: str, name: str, names: Iterable[str]) -> str:
 
     >>> unknown("fusion", "hop", ["hops", "pooling"])
     "unknown fusion 'hop'; did you mean 'hops'? Known: hops, pooling"
+    >>> unknown("traversal", "sun,rain", ["rain", "snow", "sun"])
+    "unknown traversal 'sun,rain'; repeat the option for each of several. Known: rain, snow, sun"
     """
     names = list(names)
+    if "," in name and all(part.strip() in names for part in name.split(",")):
+        return f"unknown {kind} '{name}'; repeat the option for each of several. Known: {', '.join(names)}"
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"; did you mean '{near[0]}'?" if near else "."
     return f"unknown {kind} '{name}'{hint} Known: {', '.join(names)}"

@@ -197,7 +197,7 @@ def _show_many(shown: Console, records: list[dict[str, Any]], where: str) -> Non
         table.add_column(name, justify="right")
     for name, record in zip(names, records, strict=False):
         score = f"{record['scores'][0]:.3f}" if record["scores"] else ""
-        cells = [_number(name, record[name]) for name in columns]
+        cells = [_cell(name, record) for name in columns]
         table.add_row(
             Text(name),
             *[_number(name, record[name]) for name in frame],
@@ -228,6 +228,11 @@ def _place(record: dict[str, Any]) -> Text:
     if record["in_map"] or (record["in_map"] is None and record["places"]):
         return Text(str(record["places"][0]))
     return Text("not in the map" if record["places"] else "not readable", style="yellow")
+
+
+def _cell(name: str, record: dict[str, Any]) -> str:
+    """A number of a located image; where it is not in the map, the position of its likeliest place is none of it."""
+    return "" if name in POSITION and record["in_map"] is False else _number(name, record[name])
 
 
 def _number(name: str, value: float | None) -> str:

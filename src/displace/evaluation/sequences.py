@@ -78,4 +78,24 @@ def ranked_along(
         projected = rows.project(queries)
         similarity = Adapted(adapt(along, projected), projected)
     best, scores = get_sequence(sequence)(length).rank(similarity, k)
+    best, scores = np.asarray(best), np.asarray(scores)
+    _check_ranking(sequence, best, scores, (len(queries), min(k, len(order))), len(order))
     return order[best], scores
+
+
+def _check_ranking(
+    sequence: str, best: Indices, scores: Vectors, shape: tuple[int, int], n_places: int
+) -> None:
+    """Refuse what is no ranking: its recall would be that of other places."""
+    if best.shape != shape or scores.shape != shape:
+        raise InputError(
+            f"sequence method {sequence!r}: rank returned places of shape {best.shape} and scores of shape "
+            f"{scores.shape}, and both must have {shape}: the k best places of each frame"
+        )
+    if best.dtype.kind not in "iu" or best.min(initial=0) < 0 or best.max(initial=0) >= n_places:
+        raise InputError(
+            f"sequence method {sequence!r}: rank must return places as whole numbers from 0 to {n_places - 1}, their "
+            "columns in the similarity"
+        )
+    if np.isnan(scores).any():
+        raise InputError(f"sequence method {sequence!r}: scores are NaN, without order")

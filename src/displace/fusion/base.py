@@ -174,7 +174,9 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """
         queries = self._check_queries(Q)
         check_count(k, "k")
-        columns, scores = ranked(len(queries), len(self.place_ids_), k, self._scorer(queries), self._layers())
+        columns, scores = ranked(
+            len(queries), len(self.place_ids_), k, self._checked_scorer(queries), self._layers()
+        )
         if wrong := int(np.isnan(scores).any(axis=1).sum()):
             raise InputError(
                 f"{self.title}: the scores of {wrong:,} of {len(scores):,} queries are NaN, without order"
@@ -321,6 +323,22 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     def _scorer(self, Q: Vectors) -> Callable[[slice], Vectors]:
         """Return what scores a slice of the queries; a fusion that must see all of them first looks here."""
         return lambda rows: self._scores(Q[rows])
+
+    def _checked_scorer(self, Q: Vectors) -> Callable[[slice], Vectors]:
+        """As `_scorer`; scores of another shape, which would rank other places, are refused."""
+        scores_of = self._scorer(Q)
+
+        def checked(rows: slice) -> Vectors:
+            scores = scores_of(rows)
+            expected = (len(Q[rows]), len(self.place_ids_))
+            if np.shape(scores) != expected:
+                raise InputError(
+                    f"{self.title}: the scores have shape {np.shape(scores)}, and must have {expected}: a row for "
+                    "each query, a column for each place in the order of place_ids_"
+                )
+            return scores
+
+        return checked
 
     def _layers(self) -> int:
         """Count the (b, N) arrays that `_scores` holds at one time."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 
-from displace.errors import ManifestError
+from displace.errors import ManifestError, RouteWarning
 from displace.images import natural_key
 from displace.manifest.exif_positions import with_exif_positions
-from displace.manifest.layout_detection import ONLY_COUNTED, detect, merely_counted
+from displace.manifest.layout_detection import ONLY_COUNTED, alike_folders, detect, merely_counted
 from displace.manifest.layouts import LAYOUTS, Route, assign_by_position
 from displace.manifest.place_assignment import KnownPlaces, Rule
 from displace.manifest.recording import PathLike, Recording, find_recordings
@@ -85,7 +87,23 @@ def build_manifest(
         chosen = "positions" if all(r.positions is not None for r in route.recordings) else chosen
     if anchor is not None and chosen not in ("positions", "utm"):
         raise ManifestError(f"anchor={anchor!r} is for positions; {route.root} has layout {chosen!r}")
+    if chosen in _WEAKER_THAN_GPS:
+        _tell_of_cameras(recordings)
     return LAYOUTS[chosen](route)
+
+
+def _tell_of_cameras(recordings: Sequence[Recording]) -> None:
+    """Warn of sub-folders that look like cameras of one car: their images count as places of their own."""
+    for recording in recordings:
+        if alike := alike_folders(recording):
+            warnings.warn(
+                f"traversal {recording.name!r} has images of equal names in {', '.join(alike)}: these folders are "
+                "taken for parts of one drive, one after the other. Where they are cameras that see the same places, "
+                f"give one camera of each drive: displace build ROUTE/*/{quote(alike[0])}",
+                RouteWarning,
+                stacklevel=3,
+            )
+            return
 
 
 def assign(route: Route, known: KnownPlaces, how: str = "auto") -> Manifest:

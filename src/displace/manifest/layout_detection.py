@@ -51,6 +51,20 @@ def detect(recordings: Sequence[Recording]) -> str:
     return next((layout for layout, fit in fits.items() if fit), "landmarks" if nested else "sight")
 
 
+def alike_folders(recording: Recording) -> list[str]:
+    """Sub-folders of many images of which at least half have the same names, as those of two cameras do."""
+    inside: dict[str, set[str]] = {}
+    for name in recording.names:
+        folder, _, image = name.rpartition("/")
+        inside.setdefault(folder, set()).add(image)
+    many = {folder: images for folder, images in inside.items() if len(images) > _MANY_IMAGES}
+    return [
+        folder
+        for folder, images in many.items()
+        if any(2 * len(images & others) >= len(images) for other, others in many.items() if other != folder)
+    ]
+
+
 def merely_counted(recordings: Sequence[Recording], known: Sequence[str] = ()) -> bool:
     """Whether names say no more than "the n-th frame" of each recording.
 

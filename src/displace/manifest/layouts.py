@@ -41,6 +41,9 @@ from displace.registry import check_known
 
 Numbers = NDArray[np.float64]
 
+_OFF_BY_GPS = 50.0
+"""Metres by which positions of one route may differ, in narrow streets say."""
+
 
 @dataclass(frozen=True)
 class Route:
@@ -173,6 +176,8 @@ def _tell_of_elsewhere(name: str, points: Numbers, places: Numbers, rule: Rule) 
         where = "their positions are not known"
     elif (nearest := _nearest(known, usable)) > rule.radius:
         where = f"the nearest was taken {nearest:,.0f} m away"
+        if nearest < _OFF_BY_GPS:
+            where += ", as GPS may be off: displace manifest --radius takes it, or --layout sight goes by the images"
     else:
         where = f"those near one are headed otherwise (by more than {rule.max_heading:g}°)"
     warnings.warn(

@@ -94,6 +94,17 @@ def places_of(manifest: Manifest) -> Places:
     return Places(ids, positions, [manifest.images[row] for row in named[first]], frames)
 
 
+def metres_from_place(manifest: Manifest) -> Numbers:
+    """Distance of each image's position from that of its place; NaN where one of them is not known."""
+    away, geo, places = np.full(len(manifest), np.nan), manifest.geo, places_of(manifest)
+    if geo is None or places.positions is None:
+        return away
+    shows = manifest.places != ""
+    at = places.positions.metres(geo.origin)[np.searchsorted(places.ids, manifest.places[shows])]
+    away[shows] = np.linalg.norm(geo.metres()[shows] - at, axis=1)
+    return away
+
+
 def place_of_each_name(images: Iterable[str], places: Iterable[str]) -> dict[str, str]:
     """Place by the name of its image, without folder and ending; blank for a name that shows two places.
 

@@ -16,7 +16,14 @@ from displace.errors import ManifestError, RouteWarning
 from displace.files.reading import open_csv
 from displace.geo import Positions, as_seconds, at_times
 from displace.manifest.csv_file import LIMITS
-from displace.manifest.taken_at import merely_count, seconds_of, spread_apart, times_in_names, without_ending
+from displace.manifest.taken_at import (
+    merely_count,
+    seconds_of,
+    span_of,
+    spread_apart,
+    times_in_names,
+    without_ending,
+)
 
 Numbers = NDArray[np.float64]
 
@@ -76,9 +83,9 @@ class PositionFile:
         found = at_times(self.positions, self._apart(self.positions), clock, max_gap)
         if not found.known.any():
             raise ManifestError(
-                f"no image has a position in {self.path}: images are from {_span(clock)}, "
-                f"positions from {_span(self.times)} (seconds); both must be on one clock, those of a video's frames "
-                "count from its start"
+                f"no image has a position in {self.path}: images are from {span_of(clock)}, positions from "
+                f"{span_of(self.times)}; both must be on one clock. Times that name no zone, as in names of images, "
+                "count as UTC, those of a video's frames from its start"
             )
         return found
 
@@ -192,7 +199,3 @@ def _column(
 def _last(name: str, depth: int) -> str:
     """Return the last parts of a path."""
     return "/".join(name.split("/")[-depth:])
-
-
-def _span(times: Numbers) -> str:
-    return f"{np.nanmin(times):.3f} to {np.nanmax(times):.3f}"

@@ -18,6 +18,8 @@ _DATE = re.compile(r"((?:19|20)\d\d)" + r"\D?(\d\d)" * 5 + r"(?:\D?(\d{1,6}))?$"
 """A date and a time of day at the end of a name, with or without signs between: ``20270104_123000``."""
 _SINCE_1970 = 1e8
 """Seconds from which a number is a time since 1970 (1973 and later), and not a count of frames."""
+_LAST_DATE = 2e11
+"""Seconds beyond which there is no date, in the year 8307."""
 _LONG = 10
 
 
@@ -54,6 +56,22 @@ def seconds_of(text: str) -> float:
     """
     time = datetime.fromisoformat(text)
     return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+
+
+def span_of(times: Numbers) -> str:
+    """First and last of some times: as dates where they are since 1970, else in seconds.
+
+    >>> span_of(np.array([1_799_065_800.0, np.nan, 1_799_069_400.25]))
+    '2027-01-04 12:30:00 to 2027-01-04 13:30:00 (UTC)'
+    >>> span_of(np.array([0.0, 12.25]))
+    '0.000 to 12.250 s'
+    """
+    first, last = float(np.nanmin(times)), float(np.nanmax(times))
+    if first < _SINCE_1970 or last > _LAST_DATE:
+        return f"{first:.3f} to {last:.3f} s"
+    return (
+        " to ".join(f"{datetime.fromtimestamp(t, UTC):%Y-%m-%d %H:%M:%S}" for t in (first, last)) + " (UTC)"
+    )
 
 
 def spread_apart(times: Numbers, points: Numbers) -> Numbers:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from displace.errors import ModelMismatchError
+from displace.errors import InputError, ModelMismatchError
 from displace.models import differences, model_name
 
 
@@ -17,13 +17,29 @@ def as_images(queries: Any) -> list[Any] | None:
     """Images that were given, as a list; None where these are descriptors."""
     if isinstance(queries, str | os.PathLike | bytes):
         return [queries]
+    queries = _pixels(queries)
     if isinstance(queries, np.ndarray):
         if queries.dtype == np.uint8 and queries.ndim in (3, 4):
             return [queries] if queries.ndim == 3 else list(queries)
         return None
-    if isinstance(queries, Sequence) and all(map(is_image, queries)):
-        return [Path(query) if isinstance(query, str) else query for query in queries]
+    if not isinstance(queries, Sequence):
+        return None
+    given = [_pixels(query) for query in queries]
+    if all(map(is_image, given)):
+        return [Path(query) if isinstance(query, str) else query for query in given]
+    if any(np.ndim(query) > 1 for query in given if isinstance(query, np.ndarray)):
+        odd = next(query for query in given if not is_image(query))
+        what = f"{odd.dtype}, shape {odd.shape}" if isinstance(odd, np.ndarray) else type(odd).__name__
+        raise InputError(
+            "images are paths, encoded files, or pixels: uint8, shape (height, width, 3), RGB; descriptors are one "
+            f"array (q, D). Got a list with {what}"
+        )
     return None
+
+
+def _pixels(query: Any) -> Any:
+    """Images of Pillow as pixels; all else as it is."""
+    return np.asarray(query) if hasattr(query, "__array_interface__") else query
 
 
 def is_image(query: Any) -> bool:

@@ -77,12 +77,13 @@ def _check_looks(state: MapState, refs: ReferenceSet) -> None:
         hits = int(state.truth.correct(found, known.places).sum())
         by_chance = float(state.truth.correct(found[:, None], known.places[None, :]).mean(axis=1).sum())
         if hits <= by_chance + 2 * np.sqrt(by_chance):
+            by_sight = "" if state.places.order is None else " --layout sight"
             raise InputError(
                 f"traversal {str(name)!r} does not look like the map's places: {hits} of {len(known)} images at places "
                 "of the same ids are found there, as by chance. If it is of another route, or equal ids are not equal "
-                "places, give it places first: displace manifest NEW --against MAP. If it is the same route in another "
-                "condition, build the map again from all references, or add it all the same with --no-check-looks "
-                "(check_looks=False)"
+                f"places, give it places first: displace manifest NEW --against MAP{by_sight}. If it is the same "
+                "route in another condition, build the map again from all references, or add it all the same with "
+                "--no-check-looks (check_looks=False)"
             )
 
 

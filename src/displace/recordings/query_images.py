@@ -92,7 +92,8 @@ def images_of(sources: Sequence[PathLike], every: str, progress: Stage | None) -
                 images.add_files(found)
             elif is_video(source):
                 folder = Path(frames) / str(number)
-                extract_frames(source, folder, every, durable=False, progress=progress)
+                # A dash camera's last video ends where the power did: its frames are as good as others.
+                extract_frames(source, folder, every, allow_truncated=True, durable=False, progress=progress)
                 images.add_frames(source, folder)
             else:
                 images.add_files([source])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,9 @@ from displace.manifest.recording import CSV, beside
 from displace.progress import Progress
 from displace.recordings.rosbag import extract_bag, is_bag
 from displace.recordings.video import extract_frames, is_video
+
+_FOLDERS_AROUND = 3
+"""How far above a source a name of its own is looked for: ``mon/camera/left`` is two folders deep."""
 
 
 def unpack(
@@ -103,15 +107,28 @@ def _positions_of(name: str, given: Path, video: Path) -> list[Path]:
 def _named(parts: Sequence[Path]) -> dict[str, tuple[Path, Path]]:
     """Traversals by name: what was given, and the recording it stands for. Before a frame of any is decoded."""
     named: dict[str, tuple[Path, Path]] = {}
-    for given in parts:
-        name = given.name if given.is_dir() else given.stem
+    for name, given in zip(_names(parts), parts, strict=True):
         if name in named:
             raise ManifestError(
-                f"two sources are named {name!r}; rename one of them, or give the folder around each (such as "
-                f"{quote(str(given.parent))})"
+                f"two sources are named {_own_name(given)!r}; rename one of them, or give the folder around each (such "
+                f"as {quote(str(given.parent))})"
             )
         named[name] = given, _recorded_as(given)
     return named
+
+
+def _names(parts: Sequence[Path]) -> list[str]:
+    """Names of the traversals: their own; where these are equal (``mon/left``, ``tue/left``), of the folders around."""
+    names, around = [_own_name(given) for given in parts], [given.absolute() for given in parts]
+    for _ in range(_FOLDERS_AROUND):
+        given_twice = {name for name, count in Counter(names).items() if count > 1}
+        around = [path.parent for path in around]
+        names = [path.name if name in given_twice else name for path, name in zip(around, names, strict=True)]
+    return names
+
+
+def _own_name(given: Path) -> str:
+    return given.name if given.is_dir() else given.stem
 
 
 def _parts(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[Path] | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
 import cv2
 
-from displace.errors import ImageError
+from displace.errors import ImageError, RouteWarning
 from displace.progress import Stage
 from displace.recordings.frames import FramesFolder, Sampler
 
@@ -89,11 +90,14 @@ def extract_frames(
     finally:
         capture.release()
     # Containers state the number only roughly, hence the margin.
-    if not names or (n_read < 0.95 * expected - 5 and not allow_truncated):
-        raise ImageError(
-            f"video {video} ends after frame {n_read} of {expected}: it is truncated or damaged; "
-            "repair it, or use allow_truncated to keep what can be read"
-        )
+    if not names or n_read < 0.95 * expected - 5:
+        said = f"video {video} ends after frame {n_read} of {expected}: it is truncated or damaged"
+        if not names or not allow_truncated:
+            raise ImageError(
+                f"{said}; repair it, or keep what can be read: displace manifest SOURCE --allow-truncated "
+                "(allow_truncated=True)"
+            )
+        warnings.warn(f"{said}; what can be read of it is taken", RouteWarning, stacklevel=2)
     frames.finish(names, {"timestamp": times})
     return frames.folder
 

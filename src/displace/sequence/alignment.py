@@ -35,6 +35,11 @@ _FROM_THE_SIDE = (
     "descriptors do: --model efficientnet_lite (displace list models)"
 )
 """What helps where descriptors are a grid over the picture."""
+_GOOD = 2.0
+"""Gain of recordings that fit well: more counts as this."""
+_TELLS = 0.5
+"""How well two recordings must fit, of how well both fit the anchor, to contradict it: those that share next to nothing
+fit somewhere, too."""
 _COARSE = 300
 """Frames of each recording that the anchor is chosen by."""
 
@@ -207,7 +212,7 @@ class _Coarse:
     def best_anchor(self, candidates: set[str]) -> str:
         """The recording that the others fit best; of equals the one with most frames."""
         fit = {
-            name: sum(min(self.gain(name, other), 2.0) for other in self.names if other != name)
+            name: sum(min(self.gain(name, other), _GOOD) for other in self.names if other != name)
             for name in self.names
             if name in candidates
         }
@@ -259,7 +264,8 @@ class _Coarse:
     def agreeing(self, name: str, pairings: dict[str, Pairing]) -> Pairing:
         """Lower the confidence of frames for which the other recordings tell another place.
 
-        What two recordings show in another order, `in_order` says, is a resemblance and tells nothing.
+        What two recordings show in another order, `in_order` says, is a resemblance and tells nothing. Two that fit
+        each other far less than the anchor can confirm a place only.
         """
         own = pairings[name]
         asked, agreed = np.zeros(len(own.frames)), np.zeros(len(own.frames))
@@ -277,6 +283,8 @@ class _Coarse:
             sure &= (own.off[at] < 0.5) & (theirs.off[there] < 0.5)
             stride = len(own.frames) / len(self.taken[name]) + len(theirs.frames) / len(self.taken[other])
             near = np.abs(own.frames[at] - theirs.frames[there]) <= 2 * AROUND + 2 * stride
+            if not self._tells(name, other, pairings):
+                sure &= near
             np.add.at(asked, at[sure], 1.0)
             np.add.at(agreed, at[sure], near[sure].astype(float))
         if not asked.any():
@@ -284,6 +292,13 @@ class _Coarse:
         at = np.flatnonzero(asked)
         share = np.interp(np.arange(len(asked)), at, ((1 + agreed) / (1 + asked))[at])
         return replace(own, confidence=own.confidence * share)
+
+    def _tells(self, name: str, other: str, pairings: Mapping[str, Pairing]) -> bool:
+        """Whether two recordings fit each other well enough to contradict what each has in common with the anchor."""
+        with_anchor = [
+            self.gain(n, anchor) for anchor in self.names if anchor not in pairings for n in (name, other)
+        ]
+        return self.gain(name, other) >= _TELLS * min([*with_anchor, _GOOD])
 
 
 def _check(recordings: Mapping[str, Vectors], anchor: str | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shlex
 import shutil
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +13,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from displace.errors import InputError
+from displace.errors import InputError, RouteWarning
 from displace.progress import Progress
 from displace.verbs.base import PathLike, Sources, listed
 
@@ -194,7 +195,9 @@ class Steps:
         from displace.recordings.sources import unpack
 
         folders = unpack(self.source, self.table.with_suffix(".frames"), every=self.every)
-        return _labelled(build_manifest(folders, layout))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RouteWarning)  # said where the manifest is made
+            return _labelled(build_manifest(folders, layout))
 
     def _outdated(self) -> bool:
         """Whether the manifest is to be made anew: images were added, or another layout is asked for.

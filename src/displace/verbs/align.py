@@ -25,6 +25,8 @@ BEFORE = "before-align.csv"
 """In the store: the manifest's columns as they were, for `undo`."""
 LEAST_CONFIDENCE = 0.3
 """Frames whose place is less likely right are no references."""
+FAR = 50.0
+"""Metres from its place's position beyond which an image's own is at odds with what it shows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +64,8 @@ class Lined:
                 f"  {name:<{width}}  {len(seen):>7,} frames  {seen.mean():4.0%} on the route, "
                 f"{track.references.sum():,} references, right with a mean probability of {sure:.2f}"
             )
-        return [*lines, *(f"  {note}" for note in found.notes)]
+        notes = [*found.notes, *_apart(self.store.manifest)]
+        return [*lines, *(f"  {note}" for note in notes)]
 
     def __str__(self) -> str:
         if self.alignment is None:
@@ -244,6 +247,25 @@ def labels(
             columns["lo"][row], columns["hi"][row] = track.low[frame], track.high[frame]
     numbers = {**listed.numbers, **columns}
     return Manifest(listed.images, places.tolist(), listed.traversals, listed.root, **numbers)
+
+
+def _apart(manifest: Manifest) -> list[str]:
+    """Say where positions are at odds with sight: a place's position, the mean of its images', is wrong then."""
+    import numpy as np
+
+    from displace.manifest.place_assignment import metres_from_place
+
+    away = metres_from_place(manifest)
+    far = away > FAR
+    if not far.any():
+        return []
+    names = dict.fromkeys(manifest.traversals[far].tolist())
+    return [
+        f"positions are at odds with sight at {len(np.unique(manifest.places[far])):,} places: images lie up to "
+        f"{away[far].max():,.0f} m from their mean, which is the place's position ({', '.join(names)}). Where a "
+        "receiver jumped, as in a tunnel, leave its positions blank in the file beside the recording, and run again "
+        "with --overwrite"
+    ]
 
 
 def _check_blank(store: DescriptorStore, names: list[str], overwrite: bool) -> None:

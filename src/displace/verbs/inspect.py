@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from displace.errors import InputError
-from displace.verbs.base import Argument, PathLike
+from displace.verbs.base import MAP_ENDING, Argument, PathLike
 
 if TYPE_CHECKING:
     from displace.descriptors.store_summary import StoreSummary
@@ -43,7 +43,8 @@ def inspect(
             f"{source} is the address of a server, and inspect reads files and databases (postgresql://…): give the "
             "map that is served there, or open the address in a browser"
         )
-    if "://" in str(source) or Path(source).is_file():
+    is_map = Path(source).is_file() or (Path(source).suffix == MAP_ENDING and not Path(source).exists())
+    if "://" in str(source) or is_map:
         from displace.maps import PlaceMap
 
         place_map = PlaceMap.load(source)

@@ -67,7 +67,8 @@ def manifest(
     check : bool
         Write nothing: count a manifest and decode each of its images.
     layout : str
-        How places are told: auto, utm, positions, landmarks, names, order, or sight: not yet, but by `align`.
+        How places are told: auto, utm, positions, landmarks, names, order, or sight: not yet, but by `align` (against a
+        map: now).
     dataset : str, optional
         The source is this data set (see: displace list datasets), whose counts are compared with the published ones.
     against : path-like, optional

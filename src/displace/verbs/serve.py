@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -104,6 +105,7 @@ def serve(
     for root in roots:
         if not root.is_dir():
             raise InputError(f"images={str(root)!r} is not a folder")
+    _check_free(host, port)
     app = make_app(
         ServerSettings(
             Path(map_file),
@@ -127,6 +129,20 @@ def serve(
         server_header=False,
         timeout_graceful_shutdown=30,
     )
+
+
+def _check_free(host: str, port: int) -> None:
+    """Refuse an address at which nothing can listen, as where another server does, before the map is read."""
+    try:
+        family, kind, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        raise InputError(
+            f"host={host!r}, port={port} cannot be listened at: {error.strerror}. Another server may be running there: "
+            "choose another --port, 0 takes one that is free"
+        ) from None
 
 
 def is_loopback(host: str) -> bool:
