@@ -210,15 +210,15 @@ class Witness:
             self._distance(away, projected, target, row),
         ]
         if self.cells is not None:
-            numbers.append(self.cells.registration(away, self._in_own_space(target)))
+            numbers.append(self.cells.registration(away.astype(np.float32), self._in_own_space(target)))
         return np.stack(numbers, axis=1)
 
     def _in_own_space(self, targets: Vectors) -> Vectors:
         """Projected vectors in the descriptors' own space, as far as the projection's span goes."""
         if self.projection is None or self._unscaling is None:
-            return targets
+            return targets.astype(np.float32)
         inside = targets @ self._unscaling @ self._unscaling.T
-        own: Vectors = inside.astype(self.projection.dtype) @ self.projection.T
+        own: Vectors = inside.astype(np.float32) @ self.projection.T
         return own
 
     def _targets(self, rows: Indices) -> Vectors:
