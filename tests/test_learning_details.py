@@ -121,11 +121,11 @@ def test_a_fit_is_of_right_matches_by_fold_and_bounded_by_what_was_seen():
     assert found.ceiling == 1.0
     assert (found.n_queries, found.n_correct) == (len(known), known.right.sum())
     offsets, scales = learning._measures(known)
-    strength = (known.evidence - offsets) / scales @ WEIGHTS
+    strength = (known.evidence - offsets) / scales @ WEIGHTS[4]
     slope, bias, steepness = learning.logistic(
         strength, known.evidence[:, 2], known.right, learning._importance(known)
     )
-    np.testing.assert_allclose(found.weights, slope * np.array(WEIGHTS))
+    np.testing.assert_allclose(found.weights, slope * np.array(WEIGHTS[4]))
     assert (found.bias, found.steepness) == pytest.approx((bias, steepness))
 
 
@@ -133,7 +133,7 @@ def test_too_few_right_matches_are_weighed_as_fixed():
     known = samples()
     wrong, right = np.flatnonzero(~known.right), np.flatnonzero(known.right)
     few = learning._fit(known.take(np.r_[wrong, right[: ENOUGH - 1]]), BASES[2])
-    assert (tuple(few.weights), few.bias) == learning.FIXED
+    assert (tuple(few.weights), few.bias) == learning.FIXED[4]
     assert few.ceiling == learning.CEILING
     assert few.steepness == STEEPNESS[0]
     assert (few.auc, few.error, few.doubt) == (0.5, 0.0, learning.DOUBT[BASES[2]])
@@ -141,7 +141,7 @@ def test_too_few_right_matches_are_weighed_as_fixed():
         np.subtract(few.highest, few.lowest), 2 * 8 * np.array(few.scales), err_msg="eight deviations"
     )
     enough = learning._fit(known.take(np.r_[wrong, right[:ENOUGH]]), BASES[0])
-    assert tuple(enough.weights) != learning.FIXED[0]
+    assert tuple(enough.weights) != learning.FIXED[4][0]
     assert (enough.ceiling, enough.doubt) == (1.0, learning.DOUBT[BASES[0]])
 
 
@@ -152,7 +152,7 @@ def test_one_traversal_is_weighed_in_units_that_all_maps_share():
     found, plain = learning._fit(wrong, BASES[2]), learning._fit(replace(wrong, centred=False), BASES[2])
     assert found.centred
     assert not plain.centred
-    assert (tuple(found.weights), found.bias) == learning.CENTRED
+    assert (tuple(found.weights), found.bias) == learning.CENTRED[4]
     own, scales = learning._measures(wrong)
     for feature in range(4):
         usual = learning.USUAL.get(feature, (own[feature], scales[feature]))

@@ -81,7 +81,7 @@ def calibrated(
 
     learned, samples = (None, None)
     if state.anchors is not None:
-        learned, samples = learn(refs, state.estimator, truth, progress, watch)
+        learned, samples = learn(refs, state.estimator, truth, progress, watch, state.cells)
     return replace(
         state,
         calibration=learned,

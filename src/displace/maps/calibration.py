@@ -30,7 +30,7 @@ class Calibration:
     Parameters
     ----------
     weights, offsets, scales : list of float
-        Of similarity, standing, lead and distance:
+        Of similarity, standing, lead and distance, and of registration where it was learned from:
         sigmoid(bias + Σ weight·(feature − offset)/scale − novelty)·sigmoid(steepness·lead).
     bias : float
     n_queries, n_correct : int
@@ -89,16 +89,17 @@ class Calibration:
         return not self.lowest
 
     def probability(self, evidence: Vectors, together: bool = False) -> Vectors:
-        """Return the probability (q,) that the first place is right, from its evidence (q, 4).
+        """Return the probability (q,) that the first place is right, from its evidence (q, 4 or 5).
 
         Parameters
         ----------
-        evidence : array of shape (q, 4)
+        evidence : array of shape (q, 4 or 5)
+            As many numbers are read as it was learned from.
         together : bool
             Whether the queries are judged in view of each other: pictures of another route are then refused. Not so in
             maps of one traversal, which have no right matches to compare with.
         """
-        bounded = np.clip(evidence, self.lowest, self.highest)
+        bounded = np.clip(evidence[:, : len(self.weights)], self.lowest, self.highest)
         odds = self._odds(bounded)
         if self.farthest is not None:
             odds = odds - novelty(evidence[:, 3], self.farthest, self.spread)

@@ -85,7 +85,8 @@ def _check_confidence(fields: dict[str, Any]) -> None:
             _check_numbers(name, getattr(anchors, name), (n_rows,))
         require(bool((anchors.counts > 0).all()), "a row has no references")
     if samples is not None:
-        _check_numbers("samples", samples.evidence, (len(samples), len(NAMES)))
+        width = max(len(NAMES) - 1, min(len(NAMES), samples.evidence.shape[-1]))
+        _check_numbers("samples", samples.evidence, (len(samples), width))
         require(samples.folds.shape == samples.labels.shape, "its samples have not one fold each")
         folds = range(len(samples.names))
         require(
@@ -97,12 +98,12 @@ def _check_confidence(fields: dict[str, Any]) -> None:
 
 def checked_calibration(record: Any) -> Calibration | None:
     """Calibration of a record, after trying it out; None for none, and for one of other evidence than ours."""
-    if record is None or len(record.get("lowest", ())) not in (0, len(NAMES)):
+    if record is None or len(record.get("lowest", ())) not in (0, len(NAMES) - 1, len(NAMES)):
         return None
     calibration = Calibration(**record)
     _check_calibration(calibration)
     with np.errstate(all="ignore"):
-        example = np.array([[0.9, 0.5, 0.1, 0.0]])
+        example = np.array([[0.9, 0.5, 0.1, 0.0, 0.1]])
         ranking = calibration.reads_rankings
         probability = (calibration.probability_of_scores if ranking else calibration.probability)(example)
     require(probability.shape == (1,) and bool(np.isfinite(probability).all()), "its calibration is void")

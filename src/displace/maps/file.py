@@ -277,8 +277,10 @@ def _unpacked_anchors(arrays: tensors.Arrays) -> Anchors | None:
 def _packed_samples(samples: Samples | None) -> dict[str, NDArray[Any] | None]:
     if samples is None:
         return {}
-    labels = np.stack([samples.labels, samples.folds], axis=1)
-    return {"samples": samples.evidence.astype(np.float32), "sample_labels": labels}
+    labels, evidence = np.stack([samples.labels, samples.folds], axis=1), samples.evidence.astype(np.float32)
+    # Releases that know four numbers of each read the map, and have no confidence.
+    more = {"sample_registration": np.ascontiguousarray(evidence[:, 4])} if evidence.shape[1] > 4 else {}
+    return {"samples": np.ascontiguousarray(evidence[:, :4]), "sample_labels": labels, **more}
 
 
 def _unpacked_samples(arrays: tensors.Arrays, header: dict[str, Any]) -> Samples | None:
@@ -290,6 +292,8 @@ def _unpacked_samples(arrays: tensors.Arrays, header: dict[str, Any]) -> Samples
     labels, folds = arrays["sample_labels"].astype(np.int32, casting="safe").T
     with np.errstate(invalid="ignore"):  # a damaged number is refused with the others
         evidence = np.array(arrays["samples"], np.float64)
+        if "sample_registration" in arrays:
+            evidence = np.column_stack([evidence, arrays["sample_registration"].astype(np.float64)])
     return Samples(evidence, labels.astype(np.int8), folds, list(header.get("sampled", [])), centred)
 
 

@@ -5,10 +5,10 @@ are right, some are wrong, and some queries have no right answer. With two trave
 time; with one there are no right matches: fixed weights take their place, similarity and standing are measured from the
 mean of the references, and standing and lead have units that all maps share.
 
-What similarity, standing and distance weigh against each other is the same for every map (`WEIGHTS`): learned anew for
-each, from the few matches of a small one, it did worse on sets that it was not chosen on. A map's own are the units,
-namely deviations of its queries without an answer, slope and bias of the logistic function, and how steeply a lead over
-the rival speaks for the first place, which is little where places look alike.
+What similarity, standing, distance and registration weigh against each other is the same for every map (`WEIGHTS`):
+learned anew for each, from the few matches of a small one, it did worse on sets that it was not chosen on. A map's own
+are the units, namely deviations of its queries without an answer, slope and bias of the logistic function, and how
+steeply a lead over the rival speaks for the first place, which is little where places look alike.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from scipy.optimize import minimize
 from sklearn.base import clone
 
 from displace.arrays import Vectors
+from displace.cell_layout import CellLayout
 from displace.errors import ConditioningWarning
 from displace.fusion.base import Fusion, Rows
 from displace.holdout import Fold, folds_of_quarters, folds_with_a_gap
@@ -45,8 +46,8 @@ MAX_FOLDS = 5
 MAX_QUERIES = 2000
 FEW_PLACES = 100
 """Places up to which each traversal is held out three times, with stretches of their own."""
-WEIGHTS = (1.0, 0.5, 0.0, -0.6)
-"""Of similarity, standing, lead and distance; the lead has its own part."""
+WEIGHTS = {4: (1.0, 0.5, 0.0, -0.6), 5: (0.8, 0.4, 0.0, -0.5, 0.8)}
+"""Of similarity, standing, lead and distance, and of these and registration; the lead has its own part."""
 SHARE = 1 / 7
 """Share of queries without an answer that the confidence reckons with."""
 QUANTILE = 0.98
@@ -69,9 +70,9 @@ ENOUGH = 10
 """Right matches that a fit needs."""
 SLOPE, STEEPNESS = (1.0, 75.0), (8.0, 1.0)
 """What the slope, and the steepness of the lead, are drawn to, and how strongly."""
-FIXED = ((0.2, 0.3, 0.4, -0.6), -2.5)
+FIXED = {4: ((0.2, 0.3, 0.4, -0.6), -2.5), 5: ((0.2, 0.25, 0.35, -0.5, 0.4), -2.5)}
 """Weights and bias where there are no right matches to learn slope and bias from."""
-CENTRED = ((0.4, 0.8, 0.5, -0.4), -3.3)
+CENTRED = {4: ((0.4, 0.8, 0.5, -0.4), -3.3), 5: ((0.35, 0.7, 0.45, -0.35, 0.5), -3.3)}
 """The same for evidence that is centred, as that of one traversal is."""
 USUAL = {1: (1.2, 2.2), 2: (0.35, 0.4)}
 """Mean and deviation of standing and lead, where evidence is centred and right matches are too few: both are numbers
@@ -95,6 +96,7 @@ def learn(
     truth: Truth,
     progress: Callable[[int, int], None] | None = None,
     watch: Watch | None = None,
+    cells: CellLayout | None = None,
 ) -> tuple[Calibration | None, Samples | None]:
     """Learn the confidence of a map, and return what it was learned from; None where no reference can be held out.
 
@@ -110,9 +112,11 @@ def learn(
     watch : callable, optional
         Called with the fusion that a fold has fitted and the fold's queries, for what else they can tell; once for
         each traversal, where there are two or more.
+    cells : CellLayout, optional
+        Where descriptors are a grid over the picture.
     """
     n = len(refs.traversal_ids)
-    samples = gathered(refs, fusion, truth, progress, watch if n > 1 else None)
+    samples = gathered(refs, fusion, truth, progress, watch if n > 1 else None, cells)
     return (None, None) if samples is None else (calibration_of(samples, basis_of(n)), samples)
 
 
@@ -127,13 +131,14 @@ def gathered(
     truth: Truth,
     progress: Callable[[int, int], None] | None,
     watch: Watch | None,
+    cells: CellLayout | None = None,
 ) -> Samples | None:
     """Evidence of all folds; None where there is none."""
     plan, centred = list(_plan(refs)), len(refs.traversal_ids) == 1
     parts: list[tuple[Fold, Vectors, NDArray[np.int8]]] = []
     for number, fold in enumerate(plan):
         first = all(fold.traversal != earlier.traversal for earlier in plan[:number])
-        part = _asked(refs, fold, fusion, truth, watch if first else None, centred)
+        part = _asked(refs, fold, fusion, truth, watch if first else None, centred, cells)
         if part is not None:
             parts.append((fold, *part))
         if progress:
@@ -165,7 +170,13 @@ def _plan(refs: ReferenceSet) -> Iterator[Fold]:
 
 
 def _asked(
-    refs: ReferenceSet, fold: Fold, fusion: Fusion, truth: Truth, watch: Watch | None, centred: bool
+    refs: ReferenceSet,
+    fold: Fold,
+    fusion: Fusion,
+    truth: Truth,
+    watch: Watch | None,
+    centred: bool,
+    cells: CellLayout | None = None,
 ) -> tuple[Vectors, NDArray[np.int8]] | None:
     """Evidence and labels of a fold's queries in a map of its references."""
     rest, queries = refs.select(fold.references), refs.select(fold.queries)
@@ -178,7 +189,9 @@ def _asked(
         watch(fitted, queries)
     rows = fitted.rows()
     assert rows is not None
-    evidence, found = evidence_in(rows, fitted.place_ids_, rest, truth, queries.vectors, fitted, centred)
+    evidence, found = evidence_in(
+        rows, fitted.place_ids_, rest, truth, queries.vectors, fitted, centred, cells
+    )
     return evidence, labelled(found, queries.places, fitted.place_ids_, truth)
 
 
@@ -190,13 +203,15 @@ def evidence_in(
     queries: Vectors,
     fitted: Fusion,
     centred: bool,
+    cells: CellLayout | None = None,
 ) -> tuple[Vectors, NDArray[Any]]:
     """Evidence about queries in a map of `refs`, and the place found for each."""
     own = rows.place_index, rows.projection, rows.mean
     anchors = Anchors.of_references(lambda at: rows.vectors[at], *own, refs, ids)
     matches = fitted.rank(queries, k=TOP)
     best = np.searchsorted(ids, matches.places)
-    evidence = Witness.of(rows, anchors, truth, ids).evidence(queries, best, matches.scores, centred)
+    witness = Witness.of(rows, anchors, truth, ids, cells)
+    evidence = witness.evidence(queries, best, matches.scores, centred)
     return evidence, matches.places[:, 0]
 
 
@@ -228,8 +243,9 @@ def _fit(samples: Samples, basis: str) -> Calibration:
     """The logistic function of a map, and the distances of its right matches; a fixed one where those are too few."""
     right, x = samples.right, samples.evidence
     offsets, scales = _measures(samples)
+    width = x.shape[1]
     if right.sum() < ENOUGH:
-        weights, bias = CENTRED if samples.centred else FIXED
+        weights, bias = (CENTRED if samples.centred else FIXED)[width]
         farthest, spread = _reach([x[:, 3]])
         if samples.centred:
             spread *= WIDER
@@ -238,12 +254,12 @@ def _fit(samples: Samples, basis: str) -> Calibration:
         lowest, highest = offsets - REACH * scales, offsets + REACH * scales
         steepness = STEEPNESS[0]
     else:
-        strength = (x - offsets) / scales @ WEIGHTS
+        strength = (x - offsets) / scales @ WEIGHTS[width]
         slope, bias, steepness = logistic(strength, x[:, 2], right, _importance(samples))
         bias = _bounded(bias, slope, strength[~right])
         passes = _passing(strength, x[:, 2], slope, steepness)
         bias = min(bias, max(_refusing_half(passes, samples), -slope * STRONG))
-        weights = tuple(slope * np.array(WEIGHTS))
+        weights = tuple(slope * np.array(WEIGHTS[width]))
         lowest, highest = x.min(axis=0), x.max(axis=0)
         farthest, spread = _reach(
             [x[right & (samples.folds == fold), 3] for fold in np.unique(samples.folds)]

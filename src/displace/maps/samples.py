@@ -22,7 +22,7 @@ class Samples:
 
     Parameters
     ----------
-    evidence : array of shape (m, 4)
+    evidence : array of shape (m, 4 or 5)
     labels : array of shape (m,)
         1 for a right match, 0 for a wrong one, −1 for a query without a right answer.
     folds : array of shape (m,)
@@ -58,9 +58,10 @@ class Samples:
         return replace(self, evidence=self.evidence[rows], labels=self.labels[rows], folds=self.folds[rows])
 
     def joined(self, other: Samples) -> Samples:
-        """Return these queries and others, as folds of their own."""
+        """Return these queries and others, as folds of their own, by the numbers that are known of all."""
+        width = min(self.evidence.shape[1], other.evidence.shape[1])
         return Samples(
-            np.concatenate([self.evidence, other.evidence]),
+            np.concatenate([self.evidence[:, :width], other.evidence[:, :width]]),
             np.concatenate([self.labels, other.labels]),
             np.concatenate([self.folds, other.folds + np.int32(len(self.names))]),
             self.names + other.names,

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.arrays import Indices, Vectors, l2_normalize
+from displace.cell_layout import CellLayout
 from displace.errors import FormatError, InputError
 from displace.files.memory import physical_memory
 from displace.fork_lock import ForkLock
@@ -19,6 +20,7 @@ from displace.maps.calibration import Calibration
 from displace.maps.rounding import within_unit
 from displace.maps.samples import Samples
 from displace.maps.witness import TOP, Anchors, Witness
+from displace.models import cells_of
 from displace.places import Places
 from displace.search import INDEXES, exact
 from displace.search.base import Index
@@ -219,6 +221,8 @@ class MapState:
         if self.witness is None:
             return None
         evidence = self.witness.evidence(queries, best, scores, self.calibration.centred)
+        if evidence.shape[1] < len(self.calibration.weights):
+            return None  # the map's model, of somebody's own, is not installed here
         return self.calibration.probability(evidence, together)
 
     @property
@@ -232,7 +236,13 @@ class MapState:
         if self.anchors is None:
             return None
         args = self.row_places, self.projection, self.mean, self.anchors, self.truth, self.places.ids
-        return Witness(self.rows_at, *args)
+        return Witness(self.rows_at, *args, self.cells)
+
+    @property
+    def cells(self) -> CellLayout | None:
+        """Which numbers of a descriptor stand for which part of the picture; None where it is no grid over it."""
+        cells = cells_of(self.model)
+        return cells if cells is not None and cells.dim == self.dim else None
 
     def rows_at(self, rows: Indices) -> Vectors:
         """Some of the rows as numbers, (r, n)."""

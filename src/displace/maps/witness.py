@@ -1,10 +1,12 @@
-"""What speaks for a query's best match: four numbers that are learned from and never extrapolated.
+"""What speaks for a query's best match: four or five numbers that are learned from and never extrapolated.
 
 *Similarity* is the cosine with the best row. *Standing* is how far it is above the scores of the other places, in the
 units of the highest of so many chance scores (Gumbel), so that 30 places and 3000 mean the same. *Lead* is the distance
 to the best other place, in standard deviations. *Distance* is that between the query and the mean of the references
 that the row was made of, in the descriptors' own space: what is new about a picture lies outside the references' span,
 where a projection does not look, and foreign pictures are far away there, whatever they look like through it.
+*Registration*, of descriptors that are a grid over the picture, is how much more the cells of the query resemble those
+of the place at the same spot than those next to it (`CellLayout.registration`).
 
 *Centred*, similarity and standing are measured from the mean of the references; those of a map of one traversal are.
 What all pictures have in common is most of a plain cosine and says nothing about a place, but changes with the light.
@@ -21,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.arrays import Indices, Vectors, blocks, l2_normalize
+from displace.cell_layout import CellLayout
 from displace.holdout import spread
 from displace.truth import Truth
 
@@ -34,7 +37,8 @@ TOP = 20
 """Places whose scores the evidence is computed from."""
 COHORT = 256
 """Rows, spread over the map, that say what scores are like by chance."""
-NAMES = ("similarity", "standing", "lead", "distance")
+NAMES = ("similarity", "standing", "lead", "distance", "registration")
+"""Of the evidence; the last where descriptors are a grid over the picture."""
 STANDING = (-3.0, 12.0)
 LEAD = (0.0, 4.0)
 TINY = 1e-6
@@ -135,6 +139,8 @@ class Witness:
         Which places count as the same.
     ids : array of shape (N,)
         Place ids.
+    cells : CellLayout, optional
+        Where descriptors are a grid over the picture.
     """
 
     def __init__(
@@ -146,19 +152,22 @@ class Witness:
         anchors: Anchors,
         truth: Truth,
         ids: NDArray[Any],
+        cells: CellLayout | None = None,
     ) -> None:
+        self.cells = cells
         self.take, self.row_places, self.anchors = take, row_places, anchors
         self.projection, self.mean, self.truth, self.ids = projection, mean, truth, ids
 
     @classmethod
-    def of(cls, rows: Rows, anchors: Anchors, truth: Truth, ids: NDArray[Any]) -> Witness:
+    def of(
+        cls, rows: Rows, anchors: Anchors, truth: Truth, ids: NDArray[Any], cells: CellLayout | None = None
+    ) -> Witness:
         """Make the witness of rows in memory."""
-        return cls(
-            lambda at: rows.vectors[at], rows.place_index, rows.projection, rows.mean, anchors, truth, ids
-        )
+        own = rows.place_index, rows.projection, rows.mean
+        return cls(lambda at: rows.vectors[at], *own, anchors, truth, ids, cells)
 
     def evidence(self, queries: Vectors, best: Indices, scores: Vectors, centred: bool = False) -> Vectors:
-        """Return the four numbers (q, 4) for queries (q, D), their best places (q, k) and those places' scores.
+        """Return the numbers (q, 4 or 5) for queries (q, D), their best places (q, k) and those places' scores.
 
         Parameters
         ----------
@@ -169,8 +178,8 @@ class Witness:
         centred : bool
             Whether similarity and standing are measured from the mean of the references.
         """
-        found = np.empty((len(queries), len(NAMES)))
-        for part in blocks(len(queries), row_bytes=8 * (4 * queries.shape[1] + 8 * COHORT)):
+        found = np.empty((len(queries), len(NAMES) - (self.cells is None)))
+        for part in blocks(len(queries), row_bytes=8 * (8 * queries.shape[1] + 8 * COHORT)):
             # A query, or a map, of absurd numbers gives absurd evidence, which is clipped or counts as none.
             with np.errstate(over="ignore", invalid="ignore"):
                 found[part] = self._evidence(queries[part], best[part, :TOP], scores[part, :TOP], centred)
@@ -194,15 +203,23 @@ class Witness:
         ids = self.ids[best]
         others = np.where(self.truth.correct(ids, ids[:, :1]), -np.inf, scores).max(axis=1)
         rival = np.where(np.isfinite(others), others, scores[:, -1])
-        return np.stack(
-            [
-                similarity,
-                np.clip(standing(stands, len(self.ids)), *STANDING),
-                np.clip((top - rival) / deviation, *LEAD),
-                self._distance(away, projected, target, row),
-            ],
-            axis=1,
-        )
+        numbers = [
+            similarity,
+            np.clip(standing(stands, len(self.ids)), *STANDING),
+            np.clip((top - rival) / deviation, *LEAD),
+            self._distance(away, projected, target, row),
+        ]
+        if self.cells is not None:
+            numbers.append(self.cells.registration(away.astype(np.float32), self._in_own_space(target)))
+        return np.stack(numbers, axis=1)
+
+    def _in_own_space(self, targets: Vectors) -> Vectors:
+        """Projected vectors in the descriptors' own space, as far as the projection's span goes."""
+        if self.projection is None or self._unscaling is None:
+            return targets.astype(np.float32)
+        inside = targets @ self._unscaling @ self._unscaling.T
+        own: Vectors = inside.astype(np.float32) @ self.projection.T
+        return own
 
     def _targets(self, rows: Indices) -> Vectors:
         """The mean of each row's references from that of all, projected."""

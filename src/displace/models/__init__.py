@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from displace.cell_layout import CellLayout
 from displace.errors import DisplaceError, InputError
 from displace.registry import Registry
 
@@ -169,6 +170,20 @@ def grid_of(fingerprint: Mapping[str, Any] | None) -> tuple[int, int, int] | Non
         return None
     with suppress(DisplaceError):  # a model of somebody's own that is not installed here
         return MODELS.get(str(fingerprint.get("model"))).grid
+    return None
+
+
+def cells_of(fingerprint: Mapping[str, Any] | None) -> CellLayout | None:
+    """Which numbers of a model's descriptors stand for which part of the picture; None where none do.
+
+    >>> cells_of({"model": "hog"}), cells_of({"model": "cosplace"})
+    (CellLayout(rows=8, columns=11, numbers=36, numbers_first=False), None)
+    """
+    if fingerprint is None or fingerprint.get("imported"):
+        return None
+    with suppress(DisplaceError):
+        model = MODELS.get(str(fingerprint.get("model")))
+        return CellLayout(*model.grid) if model.grid is not None else model.cells
     return None
 
 

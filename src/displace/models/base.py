@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from displace.cell_layout import CellLayout
 from displace.errors import InputError, UnknownNameError
 from displace.models._frame import Crop, Frame
 from displace.models._weights import Progress, Weights, cached_path
@@ -73,6 +74,8 @@ class DescriptorModel(ABC):
     grid: ClassVar[tuple[int, int, int] | None] = None
     """Rows, columns and numbers of each cell, where a descriptor is a grid over the picture: it can then be compared as
     if the picture were moved."""
+    cells: ClassVar[CellLayout | None] = None
+    """The same where the grid is too coarse for that, or the numbers come first: cells can still be compared."""
 
     dim: int
     variant: str = ""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from displace.cell_layout import CellLayout
 from displace.models._preprocessing import PillowResize, Preprocessing
 from displace.models._torch_model import TorchModel
 from displace.models._weights import Weights
@@ -44,6 +45,7 @@ class EfficientNetLite(TorchModel):
     }
     default: ClassVar[Preprocessing] = PillowResize(SIZE, "BILINEAR")
     only_size = SIZE
+    cells: ClassVar[CellLayout | None] = CellLayout(4, 4, 112, numbers_first=True)
 
     def build(self) -> nn.Module:
         """Build the network."""

@@ -1,0 +1,75 @@
+"""Descriptors that are a grid over the picture: which numbers stand for which part of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from displace.arrays import Vectors
+
+
+@dataclass(frozen=True)
+class CellLayout:
+    """Where the parts of a picture stand in its descriptor.
+
+    Parameters
+    ----------
+    rows, columns : int
+        Of the grid over the picture.
+    numbers : int
+        Of each cell.
+    numbers_first : bool
+        Whether a descriptor is the whole grid of one number after the other, and not cell after cell.
+    """
+
+    rows: int
+    columns: int
+    numbers: int
+    numbers_first: bool = False
+
+    @property
+    def dim(self) -> int:
+        """Numbers of a descriptor."""
+        return self.rows * self.columns * self.numbers
+
+    def of(self, vectors: Vectors) -> Vectors:
+        """Descriptors (n, D) as cells, (n, rows, columns, numbers)."""
+        grid = self.rows, self.columns
+        if self.numbers_first:
+            return np.moveaxis(vectors.reshape(-1, self.numbers, *grid), 1, 3)
+        return vectors.reshape(-1, *grid, self.numbers)
+
+    def registration(self, one: Vectors, other: Vectors) -> Vectors:
+        """How much more the cells of two pictures resemble those at the same spot than those next to it, (n,).
+
+        Mean cosine of all cells with the other picture's at the same spot, without that of all with those around it.
+        Pictures of one place fit as they are, and only so. What two pictures have in common by chance, such as much
+        sky or edges in all directions, is as like where it is moved.
+
+        Parameters
+        ----------
+        one, other : arrays of shape (n, D)
+            Descriptors, measured from what is usual at each spot.
+
+        Examples
+        --------
+        >>> row = np.array([[1.0, 0, 0, 1]])
+        >>> CellLayout(1, 2, 2).registration(row, row).tolist()
+        [1.0]
+        """
+        a, b = (_unit(self.of(vectors)) for vectors in (one, other))
+        around = np.pad(b, ((0, 0), (1, 1), (1, 1), (0, 0)))
+        around = around[:, :-2] + around[:, 1:-1] + around[:, 2:]
+        around = around[:, :, :-2] + around[:, :, 1:-1] + around[:, :, 2:]
+        here, near = (np.einsum("nrck,nrck->n", a, cells) for cells in (b, around))
+        n = self.rows * self.columns
+        pairs = (3 * self.rows - 2) * (3 * self.columns - 2) - n
+        result: Vectors = here / n - (near - here) / max(pairs, 1)
+        return result
+
+
+def _unit(cells: Vectors) -> Vectors:
+    lengths = np.sqrt(np.einsum("nrck,nrck->nrc", cells, cells))[..., None]
+    unit: Vectors = np.divide(cells, lengths, out=np.zeros_like(cells), where=lengths > 0)
+    return unit
