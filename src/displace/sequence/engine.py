@@ -147,6 +147,10 @@ class Belief:
         paces = len(motion.each_pace)
         return cls((1 - UNKNOWN) / paces * np.tile(_arrivals(motion, n_places), (paces, 1)), UNKNOWN)
 
+    def likely(self, share: float) -> Belief:
+        """As this, where the drive is along the route with this probability only; else it is off the map."""
+        return Belief(self.places * share, 1 - share * (1 - self.off_map))
+
     def whatever_pace(self) -> Belief:
         """Sum over paces."""
         return Belief(self.places.sum(axis=0), self.off_map) if self.places.ndim == 2 else self

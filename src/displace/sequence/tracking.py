@@ -8,6 +8,7 @@ from math import exp, log
 import numpy as np
 
 from displace.arrays import Vectors
+from displace.sequence.belonging import Belonging
 from displace.sequence.engine import KEPT, MOST, Belief, Learner, Motion, paced
 from displace.sequence.roadway import Roadway
 
@@ -28,6 +29,8 @@ SEARCHED, LONGER, LONGEST = 15, 12.0, 5.0
 """Frames of a drive on the map before its path is found, at least and how many more on average; and how much the
 logarithm of the odds of being off the map may grow meanwhile: places in another order than the route's are found one by
 one."""
+_DOUBTED, _DOUBTED_LONGER = 60, 20.0
+"""The same of a drive that has a path, but one that other streets would give as well."""
 _SOON, _NOW_AND_THEN = 50, 2
 """After so many frames, the pace is learned from one frame in so many: it does not change that fast."""
 _SELDOM, _RUN = 6, 12
@@ -51,13 +54,15 @@ def level_between(chance: float, path: float, steep: float = STEEP, most: float 
     return chance + min(steep * gain, most) * gain
 
 
-def searched_in_vain(off_map: float, frames: int) -> float:
+def searched_in_vain(
+    off_map: float, frames: int, searched: int = SEARCHED, longer: float = LONGER
+) -> float:
     """Probability of being off the map, after so many frames without a path: on the map one would have been found.
 
     >>> [round(searched_in_vain(0.1, frames), 2) for frames in (15, 45, 100)]
     [0.1, 0.58, 0.94]
     """
-    likelier = exp(min(max(frames - SEARCHED, 0) / LONGER, LONGEST))
+    likelier = exp(min(max(frames - searched, 0) / longer, LONGEST))
     return off_map * likelier / (off_map * likelier + 1 - off_map)
 
 
@@ -119,7 +124,8 @@ class Tracker:
         self._kernels = _kernels(self.learner.motion)
         self._forwards: _Chain | None = None
         self._backwards: _Chain | None = None
-        self._gain, self._frame, self._searched = 0.0, 0, 0
+        self._gain, self._frame, self._searched, self._doubted = 0.0, 0, 0, 0
+        self._belonging = Belonging()
         self._seen: tuple[Vectors, float] | None = None
         # What a frame earns on the path and by chance, with weights as if `_SURE` frames had been seen.
         self._path, self._path_weight = self._SURE * (level + HALFWAY * self._APART), self._SURE
@@ -185,12 +191,17 @@ class Tracker:
             self._gain += every * (on_path - by_chance - on_map * self._gain / self._MEMORY)
             self._chance += every * (by_chance + top - self._chance / self._SLOW)
             self._chance_weight += every * (1 - self._chance_weight / self._SLOW)
+        along = self._belonging.see(on_path + top, self._chance / self._chance_weight)
+        self._doubted = 0 if along > 0.5 else self._doubted + 1
         trust = self.order
-        followed = forwards.belief()
         self._searched = 0 if trust > 0.5 else self._searched + 1
-        if trust > _CERTAIN:
-            return followed
-        alone = _alone(places, off, self.begins_off)
+        told = forwards.belief()
+        if trust < _CERTAIN:
+            told = self._mixed(told, _alone(places, off, self.begins_off), trust)
+        return told if along > _CERTAIN else self._in_doubt(told, along)
+
+    def _mixed(self, followed: Belief, alone: Belief, trust: float) -> Belief:
+        """Belief of a frame followed and for itself, as far as the route's order is trusted."""
         heeded = max(trust, _HEEDED)
         off_map = heeded * followed.off_map + (1 - heeded) * searched_in_vain(alone.off_map, self._searched)
         on_map = trust * (1 - followed.off_map) + (1 - trust) * (1 - alone.off_map)
@@ -198,6 +209,14 @@ class Tracker:
         mixed = np.float32(share * trust) * followed.places
         mixed += np.float32(share * (1 - trust)) * alone.places
         return Belief(mixed, off_map)
+
+    def _in_doubt(self, told: Belief, along: float) -> Belief:
+        """Belief where the drive is along the route with this probability only, else anywhere or off the map."""
+        off_map = searched_in_vain(told.off_map, self._doubted, _DOUBTED, _DOUBTED_LONGER)
+        share = (1 - off_map) / max(1 - told.off_map, 1e-9)
+        places = told.places * np.float32(share * along)
+        places += np.float32((1 - along) * (1 - off_map) / len(places))
+        return Belief(places, off_map)
 
 
 def _kernels(motion: Motion) -> tuple[Vectors, Vectors]:

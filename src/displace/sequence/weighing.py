@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from displace.arrays import Vectors
+from displace.sequence.belonging import belongs
 from displace.sequence.engine import (
     Belief,
     Blocks,
@@ -23,7 +24,7 @@ from displace.sequence.engine import (
     update,
 )
 from displace.sequence.roadway import Roadway
-from displace.sequence.tracking import level_between
+from displace.sequence.tracking import level_between, searched_in_vain
 
 _LEAST_SPREAD = 1e-6
 _SAMPLE = 600
@@ -330,17 +331,24 @@ def smooth_drive(
     n_frames = scores.shape[0]
     motion, _ = forward(Weighed(scores, scale), Motion(), unseen)
     motion = motion.at_paces(motion.mean_step)
-    path, chance = (earnings(_Middle(scores, way), slope, motion) for way in (False, True))
+    every, middle = earnings(scores, slope, motion), _Middle(scores).rows
+    path, chance = every[middle], earnings(_Middle(scores, backwards=True), slope, motion)
     if path.mean() - chance.mean() < _LEAST_GAIN + _GAIN_NOISE / np.sqrt(len(path)):
-        _each_alone(Weighed(Scores(similarity), scale), see)
+        _each_alone(Weighed(Scores(similarity), scale), see, searched=n_frames)
         return False
-    off_map, middle = np.zeros(n_frames), _Middle(scores).rows
+    belonging, stretch = belongs(every, float(chance.mean()))
+    # What being on the map earns is told by the best stretch at first: all else may be other streets.
+    off_map = np.ones(n_frames)
+    off_map[stretch] = 0.0
+
+    def tell(frame: int, belief: Belief, evidence: Vectors) -> None:
+        see(frame, belief.likely(belonging), evidence)
 
     def keep(frame: int, belief: Belief, evidence: Vectors) -> None:  # noqa: ARG001
         off_map[frame] = belief.off_map
 
     def smoothed(motion: Motion, see: Row) -> Moves:
-        level = own_scale(scale, float(chance.mean()), path, 1 - off_map[middle], n_frames)
+        level = own_scale(scale, float(chance.mean()), every, 1 - off_map, n_frames)
         evidence: Blocks = Weighed(scores, level)
         if roadway is not None:
             along = _AlongRoadway(evidence, roadway)
@@ -350,7 +358,7 @@ def smooth_drive(
     prior, motion = Motion(roadway=roadway), replace(motion, roadway=roadway)
     for _ in range(2 if n_frames * scores.shape[1] <= _TWICE else 0):
         motion = smoothed(motion, keep).motion(prior)
-    smoothed(motion, see)
+    smoothed(motion, tell)
     return True
 
 
@@ -373,12 +381,13 @@ def own_scale(scale: Scale, chance: float, path: Floats, on_map: Floats, n_frame
     return Scale(scale.slope, share * own + (1 - share) * scale.level)
 
 
-def _each_alone(evidence: Blocks, see: Row) -> None:
-    """Show each frame's belief for itself."""
+def _each_alone(evidence: Blocks, see: Row, searched: int = 0) -> None:
+    """Show each frame's belief for itself, after a path was searched for in vain among so many frames."""
     n_frames, n_places = evidence.shape
     for rows in in_blocks(n_frames):
         ratios = evidence.block(rows)
         places, off = likelihood(ratios)
         for row in range(len(ratios)):
             alone, _ = update(Belief.unknown(n_places), places[row], float(off[row]))
-            see(rows.start + row, alone, ratios[row])
+            off_map = searched_in_vain(alone.off_map, searched)
+            see(rows.start + row, alone.likely((1 - off_map) / (1 - alone.off_map)), ratios[row])
