@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from displace.arrays import Indices, Vectors, l2_normalize
+from displace.sequence.belonging import best_stretch
 from displace.sequence.engine import Belief, Blocks, Floats, Motion, smooth
 from displace.sequence.tracking import level_between
 from displace.sequence.weighing import (
@@ -26,6 +27,9 @@ FASTEST = 4.0
 """Greatest ratio of the rates of two recordings that is looked for."""
 SLOPE = 1.5
 """Of the evidence: see `Scale`."""
+RESEMBLES = 1.25
+"""What a frame must earn, in units of chance, before it speaks for one route: recordings of different towns, of which
+one street is like another as far as the next corner, earn about as much."""
 _STEEP, _MOST = 0.15, 1 / 3
 """As `STEEP` and `HALFWAY` where a drive is followed; less, as scores that are standardised over frames, too, vary more
 along a path."""
@@ -54,6 +58,9 @@ class Pairing:
         Log-evidence that the path earns above the anchor driven backwards, for each frame.
     overlap : float
         Share of the frames that the anchor has seen, too.
+    stretch : float
+        What the best stretch earns beyond `RESEMBLES` times chance, for the root of the number of frames: so it grows
+        where only chance adds up.
     """
 
     frames: Indices
@@ -64,6 +71,7 @@ class Pairing:
     motion: Motion
     gain: float
     overlap: float
+    stretch: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,6 +133,7 @@ def pair(queries: Vectors, anchor: Vectors, rounds: int = 2) -> Pairing:
         level = level_between(chance, mean_on_map(path, 1 - found.off), _STEEP, _MOST)
         counts, _ = smooth(Weighed(scores, Scale(SLOPE, level)), motion, found.see)
         motion = prior.at_paces(counts.mean_step or prior.mean_step)
+    surplus = path - RESEMBLES * max(chance, 0.0)
     return Pairing(
         frames=found.frames,
         low=found.low,
@@ -134,6 +143,7 @@ def pair(queries: Vectors, anchor: Vectors, rounds: int = 2) -> Pairing:
         motion=motion,
         gain=float(path.mean()) - chance,
         overlap=float((found.off < 0.5).mean()),
+        stretch=float(surplus[best_stretch(surplus)].sum() / np.sqrt(len(surplus))),
     )
 
 

@@ -192,9 +192,9 @@ class Tracker:
             self._chance += every * (by_chance + top - self._chance / self._SLOW)
             self._chance_weight += every * (1 - self._chance_weight / self._SLOW)
         along = self._belonging.see(on_path + top, self._chance / self._chance_weight)
-        self._doubted = 0 if along > 0.5 else self._doubted + 1
         trust = self.order
         self._searched = 0 if trust > 0.5 else self._searched + 1
+        self._doubted = self._doubted + 1 if trust > 0.5 and along < 0.5 else 0
         told = forwards.belief()
         if trust < _CERTAIN:
             told = self._mixed(told, _alone(places, off, self.begins_off), trust)
