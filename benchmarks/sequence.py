@@ -6,6 +6,7 @@ import argparse
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -42,7 +43,7 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--align", type=int, default=20_000, metavar="FRAMES")
     parser.add_argument("--drives", type=int, default=5, help="generated drives along nordland811")
     parser.add_argument("--town", type=Path, default=Path(tempfile.gettempdir()) / "town_drives")
-    parser.add_argument("--towns", type=int, default=2, help="towns of `--only gaps`")
+    parser.add_argument("--towns", type=int, default=2, help="towns of `--only gaps` and `--only elsewhere`")
     parser.add_argument(
         "--renumbered", action="store_true", help="`--only gaps`: numbers that leave out nothing"
     )
@@ -50,7 +51,8 @@ def main(argv: list[str]) -> None:
         "--begins-off", type=float, default=BEGINS_OFF, help="`--only gaps`: as that of `follow`"
     )
     parser.add_argument(
-        "--only", choices=("step", "smooth", "align", "drives", "unordered", "approach", "town", "gaps")
+        "--only",
+        choices=("step", "smooth", "align", "drives", "unordered", "approach", "town", "gaps", "elsewhere"),
     )
     options = parser.parse_args(argv)
     if options.only in (None, "step"):
@@ -65,6 +67,8 @@ def main(argv: list[str]) -> None:
         town(options.town)
     if options.only in (None, "gaps"):
         gaps(options.town, options.towns, options.renumbered, options.begins_off)
+    if options.only in (None, "elsewhere"):
+        elsewhere(options.town, options.towns)
     if options.only in (None, "smooth"):
         smoothing(*options.smooth)
     if options.only in (None, "align"):
@@ -303,6 +307,79 @@ def gaps(folder: Path, n_towns: int, renumbered: bool, begins_off: float) -> Non
         at = drives["sun"][1][without_stops(drives["sun"][0])[1]]
         print(f"\ntown {seed}\n")
         removed(drives, at, stretches, renumbered, begins_off)
+
+
+def elsewhere(folder: Path, n_towns: int) -> None:
+    """Maps of a town asked for drives through the next one, and for drives that visit it; what lines up with what."""
+    towns = [
+        town_recordings(folder.with_name(f"{folder.name}{seed or ''}"), seed) for seed in range(n_towns + 1)
+    ]
+    wrong: dict[str, list[tuple[float, ...]]] = {}
+    for drives, others in pairwise(towns):
+        at = drives["sun"][1][without_stops(drives["sun"][0])[1]]
+        for names in (MAPPED, MAPPED[::3], MAPPED[:1]):
+            place_map = place_map_of({name: nearest(drives[name], at) for name in names})
+            for name in ("sun", "dusk", "night", "snow"):
+                frames = others[name][0]
+                found = elsewhere_judged(place_map, frames, np.full(len(frames), np.nan), at)
+                wrong.setdefault(f"another town, map of {len(names)}", []).append(found)
+            for name in ("night", "snow"):
+                visit = [others[name][0][:110], drives[name][0][60:140], others[name][0][110:]]
+                places = [np.full(110, np.nan), drives[name][1][60:140], np.full(len(visit[2]), np.nan)]
+                found = elsewhere_judged(place_map, np.concatenate(visit), np.concatenate(places), at)
+                wrong.setdefault(f"another town and 80 frames of this one, map of {len(names)}", []).append(
+                    found
+                )
+    header(
+        "drives through",
+        "wrongly located, followed",
+        "smoothed",
+        "elsewhere and told so, followed",
+        "smoothed",
+        "R@1 on the map, smoothed",
+    )
+    for title, found in wrong.items():
+        row(f"{title}, {len(found)} drives", *_percents(np.array(found)))
+    grid = get_model("hog").grid
+    names = list(towns[0])
+    header("two recordings", "lined up", "refused")
+    for title, step in (("of one town", 0), ("of two towns", 1)):
+        lined = [
+            lines_up(towns[seed][a][0], towns[seed + step][b][0], grid)
+            for seed in range(n_towns)
+            for a, b in zip(names, names[1:] + names[:1], strict=True)
+        ]
+        row(title, str(sum(lined)), str(len(lined) - sum(lined)))
+
+
+def _percents(found: np.ndarray) -> list[str]:
+    """Means over drives, in percent; of what some of them have."""
+    known = [column[~np.isnan(column)] for column in found.T]
+    return [f"{100 * column.mean():.1f}" if len(column) else "–" for column in known]
+
+
+def elsewhere_judged(
+    place_map: displace.PlaceMap, frames: np.ndarray, places: np.ndarray, at: np.ndarray
+) -> tuple[float, ...]:
+    """Shares of a drive, followed and smoothed: frames located wrongly, frames elsewhere told so; right on the map."""
+    away = np.abs(np.where(np.isnan(places), np.inf, places)[:, None] - at)
+    gone = away.min(axis=1) > 2
+    ways = followed(place_map, frames)[0], place_map.smooth(frames)
+    off = [np.array([fix.off_map > 0.5 for fix in fixes]) for fixes in ways]
+    right = [~gone & (np.abs(np.array([int(f.place) for f in w]) - away.argmin(axis=1)) <= 2) for w in ways]
+    sure = [np.array([fix.probability >= 0.5 for fix in fixes]) for fixes in ways]
+    wrong = [float((s & ~o & ~r).mean()) for s, o, r in zip(sure, off, right, strict=True)]
+    on_map = float(right[1][~gone].mean()) if (~gone).any() else float("nan")
+    return (*wrong, *(float(told[gone].mean()) for told in off), on_map)
+
+
+def lines_up(one: np.ndarray, other: np.ndarray, grid: tuple[int, int, int] | None) -> bool:
+    """Whether two recordings are lined up, rightly or not."""
+    try:
+        align({"one": one, "other": other}, grid=grid)
+    except displace.errors.InputError:
+        return False
+    return True
 
 
 def town_recordings(folder: Path, seed: int) -> dict[str, References]:

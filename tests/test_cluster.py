@@ -70,7 +70,11 @@ def in_process():
 
     def make(n_workers):
         cluster = distributed.LocalCluster(
-            n_workers=n_workers, threads_per_worker=1, processes=False, dashboard_address=None
+            n_workers=n_workers,
+            threads_per_worker=1,
+            processes=False,
+            dashboard_address=None,
+            memory_limit=0,  # else workers pause, for ever, where the tests before left the process large
         )
         made.append((cluster, distributed.Client(cluster)))
         return made[-1][1]

@@ -101,6 +101,7 @@ def test_a_cluster_builds_the_same_map(store, whole, tmp_path, monkeypatch):
     def in_process(address):
         assert address == "local:2"
         options = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
+        options["memory_limit"] = 0  # else workers pause where the tests before left the process large
         with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
             yield client
 
