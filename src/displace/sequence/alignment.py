@@ -254,9 +254,9 @@ class _Coarse:
         if alike:
             nearest = max(alike, key=lambda name: self._pair(name, anchor).stretch)
             raise InputError(
-                f"{_listed(alike)} and {anchor!r} seem to show different routes that look alike: no stretch of them fits "
-                f"better than streets of two towns do (best stretch {self._pair(nearest, anchor).stretch:.1f}, at least "
-                f"{LEAST_STRETCH} is needed). {_LEAVE_OUT}{further}"
+                f"{_listed(alike)} and {anchor!r} seem to show different routes that look alike: no stretch of them "
+                f"fits better than streets of two towns do (best stretch {self._pair(nearest, anchor).stretch:.1f}, at "
+                f"least {LEAST_STRETCH} is needed). {_LEAVE_OUT}{further}"
             )
 
     def unmapped(self, anchor: str, pairings: dict[str, Pairing]) -> list[str]:

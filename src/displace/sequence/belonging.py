@@ -68,7 +68,7 @@ class Belonging:
         self._stretch, self._best, self._frames = 0.0, 0.0, 0
 
     def see(self, path: float, chance: float) -> float:
-        """Take what a frame earns on its path and by chance; returns the probability that the drive is along the route."""
+        """Take what a frame earns on its path and by chance; returns the probability of being along the route."""
         self._frames += 1
         self._stretch = max(0.0, self._stretch + path - BEYOND * max(chance, 0.0))
         self._best = max(self._best * (1 - 1 / self._MEMORY), self._stretch)
