@@ -54,9 +54,7 @@ def level_between(chance: float, path: float, steep: float = STEEP, most: float 
     return chance + min(steep * gain, most) * gain
 
 
-def searched_in_vain(
-    off_map: float, frames: int, searched: int = SEARCHED, longer: float = LONGER
-) -> float:
+def searched_in_vain(off_map: float, frames: int, searched: int = SEARCHED, longer: float = LONGER) -> float:
     """Probability of being off the map, after so many frames without a path: on the map one would have been found.
 
     >>> [round(searched_in_vain(0.1, frames), 2) for frames in (15, 45, 100)]
