@@ -13,7 +13,7 @@ from displace.arrays import l2_normalize
 from displace.errors import InputError
 from displace.places import Places
 from displace.sequence.alignment import LEAST_STRETCH, align, least_gain
-from displace.sequence.belonging import BEYOND, NEEDED, Belonging, along_route, belongs, best_stretch
+from displace.sequence.belonging import BEYOND, FEW, NEEDED, Belonging, along_route, belongs, best_stretch
 from displace.sequence.engine import Belief, Given
 from displace.sequence.pairing import RESEMBLES, earned_by_chance, earnings, pair, standardised_recording
 from displace.sequence.tracking import Tracker
@@ -76,7 +76,7 @@ def test_the_best_stretch_is_the_best_of_all(surplus: np.ndarray) -> None:
 
 def test_more_is_needed_of_longer_drives() -> None:
     for frames in (20, 200, 20_000):
-        needed = NEEDED * np.log(frames)
+        needed = NEEDED * np.log(frames / FEW)
         assert along_route(needed, frames) == pytest.approx(0.5)
         assert along_route(needed + 6, frames) > 0.95 > 0.05 > along_route(needed - 6, frames)
     assert along_route(0.0, 0) == pytest.approx(0.5)
@@ -121,6 +121,21 @@ def test_a_drive_that_finds_no_path_is_off_the_map_afterwards_too() -> None:
 
 def test_a_few_frames_without_a_path_may_be_anywhere() -> None:
     assert off(smoothed(drive(2, 3, n=12, alike=0.0))).max() < 0.5
+
+
+def test_of_a_clip_that_says_nothing_nobody_knows() -> None:
+    """Its frames follow the route's order, as those of a short visit at night do."""
+    beliefs = smoothed(drive(2, 3, alike=0.4)[24:54], alike=0.4)
+    assert sure(beliefs).max() < 0.5
+    assert off(beliefs).max() < 0.5
+    for belief in beliefs:
+        assert float(belief.places.sum()) + belief.off_map == pytest.approx(1, abs=1e-6)
+
+
+def test_a_short_clip_of_the_map_is_on_it() -> None:
+    beliefs = smoothed(drive(1, 2)[100:112])
+    assert np.median(sure(beliefs)) > 0.9
+    assert [int(b.places.argmax()) for b in beliefs] == list(range(100, 112))
 
 
 def test_a_drive_along_the_map_stays_on_it() -> None:

@@ -18,8 +18,11 @@ from displace.sequence.engine import Floats
 BEYOND = 1.45
 """What a frame must earn, in units of what it earns by chance, before it speaks for the route. On average, drives
 through other towns earn up to 1.4, and nights along the route 1.5 and more."""
-NEEDED = 4.3
-"""What a drive's best stretch must earn beyond that, for each e-fold of frames."""
+NEEDED, FEW = 5.5, 4
+"""What a drive's best stretch must earn beyond that for each e-fold of frames, from so many on: one clip of another
+town in a hundred earns 5 with 10 frames, 12 with 30 and 22 with 250."""
+TOLD = 60
+"""Frames of a drive from which on one that is not along the route is off the map; of fewer nobody knows."""
 _WIDTH = 2.0
 """Less or more than is needed, at which the odds are e to one."""
 
@@ -38,10 +41,11 @@ def best_stretch(surplus: Floats) -> slice:
 def along_route(best: float, frames: int) -> float:
     """Probability that a drive of so many frames, whose best stretch earned so much, is along the route.
 
-    >>> [round(along_route(best, 200), 2) for best in (15.0, 22.8, 30.0)]
-    [0.02, 0.5, 0.97]
+    >>> [round(along_route(best, 200), 2) for best in (15.0, 21.5, 30.0)]
+    [0.04, 0.5, 0.99]
     """
-    return 1 / (1 + exp(-min(max((best - NEEDED * log(max(frames, 1))) / _WIDTH, -50.0), 50.0)))
+    needed = NEEDED * log(max(frames, FEW) / FEW)
+    return 1 / (1 + exp(-min(max((best - needed) / _WIDTH, -50.0), 50.0)))
 
 
 def belongs(path: Floats, chance: float) -> tuple[float, slice]:

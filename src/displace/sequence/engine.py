@@ -147,9 +147,19 @@ class Belief:
         paces = len(motion.each_pace)
         return cls((1 - UNKNOWN) / paces * np.tile(_arrivals(motion, n_places), (paces, 1)), UNKNOWN)
 
-    def likely(self, share: float) -> Belief:
-        """As this, where the drive is along the route with this probability only; else it is off the map."""
-        return Belief(self.places * share, 1 - share * (1 - self.off_map))
+    def likely(self, share: float, told: float = 1.0) -> Belief:
+        """As this, where the drive is along the route with this probability; else off the map, or anywhere.
+
+        Parameters
+        ----------
+        share : float
+            Probability that the drive is along the route.
+        told : float
+            Of what is then left, how much is off the map; the rest may be anywhere.
+        """
+        left = (1 - share) * (1 - self.off_map)
+        anywhere = (1 - told) * left / self.places.size
+        return Belief(self.places * share + anywhere, self.off_map + told * left)
 
     def whatever_pace(self) -> Belief:
         """Sum over paces."""

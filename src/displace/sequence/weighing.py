@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from displace.arrays import Vectors
-from displace.sequence.belonging import belongs
+from displace.sequence.belonging import TOLD, belongs
 from displace.sequence.engine import (
     Belief,
     Blocks,
@@ -337,12 +337,13 @@ def smooth_drive(
         _each_alone(Weighed(Scores(similarity), scale), see, searched=n_frames)
         return False
     belonging, stretch = belongs(every, float(chance.mean()))
+    told = min(1.0, n_frames / TOLD)
     # What being on the map earns is told by the best stretch at first: all else may be other streets.
     off_map = np.ones(n_frames)
     off_map[stretch] = 0.0
 
     def tell(frame: int, belief: Belief, evidence: Vectors) -> None:
-        see(frame, belief.likely(belonging), evidence)
+        see(frame, belief.likely(belonging, told), evidence)
 
     def keep(frame: int, belief: Belief, evidence: Vectors) -> None:  # noqa: ARG001
         off_map[frame] = belief.off_map
