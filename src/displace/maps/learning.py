@@ -39,6 +39,7 @@ from displace.maps.calibration import (
 from displace.maps.samples import Samples
 from displace.maps.witness import TOP, Anchors, Witness
 from displace.places import Places
+from displace.progress import Stage
 from displace.references import ReferenceSet
 from displace.truth import Flags, Truth
 
@@ -94,7 +95,7 @@ def learn(
     refs: ReferenceSet,
     fusion: Fusion,
     truth: Truth,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Stage | None = None,
     watch: Watch | None = None,
     cells: CellLayout | None = None,
 ) -> tuple[Calibration | None, Samples | None]:
@@ -129,7 +130,7 @@ def gathered(
     refs: ReferenceSet,
     fusion: Fusion,
     truth: Truth,
-    progress: Callable[[int, int], None] | None,
+    progress: Stage | None,
     watch: Watch | None,
     cells: CellLayout | None = None,
 ) -> Samples | None:

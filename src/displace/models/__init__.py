@@ -166,11 +166,8 @@ def grid_of(fingerprint: Mapping[str, Any] | None) -> tuple[int, int, int] | Non
     >>> grid_of({"model": "hog"}), grid_of({"model": "hog", "imported": True})
     ((8, 11, 36), None)
     """
-    if fingerprint is None or fingerprint.get("imported"):
-        return None
-    with suppress(DisplaceError):  # a model of somebody's own that is not installed here
-        return MODELS.get(str(fingerprint.get("model"))).grid
-    return None
+    model = _installed(fingerprint)
+    return None if model is None else model.grid
 
 
 def cells_of(fingerprint: Mapping[str, Any] | None) -> CellLayout | None:
@@ -179,11 +176,18 @@ def cells_of(fingerprint: Mapping[str, Any] | None) -> CellLayout | None:
     >>> cells_of({"model": "hog"}), cells_of({"model": "cosplace"})
     (CellLayout(rows=8, columns=11, numbers=36, numbers_first=False), None)
     """
+    model = _installed(fingerprint)
+    if model is None:
+        return None
+    return model.cells if model.grid is None else CellLayout(*model.grid)
+
+
+def _installed(fingerprint: Mapping[str, Any] | None) -> type[DescriptorModel] | None:
+    """The model that described something; None where other programs did, or one that is not installed here."""
     if fingerprint is None or fingerprint.get("imported"):
         return None
     with suppress(DisplaceError):
-        model = MODELS.get(str(fingerprint.get("model")))
-        return CellLayout(*model.grid) if model.grid is not None else model.cells
+        return MODELS.get(str(fingerprint.get("model")))
     return None
 
 

@@ -1,13 +1,13 @@
 """Recordings of one route lined up by sight: frames that show the same place get its number.
 
 One recording, the anchor, gives the places; every other is paired with it, and with three or more once more with what
-the others show there. How well the others agree with each other
-about where they were lowers or keeps the confidence of a frame.
+the others show there. How well the others agree with each other about where they were lowers or keeps the confidence
+of a frame.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 from math import sqrt
@@ -18,6 +18,7 @@ import numpy as np
 from displace.arrays import Indices, Vectors
 from displace.errors import InputError
 from displace.holdout import spread
+from displace.progress import Stage
 from displace.sequence.adaptation import without_stops
 from displace.sequence.engine import Floats
 from displace.sequence.laps import second_lap
@@ -46,8 +47,6 @@ fit somewhere, too."""
 _LEAVE_OUT = "Leave them out (build --exclude, align --traversal), or name another anchor"
 _COARSE = 300
 """Frames of each recording that the anchor is chosen by."""
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +97,7 @@ def align(
     recordings: Mapping[str, Vectors],
     anchor: str | None = None,
     candidates: Iterable[str] | None = None,
-    progress: Progress | None = None,
+    progress: Stage | None = None,
     grid: Grid | None = None,
 ) -> Alignment:
     """Line up recordings of one route.
@@ -191,7 +190,7 @@ def in_order(pairing: Pairing) -> Pairing:
 class _Coarse:
     """Every two recordings paired by a few of their frames."""
 
-    def __init__(self, ready: dict[str, Vectors], progress: Progress | None, total: int) -> None:
+    def __init__(self, ready: dict[str, Vectors], progress: Stage | None, total: int) -> None:
         self.names = list(ready)
         self.taken = {n: spread(len(v), _COARSE) for n, v in ready.items()}
         self.pairs: dict[tuple[str, str], Pairing] = {}
