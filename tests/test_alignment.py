@@ -18,6 +18,7 @@ from displace.sequence import alignment, refining
 from displace.sequence.alignment import Alignment, Track, _Coarse, align
 from displace.sequence.engine import PACES, Motion
 from displace.sequence.equal_names import elsewhere
+from displace.sequence.laps import second_lap
 from displace.sequence.pairing import Pairing, pair, standardised_recording
 from displace.sequence.refining import paired_again
 from displace.synthetic import make_route as synthetic_route
@@ -355,6 +356,33 @@ def test_a_short_second_lap_is_said(conditions: dict[str, np.ndarray]) -> None:
     )
     assert found is not None
     np.testing.assert_allclose([int(text) for text in found.groups()], [0, 19, 160], atol=4)
+
+
+def slow_scenery(n: int, seed: int) -> np.ndarray:
+    """Frames of a drive through scenery that changes slowly, beside what is each frame's own."""
+    rng = np.random.default_rng(seed)
+    own = rng.standard_normal((n, 64))
+    scenery = rng.standard_normal((n, 64))
+    for at in range(1, n):
+        scenery[at] = 0.98 * scenery[at - 1] + 0.2 * scenery[at]
+    return (scenery + own).astype(np.float32)
+
+
+@pytest.mark.parametrize("n_frames", [60, 100, 200])
+def test_slow_scenery_is_no_second_lap(n_frames: int) -> None:
+    for seed in range(6):
+        assert second_lap(standardised_recording(slow_scenery(n_frames, seed))) is None
+
+
+@pytest.mark.parametrize("laps", [2, 3])
+def test_laps_through_slow_scenery_are_found(laps: int) -> None:
+    for seed in range(6):
+        once = slow_scenery(60, seed)
+        noise = 0.3 * np.random.default_rng(seed).standard_normal((laps, *once.shape)).astype(np.float32)
+        found = second_lap(standardised_recording(np.concatenate(once + noise)))
+        assert found is not None
+        assert found.sure
+        assert found.again - found.first in (60, 60 * (laps - 1))
 
 
 @pytest.mark.parametrize("n_frames", [12, 24, 48])
