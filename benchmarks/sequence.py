@@ -52,13 +52,18 @@ def main(argv: list[str]) -> None:
     )
     parser.add_argument(
         "--only",
-        choices=("step", "smooth", "align", "drives", "unordered", "approach", "town", "gaps", "elsewhere"),
+        choices=(
+            *("step", "smooth", "align", "drives", "speeds", "unordered", "approach", "town", "gaps"),
+            "elsewhere",
+        ),
     )
     options = parser.parse_args(argv)
     if options.only in (None, "step"):
         step_against_locate(options.steps)
     if options.only in (None, "drives"):
         real_seasons(options.drives)
+    if options.only in (None, "speeds"):
+        speeds()
     if options.only in (None, "approach"):
         approaches()
     if options.only in (None, "unordered"):
@@ -155,6 +160,58 @@ def real_seasons(n_drives: int) -> None:
             f"summer to winter, drive {seed}, {len(queries)} frames",
             *judged_track(tracks["summer"], queries, at),
         )
+
+
+def speeds() -> None:
+    """Drives along a real railway that pass several places from one frame to the next; and how they line up."""
+    folder = shared_folder() / "data" / "nordland811"
+    if not folder.is_dir():
+        print(f"skipped: no {folder}")
+        return
+    model, mapped = get_model("hog"), np.arange(100, 560)
+    seen = {
+        season: describe(model, sorted((folder / season).glob("*.jpg"))) for season in ("summer", "winter")
+    }
+    header(
+        "places a frame, HOG",
+        "frames",
+        "R@1, single",
+        "followed",
+        "smoothed",
+        "told off the map, followed",
+        "smoothed",
+        "lined up within ±2",
+    )
+    for reference, query in (("summer", "winter"), ("winter", "summer")):
+        place_map = place_map_of({reference: (seen[reference][mapped], mapped)})
+        for rate in (1, 3, 5, 8, 12):
+            places = at_rate(rate, 103, 555, np.random.default_rng(3))
+            frames = seen[query][places]
+            ways = followed(place_map, frames)[0], place_map.smooth(frames)
+            found = [place_map.locate(frames, 1, adapt="none").places[:, 0]]
+            found += [np.array([int(fix.place) for fix in fixes]) for fixes in ways]
+            off = [np.array([fix.off_map > 0.5 for fix in fixes]) for fixes in ways]
+            tracks = align(
+                {query: frames, reference: seen[reference][mapped]}, reference, grid=model.grid
+            ).tracks
+            at = mapped[tracks[reference].references][tracks[query].places]
+            row(
+                f"{query}, map of {reference}, {rate}",
+                str(len(places)),
+                *(f"{100 * np.mean(np.abs(where - places) <= 2):.1f}" for where in found),
+                *(f"{100 * told.mean():.1f}" for told in off),
+                f"{100 * np.mean((np.abs(at - places) <= 2) & (tracks[query].places >= 0)):.1f} %",
+            )
+
+
+def at_rate(rate: float, first: int, last: int, rng: np.random.Generator) -> np.ndarray:
+    """Places of a drive's frames that move on by so many at a time, from half to twice as many."""
+    at, speed, seen = float(first), 0.0, []
+    while at < last:
+        seen.append(round(at))
+        speed = float(np.clip(0.9 * speed + rng.normal(0, 0.15), -0.69, 0.69))
+        at += rate * np.exp(speed)
+    return np.array(seen)
 
 
 def unordered() -> None:

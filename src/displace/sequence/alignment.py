@@ -194,7 +194,10 @@ class _Coarse:
         self.names = list(ready)
         self.taken = {n: spread(len(v), _COARSE) for n, v in ready.items()}
         self.pairs: dict[tuple[str, str], Pairing] = {}
-        for a, b in combinations(self.names, 2):
+        for pair_of in combinations(self.names, 2):
+            # One of far fewer frames is found along the other: the other along it would stand most of the time.
+            far_fewer = 2 * len(self.taken[pair_of[1]]) < len(self.taken[pair_of[0]])
+            a, b = reversed(pair_of) if far_fewer else pair_of
             self.pairs[a, b] = pair(ready[a][self.taken[a]], ready[b][self.taken[b]], rounds=1)
             if progress:
                 progress(len(self.pairs), total)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from math import ceil
 from typing import Protocol
 
 import numpy as np
@@ -39,6 +40,8 @@ KEPT = 0.9
 """Probability of keeping a pace from one frame to the next."""
 _UNSTEADY = 0.15
 """Probability of a place less, and of one more, than a pace says."""
+_FAST = 3.0
+"""Places a frame beyond which a pace is less steady: up to half as many less, or more."""
 
 
 class Blocks(Protocol):
@@ -86,6 +89,8 @@ class Motion:
         Where a drive keeps one of several paces for a while: the steps of each, instead of `steps`.
     roadway : Roadway, optional
         Where the map lacks stretches of the route: the chain then runs over its positions, not over the places.
+    besides : sequence of float
+        Rates, in places a frame, that the drive has at times.
     """
 
     steps: tuple[float, ...] = STEPS
@@ -94,6 +99,7 @@ class Motion:
     back: float = 0.05
     paces: tuple[tuple[float, ...], ...] = ()
     roadway: Roadway | None = None
+    besides: tuple[float, ...] = ()
 
     @property
     def mean_step(self) -> float:
@@ -107,7 +113,8 @@ class Motion:
 
     def at_paces(self, rate: float) -> Motion:
         """As this, with the paces of a drive that moves on by `rate` places a frame, on average."""
-        return replace(self, steps=paced(rate), paces=tuple(paced(rate * pace) for pace in PACES))
+        rates = *(rate * pace for pace in PACES), *self.besides
+        return replace(self, steps=paced(rate), paces=tuple(paced(rate) for rate in rates))
 
 
 def paced(pace: float) -> tuple[float, ...]:
@@ -115,7 +122,12 @@ def paced(pace: float) -> tuple[float, ...]:
 
     >>> [round(p, 3) for p in paced(1.5)]
     [0.075, 0.425, 0.425, 0.075]
+    >>> paced(4.0)
+    (0.0, 0.0, 0.0, 0.25, 0.5, 0.25)
     """
+    if pace > _FAST:
+        around = round(pace / 2)  # a whole number, so that the mean is the pace
+        return tuple(max(0.0, 1 - abs(step - pace) / around) / around for step in range(ceil(pace + around)))
     below = int(pace)
     steps = [0.0] * (below + 3)
     # Plain numbers: a drive under way learns its pace with every frame.
@@ -127,6 +139,16 @@ def paced(pace: float) -> tuple[float, ...]:
     while steps[-1] == 0:
         steps.pop()
     return tuple(steps)
+
+
+def around(rate: float) -> tuple[float, ...]:
+    """Probabilities of steps where nothing but an average is known: half at that pace, half any up to twice as many.
+
+    >>> [round(p, 2) for p in around(4.0)]
+    [0.06, 0.06, 0.06, 0.18, 0.31, 0.18, 0.06, 0.06, 0.06]
+    """
+    steady, n = paced(rate), round(2 * rate) + 1
+    return tuple((steady[step] if step < len(steady) else 0.0) / 2 + 0.5 / n for step in range(n))
 
 
 @dataclass(frozen=True, eq=False)
@@ -316,6 +338,7 @@ class Learner:
             motion.back,
             motion.paces,
             motion.roadway,
+            motion.besides,
         )
 
 
@@ -375,6 +398,7 @@ class Moves:
             float(np.clip((self.leave + weight * prior.leave) / (self.on_map + weight), 1e-5, 0.5)),
             float(np.clip((self.back + weight * prior.back) / (self.off_map + weight), 1e-4, 0.5)),
             roadway=prior.roadway,
+            besides=prior.besides,
         ).at_paces(rate)
 
 

@@ -19,12 +19,13 @@ from displace.sequence.weighing import (
     earned_by_chance,
     earnings,
     mean_on_map,
+    told_strides,
 )
 
 AROUND = 2
 """Frames either side that count as the same, in the confidence of a frame."""
 FASTEST = 4.0
-"""Greatest ratio of the rates of two recordings that is looked for."""
+"""Greatest ratio of the rates of two recordings that is looked for by itself; frames tell larger ones (`strides`)."""
 SLOPE = 1.5
 """Of the evidence: see `Scale`."""
 RESEMBLES = 1.25
@@ -156,11 +157,15 @@ def gain_of(queries: Vectors, anchor: Vectors) -> float:
 
 
 def _fastest_fitting(scores: Blocks) -> Motion:
-    """Motion at equal rates or at the ratio of the numbers of frames, whichever earns more."""
+    """Motion at equal rates, at the ratio of the numbers of frames or as fast as frames tell, whichever earns more."""
     n_frames, n_places = scores.shape
     ratio = float(np.clip(n_places / n_frames, 1 / FASTEST, FASTEST))
     rates = [ratio] if 0.7 < ratio < 1.4 else [ratio, 1.0]
-    motions = [Motion(jump=0.003, leave=0.005, back=0.02).at_paces(rate) for rate in rates]
+    told, besides = told_strides(scores)
+    if told is not None:
+        rates.append(told)
+    usual = Motion(jump=0.003, leave=0.005, back=0.02, besides=besides)
+    motions = [usual.at_paces(rate) for rate in rates]
     return max(motions, key=lambda motion: earned(scores, SLOPE, motion) if len(rates) > 1 else 0.0)
 
 

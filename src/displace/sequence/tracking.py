@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, replace
 from math import exp, log
 
@@ -9,8 +10,9 @@ import numpy as np
 
 from displace.arrays import Vectors
 from displace.sequence.belonging import Belonging
-from displace.sequence.engine import KEPT, MOST, Belief, Learner, Motion, paced
+from displace.sequence.engine import KEPT, MOST, STEPS, Belief, Learner, Motion, around, paced
 from displace.sequence.roadway import Roadway
+from displace.sequence.stride import USUAL, stride
 
 UNDER_WAY = (0.7, 1.5)
 """Paces of a drive that is followed, relative to its usual one; a third would cost more than it tells."""
@@ -36,6 +38,8 @@ _SOON, _NOW_AND_THEN = 50, 2
 _SELDOM, _RUN = 6, 12
 """Of a drive that follows the route beyond doubt, one frame in so many is held against the route backwards, too, and so
 many in a row: alone they would not tell how far a wrong path comes."""
+_LOOKED_AT = 20
+"""Frames that tell how fast a drive is for which no path is found."""
 _FADED = 1e6
 """A belief on a scale beyond this is brought back: products of float32 must not vanish."""
 
@@ -123,6 +127,7 @@ class Tracker:
         self._forwards: _Chain | None = None
         self._backwards: _Chain | None = None
         self._gain, self._frame, self._searched, self._doubted = 0.0, 0, 0, 0
+        self._matches: deque[int] = deque(maxlen=_LOOKED_AT)
         self._belonging = Belonging()
         self._seen: tuple[Vectors, float] | None = None
         # What a frame earns on the path and by chance, with weights as if `_SURE` frames had been seen.
@@ -157,8 +162,8 @@ class Tracker:
 
     def step(self, scores: Vectors) -> Belief:
         """Take the scaled scores (N,) of the next frame; returns the belief given all frames so far."""
-        level = self.level
-        top = max(float(np.maximum.reduce(scores)), level)
+        level, match = self.level, int(scores.argmax())
+        top = max(float(scores[match]), level)
         places = np.subtract(scores, np.float32(top), dtype=np.float32)
         np.maximum(places, np.float32(-MOST), out=places)
         np.exp(places, out=places)
@@ -171,6 +176,9 @@ class Tracker:
             return alone
         forwards, backwards = self._forwards, self._backwards
         self._frame += 1
+        self._matches.append(match)
+        if (self._searched or forwards.off_map > 0.5) and self._frame % _NOW_AND_THEN == 0:
+            self._keep_up()
         looks = 1 if self._frame < _SOON else _NOW_AND_THEN
         if self._frame % looks == 0:
             self.learner.see(forwards.places, 1 - forwards.off_map, places, forwards.scale, looks)
@@ -197,6 +205,14 @@ class Tracker:
         if trust < _CERTAIN:
             told = self._mixed(told, _alone(places, off, self.begins_off), trust)
         return told if along > _CERTAIN else self._in_doubt(told, along)
+
+    def _keep_up(self) -> None:
+        """Expect other steps, where a drive without a path is seen to be faster than the chain expects, or no more."""
+        rate, expected = stride(np.array(self._matches)), self.learner.motion.mean_step
+        if rate is None or max(rate, expected) <= USUAL or expected / 2 < rate < expected * 2:
+            return
+        self.learner = Learner(replace(self.learner.motion, steps=around(rate) if rate > USUAL else STEPS))
+        self._kernels = _kernels(self.learner.motion)
 
     def _mixed(self, followed: Belief, alone: Belief, trust: float) -> Belief:
         """Belief of a frame followed and for itself, as far as the route's order is trusted."""

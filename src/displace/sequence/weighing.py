@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from displace.arrays import Vectors
+from displace.holdout import spread
 from displace.sequence.belonging import TOLD, belongs
 from displace.sequence.engine import (
     Belief,
@@ -15,6 +16,7 @@ from displace.sequence.engine import (
     Motion,
     Moves,
     Row,
+    around,
     forward,
     in_blocks,
     likelihood,
@@ -24,6 +26,7 @@ from displace.sequence.engine import (
     update,
 )
 from displace.sequence.roadway import Roadway
+from displace.sequence.stride import WINDOW, strides
 from displace.sequence.tracking import level_between, searched_in_vain
 
 _LEAST_SPREAD = 1e-6
@@ -329,7 +332,9 @@ def smooth_drive(
         return False
     scores, slope = WholeDrive.of(similarity), scale.slope
     n_frames = scores.shape[0]
-    motion, _ = forward(Weighed(scores, scale), Motion(), unseen)
+    rate, besides = told_strides(scores)
+    first = Motion(besides=besides) if rate is None else Motion(steps=around(rate), besides=besides)
+    motion, _ = forward(Weighed(scores, scale), first, unseen)
     motion = motion.at_paces(motion.mean_step)
     every, middle = earnings(scores, slope, motion), _Middle(scores).rows
     path, chance = every[middle], earnings(_Middle(scores, backwards=True), slope, motion)
@@ -356,11 +361,18 @@ def smooth_drive(
             evidence, see = along, along.seen(see)
         return smooth(evidence, motion, see)[0]
 
-    prior, motion = Motion(roadway=roadway), replace(motion, roadway=roadway)
+    prior, motion = replace(first, roadway=roadway), replace(motion, roadway=roadway)
     for _ in range(2 if n_frames * scores.shape[1] <= _TWICE else 0):
         motion = smoothed(motion, keep).motion(prior)
     smoothed(motion, tell)
     return True
+
+
+def told_strides(scores: Blocks) -> tuple[float | None, tuple[float, ...]]:
+    """Rates of a drive that are larger than usual, as its frames tell one by one: see `strides`."""
+    n_frames = scores.shape[0]
+    parts = [slice(first, min(first + WINDOW, n_frames)) for first in range(0, n_frames, WINDOW)]
+    return strides([scores.block(parts[at]).argmax(axis=1) for at in spread(len(parts), _SAMPLE // WINDOW)])
 
 
 def own_scale(scale: Scale, chance: float, path: Floats, on_map: Floats, n_frames: int) -> Scale:
