@@ -526,7 +526,7 @@ def place_map_of(references: dict[str, References], renumbered: bool = False) ->
 def judged_track(track: Track, places: np.ndarray, at: np.ndarray) -> list[str]:
     """As `judged`, of a recording lined up."""
     off = np.where(track.places < 0, 1.0, 0.0)
-    return judged(Pairing(track.places, *[off] * 4, Motion(), 0.0, 0.0), places, at)
+    return judged(Pairing(track.places, *[off] * 4, Motion(), 0.0, 0.0, off), places, at)
 
 
 def recalls(

@@ -22,14 +22,12 @@ from displace.progress import Stage
 from displace.sequence.adaptation import without_stops
 from displace.sequence.engine import Floats
 from displace.sequence.laps import second_lap
-from displace.sequence.pairing import AROUND, Pairing, pair, reduced, standardised_recording
+from displace.sequence.pairing import AROUND, LEAST_STRETCH, Pairing, pair, reduced, standardised_recording
+from displace.sequence.passing import in_order
 from displace.sequence.refining import can_refine, paired_again
 from displace.sequence.viewpoint import Cells, Grid, common_view, in_words
 
 LEAST_FRAMES = 10
-LEAST_STRETCH = 2.4
-"""What the best stretch that two recordings share must bring: see `Pairing.stretch`. Of 80 pairs of drives through two
-towns none brings as much, of 60 through one all do, by night too."""
 LEAST_GAIN, GAIN_NOISE = 0.2, 2.2
 """Recordings whose path earns less than this above chance, for each frame, show different routes; the second, over the
 root of the number of frames, is for what few frames reach by chance. Pieces of different routes reached 0.6 with 20
@@ -150,41 +148,14 @@ def align(
         name: _anchor_track(moving[name][2]) if name == chosen else _track(pairings[name], moving[name][2])
         for name in recordings
     }
-    notes = moved + _notes(pairings, tracks) + coarse.unmapped(chosen, pairings) + laps
+    loops = [note for name in pairings for note in _loops(name, tracks[name])]
+    notes = moved + _notes(pairings, tracks) + loops + coarse.unmapped(chosen, pairings) + laps
     return Alignment(chosen, n_places, tracks, notes)
 
 
 def least_gain(n_frames: int) -> float:
     """What recordings of so many frames must gain to show one route."""
     return LEAST_GAIN + GAIN_NOISE / sqrt(n_frames)
-
-
-def in_order(pairing: Pairing) -> Pairing:
-    """Keep the heaviest frames whose places follow the route; what goes against it is off the map.
-
-    A drive along the anchor's route passes its places in their order: a stretch that jumps back and forth is a
-    resemblance, not a visit.
-    """
-    on = np.flatnonzero(pairing.off < 0.5)
-    if len(on) == 0:
-        return pairing
-    pieces = np.split(on, np.flatnonzero(np.abs(np.diff(pairing.frames[on])) > 15) + 1)
-    first = np.array([pairing.frames[piece].min() for piece in pieces])
-    last = np.array([pairing.frames[piece].max() for piece in pieces])
-    weight = np.array([pairing.confidence[piece].sum() for piece in pieces])
-    best, before = weight.copy(), np.full(len(pieces), -1)
-    for i in range(len(pieces)):
-        for j in range(i):
-            if last[j] <= first[i] + AROUND and best[j] + weight[i] > best[i]:
-                best[i], before[i] = best[j] + weight[i], j
-    kept, at = np.zeros(len(pairing.frames), bool), int(best.argmax())
-    while at >= 0:
-        kept[pieces[at]] = True
-        at = int(before[at])
-    dropped = (pairing.off < 0.5) & ~kept
-    off, confidence = pairing.off.copy(), pairing.confidence.copy()
-    off[dropped], confidence[dropped] = 1.0, 0.0
-    return replace(pairing, off=off, confidence=confidence, overlap=float((off < 0.5).mean()))
 
 
 class _Coarse:
@@ -412,6 +383,18 @@ def _notes(pairings: dict[str, Pairing], tracks: dict[str, Track]) -> list[str]:
                 f"{name}: only {sure:.0%} of its places are likely right; displace align --check shows them"
             )
     return notes
+
+
+def _loops(name: str, track: Track) -> list[str]:
+    """Say where a recording goes on with the beginning of the route."""
+    seen = np.flatnonzero(track.places >= 0)
+    places = track.places[seen]
+    if len(seen) < 2 or (drop := np.diff(places)).min() >= -(places.max() - places.min()) / 2:
+        return []
+    frame = int(seen[drop.argmin() + 1])
+    return [
+        f"{name}: it drives a loop from another start; from frame {frame} on it shows the beginning of the route"
+    ]
 
 
 def _listed(names: list[str]) -> str:
