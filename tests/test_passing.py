@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -47,7 +47,7 @@ def test_the_heaviest_pieces_that_follow_each_other_are_kept(seed: int) -> None:
 
     def follows(chain: tuple[int, ...]) -> bool:
         ends = [(pieces[k][0], pieces[k][-1]) for k in chain]
-        return all(b[-1] <= c[0] + AROUND for b, c in zip(ends, ends[1:], strict=False))
+        return all(b[-1] <= c[0] + AROUND for b, c in pairwise(ends))
 
     chains = [chain for n in range(1, 7) for chain in combinations(range(6), n) if follows(chain)]
     best = max(sum(weights[k] for k in chain) for chain in chains)
