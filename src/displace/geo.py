@@ -20,21 +20,14 @@ _ECCENTRICITY2 = 6.69437999014e-3
 
 @dataclass(frozen=True, eq=False)
 class Positions:
-    """Where images were taken.
-
-    Attributes
-    ----------
-    points : (m, 2) array
-        Easting and northing in metres, or latitude and longitude in degrees; NaN where unknown.
-    degrees : bool
-        Whether `points` are latitude and longitude.
-    heading : (m,) array or None
-        Degrees clockwise from north, NaN where unknown.
-    """
+    """Where images were taken."""
 
     points: Numbers
+    """Shape (m, 2). Easting and northing in metres, or latitude and longitude in degrees; NaN where unknown."""
     degrees: bool = False
+    """Whether `points` are latitude and longitude."""
     heading: Numbers | None = None
+    """Shape (m,). Degrees clockwise from north, NaN where unknown."""
 
     @classmethod
     def of(cls, columns: Mapping[str, Numbers]) -> Positions | None:

@@ -48,25 +48,17 @@ class Choice:
 
 @dataclass(frozen=True)
 class Condition:
-    """A traversal as queries against all others.
-
-    Parameters
-    ----------
-    traversal : str
-    n_queries : int
-        Queries asked; 0 where the others have none of its places.
-    n_left_out : int
-        Its references whose place the others do not have: no fusion could find them.
-    coverage, usual_coverage : float or None
-        Share of its deviation from the others that lies in directions in which the others vary, and the same share of
-        the others themselves; None where there are too few traversals or places to say.
-    """
+    """A traversal as queries against all others."""
 
     traversal: str
     n_queries: int
+    """Queries asked; 0 where the others have none of its places."""
     n_left_out: int
+    """Its references whose place the others do not have: no fusion could find them."""
     coverage: float | None = None
     usual_coverage: float | None = None
+    """Share of its deviation from the others that lies in directions in which the others vary, and the same share of
+    the others themselves; None where there are too few traversals or places to say."""
 
     @property
     def outside(self) -> bool:
@@ -78,85 +70,55 @@ class Condition:
 
 @dataclass(frozen=True)
 class Score:
-    """What one fusion reached.
-
-    Parameters
-    ----------
-    choice : Choice
-    n_bytes : int
-        To store with all traversals as references, as float32, projection included.
-    storable : bool
-        Whether a map can hold it; the others need whole score matrices.
-    recalls : dict of str to Estimate
-        R@1 (%) of each held-out condition.
-    mean : Estimate
-        Mean over the conditions.
-    behind : Estimate
-        The recommended fusion's mean minus this one's, paired over queries.
-    """
+    """What one fusion reached."""
 
     choice: Choice
     n_bytes: int
+    """To store with all traversals as references, as float32, projection included."""
     storable: bool
+    """Whether a map can hold it; the others need whole score matrices."""
     recalls: dict[str, Estimate]
+    """R@1 (%) of each held-out condition."""
     mean: Estimate
+    """Mean over the conditions."""
     behind: Estimate
+    """The recommended fusion's mean minus this one's, paired over queries."""
 
 
 @dataclass(frozen=True)
 class Worth:
-    """What one traversal is worth as a reference, in points of the other conditions' mean R@1.
-
-    Parameters
-    ----------
-    traversal : str
-    gain : Estimate
-        When it is added to one other traversal; mean over which other one.
-    loss : Estimate
-        When it is removed from all that there are.
-    """
+    """What one traversal is worth as a reference, in points of the other conditions' mean R@1."""
 
     traversal: str
     gain: Estimate
+    """When it is added to one other traversal; mean over which other one."""
     loss: Estimate
+    """When it is removed from all that there are."""
 
 
 @dataclass(frozen=True)
 class Advice:
-    """Which fusion to use, and what each traversal is worth.
-
-    Parameters
-    ----------
-    n_references, n_places, dim : int
-        Of the references.
-    protocol : str
-        What counted as correct.
-    recommended : Choice
-        The best that a map can hold: ``displace.build(refs, advice.recommended.make())``.
-    settings : str
-        The settings it takes when fitted on all traversals, and why.
-    conditions : list of Condition
-    scores : list of Score
-        Best mean first.
-    worth : list of Worth
-        For the recommended fusion; empty with fewer than three traversals, or where `notes` say why.
-    impossible : dict of str to str
-        Fusions that could not be fitted, with the reason.
-    notes : list of str
-        What was left out or could not be said.
-    """
+    """Which fusion to use, and what each traversal is worth."""
 
     n_references: int
     n_places: int
     dim: int
+    """Of the references."""
     protocol: str
+    """What counted as correct."""
     recommended: Choice
+    """The best that a map can hold: ``displace.build(refs, advice.recommended.make())``."""
     settings: str
+    """The settings it takes when fitted on all traversals, and why."""
     conditions: list[Condition]
     scores: list[Score]
+    """Best mean first."""
     worth: list[Worth]
+    """For the recommended fusion; empty with fewer than three traversals, or where `notes` say why."""
     impossible: dict[str, str]
+    """Fusions that could not be fitted, with the reason."""
     notes: list[str]
+    """What was left out or could not be said."""
 
     @property
     def best(self) -> Score | None:

@@ -31,25 +31,16 @@ COMMANDS = "commands.txt"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run of a suite did.
-
-    Parameters
-    ----------
-    results : Results
-        The folder, with what other runs left there.
-    cells : list of Result
-        The suite's own cells, computed now or before.
-    n_computed : int
-        Cells computed now.
-    absent : dict of str to Path
-        Models whose descriptor store is not there, and where it should be.
-    seconds : float
-    """
+    """What a run of a suite did."""
 
     results: Results
+    """The folder, with what other runs left there."""
     cells: list[Result]
+    """The suite's own cells, computed now or before."""
     n_computed: int
+    """Cells computed now."""
     absent: dict[str, Path]
+    """Models whose descriptor store is not there, and where it should be."""
     seconds: float
 
     @property

@@ -35,26 +35,7 @@ KS = (1, 5, 10)
 
 @dataclass(frozen=True)
 class Cell:
-    """One method with one model on one query traversal.
-
-    Parameters
-    ----------
-    dataset, model, query : str
-    protocol : Protocol
-    method : Method
-    references : tuple of str
-        Reference traversals.
-    store : dict
-        What `Result.store` records; its "content" is part of the identity.
-    projection : int or None
-        Dimension of a random projection.
-    seed : int
-        Of that projection.
-    k : int
-        Places kept of the ranking.
-    order : tuple of int
-        Position of model, query and method in the suite.
-    """
+    """One method with one model on one query traversal."""
 
     dataset: str
     model: str
@@ -62,11 +43,17 @@ class Cell:
     protocol: Protocol
     method: Method
     references: tuple[str, ...]
+    """Reference traversals."""
     store: dict[str, Any]
+    """What `Result.store` records; its "content" is part of the identity."""
     projection: int | None
+    """Dimension of a random projection."""
     seed: int
+    """Of that projection."""
     k: int
+    """Places kept of the ranking."""
     order: tuple[int, int, int]
+    """Position of model, query and method in the suite."""
 
     @property
     def id(self) -> str:

@@ -13,21 +13,13 @@ from displace.fusion import get_fusion
 
 @dataclass(frozen=True)
 class Compared:
-    """One cell that was measured and published.
-
-    Parameters
-    ----------
-    column : Column
-    label : str
-        The method.
-    measured : float or None
-        Recall@1 (%); None where it was impossible.
-    published : float
-    """
+    """One cell that was measured and published."""
 
     column: Column
     label: str
+    """The method."""
     measured: float | None
+    """Recall@1 (%); None where it was impossible."""
     published: float
 
     @property
@@ -38,16 +30,10 @@ class Compared:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All such cells of a table.
-
-    Parameters
-    ----------
-    rows : list of Compared
-        Empty where nothing is comparable; `notes` say why.
-    notes : list of str
-    """
+    """All such cells of a table."""
 
     rows: list[Compared]
+    """Empty where nothing is comparable; `notes` say why."""
     notes: list[str]
 
 

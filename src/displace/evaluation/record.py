@@ -26,101 +26,69 @@ COUNTS = {
 
 @dataclass(frozen=True)
 class Result:
-    """What one method reached with one model on one query traversal.
-
-    Parameters
-    ----------
-    cell : str
-        Hash of everything that determines the ranking.
-    dataset, protocol, tolerance : str
-        Such as "robotcar", "robotcar-5", "±5 frames".
-    model : str
-        Name of the descriptor model.
-    fusion : str
-        Registry name.
-    parameters : dict
-        Of the fusion, where they differ from its defaults.
-    label : str
-        Name of the method in tables, such as "DisPlace (paper)".
-    group : {"single", "score", "descriptor"}
-        Where the method stands in tables.
-    sequence, adapt : str
-        How the queries were ranked as a drive or a batch; empty where each was ranked for itself.
-    query : str
-        Query traversal.
-    references : list of str
-        Reference traversals.
-    dim : int
-        Dimension of the descriptors that the method was given.
-    projection : int or None
-        Where the descriptors were projected at random before, to how many dimensions (then equal to `dim`).
-    seed : int
-        Of that projection.
-    order : list of int
-        Position of model, query and method in the suite, for tables.
-    questions : str
-        Name of the file of `Questions`.
-    n_places, n_references, n_queries : int
-    n_unanswerable : int
-        Queries without a correct place in the map; they count as misses.
-    recalls : dict of int to float
-        Recall@N in percent, by N; empty where the cell was impossible.
-    seconds : dict of str to float
-        "fit" and "rank" (all queries), wall time.
-    n_bytes : int
-        To store for locating, as float32.
-    n : int
-        Length of a stored vector.
-    explanation : str
-        What the method says about its settings; may be empty.
-    error : str
-        Why the cell could not be computed; empty where it was.
-    retry : bool
-        Whether that was not to be expected from the data, so that the next run tries again.
-    created : str
-        When it was computed, in UTC (ISO 8601).
-    used : int
-        Number of the last run in this folder whose suite has the cell, computed or found there; 0 where runs were not
-        yet counted.
-    versions : dict of str to str
-        Of displace, numpy, scipy, scikit-learn and Python; the machine's platform, and the threads used.
-    store : dict
-        Descriptor store: its path as given, the model's fingerprint and a hash of the content.
-    """
+    """What one method reached with one model on one query traversal."""
 
     cell: str
+    """Hash of everything that determines the ranking."""
     dataset: str
     protocol: str
     tolerance: str
+    """Data set, protocol and tolerance, such as "robotcar", "robotcar-5", "±5 frames"."""
     model: str
+    """Name of the descriptor model."""
     fusion: str
+    """Registry name."""
     parameters: dict[str, Any]
+    """Of the fusion, where they differ from its defaults."""
     label: str
+    """Name of the method in tables, such as "DisPlace (paper)"."""
     group: str
+    """Where the method stands in tables: "single", "score" or "descriptor"."""
     query: str
+    """Query traversal."""
     references: list[str]
+    """Reference traversals."""
     dim: int
+    """Dimension of the descriptors that the method was given."""
     sequence: str = ""
     adapt: str = ""
+    """How the queries were ranked as a drive or a batch; empty where each was ranked for itself."""
     projection: int | None = None
+    """Where the descriptors were projected at random before, to how many dimensions (then equal to `dim`)."""
     seed: int = 0
+    """Of that projection."""
     order: list[int] = field(default_factory=lambda: [0, 0, 0])
+    """Position of model, query and method in the suite, for tables."""
     questions: str = ""
+    """Name of the file of `Questions`."""
     n_places: int = 0
     n_references: int = 0
     n_queries: int = 0
     n_unanswerable: int = 0
+    """Queries without a correct place in the map; they count as misses."""
     recalls: dict[int, float] = field(default_factory=dict)
+    """Recall@N in percent, by N; empty where the cell was impossible."""
     seconds: dict[str, float] = field(default_factory=dict)
+    """"fit" and "rank" (all queries), wall time."""
     n_bytes: int = 0
+    """To store for locating, as float32."""
     n: int = 0
+    """Length of a stored vector."""
     explanation: str = ""
+    """What the method says about its settings; may be empty."""
     error: str = ""
+    """Why the cell could not be computed; empty where it was."""
     retry: bool = False
+    """Whether that was not to be expected from the data, so that the next run tries again."""
     created: str = ""
+    """When it was computed, in UTC (ISO 8601)."""
     used: int = 0
+    """Number of the last run in this folder whose suite has the cell, computed or found there; 0 where runs were not
+    yet counted."""
     versions: dict[str, str] = field(default_factory=dict)
+    """Of displace, numpy, scipy, scikit-learn and Python; the machine's platform, and the threads used."""
     store: dict[str, Any] = field(default_factory=dict)
+    """Descriptor store: its path as given, the model's fingerprint and a hash of the content."""
 
     @property
     def ok(self) -> bool:

@@ -20,27 +20,18 @@ WAYS = ("followed", "smoothed")
 
 @dataclass(frozen=True, eq=False)
 class NightDrive:
-    """What following gave.
-
-    Parameters
-    ----------
-    recalls : dict of str to float
-        R@1 (%) of frames followed and smoothed along the whole map.
-    missing : array of shape (n,) of bool
-        Frames whose places the second map lacks.
-    off_map : dict of str to (float, float)
-        Precision and recall of being off the second map.
-    fixes : list of Fix
-        Of the frames, followed along the second map.
-    places : array of shape (N,)
-        Number of each of its places along the route.
-    """
+    """What following gave."""
 
     recalls: dict[str, float]
+    """R@1 (%) of frames followed and smoothed along the whole map."""
     missing: Flags
+    """Shape (n,). Frames whose places the second map lacks."""
     off_map: dict[str, tuple[float, float]]
+    """Precision and recall of being off the second map."""
     fixes: list[Fix]
+    """Of the frames, followed along the second map."""
     places: NDArray[np.intp]
+    """Shape (N,). Number of each of its places along the route."""
 
 
 def follow_night(

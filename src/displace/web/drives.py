@@ -18,23 +18,15 @@ from displace.web.refused import RefusedError
 
 @dataclass(eq=False)
 class Drive:
-    """One drive: the map it began with, and where it is believed to be.
-
-    Parameters
-    ----------
-    hosted : Hosted
-    follower : object
-        Made by `PlaceMap.follow`.
-    used : float
-        When the last frame came.
-    most : int
-        Frames of one drive.
-    """
+    """One drive: the map it began with, and where it is believed to be."""
 
     hosted: Hosted
     follower: Any
+    """Made by `PlaceMap.follow`."""
     used: float
+    """When the last frame came."""
     most: int
+    """Frames of one drive."""
     n_frames: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 

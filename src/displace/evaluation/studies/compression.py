@@ -23,48 +23,31 @@ Values = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Curve:
-    """One method over the dimensions.
-
-    Parameters
-    ----------
-    label, fusion : str
-    plain : bool
-        Whether the fusion has its default parameters.
-    means, deviations : list of float or None
-        Mean and standard deviation of R@1 (%) over the seeds; None where the method could not be fitted.
-    full : float or None
-        R@1 (%) of the descriptors as they are.
-    """
+    """One method over the dimensions."""
 
     label: str
     fusion: str
     plain: bool
+    """Whether the fusion has its default parameters."""
     means: list[float | None]
     deviations: list[float | None]
+    """Mean and standard deviation of R@1 (%) over the seeds; None where the method could not be fitted."""
     full: float | None
+    """R@1 (%) of the descriptors as they are."""
 
 
 @dataclass(frozen=True)
 class Compression:
-    """Recall@1 of each method after random projection to fewer dimensions.
-
-    Parameters
-    ----------
-    setting : Setting
-    dims, seeds : list of int
-    curves : list of Curve
-    notes : list of str
-        What could not be computed, and why.
-    after_fusion : bool
-        Whether the fused vectors of places and queries were projected, rather than the descriptors before any fusion.
-    """
+    """Recall@1 of each method after random projection to fewer dimensions."""
 
     setting: Setting
     dims: list[int]
     seeds: list[int]
     curves: list[Curve]
     notes: list[str] = field(default_factory=list)
+    """What could not be computed, and why."""
     after_fusion: bool = False
+    """Whether the fused vectors of places and queries were projected, rather than the descriptors before any fusion."""
 
     @property
     def where(self) -> str:

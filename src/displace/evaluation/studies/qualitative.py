@@ -18,69 +18,43 @@ from displace.truth import Flags
 
 @dataclass(frozen=True)
 class Pick:
-    """What one method found for one query.
-
-    Parameters
-    ----------
-    label, fusion : str
-    place : str
-    image : str or None
-        Picture of that place; None where there is none.
-    right : bool
-    """
+    """What one method found for one query."""
 
     label: str
     fusion: str
     place: str
     image: str | None
+    """Picture of that place; None where there is none."""
     right: bool
 
 
 @dataclass(frozen=True)
 class Example:
-    """One query with its true place and what each method found.
-
-    Parameters
-    ----------
-    row : int
-        Number of the query.
-    query_image, truth_image : str or None
-    truth_place : str or None
-        None where no place of the map is right.
-    picks : list of Pick
-    case : str
-        Why it is shown, where that has a name.
-    """
+    """One query with its true place and what each method found."""
 
     row: int
+    """Number of the query."""
     query_image: str | None
     truth_place: str | None
+    """None where no place of the map is right."""
     truth_image: str | None
     picks: list[Pick]
     case: str = ""
+    """Why it is shown, where that has a name."""
 
 
 @dataclass(frozen=True)
 class Qualitative:
-    """Queries on which the methods differ.
-
-    Parameters
-    ----------
-    setting : Setting
-    columns : list of Example
-    n_differing : int
-        Queries on which not all methods are right or all wrong.
-    rule : str
-        How the columns were chosen.
-    notes : list of str
-        Which setting was not possible, and why; cases of which there is no query.
-    """
+    """Queries on which the methods differ."""
 
     setting: Setting
     columns: list[Example]
     n_differing: int
+    """Queries on which not all methods are right or all wrong."""
     rule: str
+    """How the columns were chosen."""
     notes: list[str] = field(default_factory=list)
+    """Which setting was not possible, and why; cases of which there is no query."""
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Qualitative:

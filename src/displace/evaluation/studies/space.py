@@ -19,59 +19,39 @@ ROLES = ("other", "truth", "confounder", "query")
 
 @dataclass(frozen=True)
 class SpaceView:
-    """The points in one space.
-
-    Parameters
-    ----------
-    title : str
-    dim : int
-        Dimension of the space.
-    points : list of [x, y]
-        t-SNE coordinates, in the order of `Space.places`.
-    truth, confounder : float
-        Cosine of the query with the fused vector of the true and of the confounding place.
-    """
+    """The points in one space."""
 
     title: str
     dim: int
+    """Dimension of the space."""
     points: list[list[float]]
+    """t-SNE coordinates x and y, in the order of `Space.places`."""
     truth: float
     confounder: float
+    """Cosine of the query with the fused vector of the true and of the confounding place."""
 
 
 @dataclass(frozen=True)
 class Space:
-    """References around one query, and the query, in the spaces of HOPS and DisPlace, ours and the paper's.
-
-    Parameters
-    ----------
-    setting : Setting
-    row : int
-        Number of the query.
-    truth, confounder : str
-        Place ids.
-    places, traversals, roles : list of str
-        Of each point; the last point is the query.
-    views : list of SpaceView
-        HOPS first, then DisPlace, then DisPlace in the paper's setting where that is possible.
-    seed : int
-    reason : str
-        Why this query.
-    notes : list of str
-        Which setting was not possible, and why.
-    """
+    """References around one query, and the query, in the spaces of HOPS and DisPlace, ours and the paper's."""
 
     setting: Setting
     row: int
+    """Number of the query."""
     truth: str
     confounder: str
+    """Place ids."""
     places: list[str]
     traversals: list[str]
     roles: list[str]
+    """Of each point; the last point is the query."""
     views: list[SpaceView]
+    """HOPS first, then DisPlace, then DisPlace in the paper's setting where that is possible."""
     seed: int
     reason: str
+    """Why this query."""
     notes: list[str] = field(default_factory=list)
+    """Which setting was not possible, and why."""
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Space:

@@ -27,21 +27,14 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True)
 class Setting:
-    """What the numbers of a study are about; it goes beside every one of them.
-
-    Parameters
-    ----------
-    dataset, model, protocol, query : str
-    references : list of str
-        Reference traversals.
-    n_places, n_queries, dim : int
-    """
+    """What the numbers of a study are about; it goes beside every one of them."""
 
     dataset: str
     model: str
     protocol: str
     query: str
     references: list[str]
+    """Reference traversals."""
     n_places: int
     n_queries: int
     dim: int
@@ -217,26 +210,17 @@ def budgets(references: ReferenceSet) -> list[Method]:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A fitted method with what it found.
-
-    Parameters
-    ----------
-    method : Method
-    fusion : Fusion
-        Fitted.
-    places : array of shape (q,)
-        The best place of each query.
-    scores : array of shape (q,)
-        Its score.
-    hits : array of shape (q,)
-        Whether it is correct.
-    """
+    """A fitted method with what it found."""
 
     method: Method
     fusion: Fusion
+    """Fitted."""
     places: NDArray[Any]
+    """Shape (q,). The best place of each query."""
     scores: Vectors
+    """Shape (q,). Its score."""
     hits: Flags
+    """Shape (q,). Whether it is correct."""
 
     @property
     def recall(self) -> float:

@@ -77,20 +77,13 @@ def summary(demo: Demo) -> str:
 
 @dataclass(frozen=True)
 class Kind:
-    """Queries that came out in one way.
-
-    Parameters
-    ----------
-    title : str
-    rows : array
-        All queries of the kind.
-    shown : list of int
-        Those that are shown: the most confident ones, some way apart.
-    """
+    """Queries that came out in one way."""
 
     title: str
     rows: NDArray[np.intp]
+    """All queries of the kind."""
     shown: list[int]
+    """Those that are shown: the most confident ones, some way apart."""
 
 
 def kinds(demo: Demo) -> list[Kind]:

@@ -16,29 +16,19 @@ from displace.truth import Flags
 
 @dataclass(frozen=True)
 class Finding:
-    """One method against the other multi-reference methods, with one model.
-
-    Parameters
-    ----------
-    table : Table
-        Of the data set, with the columns of the model only.
-    model, label : str
-        `label` is the method that the others are compared with.
-    wins : Wins
-        A duel for each query traversal.
-    mean : Estimate
-        Its R@1 (%), the mean over the query traversals.
-    other : str
-        The best other method, by that mean.
-    other_mean, difference : Estimate
-    """
+    """One method against the other multi-reference methods, with one model."""
 
     table: Table
+    """Of the data set, with the columns of the model only."""
     model: str
     label: str
+    """`label` is the method that the others are compared with."""
     wins: Wins
+    """A duel for each query traversal."""
     mean: Estimate
+    """Its R@1 (%), the mean over the query traversals."""
     other: str
+    """The best other method, by that mean."""
     other_mean: Estimate
     difference: Estimate
 

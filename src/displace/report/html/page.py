@@ -30,24 +30,16 @@ from displace.report.html.thumbnails import Album, collect
 
 @dataclass(frozen=True)
 class Report:
-    """What was written.
-
-    Parameters
-    ----------
-    path : Path
-    n_bytes, picture_bytes : int
-        Of the whole page, and of its pictures.
-    n_pictures : int
-    n_results, n_studies : int
-        Cells and studies that it shows.
-    """
+    """What was written."""
 
     path: Path
     n_bytes: int
     picture_bytes: int
+    """Of the whole page, and of its pictures."""
     n_pictures: int
     n_results: int
     n_studies: int
+    """Cells and studies that it shows."""
 
 
 def write_report(

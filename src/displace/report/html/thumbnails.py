@@ -20,27 +20,18 @@ QUALITY = 62
 
 @dataclass
 class Album:
-    """Pictures within a budget.
-
-    Parameters
-    ----------
-    budget : int
-        Bytes of JPEG, encoded as text, for all pictures together.
-    pictures : list of str
-        Base64 of each JPEG.
-    numbers : dict of str to int
-        Which picture a path became; −1 where it could not be read.
-    n_bytes : int
-        Bytes of all pictures, as text.
-    n_queries : int
-        Queries of which every picture is there.
-    """
+    """Pictures within a budget."""
 
     budget: int
+    """Bytes of JPEG, encoded as text, for all pictures together."""
     pictures: list[str] = field(default_factory=list)
+    """Base64 of each JPEG."""
     numbers: dict[str, int] = field(default_factory=dict)
+    """Which picture a path became; −1 where it could not be read."""
     n_bytes: int = 0
+    """Bytes of all pictures, as text."""
     n_queries: int = 0
+    """Queries of which every picture is there."""
 
     def add(self, paths: Sequence[str]) -> bool:
         """Add the pictures of one query, all of them or, where they do not fit, none."""
