@@ -80,12 +80,7 @@ def is_address(uri: str | os.PathLike[str]) -> bool:
 
 
 class Database:
-    """A pool of connections to the database of an address.
-
-    Parameters
-    ----------
-    address : Address
-    """
+    """A pool of connections to the database of an address."""
 
     def __init__(self, address: Address) -> None:
         psycopg, pool = _psycopg(), _pool()

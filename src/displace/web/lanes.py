@@ -161,12 +161,7 @@ class Lanes:
 
 
 class Lane:
-    """A thread, with a process or without one.
-
-    Parameters
-    ----------
-    lanes : Lanes
-    """
+    """A thread, with a process or without one."""
 
     def __init__(self, lanes: Lanes) -> None:
         self.lanes = lanes
