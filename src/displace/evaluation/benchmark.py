@@ -17,7 +17,7 @@ from displace.evaluation.cells import Cell, compute
 from displace.evaluation.loading import Split, store_digest
 from displace.evaluation.results import Result, Results
 from displace.evaluation.suites import Suite
-from displace.files.atomic import atomic_write, make_folder
+from displace.files.atomic import make_folder, write_whole
 from displace.files.outputs import read_text
 from displace.models import MODELS
 from displace.progress import Progress
@@ -186,11 +186,9 @@ def _computed(
 def _keep_suite(suite: Suite, folder: Path) -> None:
     """Keep the suite's own text, or the command, beside its results, so that they can be repeated."""
     if suite.text:
-        with atomic_write(make_folder(folder / "suites") / f"{suite.name}.toml", "w") as file:
-            file.write(suite.text)
+        write_whole(make_folder(folder / "suites") / f"{suite.name}.toml", suite.text)
     if suite.command:
         kept = make_folder(folder / "suites") / COMMANDS
         known = read_text(kept, "a list of commands").splitlines() if kept.exists() else []
         if suite.command not in known:
-            with atomic_write(kept, "w") as file:
-                file.write("\n".join([*known, suite.command, ""]))
+            write_whole(kept, "\n".join([*known, suite.command, ""]))

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from displace.errors import WeightsError
-from displace.files.atomic import atomic_write, make_folder
+from displace.files.atomic import atomic_write, make_folder, write_whole
 from displace.files.reading import file_sha256
 
 Progress = Callable[[int, int | None], None]
@@ -107,8 +107,7 @@ def checked_sha256(path: Path, published: str | None = None) -> str:
         return digest
     beside = _digest_path(path)
     if not beside.exists():
-        with atomic_write(beside, "w") as file:
-            file.write(f"{digest}  {path.name}\n")
+        write_whole(beside, f"{digest}  {path.name}\n")
         return digest
     recorded = beside.read_text("utf-8").partition(" ")[0].strip()
     if digest != recorded:

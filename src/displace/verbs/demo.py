@@ -52,7 +52,7 @@ def demo(folder: PathLike = "displace-demo", *, places: int = 200, progress: Pro
     from displace.evaluation.benchmark import run_suite
     from displace.evaluation.methods import Method, methods_named
     from displace.evaluation.suites import Suite
-    from displace.files.atomic import atomic_write
+    from displace.files.atomic import write_whole
     from displace.manifest.table import Manifest
     from displace.models import get_model
     from displace.report.demonstration import Demo, demo_markdown
@@ -82,8 +82,7 @@ def demo(folder: PathLike = "displace-demo", *, places: int = 200, progress: Pro
         drive = _drive(place_map, store, queries, protocol)
     demo = Demo(folder, place_map, queries.manifest, matches, results, protocol, QUERY, drive)
     place_map.save(demo.map_file)
-    with atomic_write(folder / "demo.md", "w") as file:
-        file.write(demo_markdown(demo))
+    write_whole(folder / "demo.md", demo_markdown(demo))
     write_demo_page(demo)
     return demo
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from displace.arrays import Indices, Vectors
-from displace.files.atomic import atomic_write
+from displace.files.atomic import write_whole
 from displace.holdout import spread
 from displace.report.html.markup import cells, heading, html_table, note, own_file
 from displace.report.html.thumbnails import thumbnail
@@ -62,14 +62,14 @@ def write_alignment_page(
         f"{found.n_places:,} places along <b>{escape(found.anchor)}</b>, to which "
         f"{len(others)} recording{'s were' if len(others) > 1 else ' was'} lined up by sight."
     )
-    with atomic_write(path, "w") as file:
-        file.write(
-            '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-            f"<title>displace align: {escape(found.anchor)}</title><style>{own_file('report.css')}{_CSS}</style></head>"
-            "<body><main>"
-            f'<header><h1>Alignment</h1><p class="lead">{lead}</p></header>'
-            f"{_summary(found)}{body}</main></body></html>\n"
-        )
+    write_whole(
+        path,
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f"<title>displace align: {escape(found.anchor)}</title><style>{own_file('report.css')}{_CSS}</style></head>"
+        "<body><main>"
+        f'<header><h1>Alignment</h1><p class="lead">{lead}</p></header>'
+        f"{_summary(found)}{body}</main></body></html>\n",
+    )
 
 
 _CSS = """

@@ -10,7 +10,7 @@ from string import Template
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.files.atomic import atomic_write
+from displace.files.atomic import write_whole
 from displace.maps.calibration import area_under_curve, reliability
 from displace.recall import percent
 from displace.report.demonstration import Demo
@@ -33,9 +33,8 @@ WIDTH, QUALITY = 320, 80
 
 def write_demo_page(demo: Demo) -> None:
     """Write the page to ``demo.html`` in the demonstration's folder."""
-    page = Template(own_file("demo.html")).substitute(_parts(demo), css=own_file("report.css"))
-    with atomic_write(demo.page, "w") as file:
-        file.write(page)
+    page = Template(own_file("demo.html"))
+    write_whole(demo.page, page.substitute(_parts(demo), css=own_file("report.css")))
 
 
 def _parts(demo: Demo) -> dict[str, str]:

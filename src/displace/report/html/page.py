@@ -16,7 +16,7 @@ from displace.evaluation.record import rule_text
 from displace.evaluation.results import Result, Results
 from displace.evaluation.studies import Study, compressions_of, load_studies, topic_of
 from displace.evaluation.tables import build_tables
-from displace.files.atomic import atomic_write
+from displace.files.atomic import write_whole
 from displace.progress import Progress
 from displace.report.html import sections, table_sections
 from displace.report.html.blocks import Block, read_blocks
@@ -93,9 +93,7 @@ def write_report(
         **_scripts(),
     }
     path = Path(output)
-    page = Template(own_file("page.html")).substitute(parts)
-    with atomic_write(path, "w") as file:
-        file.write(page)
+    write_whole(path, Template(own_file("page.html")).substitute(parts))
     return Report(path, path.stat().st_size, album.n_bytes, len(album.pictures), len(cells), len(studies))
 
 
