@@ -110,14 +110,14 @@ class Advice:
     """The best that a map can hold: ``displace.build(refs, advice.recommended.make())``."""
     settings: str
     """The settings it takes when fitted on all traversals, and why."""
-    conditions: list[Condition]
-    scores: list[Score]
+    conditions: list[Condition] = field(default_factory=list)
+    scores: list[Score] = field(default_factory=list)
     """Best mean first."""
-    worth: list[Worth]
+    worth: list[Worth] = field(default_factory=list)
     """For the recommended fusion; empty with fewer than three traversals, or where `notes` say why."""
-    impossible: dict[str, str]
+    impossible: dict[str, str] = field(default_factory=dict)
     """Fusions that could not be fitted, with the reason."""
-    notes: list[str]
+    notes: list[str] = field(default_factory=list)
     """What was left out or could not be said."""
 
     @property

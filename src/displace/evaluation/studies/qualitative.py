@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from displace.errors import InputError, SingularScatterError
+from displace.errors import InputError
 from displace.evaluation.methods import Method
-from displace.evaluation.studies.task import METHODS, PAPER, Run, Setting, Task, of_record, run
+from displace.evaluation.studies.task import METHODS, Run, Setting, Task, of_record, run, run_paper
 from displace.progress import Progress, counted, part
 from displace.truth import Flags
 
@@ -133,10 +133,7 @@ def study_examples(
         chosen, rule = _cases(hits, methods, notes), CASES_RULE
     else:
         chosen, rule = [(row, "") for row in choose_columns(hits, n_columns)], RULE
-    try:
-        runs.append(run(PAPER, task))
-    except SingularScatterError as error:
-        notes.append(f"{PAPER.label} was not possible: {error}")
+    runs += run_paper(task, notes)
     columns = [_column(row, case, runs, task) for row, case in chosen]
     return Qualitative(task.setting, columns, int(_differing(hits).sum()), rule, notes)
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.arrays import Vectors, l2_normalize, top_k
-from displace.errors import InputError, SingularScatterError
-from displace.evaluation.studies.task import DISPLACE, HOPS, PAPER, Run, Setting, Task, of_record, run
+from displace.errors import InputError
+from displace.evaluation.studies.task import DISPLACE, HOPS, Run, Setting, Task, of_record, run, run_paper
 from displace.fusion.base import VectorFusion
 from displace.progress import Progress, counted, part
 
@@ -85,11 +85,8 @@ def study_space(
         raise InputError(f"row={row} must be at least 0 and below {len(task.queries)}, the number of queries")
     if n_places < 3:
         raise InputError(f"n_places={n_places} must be at least 3")
-    runs, notes = [run(HOPS, task), run(DISPLACE, task)], []
-    try:
-        runs.append(run(PAPER, task))
-    except SingularScatterError as error:
-        notes.append(f"{PAPER.label} was not possible: {error}")
+    notes: list[str] = []
+    runs = [run(HOPS, task), run(DISPLACE, task), *run_paper(task, notes)]
     row, reason = (row, "chosen by the user") if row is not None else _telling_query(task, runs)
     scores = [_scores(done, task, row) for done in runs]
     known: NDArray[Any] = runs[0].fusion.place_ids_

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from displace.arrays import Vectors, as_vectors
 from displace.descriptors.store import DescriptorStore
-from displace.errors import ConditioningWarning, InputError
+from displace.errors import ConditioningWarning, InputError, SingularScatterError
 from displace.evaluation.correct_places import correct_places
 from displace.evaluation.loading import store_digest
 from displace.evaluation.methods import Method, methods_named
@@ -244,3 +244,12 @@ def run(method: Method, task: Task) -> Run:
         places = best.places[:, 0]
         runs.append(Run(method, fusion, places, best.scores[:, 0], task.hits(places)))
     return max(runs, key=lambda done: done.recall)
+
+
+def run_paper(task: Task, notes: list[str]) -> list[Run]:
+    """Run DisPlace in the paper's setting; where that is not possible, there is none and `notes` say why."""
+    try:
+        return [run(PAPER, task)]
+    except SingularScatterError as error:
+        notes.append(f"{PAPER.label} was not possible: {error}")
+        return []

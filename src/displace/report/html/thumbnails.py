@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -85,15 +86,11 @@ def collect(blocks: Sequence[Block], budget: int, progress: Progress | None = No
         if progress is not None:
             progress("pictures of queries", done, total)
 
-    turns = [_in_order(block) for block in blocks]
-    while turns:
-        for turn in list(turns):
-            paths = next(turn, None)
-            if paths is None:
-                turns.remove(turn)
-            elif not album.add(paths):
-                turns = []  # the budget is spent
-                break
+    for paths in chain.from_iterable(zip_longest(*map(_in_order, blocks))):
+        if paths is None:
+            continue  # this block has no more
+        if not album.add(paths):
+            break  # the budget is spent
         if album.n_queries < total:
             tell(album.n_queries)
     tell(total)
