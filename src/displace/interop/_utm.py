@@ -28,18 +28,12 @@ _GRIDS = {"326": (1, 60, False), "327": (1, 60, True), "258": (28, 38, False)}
 
 @dataclass(frozen=True)
 class Zone:
-    """A UTM zone.
-
-    Parameters
-    ----------
-    number : int
-        1 to 60, from the date line eastwards.
-    south : bool
-        Whether it lies on the southern hemisphere.
-    """
+    """A UTM zone."""
 
     number: int
+    """1 to 60, from the date line eastwards."""
     south: bool = False
+    """Whether it lies on the southern hemisphere."""
 
     @classmethod
     def parse(cls, crs: str) -> Zone:

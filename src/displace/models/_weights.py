@@ -32,24 +32,16 @@ STALE = 24 * 3600
 
 @dataclass(frozen=True)
 class Weights:
-    """A published weights file.
-
-    Parameters
-    ----------
-    file : str
-        Its name.
-    address : str
-        Where it is published.
-    direct : bool
-        Whether `address` is the file itself, not a page from which a person gets it.
-    sha256 : str, optional
-        Where published: the digest, in full. A file without is trusted on first use (`checked_sha256`).
-    """
+    """A published weights file."""
 
     file: str
+    """Its name."""
     address: str
+    """Where it is published."""
     direct: bool = True
+    """Whether `address` is the file itself, not a page from which a person gets it."""
     sha256: str | None = None
+    """Where published: the digest, in full. A file without is trusted on first use (`checked_sha256`)."""
 
 
 def cache_folder() -> Path:

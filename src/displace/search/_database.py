@@ -31,17 +31,12 @@ class Address:
 
     Passwords are not part of it. They would stand in the process list, in histories and in logs; PostgreSQL's client
     takes them from ``PGPASSFILE`` (``~/.pgpass``), ``PGPASSWORD`` or a service file.
-
-    Parameters
-    ----------
-    server : str
-        ``postgresql://…`` without a fragment.
-    name : str
-        The map.
     """
 
     server: str
+    """``postgresql://…`` without a fragment."""
     name: str
+    """The map."""
 
     @classmethod
     def parse(cls, uri: str | os.PathLike[str]) -> Address:
