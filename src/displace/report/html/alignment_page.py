@@ -98,33 +98,26 @@ def _recording(
     """Matrix, weakest stretches and pairs of one recording."""
     track, anchor = found.tracks[name], found.tracks[found.anchor]
     first_of = np.flatnonzero(anchor.references)
-    weakest = weakest_stretches(track)
-    shown = "".join(
-        _pair(
-            images[name][s.middle],
-            images[found.anchor][first_of[track.places[s.middle]]],
-            f"frames {s.first}–{s.last}: {s.confidence:.2f}",
-        )
-        for s in weakest
+
+    def pair(frame: int, caption: str) -> str:
+        return _pair(images[name][frame], images[found.anchor][first_of[track.places[frame]]], caption)
+
+    weakest = "".join(
+        pair(s.middle, f"frames {s.first}–{s.last}: {s.confidence:.2f}") for s in weakest_stretches(track)
     )
     seen = np.flatnonzero(track.places >= 0)
-    along = seen[spread(len(seen), PAIRS)]
-    pairs = "".join(
-        _pair(
-            images[name][frame],
-            images[found.anchor][first_of[track.places[frame]]],
-            f"frame {frame} → place {track.places[frame]}, {track.confidence[frame]:.2f}",
-        )
-        for frame in along
+    along = "".join(
+        pair(frame, f"frame {frame} → place {track.places[frame]}, {track.confidence[frame]:.2f}")
+        for frame in seen[spread(len(seen), PAIRS)]
     )
     picture = _matrix(vectors[name], vectors[found.anchor], track, first_of, name, found.anchor)
     return (
         f"<section><h2>{escape(name)}</h2>"
         f'<img class="matrix" alt="similarity and path" src="data:image/png;base64,{picture}">'
         + heading("Weakest stretches", "left this recording, right the anchor")
-        + f'<div class="strip">{shown}</div>'
+        + f'<div class="strip">{weakest}</div>'
         + heading("Along the route")
-        + f'<div class="strip">{pairs}</div></section>'
+        + f'<div class="strip">{along}</div></section>'
     )
 
 
