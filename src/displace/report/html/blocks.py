@@ -45,6 +45,10 @@ class Block:
         """Names of the methods."""
         return [result.label for result in self.results]
 
+    def ranking(self, label: str) -> Ranking:
+        """Ranking of the method of a name."""
+        return self.rankings[self.labels.index(label)]
+
     @property
     def hits(self) -> Flags:
         """Whether the best place of each method is right for each query, shape (methods, q)."""

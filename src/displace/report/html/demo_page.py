@@ -88,7 +88,7 @@ class Kind:
 def kinds(demo: Demo) -> list[Kind]:
     """Sort the queries by who located them rightly, and choose examples by a fixed rule."""
     block, title = demo.blocks[demo.query], demo.score(RIVAL).row.label
-    own, rival = demo.right, block.rankings[block.labels.index(title)].hits()
+    own, rival = demo.right, block.ranking(title).hits()
     wanted: list[tuple[str, Flags, int]] = [
         (f"DisPlace is right, {title} is wrong", own & ~rival, 4),
         ("Both are right", own & rival, 2),
@@ -135,7 +135,7 @@ def _examples(demo: Demo) -> str:
 def _example(demo: Demo, row: int) -> str:
     """Show one query, its true place, and what DisPlace and the rival found, with frames that say who is right."""
     block, rival = demo.blocks[demo.query], demo.score(RIVAL).row.label
-    ranking = block.rankings[block.labels.index(rival)]
+    ranking = block.ranking(rival)
     own = str(demo.queries.places[row])
     found = [
         (OWN_TITLE, str(demo.matches.places[row, 0]), bool(demo.right[row])),

@@ -11,7 +11,6 @@ from displace.evaluation.results import Results
 from displace.evaluation.tables import Table
 from displace.evaluation.wins import Duel, Wins, count_wins
 from displace.report.html.blocks import Block, own_of
-from displace.truth import Flags
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ def _finding(table: Table, model: str, blocks: list[Block], results: Results) ->
     ]
     if not rivals:
         return None
-    hits = {label: _hits(asked, label) for label in [own.label, *rivals]}
+    hits = {label: [block.ranking(label).hits() for block in asked] for label in [own.label, *rivals]}
     # The mean of the query traversals' means is what `bootstrap` estimates.
     other = max(rivals, key=lambda label: fmean(float(part.mean()) for part in hits[label]))
     mine, groups = in_groups(hits[own.label])
@@ -87,11 +86,6 @@ def _finding(table: Table, model: str, blocks: list[Block], results: Results) ->
         bootstrap(theirs, groups=groups),
         paired_bootstrap(mine, theirs, groups=groups),
     )
-
-
-def _hits(blocks: Sequence[Block], label: str) -> list[Flags]:
-    """Hits of a method on each query traversal."""
-    return [block.rankings[block.labels.index(label)].hits() for block in blocks]
 
 
 def verdict(difference: Estimate | None) -> str:
