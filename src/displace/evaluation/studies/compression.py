@@ -13,7 +13,7 @@ from displace.arrays import l2_normalize, nearest_rows
 from displace.errors import InputError, SingularScatterError
 from displace.evaluation.methods import Method
 from displace.evaluation.random_projection import random_projection
-from displace.evaluation.studies.task import Setting, Task, all_methods, of_record, run
+from displace.evaluation.studies.task import Setting, Task, all_methods, run
 from displace.fusion.base import VectorFusion
 from displace.progress import Progress
 from displace.recall import percent
@@ -53,11 +53,6 @@ class Compression:
     def where(self) -> str:
         """What was projected, in words: it goes beside the numbers."""
         return "projected after fusion" if self.after_fusion else "projected before fusion"
-
-    @classmethod
-    def from_record(cls, record: dict[str, Any]) -> Compression:
-        """Make one of its JSON."""
-        return of_record(cls, record, curves=[Curve(**curve) for curve in record["curves"]])
 
 
 def study_compression(

@@ -14,7 +14,7 @@ import numpy as np
 from displace.bootstrap import bootstrap
 from displace.errors import InputError, SingularScatterError
 from displace.evaluation.methods import Method
-from displace.evaluation.studies.task import Run, Setting, Task, all_methods, budgets, of_record, run
+from displace.evaluation.studies.task import Run, Setting, Task, all_methods, budgets, run
 from displace.holdout import spread
 from displace.progress import Progress, counted, part
 from displace.threads import one_blas_thread
@@ -62,11 +62,6 @@ class Cost:
         """How the times came about."""
         on = f" of {self.device}" if self.device else ""
         return f"one thread{on}; median and quartiles of {self.repeats} interleaved rounds of {self.n_timed} queries"
-
-    @classmethod
-    def from_record(cls, record: dict[str, Any]) -> Cost:
-        """Make one of its JSON."""
-        return of_record(cls, record, rows=[CostRow(**row) for row in record["rows"]])
 
 
 ROUNDS = 15

@@ -11,7 +11,7 @@ import numpy as np
 
 from displace.errors import InputError
 from displace.evaluation.methods import Method
-from displace.evaluation.studies.task import METHODS, Run, Setting, Task, of_record, run, run_paper
+from displace.evaluation.studies.task import METHODS, Run, Setting, Task, run, run_paper
 from displace.progress import Progress, counted, part
 from displace.truth import Flags
 
@@ -55,15 +55,6 @@ class Qualitative:
     """How the columns were chosen."""
     notes: list[str] = field(default_factory=list)
     """Which setting was not possible, and why; cases of which there is no query."""
-
-    @classmethod
-    def from_record(cls, record: dict[str, Any]) -> Qualitative:
-        """Make one of its JSON."""
-        columns = [
-            Example(**{**column, "picks": [Pick(**pick) for pick in column["picks"]]})
-            for column in record["columns"]
-        ]
-        return of_record(cls, record, columns=columns)
 
 
 RULE = (

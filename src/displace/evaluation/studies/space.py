@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from displace.arrays import Vectors, l2_normalize, top_k
 from displace.errors import InputError
-from displace.evaluation.studies.task import DISPLACE, HOPS, Run, Setting, Task, of_record, run, run_paper
+from displace.evaluation.studies.task import DISPLACE, HOPS, Run, Setting, Task, run, run_paper
 from displace.fusion.base import VectorFusion
 from displace.progress import Progress, counted, part
 
@@ -52,11 +52,6 @@ class Space:
     """Why this query."""
     notes: list[str] = field(default_factory=list)
     """Which setting was not possible, and why."""
-
-    @classmethod
-    def from_record(cls, record: dict[str, Any]) -> Space:
-        """Make one of its JSON."""
-        return of_record(cls, record, views=[SpaceView(**view) for view in record["views"]])
 
 
 def study_space(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,8 +21,6 @@ from displace.fusion.base import Fusion
 from displace.recall import as_rule, percent
 from displace.references import ReferenceSet
 from displace.truth import Flags
-
-Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True)
@@ -49,13 +47,6 @@ class Setting:
             f"{self.dataset}, {self.query} against {', '.join(self.references)}; {self.model}, {self.dim}-D; "
             f"{self.n_places:,} places, {self.n_queries:,} queries; protocol {self.protocol}"
         )
-
-
-def of_record(kind: type[Kind], record: dict[str, Any], **parts: Any) -> Kind:
-    """Make a study of its JSON, and of those parts of it that are no plain types; what is not known is passed over."""
-    known = {item.name for item in fields(kind)}  # type: ignore[arg-type]
-    plain = {name: value for name, value in record.items() if name in known}
-    return kind(**{**plain, "setting": Setting(**record["setting"]), **parts})
 
 
 @dataclass(frozen=True, eq=False)

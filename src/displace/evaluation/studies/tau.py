@@ -9,7 +9,7 @@ from typing import Any
 from displace.arrays import Vectors, l2_normalize, nearest_rows
 from displace.errors import InputError, SingularScatterError, StudyError
 from displace.evaluation.methods import Method
-from displace.evaluation.studies.task import DISPLACE, HOPS, PAPER, Setting, Task, of_record, run
+from displace.evaluation.studies.task import DISPLACE, HOPS, PAPER, Setting, Task, run
 from displace.fusion.displace import DisPlace
 from displace.fusion.solver.eigen import choose_n
 from displace.progress import Progress, counted, part
@@ -65,11 +65,6 @@ class TauAblation:
             for error, on in why.items()
             if error
         ]
-
-    @classmethod
-    def from_record(cls, record: dict[str, Any]) -> TauAblation:
-        """Make one of its JSON."""
-        return of_record(cls, record, curves=[TauCurve(**curve) for curve in record["curves"]])
 
 
 def study_tau(
