@@ -8,6 +8,7 @@ from typing import Any
 
 from displace.bootstrap import Estimate
 from displace.errors import InputError
+from displace.files import schema
 from displace.fusion import get_fusion
 from displace.fusion.base import Fusion
 
@@ -153,35 +154,10 @@ class Advice:
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Advice:
         """Return the advice of a record."""
-        fields = dict(record)
-        version = fields.pop("format", None)
+        version = record.get("format")
         if version != FORMAT:
             raise InputError(f"format={version!r} of the advice is not {FORMAT}, which this version reads")
-        del fields["warnings"]
-        conditions = [{k: v for k, v in row.items() if k != "outside"} for row in fields["conditions"]]
-        return cls(
-            **fields
-            | {
-                "recommended": Choice(**fields["recommended"]),
-                "conditions": [Condition(**row) for row in conditions],
-                "scores": [_score(row) for row in fields["scores"]],
-                "worth": [
-                    Worth(row["traversal"], Estimate(**row["gain"]), Estimate(**row["loss"]))
-                    for row in fields["worth"]
-                ],
-            }
-        )
-
-
-def _score(row: Mapping[str, Any]) -> Score:
-    return Score(
-        Choice(**row["choice"]),
-        row["n_bytes"],
-        row["storable"],
-        {name: Estimate(**estimate) for name, estimate in row["recalls"].items()},
-        Estimate(**row["mean"]),
-        Estimate(**row["behind"]),
-    )
+        return schema.made(cls, record)
 
 
 def _short(value: Any) -> str:

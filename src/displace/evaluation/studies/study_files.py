@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from displace.errors import FormatError
 from displace.evaluation.record import LONGEST_NAME, cut
@@ -19,8 +18,6 @@ from displace.evaluation.studies.tau import TauAblation
 from displace.files import schema
 from displace.files.atomic import make_folder, write_json
 from displace.files.reading import read_json
-
-Kind = TypeVar("Kind")
 
 FORMAT = 1
 FOLDER = "studies"
@@ -87,26 +84,13 @@ def load_study(path: str | os.PathLike[str]) -> Study:
         record = schema.mapping(read_json(path), "the record")
         if schema.whole(record.pop("format"), "format") > FORMAT:
             raise FormatError(f"{path} is of a later version of displace: pip install -U displace")
-        return _of_record(KINDS[record.pop("study")], record)
+        return schema.made(KINDS[record.pop("study")], record)
     except FormatError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
         raise FormatError(
             f"{path} is not a study ({type(error).__name__}: {error}); delete it and run the study again"
         ) from None
-
-
-def _of_record(kind: type[Kind], record: Any) -> Kind:
-    """Make a study, or a part of one, of its JSON; what is not known is passed over."""
-    hints = get_type_hints(kind)
-    return kind(**{name: _of_type(hints[name], value) for name, value in record.items() if name in hints})
-
-
-def _of_type(hint: Any, value: Any) -> Any:
-    """Value of a field; records within, alone or in lists, are made of theirs."""
-    if get_origin(hint) is list:
-        return [_of_type(get_args(hint)[0], item) for item in value]
-    return _of_record(hint, value) if isinstance(hint, type) and is_dataclass(hint) else value
 
 
 def load_studies(folder: str | os.PathLike[str]) -> list[Study]:
