@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from dataclasses import asdict, dataclass, field
+from typing import Any, get_type_hints
 
 from displace.errors import FormatError
 from displace.evaluation.methods import GROUPS
@@ -14,14 +14,6 @@ from displace.files import schema
 FORMAT = 1
 LONGEST_NAME = 200
 """Bytes of a file's name without its hash, above which its parts are cut; file systems take 255."""
-TEXTS = {
-    *("cell", "dataset", "protocol", "tolerance", "model", "fusion", "label", "group", "query"),
-    *("questions", "explanation", "error", "created", "sequence", "adapt"),
-}
-COUNTS = {
-    *("dim", "seed", "n_places", "n_references", "n_queries", "n_unanswerable", "n_bytes", "n", "used"),
-}
-"""Fields that are texts, and whole numbers of at least 0."""
 
 
 @dataclass(frozen=True)
@@ -136,24 +128,26 @@ class Result:
                 f"format={version!r} of the result is not one of 1 to {FORMAT}, which this version reads: "
                 "pip install -U displace"
             )
-        known = {item.name for item in fields(cls)}
-        values = {name: _checked(name, value) for name, value in record.items() if name in known}
-        result = cls(**values)
+        result = cls(**{name: _checked(name, value) for name, value in record.items() if name in _KINDS})
         if result.ok:  # tables and pages show these
             schema.require(1 in result.recalls, "recalls have no 1")
             schema.mapping(result.seconds, "seconds", has=("fit", "rank"))
         return result
 
 
+_KINDS = get_type_hints(Result)
+"""Types of the fields, looked up once for the thousands of records of a folder."""
+
+
 def _checked(name: str, value: Any) -> Any:
-    """Value of a field, which must be of its kind."""
-    if name in TEXTS:
+    """Value of a field, which must be of its kind; whole numbers are counts."""
+    if _KINDS[name] is str:
         text = schema.text(value, name)
         # These two name files beside the record.
         named = name not in ("cell", "questions") or "/" not in text
         schema.require(named and (name != "group" or text in GROUPS), f"{name} is {schema.shown(text)}")
         return text
-    if name in COUNTS:
+    if _KINDS[name] is int:
         return schema.whole(value, name)
     match name:
         case "projection":
