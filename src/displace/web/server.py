@@ -50,7 +50,7 @@ class Server:
         self.settings, self.limits = settings, settings.limits
         self.host, self._looked = Host(settings.map_file), False
         self.metrics = Metrics()
-        self.drives = Drives(self.limits.drives, self.limits.idle_seconds, self.limits.frames)
+        self.drives = Drives(self.limits)
         self.pool = ThreadPoolExecutor(max(2, os.cpu_count() or 1), thread_name_prefix="displace-serve")
         self.batcher = Batcher(self.limits.waiting)
         self.describer = Describer(self.pool, settings.workers, self.limits)
