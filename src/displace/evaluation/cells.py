@@ -168,9 +168,7 @@ def _ranked(cell: Cell, split: Split, fusion: Fusion, queries: Vectors) -> tuple
     # What adapts to the queries as a batch asks for no order of the places.
     alone = method.sequence == ALONE
     order, taken = np.arange(len(split.questions.place_ids)) if alone else split.route(), split.in_time()
-    found, values = ranked_along(
-        fusion, queries[taken], order, method.sequence, method.length, method.adapt, cell.k
-    )
+    found, values = ranked_along(method, fusion, queries[taken], order, cell.k)
     places, scores = np.empty_like(found), np.empty_like(values)
     places[taken], scores[taken] = found, values
     return places, scores
