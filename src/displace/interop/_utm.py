@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.errors import InputError
-from displace.geo import Positions
+from displace.geo import EQUATOR_RADIUS, Positions
 
 Numbers = NDArray[np.float64]
 
-EQUATOR_RADIUS, FLATTENING = 6378137.0, 1 / 298.257223563
+FLATTENING = 1 / 298.257223563
 SCALE, FALSE_EASTING, FALSE_NORTHING = 0.9996, 500_000.0, 10_000_000.0
 EASTINGS, NORTHINGS = (100_000.0, 900_000.0), (0.0, 10_000_000.0)
 """Metres that coordinates of a UTM zone have."""
