@@ -75,8 +75,9 @@ def gps_of(image: Path) -> tuple[float, float] | None:
                 return None
             tags = opened.getexif().get_ifd(_GPS)
         latitude, longitude = _angle(tags, *_LATITUDE), _angle(tags, *_LONGITUDE)
-    except Exception:
-        # Damaged images and EXIF raise nearly every type; extraction says what is wrong with images.
+    except (
+        Exception
+    ):  # damaged images and EXIF raise nearly every type; extraction says what is wrong with images
         return None
     return (latitude, longitude) if np.isfinite(latitude + longitude) and (latitude or longitude) else None
 

@@ -25,15 +25,22 @@ PathLike = str | os.PathLike[str]
 
 @dataclass
 class QueryImages:
-    """Image files to locate, and what the user knows them as."""
+    """Image files to locate, and what the user knows them as.
+
+    Parameters
+    ----------
+    paths : list of Path
+        The files.
+    names : list of str
+        The image, or the video that it is a frame of, as given.
+    frames, times : list of float
+        Number and time in seconds of a video's frame; NaN for images.
+    """
 
     paths: list[Path] = field(default_factory=list)
-    """The files."""
     names: list[str] = field(default_factory=list)
-    """The image, or the video that it is a frame of, as given."""
     frames: list[float] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
-    """Number and time in seconds of a video's frame; NaN for images."""
 
     def add_files(self, paths: Sequence[Path]) -> None:
         """Add image files."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -13,7 +14,7 @@ from displace.errors import ManifestError
 from displace.files.atomic import write_whole
 from displace.images import has_images, natural_key
 from displace.manifest.recording import CSV, beside
-from displace.progress import Progress, part
+from displace.progress import Progress
 from displace.recordings.rosbag import extract_bag, is_bag
 from displace.recordings.video import extract_frames, is_video
 
@@ -64,15 +65,15 @@ def unpack(
         "max_gap": max_gap,
     }
     folders: dict[str, Path] = {}
-    for name, (given, recording) in _named(parts).items():
-        report = part(progress, name)
-        if is_bag(recording):
-            folders[name] = extract_bag(recording, Path(frames) / name, progress=report, **bags)
-        elif is_video(recording):
-            folders[name] = extract_frames(recording, Path(frames) / name, progress=report, **videos)
-            _bring_positions(_positions_of(name, given, recording), folders[name])
+    for name, (given, part) in _named(parts).items():
+        report = partial(progress, name) if progress else None
+        if is_bag(part):
+            folders[name] = extract_bag(part, Path(frames) / name, progress=report, **bags)
+        elif is_video(part):
+            folders[name] = extract_frames(part, Path(frames) / name, progress=report, **videos)
+            _bring_positions(_positions_of(name, given, part), folders[name])
         else:
-            folders[name] = recording
+            folders[name] = part
     return folders
 
 

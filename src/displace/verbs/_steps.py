@@ -212,8 +212,9 @@ class Steps:
                 "%s has other places than the recordings' positions give now: they are kept; --overwrite makes it anew",
                 self.table,
             )
-        # By position some are left out.
-        lacking = sorted(set(wanted) - set(ours)) if known.geo is None else []
+        lacking = (
+            sorted(set(wanted) - set(ours)) if known.geo is None else []
+        )  # by position some are left out
         if not lacking:
             return False
         what = f"{self.table} lacks {len(lacking):,} images ({lacking[0].parent.name}/{lacking[0].name} …)"

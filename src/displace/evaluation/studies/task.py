@@ -25,14 +25,21 @@ from displace.truth import Flags
 
 @dataclass(frozen=True)
 class Setting:
-    """What the numbers of a study are about; it goes beside every one of them."""
+    """What the numbers of a study are about; it goes beside every one of them.
+
+    Parameters
+    ----------
+    dataset, model, protocol, query : str
+    references : list of str
+        Reference traversals.
+    n_places, n_queries, dim : int
+    """
 
     dataset: str
     model: str
     protocol: str
     query: str
     references: list[str]
-    """Reference traversals."""
     n_places: int
     n_queries: int
     dim: int
@@ -219,6 +226,15 @@ class Run:
         return percent(self.hits)
 
 
+def run_paper(task: Task, notes: list[str]) -> list[Run]:
+    """Run DisPlace in the paper's setting; where that is not possible, there is none and `notes` say why."""
+    try:
+        return [run(PAPER, task)]
+    except SingularScatterError as error:
+        notes.append(f"{PAPER.label} was not possible: {error}")
+        return []
+
+
 def run(method: Method, task: Task) -> Run:
     """Fit a method on the references and find the best place of each query.
 
@@ -235,12 +251,3 @@ def run(method: Method, task: Task) -> Run:
         places = best.places[:, 0]
         runs.append(Run(method, fusion, places, best.scores[:, 0], task.hits(places)))
     return max(runs, key=lambda done: done.recall)
-
-
-def run_paper(task: Task, notes: list[str]) -> list[Run]:
-    """Run DisPlace in the paper's setting; where that is not possible, there is none and `notes` say why."""
-    try:
-        return [run(PAPER, task)]
-    except SingularScatterError as error:
-        notes.append(f"{PAPER.label} was not possible: {error}")
-        return []

@@ -102,11 +102,11 @@ def _recording(
     def pair(frame: int, caption: str) -> str:
         return _pair(images[name][frame], images[found.anchor][first_of[track.places[frame]]], caption)
 
-    weakest = "".join(
+    shown = "".join(
         pair(s.middle, f"frames {s.first}–{s.last}: {s.confidence:.2f}") for s in weakest_stretches(track)
     )
     seen = np.flatnonzero(track.places >= 0)
-    along = "".join(
+    pairs = "".join(
         pair(frame, f"frame {frame} → place {track.places[frame]}, {track.confidence[frame]:.2f}")
         for frame in seen[spread(len(seen), PAIRS)]
     )
@@ -115,9 +115,9 @@ def _recording(
         f"<section><h2>{escape(name)}</h2>"
         f'<img class="matrix" alt="similarity and path" src="data:image/png;base64,{picture}">'
         + heading("Weakest stretches", "left this recording, right the anchor")
-        + f'<div class="strip">{weakest}</div>'
+        + f'<div class="strip">{shown}</div>'
         + heading("Along the route")
-        + f'<div class="strip">{along}</div></section>'
+        + f'<div class="strip">{pairs}</div></section>'
     )
 
 
