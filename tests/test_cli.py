@@ -12,6 +12,7 @@ import re
 import shlex
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -219,7 +220,7 @@ def test_progress_in_a_log_file_is_a_line_now_and_then(run, route, monkeypatch):
 
 def test_progress_on_a_terminal_has_rate_and_time_left():
     terminal = console.Console(force_terminal=True, width=100, file=io.StringIO())
-    with console.bars(terminal) as bars:
+    with closing(console.Bars(terminal)) as bars:
         for done in range(101):
             bars.stage("describing", done, 200)
     shown = terminal.file.getvalue()
@@ -230,7 +231,7 @@ def test_progress_on_a_terminal_has_rate_and_time_left():
 
 def test_progress_of_a_stage_that_grew_is_of_the_new_total():
     terminal = console.Console(force_terminal=True, width=100, file=io.StringIO())
-    with console.bars(terminal) as bars:
+    with closing(console.Bars(terminal)) as bars:
         bars.stage("reading", 100, 100)
         bars.stage("reading", 150, 200)
     shown = terminal.file.getvalue()

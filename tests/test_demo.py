@@ -328,7 +328,7 @@ def test_examples_are_what_their_titles_say(demo, page):
     found = kinds(demo)
     assert sorted(np.concatenate([kind.rows for kind in found]).tolist()) == list(range(200))
     block = demo.blocks["night"]
-    hops = block.rankings[block.labels.index("HOPS")].places[:, 0]
+    hops = block.ranking("HOPS").places[:, 0]
     hops_right = abs(hops - np.arange(200)) <= 1
     wanted = [(True, False), (True, True), (False, True), (False, False)]
     for kind, outcome in zip(found, wanted, strict=True):

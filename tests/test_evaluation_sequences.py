@@ -120,14 +120,15 @@ def test_a_fusion_may_lack_places_of_the_route(mode):
         ReferenceSet(refs.vectors[kept], refs.places[kept], refs.traversals[kept])
     )
     order = np.arange(120)[::-1]
-    found, _ = ranked_along(fusion, route.queries[::-1], order, "single_frame", None, mode, 5)
+    found, _ = ranked_along(Method("single", adapt=mode), fusion, route.queries[::-1], order, 5)
     assert set(found.ravel().tolist()) <= {*range(40), *range(60, 120)}
     single = fusion.rank(route.queries[::-1], 5).places
     if mode == "none":
         np.testing.assert_array_equal(found, single)
     else:
         assert (found[:, 0] == single[:, 0]).mean() > 0.5, "places are called by their numbers"
-    smoothed, _ = ranked_along(fusion, route.queries[::-1], order, "smoother", None, mode, 1)
+    smoother = Method("single", sequence="smoother", adapt=mode)
+    smoothed, _ = ranked_along(smoother, fusion, route.queries[::-1], order, 1)
     there = (order < 40) | (order >= 60)
     assert (smoothed[there, 0] == order[there]).mean() > 0.6
 
@@ -157,4 +158,4 @@ def test_what_is_no_ranking_of_places_is_refused(monkeypatch, rank, message):
     route = make_route(120, 2, 64, noise=0.5, seed=0)
     fusion = Hops().fit_references(route.references)
     with pytest.raises(InputError, match=f"sequence method 'odd': .*{message}"):
-        ranked_along(fusion, route.queries, np.arange(120), "odd", None, "none", 5)
+        ranked_along(Method("hops", sequence="odd"), fusion, route.queries, np.arange(120), 5)

@@ -232,10 +232,11 @@ def test_queries_on_which_methods_differ_come_first(blocks):
     assert album.n_queries < 24
 
 
-def test_large_results_are_thinned_evenly(tmp_path):
+def test_large_results_are_thinned_evenly(tmp_path, monkeypatch):
     results = generated_results(tmp_path, 600)
     blocks = read_blocks(results, build_tables(results))
-    (record,) = explorer_data(blocks, collect(blocks, 0), max_entries=300)
+    monkeypatch.setattr("displace.report.html.explorer.MAX_ENTRIES", 300)
+    (record,) = explorer_data(blocks, collect(blocks, 0))
     rows = numbers(record["rows"], "<u4")
     assert (len(rows), record["total"]) == (100, 600)
     assert np.diff(rows).max() <= 8

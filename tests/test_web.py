@@ -551,7 +551,7 @@ class TestDrives:
 
     def test_their_number_is_bounded_and_idle_ones_are_forgotten(self, vectors_map):
         now = [0.0]
-        drives = Drives(2, idle_seconds=60, clock=lambda: now[0])
+        drives = Drives(Limits(drives=2, idle_seconds=60), clock=lambda: now[0])
         hosted = Hosted(PlaceMap.load(vectors_map), "v")
         first, second = drives.begin(hosted), drives.begin(hosted)
         assert drives.begin(hosted) is None

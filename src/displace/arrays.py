@@ -49,11 +49,8 @@ def as_array(values: ArrayLike, name: str) -> NDArray[Any]:
         )
     try:
         return np.asarray(values)
-    except (
-        TypeError,
-        ValueError,
-        RuntimeError,
-    ) as error:  # tensors that are not on the CPU, or have a gradient
+    except (TypeError, ValueError, RuntimeError) as error:
+        # The last two also of tensors that are not on the CPU, or have a gradient.
         raise InputError(
             f"{name} cannot be read as an array ({error}): rows must be of equal length; a torch tensor is given as "
             "tensor.detach().cpu().float().numpy()"

@@ -15,18 +15,12 @@ from displace.errors import InputError
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean in percent with its bootstrap interval.
-
-    Parameters
-    ----------
-    value : float
-    low, high : float
-        Ends of the interval.
-    """
+    """A mean in percent with its bootstrap interval."""
 
     value: float
     low: float
     high: float
+    """Ends of the interval."""
 
     def __str__(self) -> str:
         return f"{self.value:.1f} [{self.low:.1f}, {self.high:.1f}]"

@@ -11,22 +11,15 @@ from displace.arrays import Vectors
 
 @dataclass(frozen=True)
 class CellLayout:
-    """Where the parts of a picture stand in its descriptor.
-
-    Parameters
-    ----------
-    rows, columns : int
-        Of the grid over the picture.
-    numbers : int
-        Of each cell.
-    numbers_first : bool
-        Whether a descriptor is the whole grid of one number after the other, and not cell after cell.
-    """
+    """Where the parts of a picture stand in its descriptor."""
 
     rows: int
     columns: int
+    """Of the grid over the picture."""
     numbers: int
+    """Of each cell."""
     numbers_first: bool = False
+    """Whether a descriptor is the whole grid of one number after the other, and not cell after cell."""
 
     @property
     def dim(self) -> int:

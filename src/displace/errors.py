@@ -1,28 +1,4 @@
-"""Exceptions and warnings of the package.
-
-::
-
-    DisplaceError
-    ├── InputError (ValueError)            arrays or arguments that cannot be used
-    │   └── SingularScatterError           S_W cannot be inverted: too few references, no ridge
-    ├── UnknownNameError (LookupError)     no fusion, model, data set or backend of that name
-    ├── PluginError                        a fusion, model … of another package that cannot be used
-    ├── MissingExtraError (ImportError)    an optional dependency is not installed
-    ├── ManifestError                      a manifest with problems, all of them listed
-    ├── ImageError                         an image, video or bag that cannot be read
-    │   └── SkippedImagesError             a strict run met some; all others were described
-    ├── DatasetError                       a data set's folder that is not laid out as expected
-    ├── WeightsError                       model weights that are absent, corrupt or of another model
-    ├── StoreError                         a descriptor store that cannot be opened or written
-    ├── FormatError                        a map file that is damaged, foreign or of a later version
-    ├── DatabaseError                      a database that cannot be reached, or does not allow what was asked
-    ├── WriteError (OSError)               a file or folder that cannot be written
-    └── ModelMismatchError                 queries of another model or preprocessing than the map's
-
-    DisplaceWarning (UserWarning)
-    └── ConditioningWarning                the references are too few for the settings asked for
-        └── FallbackWarning                a simpler fusion takes the place of the one asked for, which `explain` says
-"""
+"""Exceptions and warnings of the package: each says what is wrong, and what would do."""
 
 
 class DisplaceError(Exception):

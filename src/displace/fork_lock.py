@@ -19,7 +19,6 @@ class ForkLock:
         self._locks.setdefault(os.getpid(), threading.RLock()).acquire()
 
     def __exit__(self, *_: object) -> None:
-        if lock := self._locks.get(
-            os.getpid()
-        ):  # there is none where the process was forked inside of the block
+        # There is none where the process was forked inside of the block.
+        if lock := self._locks.get(os.getpid()):
             lock.release()

@@ -14,27 +14,20 @@ from displace.errors import InputError
 Numbers = NDArray[np.float64]
 
 # WGS 84
-_EQUATOR_RADIUS = 6378137.0
+EQUATOR_RADIUS = 6378137.0
 _ECCENTRICITY2 = 6.69437999014e-3
 
 
 @dataclass(frozen=True, eq=False)
 class Positions:
-    """Where images were taken.
-
-    Attributes
-    ----------
-    points : (m, 2) array
-        Easting and northing in metres, or latitude and longitude in degrees; NaN where unknown.
-    degrees : bool
-        Whether `points` are latitude and longitude.
-    heading : (m,) array or None
-        Degrees clockwise from north, NaN where unknown.
-    """
+    """Where images were taken."""
 
     points: Numbers
+    """Shape (m, 2). Easting and northing in metres, or latitude and longitude in degrees; NaN where unknown."""
     degrees: bool = False
+    """Whether `points` are latitude and longitude."""
     heading: Numbers | None = None
+    """Shape (m,). Degrees clockwise from north, NaN where unknown."""
 
     @classmethod
     def of(cls, columns: Mapping[str, Numbers]) -> Positions | None:
@@ -176,8 +169,8 @@ def radii_at(latitude: float) -> tuple[float, float]:
     """Metres of one radian eastwards and northwards on the ellipsoid, at a latitude in degrees."""
     angle = np.radians(latitude)
     bend = 1 - _ECCENTRICITY2 * np.sin(angle) ** 2
-    east_radius = _EQUATOR_RADIUS / np.sqrt(bend) * np.cos(angle)
-    return float(east_radius), float(_EQUATOR_RADIUS * (1 - _ECCENTRICITY2) / bend**1.5)
+    east_radius = EQUATOR_RADIUS / np.sqrt(bend) * np.cos(angle)
+    return float(east_radius), float(EQUATOR_RADIUS * (1 - _ECCENTRICITY2) / bend**1.5)
 
 
 def heading_difference(a: ArrayLike, b: ArrayLike) -> Numbers:

@@ -23,21 +23,14 @@ MARGIN = 0.05
 
 @dataclass(frozen=True, eq=False)
 class Fold:
-    """One traversal held out.
-
-    Parameters
-    ----------
-    traversal : object
-        Its name.
-    references : mask of shape (m,)
-        References that are left.
-    queries : array of row numbers
-        References of the held-out traversal that are asked.
-    """
+    """One traversal held out."""
 
     traversal: Any
+    """Its name."""
     references: Mask
+    """Mask of shape (m,): references that are left."""
     queries: Rows
+    """Row numbers of the held-out traversal's references that are asked."""
 
 
 def spread(n: int, limit: int) -> Rows:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -46,13 +46,12 @@ class Matches:
 
     def take(self, rows: NDArray[np.intp]) -> Matches:
         """Return some of the queries, in the order asked for."""
-        return Matches(
-            self.places[rows],
-            self.scores[rows],
-            None if self.confidence is None else self.confidence[rows],
-            None if self.positions is None else self.positions.take(rows),
-            self.view,
-            self.adapted,
+        return replace(
+            self,
+            places=self.places[rows],
+            scores=self.scores[rows],
+            confidence=None if self.confidence is None else self.confidence[rows],
+            positions=None if self.positions is None else self.positions.take(rows),
         )
 
     def spread(self, rows: NDArray[np.bool_]) -> Matches:
@@ -66,13 +65,12 @@ class Matches:
         if positions is not None:
             heading = None if positions.heading is None else numbers(positions.heading)
             positions = Positions(numbers(positions.points), positions.degrees, heading)
-        return Matches(
-            np.where(rows[:, None], self.places[at], blank),
-            numbers(self.scores),
-            None if self.confidence is None else numbers(self.confidence),
-            positions,
-            self.view,
-            self.adapted,
+        return replace(
+            self,
+            places=np.where(rows[:, None], self.places[at], blank),
+            scores=numbers(self.scores),
+            confidence=None if self.confidence is None else numbers(self.confidence),
+            positions=positions,
         )
 
     def to_json(self) -> list[dict[str, Any]]:

@@ -172,30 +172,21 @@ class ReferenceSet:
 
 @dataclass(frozen=True, eq=False)
 class ReferenceStream:
-    """References that are read when they are needed, such as those of a store that is larger than memory.
-
-    Parameters
-    ----------
-    places, traversals : arrays of shape (m,)
-    info : Places
-        What is known of the places.
-    dim : int
-        D.
-    read : callable
-        Takes row numbers, ascending, and returns their vectors, shape (b, D).
-    rows : array of shape (m,), optional
-        Row of each in the store that they come from.
-    groups : array of shape (m,), optional
-        View of each, as in `ReferenceSet`.
-    """
+    """References that are read when they are needed, such as those of a store that is larger than memory."""
 
     places: NDArray[Any]
     traversals: NDArray[Any]
+    """Both of shape (m,)."""
     info: Places
+    """What is known of the places."""
     dim: int
+    """D."""
     read: Callable[[Indices], Vectors]
+    """Takes row numbers, ascending, and returns their vectors, shape (b, D)."""
     rows: Indices | None = None
+    """Shape (m,). Row of each in the store that they come from."""
     groups: NDArray[Any] | None = None
+    """Shape (m,). View of each, as in `ReferenceSet`."""
 
     def __len__(self) -> int:
         return len(self.places)

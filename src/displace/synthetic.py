@@ -12,20 +12,13 @@ from displace.references import ReferenceSet
 
 @dataclass(frozen=True, eq=False)
 class SyntheticRoute:
-    """References and queries of one generated route.
-
-    Parameters
-    ----------
-    references : ReferenceSet
-    queries : array of shape (N, D)
-        One more traversal: query i is at place i.
-    truth : array of shape (N,)
-        Place of each query.
-    """
+    """References and queries of one generated route."""
 
     references: ReferenceSet
     queries: Vectors
+    """Shape (N, D). One more traversal: query i is at place i."""
     truth: Indices
+    """Shape (N,). Place of each query."""
 
 
 def make_route(

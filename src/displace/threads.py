@@ -33,10 +33,7 @@ def controller() -> ThreadpoolController:
 
 def limit_threads(threads: int | None) -> AbstractContextManager[object]:
     """Limit every library to `threads` threads, from the call until the end of a ``with`` block; None: no limit."""
-    limits: AbstractContextManager[object] = (
-        nullcontext() if threads is None else controller().limit(limits=threads)
-    )
-    return limits
+    return nullcontext() if threads is None else controller().limit(limits=threads)
 
 
 def threads_for(asked: int | None, n_vectors: int, dim: int) -> int | None:
@@ -52,10 +49,7 @@ def threads_for(asked: int | None, n_vectors: int, dim: int) -> int | None:
 
 def one_blas_thread(small: bool = True) -> AbstractContextManager[object]:
     """Limit BLAS to one thread for `small` problems, where threads cost more than they bring."""
-    limits: AbstractContextManager[object] = (
-        controller().limit(limits=1, user_api="blas") if small else nullcontext()
-    )
-    return limits
+    return controller().limit(limits=1, user_api="blas") if small else nullcontext()
 
 
 def n_threads() -> int:

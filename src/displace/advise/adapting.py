@@ -22,7 +22,6 @@ def adapted_hits(fusion: Fusion, queries: ReferenceSet, truth: Truth) -> Flags |
         Fitted on other traversals.
     queries : ReferenceSet
         Of one traversal, spread over the route.
-    truth : Truth
     """
     rows = fusion.rows()
     if rows is None or len(queries) < LEAST_QUERIES:

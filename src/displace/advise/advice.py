@@ -8,6 +8,7 @@ from typing import Any
 
 from displace.bootstrap import Estimate
 from displace.errors import InputError
+from displace.files import schema
 from displace.fusion import get_fusion
 from displace.fusion.base import Fusion
 
@@ -48,25 +49,17 @@ class Choice:
 
 @dataclass(frozen=True)
 class Condition:
-    """A traversal as queries against all others.
-
-    Parameters
-    ----------
-    traversal : str
-    n_queries : int
-        Queries asked; 0 where the others have none of its places.
-    n_left_out : int
-        Its references whose place the others do not have: no fusion could find them.
-    coverage, usual_coverage : float or None
-        Share of its deviation from the others that lies in directions in which the others vary, and the same share of
-        the others themselves; None where there are too few traversals or places to say.
-    """
+    """A traversal as queries against all others."""
 
     traversal: str
     n_queries: int
+    """Queries asked; 0 where the others have none of its places."""
     n_left_out: int
+    """Its references whose place the others do not have: no fusion could find them."""
     coverage: float | None = None
     usual_coverage: float | None = None
+    """Share of its deviation from the others that lies in directions in which the others vary, and the same share of
+    the others themselves; None where there are too few traversals or places to say."""
 
     @property
     def outside(self) -> bool:
@@ -78,85 +71,55 @@ class Condition:
 
 @dataclass(frozen=True)
 class Score:
-    """What one fusion reached.
-
-    Parameters
-    ----------
-    choice : Choice
-    n_bytes : int
-        To store with all traversals as references, as float32, projection included.
-    storable : bool
-        Whether a map can hold it; the others need whole score matrices.
-    recalls : dict of str to Estimate
-        R@1 (%) of each held-out condition.
-    mean : Estimate
-        Mean over the conditions.
-    behind : Estimate
-        The recommended fusion's mean minus this one's, paired over queries.
-    """
+    """What one fusion reached."""
 
     choice: Choice
     n_bytes: int
+    """To store with all traversals as references, as float32, projection included."""
     storable: bool
+    """Whether a map can hold it; the others need whole score matrices."""
     recalls: dict[str, Estimate]
+    """R@1 (%) of each held-out condition."""
     mean: Estimate
+    """Mean over the conditions."""
     behind: Estimate
+    """The recommended fusion's mean minus this one's, paired over queries."""
 
 
 @dataclass(frozen=True)
 class Worth:
-    """What one traversal is worth as a reference, in points of the other conditions' mean R@1.
-
-    Parameters
-    ----------
-    traversal : str
-    gain : Estimate
-        When it is added to one other traversal; mean over which other one.
-    loss : Estimate
-        When it is removed from all that there are.
-    """
+    """What one traversal is worth as a reference, in points of the other conditions' mean R@1."""
 
     traversal: str
     gain: Estimate
+    """When it is added to one other traversal; mean over which other one."""
     loss: Estimate
+    """When it is removed from all that there are."""
 
 
 @dataclass(frozen=True)
 class Advice:
-    """Which fusion to use, and what each traversal is worth.
-
-    Parameters
-    ----------
-    n_references, n_places, dim : int
-        Of the references.
-    protocol : str
-        What counted as correct.
-    recommended : Choice
-        The best that a map can hold: ``displace.build(refs, advice.recommended.make())``.
-    settings : str
-        The settings it takes when fitted on all traversals, and why.
-    conditions : list of Condition
-    scores : list of Score
-        Best mean first.
-    worth : list of Worth
-        For the recommended fusion; empty with fewer than three traversals, or where `notes` say why.
-    impossible : dict of str to str
-        Fusions that could not be fitted, with the reason.
-    notes : list of str
-        What was left out or could not be said.
-    """
+    """Which fusion to use, and what each traversal is worth."""
 
     n_references: int
     n_places: int
     dim: int
+    """Of the references."""
     protocol: str
+    """What counted as correct."""
     recommended: Choice
+    """The best that a map can hold: ``displace.build(refs, advice.recommended.make())``."""
     settings: str
-    conditions: list[Condition]
-    scores: list[Score]
-    worth: list[Worth]
-    impossible: dict[str, str]
-    notes: list[str]
+    """The settings it takes when fitted on all traversals, and why."""
+    conditions: list[Condition] = field(default_factory=list)
+    scores: list[Score] = field(default_factory=list)
+    """Best mean first."""
+    worth: list[Worth] = field(default_factory=list)
+    """For the recommended fusion; empty with fewer than three traversals, or where `notes` say why."""
+    impossible: dict[str, str] = field(default_factory=dict)
+    """Fusions that could not be fitted, with the reason."""
+    notes: list[str] = field(default_factory=list)
+    """What was left out or could not be said."""
 
     @property
     def best(self) -> Score | None:
@@ -191,35 +154,10 @@ class Advice:
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Advice:
         """Return the advice of a record."""
-        fields = dict(record)
-        version = fields.pop("format", None)
+        version = record.get("format")
         if version != FORMAT:
             raise InputError(f"format={version!r} of the advice is not {FORMAT}, which this version reads")
-        del fields["warnings"]
-        conditions = [{k: v for k, v in row.items() if k != "outside"} for row in fields["conditions"]]
-        return cls(
-            **fields
-            | {
-                "recommended": Choice(**fields["recommended"]),
-                "conditions": [Condition(**row) for row in conditions],
-                "scores": [_score(row) for row in fields["scores"]],
-                "worth": [
-                    Worth(row["traversal"], Estimate(**row["gain"]), Estimate(**row["loss"]))
-                    for row in fields["worth"]
-                ],
-            }
-        )
-
-
-def _score(row: Mapping[str, Any]) -> Score:
-    return Score(
-        Choice(**row["choice"]),
-        row["n_bytes"],
-        row["storable"],
-        {name: Estimate(**estimate) for name, estimate in row["recalls"].items()},
-        Estimate(**row["mean"]),
-        Estimate(**row["behind"]),
-    )
+        return schema.made(cls, record)
 
 
 def _short(value: Any) -> str:

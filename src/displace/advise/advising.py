@@ -113,10 +113,6 @@ def _of_one_traversal(refs: ReferenceSet, truth: Truth, choices: list[Choice]) -
         protocol=truth.name,
         recommended=chosen,
         settings=fit(chosen, refs).explain(),
-        conditions=[],
-        scores=[],
-        worth=[],
-        impossible={},
         notes=notes,
     )
 

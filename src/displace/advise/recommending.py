@@ -16,29 +16,19 @@ SAME_SIZE = 1.1
 
 @dataclass(frozen=True, eq=False)
 class Contender:
-    """A fusion with what it needs and what it found.
-
-    Parameters
-    ----------
-    choice : Choice
-    n_bytes : int
-        To store with all traversals as references, as float32.
-    storable : bool
-        Whether a map can hold it.
-    settings : str
-        Settings it takes with all traversals as references, in a line.
-    hits : dict of traversal to array of shape (q,)
-        Whether each query of the held-out traversal was found.
-    adapted : dict of traversal to array of shape (q,) or None
-        The same with matching that adapts to the queries; None where it cannot.
-    """
+    """A fusion with what it needs and what it found."""
 
     choice: Choice
     n_bytes: int
+    """To store with all traversals as references, as float32."""
     storable: bool
+    """Whether a map can hold it."""
     settings: str
+    """Settings it takes with all traversals as references, in a line."""
     hits: dict[Any, Flags]
+    """By held-out traversal, shape (q,): whether each of its queries was found."""
     adapted: dict[Any, Flags | None] = field(default_factory=dict)
+    """The same with matching that adapts to the queries; None where it cannot."""
 
     def mean(self) -> Estimate:
         """Mean R@1 over the conditions."""

@@ -60,15 +60,7 @@ class Trials:
     def hits(self, choice: Choice, references: Collection[Any]) -> dict[Any, Flags]:
         """Fit on some traversals and ask the queries of all tried ones that are not among them.
 
-        Parameters
-        ----------
-        choice : Choice
-        references : collection of names
-
-        Returns
-        -------
-        dict of name to array of shape (q,)
-            Whether the best place was right for each query.
+        Of each of these, whether the best place was right for each query, shape (q,).
         """
         return self.asked(fit(choice, self.refs.only(*references)), references)
 

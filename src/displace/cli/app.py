@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable
+from contextlib import closing
 from typing import Annotated, Any
 
 import typer
@@ -87,7 +88,7 @@ def command(verb: Verb) -> Callable[..., None]:
     def run(**given: Any) -> None:
         as_json = given.pop("as_json", False)
         given = {p.name: p.value(given[p.name]) for p in verb.parameters}
-        with console.bars(console.err) as bars:
+        with closing(console.Bars(console.err)) as bars:
             shown = {"progress": bars.stage, "download": bars.download}
             try:
                 result = verb.function(**given, **{name: shown[name] for name in verb.callbacks})

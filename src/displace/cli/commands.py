@@ -39,27 +39,18 @@ def path(text: str | Path) -> str | Path:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a verb, as the command line has it.
-
-    Parameters
-    ----------
-    name : str
-        In the verb's signature.
-    kind : type
-        Without None: Path, str, int, float, bool, a Literal, `list` of one of them, or `dict` for a mapping.
-    default : object
-        The verb's; `inspect.Parameter.empty` where it must be given.
-    spelling : Argument or Option
-        How the command line spells it.
-    help : str
-        What the verb's docstring says.
-    """
+    """A parameter of a verb, as the command line has it."""
 
     name: str
+    """In the verb's signature."""
     kind: Any
+    """Without None: Path, str, int, float, bool, a Literal, `list` of one of them, or `dict` for a mapping."""
     default: Any
+    """The verb's; `inspect.Parameter.empty` where it must be given."""
     spelling: Argument | Option
+    """How the command line spells it."""
     help: str
+    """What the verb's docstring says."""
 
     @property
     def flags(self) -> list[str]:
@@ -129,16 +120,11 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Verb:
-    """A verb: a module of `displace.verbs`.
-
-    Parameters
-    ----------
-    module : module
-        It has a function of its own name, and may say how the command is called (``COMMAND``) and that an interrupted
-        run goes on when it is started again (``RESUMES``, or a function ``resumes`` of the arguments).
-    """
+    """A verb: a module of `displace.verbs`."""
 
     module: types.ModuleType
+    """It has a function of its own name, and may say how the command is called (``COMMAND``) and that an interrupted
+    run goes on when it is started again (``RESUMES``, or a function ``resumes`` of the arguments)."""
 
     @property
     def function(self) -> Callable[..., Any]:

@@ -10,7 +10,6 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Set
-from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
@@ -202,16 +201,10 @@ class Bars:
         """Show how much of the weights is there, in megabytes."""
         self.stage("weights, MB", done // 10**6, (total or 0) // 10**6)
 
-
-@contextmanager
-def bars(console: Console) -> Iterator[Bars]:
-    """Progress bars, which are closed in the end."""
-    shown = Bars(console)
-    try:
-        yield shown
-    finally:
-        if shown.tasks:
-            shown.progress.stop()
+    def close(self) -> None:
+        """Leave the bars as they are; nothing where no stage began."""
+        if self.tasks:
+            self.progress.stop()
 
 
 def show_skipped(console: Console, skipped: Mapping[str, str]) -> None:

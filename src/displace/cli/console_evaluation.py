@@ -20,11 +20,10 @@ from displace.evaluation.results import Result
 from displace.evaluation.table_formats import NOT_RUN, compared_texts
 from displace.evaluation.tables import BOLD, UNDERLINE, Table, as_printed
 from displace.evaluation.wins import Wins
+from displace.fusion.base import AS_GIVEN
 from displace.report.html import Report
 from displace.verbs.tabulate import Tabulated, as_text, tables_of
 
-AS_GIVEN = "as given"
-"""What a fusion without a choice says of its settings."""
 MEANING = "R@k: percent of the queries with a right place among the first k"
 STYLES = {BOLD: "bold green", UNDERLINE: "underline"}
 

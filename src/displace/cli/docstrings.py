@@ -14,21 +14,14 @@ _PARAMETER = re.compile(r"^(\w[\w, ]*?) : .*$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Documentation:
-    """A function's documentation.
-
-    Parameters
-    ----------
-    paragraphs : list of str
-        Of the text above the sections, a line each; the first is the summary.
-    parameters : dict of str to str
-        What is said of each parameter, in one line.
-    examples : list of str
-        The lines of the section Examples.
-    """
+    """A function's documentation."""
 
     paragraphs: list[str]
+    """Of the text above the sections, a line each; the first is the summary."""
     parameters: dict[str, str]
+    """What is said of each parameter, in one line."""
     examples: list[str]
+    """The lines of the section Examples."""
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> Documentation:

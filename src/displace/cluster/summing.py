@@ -37,21 +37,15 @@ SLICE_BYTES = 32 * 2**20
 
 @dataclass(frozen=True, eq=False)
 class ShardPart:
-    """References of one shard.
-
-    Parameters
-    ----------
-    path : str
-        The shard's vectors, on a file system that all workers see.
-    rows : array of shape (b,)
-        Which of them.
-    places, traversals : arrays of shape (b,)
-    """
+    """References of one shard."""
 
     path: str
+    """The shard's vectors, on a file system that all workers see."""
     rows: Indices
+    """Shape (b,). Which of them."""
     places: NDArray[Any]
     traversals: NDArray[Any]
+    """Both of shape (b,)."""
 
     def read(self) -> ReferenceSet:
         """Read the references."""

@@ -35,34 +35,23 @@ class Counts:
 
 @dataclass(frozen=True)
 class Protocol:
-    """A named way to evaluate on a data set; its name goes beside every number.
-
-    Attributes
-    ----------
-    name : str
-        Such as ``nordland-exact``.
-    tolerance : Tolerance
-        What counts as correct.
-    queries : tuple of str
-        Traversals that are queries, each in turn; empty for all of them.
-    references : tuple of str
-        Traversals that make the map for every query; empty for all but the query.
-    on_route : bool
-        Leave out queries with neither a place nor a frame number: they were found nowhere along the route. Otherwise
-        they are misses.
-    expected : Counts or None
-        For each query traversal, where the data set's size is known.
-    note : str
-        Who uses it.
-    """
+    """A named way to evaluate on a data set; its name goes beside every number."""
 
     name: str
+    """Such as ``nordland-exact``."""
     tolerance: Tolerance
+    """What counts as correct."""
     queries: tuple[str, ...] = ()
+    """Traversals that are queries, each in turn; empty for all of them."""
     references: tuple[str, ...] = ()
+    """Traversals that make the map for every query; empty for all but the query."""
     expected: Counts | None = None
+    """For each query traversal, where the data set's size is known."""
     note: str = ""
+    """Who uses it."""
     on_route: bool = False
+    """Leave out queries with neither a place nor a frame number: they were found nowhere along the route. Otherwise
+    they are misses."""
 
     def queries_in(self, manifest: Manifest) -> list[str]:
         """Query traversals that the manifest has."""

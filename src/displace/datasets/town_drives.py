@@ -34,28 +34,19 @@ _CHUNK = 20
 
 @dataclass(frozen=True)
 class TownDrive:
-    """How one traversal is driven; shares are of the route's length.
-
-    Parameters
-    ----------
-    rate : float
-        Places from one frame to the next, on average.
-    stops : int
-        Times that it stands for 5 to 20 frames.
-    start, end : float
-        Where it begins and ends.
-    detour : (float, int), optional
-        Where it leaves the route, and the first place of the detour. It comes back some places on.
-    gap : float, optional
-        Where the camera is off for a twelfth of the route.
-    """
+    """How one traversal is driven; shares are of the route's length."""
 
     rate: float = 0.8
+    """Places from one frame to the next, on average."""
     stops: int = 1
+    """Times that it stands for 5 to 20 frames."""
     start: float = 0.0
     end: float = 1.0
+    """Where it begins and ends."""
     detour: tuple[float, int] | None = None
+    """Where it leaves the route, and the first place of the detour. It comes back some places on."""
     gap: float | None = None
+    """Where the camera is off for a twelfth of the route."""
 
 
 DRIVES: Mapping[str, TownDrive] = {

@@ -136,9 +136,8 @@ def extract(
         else:
             failures = _describe_elsewhere(index, before.shards, describer, report)
         paths = [str(path) for path in manifest.paths()]
-        read = dict(
-            zip(hashes, paths, strict=True)
-        )  # of equal files one was read, and is named in the message
+        # Of equal files one was read, and is named in the message.
+        read = dict(zip(hashes, paths, strict=True))
         for name, path, content in zip(manifest.images, paths, hashes, strict=True):
             if content in failures:
                 skipped[name] = failures[content].replace(read[content], path)

@@ -112,22 +112,25 @@ class Shards:
             When a shard is not what was written.
         """
         out = np.empty((len(keys), self.dim), dtype)
-        rows = np.fromiter((self._row_of[key] for key in keys), np.intp, len(keys))
-        shard_of = np.searchsorted(self._starts, rows, side="right") - 1
+        shard_of, rows = self._rows_of(keys)
         for number in np.unique(shard_of):
             here = np.flatnonzero(shard_of == number)
             self._check(int(number))
             shard: NDArray[Any] = np.load(self._files[number], mmap_mode="r", allow_pickle=False)
             # Casting on assignment needs no second array of the result's size.
-            out[here] = shard[rows[here] - self._starts[number]]
+            out[here] = shard[rows[here]]
         return out
 
     def located(self, keys: Sequence[str]) -> tuple[NDArray[np.str_], NDArray[np.intp]]:
         """File of each key's vector, and its row in there."""
+        shard_of, rows = self._rows_of(keys)
+        return np.array([str(path.resolve()) for path in self._files])[shard_of], rows
+
+    def _rows_of(self, keys: Sequence[str]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Number of each key's shard, and the row in there."""
         rows = np.fromiter((self._row_of[key] for key in keys), np.intp, len(keys))
-        number = np.searchsorted(self._starts, rows, side="right") - 1
-        files = np.array([str(path.resolve()) for path in self._files])
-        return files[number], rows - np.asarray(self._starts)[number]
+        shard_of = np.searchsorted(self._starts, rows, side="right") - 1
+        return shard_of, rows - np.asarray(self._starts)[shard_of]
 
     def clean(self) -> None:
         """Remove what killed writers left behind; call it only while holding the lock."""

@@ -27,30 +27,20 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class StoreIndex:
-    """What ``index.json`` holds.
-
-    Parameters
-    ----------
-    model : dict
-        Fingerprint of the model.
-    dim : int
-        Length of a descriptor.
-    dtype : str
-        Stored type, "float32" or "float16".
-    manifest : Manifest
-        The images that are listed, described or not.
-    hashes : list of str or None
-        Content hash of each image; None where the file could not be read.
-    skipped : dict of str to str
-        Images that could not be described, and why.
-    """
+    """What ``index.json`` holds."""
 
     model: dict[str, Any]
+    """Fingerprint of the model."""
     dim: int
+    """Length of a descriptor."""
     dtype: str
+    """Stored type, "float32" or "float16"."""
     manifest: Manifest = field(default_factory=lambda: Manifest([], [], []))
+    """The images that are listed, described or not."""
     hashes: list[str | None] = field(default_factory=list)
+    """Content hash of each image; None where the file could not be read."""
     skipped: dict[str, str] = field(default_factory=dict)
+    """Images that could not be described, and why."""
 
     @property
     def owner(self) -> str:

@@ -17,7 +17,7 @@ from displace.evaluation.cells import Cell, compute
 from displace.evaluation.loading import Split, store_digest
 from displace.evaluation.results import Result, Results
 from displace.evaluation.suites import Suite
-from displace.files.atomic import atomic_write, make_folder
+from displace.files.atomic import make_folder, write_whole
 from displace.files.outputs import read_text
 from displace.models import MODELS
 from displace.progress import Progress
@@ -31,25 +31,16 @@ COMMANDS = "commands.txt"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run of a suite did.
-
-    Parameters
-    ----------
-    results : Results
-        The folder, with what other runs left there.
-    cells : list of Result
-        The suite's own cells, computed now or before.
-    n_computed : int
-        Cells computed now.
-    absent : dict of str to Path
-        Models whose descriptor store is not there, and where it should be.
-    seconds : float
-    """
+    """What a run of a suite did."""
 
     results: Results
+    """The folder, with what other runs left there."""
     cells: list[Result]
+    """The suite's own cells, computed now or before."""
     n_computed: int
+    """Cells computed now."""
     absent: dict[str, Path]
+    """Models whose descriptor store is not there, and where it should be."""
     seconds: float
 
     @property
@@ -195,11 +186,9 @@ def _computed(
 def _keep_suite(suite: Suite, folder: Path) -> None:
     """Keep the suite's own text, or the command, beside its results, so that they can be repeated."""
     if suite.text:
-        with atomic_write(make_folder(folder / "suites") / f"{suite.name}.toml", "w") as file:
-            file.write(suite.text)
+        write_whole(make_folder(folder / "suites") / f"{suite.name}.toml", suite.text)
     if suite.command:
         kept = make_folder(folder / "suites") / COMMANDS
         known = read_text(kept, "a list of commands").splitlines() if kept.exists() else []
         if suite.command not in known:
-            with atomic_write(kept, "w") as file:
-                file.write("\n".join([*known, suite.command, ""]))
+            write_whole(kept, "\n".join([*known, suite.command, ""]))

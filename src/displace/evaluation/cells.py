@@ -35,26 +35,7 @@ KS = (1, 5, 10)
 
 @dataclass(frozen=True)
 class Cell:
-    """One method with one model on one query traversal.
-
-    Parameters
-    ----------
-    dataset, model, query : str
-    protocol : Protocol
-    method : Method
-    references : tuple of str
-        Reference traversals.
-    store : dict
-        What `Result.store` records; its "content" is part of the identity.
-    projection : int or None
-        Dimension of a random projection.
-    seed : int
-        Of that projection.
-    k : int
-        Places kept of the ranking.
-    order : tuple of int
-        Position of model, query and method in the suite.
-    """
+    """One method with one model on one query traversal."""
 
     dataset: str
     model: str
@@ -62,11 +43,17 @@ class Cell:
     protocol: Protocol
     method: Method
     references: tuple[str, ...]
+    """Reference traversals."""
     store: dict[str, Any]
+    """What `Result.store` records; its "content" is part of the identity."""
     projection: int | None
+    """Dimension of a random projection."""
     seed: int
+    """Of that projection."""
     k: int
+    """Places kept of the ranking."""
     order: tuple[int, int, int]
+    """Position of model, query and method in the suite."""
 
     @property
     def id(self) -> str:
@@ -181,9 +168,7 @@ def _ranked(cell: Cell, split: Split, fusion: Fusion, queries: Vectors) -> tuple
     # What adapts to the queries as a batch asks for no order of the places.
     alone = method.sequence == ALONE
     order, taken = np.arange(len(split.questions.place_ids)) if alone else split.route(), split.in_time()
-    found, values = ranked_along(
-        fusion, queries[taken], order, method.sequence, method.length, method.adapt, cell.k
-    )
+    found, values = ranked_along(method, fusion, queries[taken], order, cell.k)
     places, scores = np.empty_like(found), np.empty_like(values)
     places[taken], scores[taken] = found, values
     return places, scores

@@ -11,22 +11,15 @@ from displace.evaluation.results import Result
 
 @dataclass(frozen=True)
 class Effort:
-    """Medians over cells of one method.
-
-    Parameters
-    ----------
-    dims : float
-        Length of a stored vector.
-    n_bytes : float
-        To store for locating, as float32.
-    seconds, milliseconds : float
-        To fit, and to rank one of many queries.
-    """
+    """Medians over cells of one method."""
 
     dims: float
+    """Length of a stored vector."""
     n_bytes: float
+    """To store for locating, as float32."""
     seconds: float
     milliseconds: float
+    """To fit, and to rank one of many queries."""
 
     @classmethod
     def of(cls, results: Sequence[Result]) -> Effort:

@@ -28,28 +28,19 @@ IN_MEMORY = 2**30
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """The rows of a store that are references and queries, and what is asked.
-
-    Parameters
-    ----------
-    store : DescriptorStore
-    references, queries : mask over the store's rows
-    places : array of shape (m,)
-        Index of each reference's place in ``questions.place_ids``.
-    traversals : array of shape (m,)
-        Traversal of each reference.
-    questions : Questions
-    groups : array of shape (m,) or None
-        View of each reference, where cameras or headings tell.
-    """
+    """The rows of a store that are references and queries, and what is asked."""
 
     store: DescriptorStore
     references: NDArray[np.bool_]
     queries: NDArray[np.bool_]
+    """Masks over the store's rows."""
     places: Indices
+    """Shape (m,). Index of each reference's place in ``questions.place_ids``."""
     traversals: NDArray[np.str_]
+    """Shape (m,). Traversal of each reference."""
     questions: Questions
     groups: Indices | None = None
+    """Shape (m,). View of each reference, where cameras or headings tell."""
 
     @classmethod
     def of(cls, store: DescriptorStore, protocol: Protocol, query: str, folder: Path) -> Split:

@@ -15,7 +15,7 @@ from displace.errors import InputError
 from displace.fusion import FUSIONS, get_fusion
 from displace.fusion.base import Fusion
 from displace.fusion.single import Single
-from displace.registry import unknown
+from displace.registry import check_known, unknown
 from displace.sequence import get_sequence
 
 GROUPS = {"single": "single reference", "score": "score level", "descriptor": "descriptor level"}
@@ -154,10 +154,8 @@ def _source_digest(made: type[Any]) -> str:
 
 def method_of(record: Mapping[str, Any]) -> Method:
     """Return the method of a table in a suite file."""
-    known = ["fusion", "label", "parameters", "each_reference", "sequence", "length", "adapt"]
-    for name in record:
-        if name not in known:
-            raise InputError(unknown("key", name, known))
+    known = ("fusion", "label", "parameters", "each_reference", "sequence", "length", "adapt")
+    check_known("key", record, known)
     if not isinstance(record.get("fusion"), str):
         raise InputError(
             f"fusion={record.get('fusion')!r} must be the name of a fusion: {', '.join(FUSIONS.names())}"

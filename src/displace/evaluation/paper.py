@@ -48,29 +48,21 @@ ONLY_QUERY = {"pittsburgh30k": "queries", "gldv2_micro": "val"}
 
 @dataclass(frozen=True)
 class Published:
-    """One published value.
-
-    Parameters
-    ----------
-    dataset, model, query, fusion : str
-        Names of this package.
-    traversal : str or None
-        For single references: which.
-    group : {"single", "score", "descriptor"}
-    label : str
-        The method's name in the table.
-    recall : float
-        Recall@1 in percent.
-    """
+    """One published value."""
 
     dataset: str
     model: str
     query: str
     fusion: str
+    """Names of this package."""
     traversal: str | None
+    """For single references: which."""
     group: str
+    """One of "single", "score", "descriptor"."""
     label: str
+    """The method's name in the table."""
     recall: float
+    """Recall@1 in percent."""
 
 
 @cache

@@ -13,21 +13,13 @@ from displace.fusion import get_fusion
 
 @dataclass(frozen=True)
 class Compared:
-    """One cell that was measured and published.
-
-    Parameters
-    ----------
-    column : Column
-    label : str
-        The method.
-    measured : float or None
-        Recall@1 (%); None where it was impossible.
-    published : float
-    """
+    """One cell that was measured and published."""
 
     column: Column
     label: str
+    """The method."""
     measured: float | None
+    """Recall@1 (%); None where it was impossible."""
     published: float
 
     @property
@@ -38,16 +30,10 @@ class Compared:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All such cells of a table.
-
-    Parameters
-    ----------
-    rows : list of Compared
-        Empty where nothing is comparable; `notes` say why.
-    notes : list of str
-    """
+    """All such cells of a table."""
 
     rows: list[Compared]
+    """Empty where nothing is comparable; `notes` say why."""
     notes: list[str]
 
 
@@ -57,22 +43,7 @@ def compare(table: Table) -> Comparison:
     Only numbers under the same protocol, of the same method with the same parameters, are comparable. A suite's own
     protocol may have a published one's name: what it counts as right must be the same, too.
     """
-    expected = PROTOCOLS.get(table.dataset)
-    tolerance = "" if expected is None else str(DATASETS.get(table.dataset)().protocol(expected).tolerance)
-    why = (
-        f"nothing is published for the data set {table.dataset}"
-        if expected is None
-        else f"published numbers are under {expected}, these under {table.protocol}: not comparable"
-        if table.protocol != expected
-        else f"published numbers are under {expected} with {tolerance}, these with {table.tolerance}: not comparable"
-        if table.tolerance != tolerance
-        else f"published numbers are Recall@1, these Recall@{table.k}"
-        if table.k != 1
-        else "published numbers are without random projection"
-        if table.projection is not None
-        else ""
-    )
-    if why:
+    if why := _not_comparable(table):
         return Comparison([], [why])
     rows, others = [], {}
     for column in table.columns:
@@ -94,6 +65,21 @@ def compare(table: Table) -> Comparison:
             *_other_dims(rows, table),
         ],
     )
+
+
+def _not_comparable(table: Table) -> str:
+    """Say why nothing published can stand beside a table; nothing where it can."""
+    expected = PROTOCOLS.get(table.dataset)
+    if expected is None:
+        return f"nothing is published for the data set {table.dataset}"
+    if table.protocol != expected:
+        return f"published numbers are under {expected}, these under {table.protocol}: not comparable"
+    tolerance = str(DATASETS.get(table.dataset)().protocol(expected).tolerance)
+    if table.tolerance != tolerance:
+        return f"published numbers are under {expected} with {tolerance}, these with {table.tolerance}: not comparable"
+    if table.k != 1:
+        return f"published numbers are Recall@1, these Recall@{table.k}"
+    return "published numbers are without random projection" if table.projection is not None else ""
 
 
 def _other_settings(row: Row) -> str:

@@ -111,21 +111,14 @@ def are_correct(places: NDArray[Any], starts: Numbers, truth: Numbers) -> Flags:
 
 @dataclass(frozen=True, eq=False)
 class Ranking(_Arrays):
-    """The best places of each query.
-
-    Parameters
-    ----------
-    places : int32 array of shape (q, k)
-        Indices into `Questions.place_ids`, best first.
-    scores : float32 array of shape (q, k)
-        Higher is better.
-    correct : bool array of shape (q, k)
-        Whether each place is correct.
-    """
+    """The best places of each query."""
 
     places: Numbers
+    """Shape (q, k). Indices into `Questions.place_ids`, best first."""
     scores: Vectors
+    """Shape (q, k). Higher is better."""
     correct: Flags
+    """Shape (q, k). Whether each place is correct."""
 
     def _check(self) -> None:
         kinds = self.places.dtype.kind + self.scores.dtype.kind + self.correct.dtype.kind
@@ -145,31 +138,22 @@ class Questions(_Arrays):
     """What the methods were asked: queries, places to choose from, and which are correct.
 
     One file serves every model and method that was asked the same.
-
-    Parameters
-    ----------
-    place_ids : str array of shape (N,)
-        Sorted.
-    place_images : str array of shape (N,)
-        An image of each place, relative to the folder `Questions.root`.
-    query_images : str array of shape (q,)
-    query_places : str array of shape (q,)
-        Place of each query; empty where it is not known.
-    truth_starts : int32 array of shape (q + 1,)
-        The correct places of query i are ``truth[truth_starts[i]:truth_starts[i + 1]]``.
-    truth : int32 array
-        Indices into `place_ids`.
-    image_root : str array of no dimension
-        Folder that image names start from, relative to the results folder, or absolute.
     """
 
     place_ids: NDArray[np.str_]
+    """Shape (N,), sorted."""
     place_images: NDArray[np.str_]
+    """Shape (N,). An image of each place, relative to the folder `Questions.root`."""
     query_images: NDArray[np.str_]
+    """Shape (q,)."""
     query_places: NDArray[np.str_]
+    """Shape (q,). Place of each query; empty where it is not known."""
     truth_starts: Numbers
+    """Shape (q + 1,). The correct places of query i are ``truth[truth_starts[i]:truth_starts[i + 1]]``."""
     truth: Numbers
+    """Indices into `place_ids`."""
     image_root: NDArray[np.str_]
+    """Folder that image names start from, relative to the results folder, or absolute."""
 
     def _check(self) -> None:
         texts = (self.place_ids, self.place_images, self.query_images, self.query_places)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from dataclasses import asdict, dataclass, field
+from typing import Any, get_type_hints
 
 from displace.errors import FormatError
 from displace.evaluation.methods import GROUPS
@@ -14,113 +14,73 @@ from displace.files import schema
 FORMAT = 1
 LONGEST_NAME = 200
 """Bytes of a file's name without its hash, above which its parts are cut; file systems take 255."""
-TEXTS = {
-    *("cell", "dataset", "protocol", "tolerance", "model", "fusion", "label", "group", "query"),
-    *("questions", "explanation", "error", "created", "sequence", "adapt"),
-}
-COUNTS = {
-    *("dim", "seed", "n_places", "n_references", "n_queries", "n_unanswerable", "n_bytes", "n", "used"),
-}
-"""Fields that are texts, and whole numbers of at least 0."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What one method reached with one model on one query traversal.
-
-    Parameters
-    ----------
-    cell : str
-        Hash of everything that determines the ranking.
-    dataset, protocol, tolerance : str
-        Such as "robotcar", "robotcar-5", "±5 frames".
-    model : str
-        Name of the descriptor model.
-    fusion : str
-        Registry name.
-    parameters : dict
-        Of the fusion, where they differ from its defaults.
-    label : str
-        Name of the method in tables, such as "DisPlace (paper)".
-    group : {"single", "score", "descriptor"}
-        Where the method stands in tables.
-    sequence, adapt : str
-        How the queries were ranked as a drive or a batch; empty where each was ranked for itself.
-    query : str
-        Query traversal.
-    references : list of str
-        Reference traversals.
-    dim : int
-        Dimension of the descriptors that the method was given.
-    projection : int or None
-        Where the descriptors were projected at random before, to how many dimensions (then equal to `dim`).
-    seed : int
-        Of that projection.
-    order : list of int
-        Position of model, query and method in the suite, for tables.
-    questions : str
-        Name of the file of `Questions`.
-    n_places, n_references, n_queries : int
-    n_unanswerable : int
-        Queries without a correct place in the map; they count as misses.
-    recalls : dict of int to float
-        Recall@N in percent, by N; empty where the cell was impossible.
-    seconds : dict of str to float
-        "fit" and "rank" (all queries), wall time.
-    n_bytes : int
-        To store for locating, as float32.
-    n : int
-        Length of a stored vector.
-    explanation : str
-        What the method says about its settings; may be empty.
-    error : str
-        Why the cell could not be computed; empty where it was.
-    retry : bool
-        Whether that was not to be expected from the data, so that the next run tries again.
-    created : str
-        When it was computed, in UTC (ISO 8601).
-    used : int
-        Number of the last run in this folder whose suite has the cell, computed or found there; 0 where runs were not
-        yet counted.
-    versions : dict of str to str
-        Of displace, numpy, scipy, scikit-learn and Python; the machine's platform, and the threads used.
-    store : dict
-        Descriptor store: its path as given, the model's fingerprint and a hash of the content.
-    """
+    """What one method reached with one model on one query traversal."""
 
     cell: str
+    """Hash of everything that determines the ranking."""
     dataset: str
     protocol: str
     tolerance: str
+    """Data set, protocol and tolerance, such as "robotcar", "robotcar-5", "±5 frames"."""
     model: str
+    """Name of the descriptor model."""
     fusion: str
+    """Registry name."""
     parameters: dict[str, Any]
+    """Of the fusion, where they differ from its defaults."""
     label: str
+    """Name of the method in tables, such as "DisPlace (paper)"."""
     group: str
+    """Where the method stands in tables: "single", "score" or "descriptor"."""
     query: str
+    """Query traversal."""
     references: list[str]
+    """Reference traversals."""
     dim: int
+    """Dimension of the descriptors that the method was given."""
     sequence: str = ""
     adapt: str = ""
+    """How the queries were ranked as a drive or a batch; empty where each was ranked for itself."""
     projection: int | None = None
+    """Where the descriptors were projected at random before, to how many dimensions (then equal to `dim`)."""
     seed: int = 0
+    """Of that projection."""
     order: list[int] = field(default_factory=lambda: [0, 0, 0])
+    """Position of model, query and method in the suite, for tables."""
     questions: str = ""
+    """Name of the file of `Questions`."""
     n_places: int = 0
     n_references: int = 0
     n_queries: int = 0
     n_unanswerable: int = 0
+    """Queries without a correct place in the map; they count as misses."""
     recalls: dict[int, float] = field(default_factory=dict)
+    """Recall@N in percent, by N; empty where the cell was impossible."""
     seconds: dict[str, float] = field(default_factory=dict)
+    """"fit" and "rank" (all queries), wall time."""
     n_bytes: int = 0
+    """To store for locating, as float32."""
     n: int = 0
+    """Length of a stored vector."""
     explanation: str = ""
+    """What the method says about its settings; may be empty."""
     error: str = ""
+    """Why the cell could not be computed; empty where it was."""
     retry: bool = False
+    """Whether that was not to be expected from the data, so that the next run tries again."""
     created: str = ""
+    """When it was computed, in UTC (ISO 8601)."""
     used: int = 0
+    """Number of the last run in this folder whose suite has the cell, computed or found there; 0 where runs were not
+    yet counted."""
     versions: dict[str, str] = field(default_factory=dict)
+    """Of displace, numpy, scipy, scikit-learn and Python; the machine's platform, and the threads used."""
     store: dict[str, Any] = field(default_factory=dict)
+    """Descriptor store: its path as given, the model's fingerprint and a hash of the content."""
 
     @property
     def ok(self) -> bool:
@@ -168,24 +128,26 @@ class Result:
                 f"format={version!r} of the result is not one of 1 to {FORMAT}, which this version reads: "
                 "pip install -U displace"
             )
-        known = {item.name for item in fields(cls)}
-        values = {name: _checked(name, value) for name, value in record.items() if name in known}
-        result = cls(**values)
+        result = cls(**{name: _checked(name, value) for name, value in record.items() if name in _KINDS})
         if result.ok:  # tables and pages show these
             schema.require(1 in result.recalls, "recalls have no 1")
             schema.mapping(result.seconds, "seconds", has=("fit", "rank"))
         return result
 
 
+_KINDS = get_type_hints(Result)
+"""Types of the fields, looked up once for the thousands of records of a folder."""
+
+
 def _checked(name: str, value: Any) -> Any:
-    """Value of a field, which must be of its kind."""
-    if name in TEXTS:
+    """Value of a field, which must be of its kind; whole numbers are counts."""
+    if _KINDS[name] is str:
         text = schema.text(value, name)
         # These two name files beside the record.
         named = name not in ("cell", "questions") or "/" not in text
         schema.require(named and (name != "group" or text in GROUPS), f"{name} is {schema.shown(text)}")
         return text
-    if name in COUNTS:
+    if _KINDS[name] is int:
         return schema.whole(value, name)
     match name:
         case "projection":

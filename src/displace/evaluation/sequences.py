@@ -8,6 +8,7 @@ import numpy as np
 
 from displace.arrays import Indices, Vectors
 from displace.errors import InputError
+from displace.evaluation.methods import Method
 from displace.fusion.base import Fusion
 from displace.maps.driving import Adapted, rows_in_order
 from displace.sequence import get_sequence
@@ -38,36 +39,26 @@ class FusedScores:
 
 
 def ranked_along(
-    fusion: Fusion,
-    queries: Vectors,
-    order: Indices,
-    sequence: str,
-    length: int | None,
-    mode: str,
-    k: int,
+    method: Method, fusion: Fusion, queries: Vectors, order: Indices, k: int
 ) -> tuple[Indices, Vectors]:
     """Best places of each frame and their scores, both (q, k).
 
     Parameters
     ----------
+    method : Method
+        Says how the queries are ranked along the drive, and whether they adapt the scores.
     fusion : Fusion
         Fitted.
     queries : array of shape (q, D)
         In the order in which they were taken.
     order : array of shape (N,)
         The places along the route. A fusion may lack some, as `single` does those that its traversal never showed.
-    sequence : str
-        Name of a sequence method.
-    length : int, optional
-        Frames that it looks at.
-    mode : {"none", "batch"}
-        Whether the queries adapt the scores.
     k : int
     """
     order = order[np.isin(order, fusion.place_ids_)]
     columns = np.searchsorted(fusion.place_ids_, order)
     similarity: Blocks = FusedScores(fusion, queries, columns)
-    if mode == "batch":
+    if method.adapt == "batch":
         rows = fusion.rows()
         if rows is None or len(queries) < LEAST_QUERIES:
             raise InputError(
@@ -77,9 +68,9 @@ def ranked_along(
         along = rows_in_order(np.asarray(rows.vectors, np.float32), rows.starts, columns)
         projected = rows.project(queries)
         similarity = Adapted(adapt(along, projected), projected)
-    best, scores = get_sequence(sequence)(length).rank(similarity, k)
+    best, scores = get_sequence(method.sequence)(method.length).rank(similarity, k)
     best, scores = np.asarray(best), np.asarray(scores)
-    _check_ranking(sequence, best, scores, (len(queries), min(k, len(order))), len(order))
+    _check_ranking(method.sequence, best, scores, (len(queries), min(k, len(order))), len(order))
     return order[best], scores
 
 

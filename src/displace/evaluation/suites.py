@@ -45,6 +45,11 @@ from displace.truth import Tolerance
 MAX_SUITE = 2**20
 """Bytes of a suite's file."""
 MAX_SEED = 2**32 - 1
+KEYS = (
+    *("title", "dataset", "protocol", "queries", "k", "stores", "methods", "random_projection"),
+    *("sequence", "adapt"),
+)
+"""Of a suite's file."""
 SHIPPED = files("displace.evaluation") / "data" / "suites"
 
 
@@ -188,16 +193,10 @@ def find_protocol(name: str) -> tuple[str, Protocol]:
 
 def _parse(record: dict[str, Any], name: str, folder: Path) -> Suite:
     """Return the suite of a file's content."""
-    _check_keys(
-        record,
-        [
-            *("title", "dataset", "protocol", "queries", "k", "stores", "methods", "random_projection"),
-            *("sequence", "adapt"),
-        ],
-    )
+    check_known("key", record, KEYS)
     dataset = _typed(record, "dataset", str, None)
     projection = _typed(record, "random_projection", dict, {})
-    _check_keys(projection, ["dims", "seeds", "queries"])
+    check_known("key", projection, ("dims", "seeds", "queries"))
     return Suite(
         name,
         _typed(record, "title", str, name),
@@ -224,7 +223,7 @@ def _protocol(value: Any, dataset: str) -> Protocol:
         return DATASETS.get(dataset)().protocol(value)
     if not isinstance(value, dict):
         raise InputError(f"protocol={value!r} must be a name or a table")
-    _check_keys(value, ["name", "tolerance", "queries", "references"])
+    check_known("key", value, ("name", "tolerance", "queries", "references"))
     tolerance = Tolerance.parse(_typed(value, "tolerance", str, "exact"))
     return Protocol(
         _typed(value, "name", str, f"{dataset}, {tolerance}"),
@@ -245,12 +244,6 @@ def _check_list(name: str, values: Sequence[Any], what: str, fits: Callable[[Any
 
 def _whole(value: Any, least: int, most: float = float("inf")) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
-
-
-def _check_keys(record: Mapping[str, Any], known: Sequence[str]) -> None:
-    for name in record:
-        if name not in known:
-            raise InputError(unknown("key", name, known))
 
 
 def _typed(record: Mapping[str, Any], key: str, kind: type, default: Any) -> Any:

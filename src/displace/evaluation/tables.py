@@ -25,24 +25,16 @@ class Column:
 
 @dataclass(frozen=True)
 class Entry:
-    """One number of a table.
-
-    Parameters
-    ----------
-    value : float or None
-        Recall in percent, the mean where there are several seeds; None where it was impossible.
-    deviation : float or None
-        Standard deviation over seeds, where there are several.
-    results : tuple of Result
-        What it was taken from; none for published numbers.
-    k : int
-        The N of Recall@N.
-    """
+    """One number of a table."""
 
     value: float | None
+    """Recall in percent, the mean where there are several seeds; None where it was impossible."""
     deviation: float | None = None
+    """Standard deviation over seeds, where there are several."""
     results: tuple[Result, ...] = ()
+    """What it was taken from; none for published numbers."""
     k: int = 1
+    """The N of Recall@N."""
 
     @property
     def text(self) -> str:
@@ -76,33 +68,22 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """Methods by models and query traversals, of one data set under one protocol.
-
-    Parameters
-    ----------
-    dataset, protocol, tolerance : str
-    k : int
-        The N of Recall@N.
-    columns : list of Column
-    rows : list of Row
-        In groups: single reference, score level, descriptor level.
-    projection : int or None
-        Dimension of the random projection of the descriptors.
-    notes : list of str
-        What a reader must know: queries without an answer, cells that were impossible.
-    along : str
-        Ways in which rows rank queries as a drive or a batch.
-    """
+    """Methods by models and query traversals, of one data set under one protocol."""
 
     dataset: str
     protocol: str
     tolerance: str
     k: int
+    """The N of Recall@N."""
     columns: list[Column]
     rows: list[Row]
+    """In groups: single reference, score level, descriptor level."""
     projection: int | None = None
+    """Dimension of the random projection of the descriptors."""
     notes: list[str] = field(default_factory=list)
+    """What a reader must know: queries without an answer, cells that were impossible."""
     along: str = ""
+    """Ways in which rows rank queries as a drive or a batch."""
 
     @property
     def title(self) -> str:

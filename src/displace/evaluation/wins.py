@@ -14,25 +14,16 @@ from displace.evaluation.tables import Column, Row, Table, as_printed
 
 @dataclass(frozen=True)
 class Duel:
-    """A method against the best of its rivals in one column.
-
-    Parameters
-    ----------
-    column : Column
-    value : float
-        Recall of the method (%).
-    rival : str
-        Label of the best rival.
-    rival_value : float
-    difference : Estimate or None
-        Points between them, paired over queries; None for published numbers.
-    """
+    """A method against the best of its rivals in one column."""
 
     column: Column
     value: float
+    """Recall of the method (%)."""
     rival: str
+    """Label of the best rival."""
     rival_value: float
     difference: Estimate | None = None
+    """Points between them, paired over queries; None for published numbers."""
 
     @property
     def won(self) -> bool:
@@ -57,18 +48,11 @@ class Duel:
 
 @dataclass(frozen=True)
 class Wins:
-    """How often a method is better than all of its rivals.
-
-    Parameters
-    ----------
-    label : str
-    rivals : str
-        Who they are, in words.
-    duels : list of Duel
-    """
+    """How often a method is better than all of its rivals."""
 
     label: str
     rivals: str
+    """Who they are, in words."""
     duels: list[Duel]
 
     @property

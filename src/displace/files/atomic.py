@@ -107,10 +107,15 @@ def remove_leftovers(path: str | os.PathLike[str]) -> None:
             Path(entry.path).unlink(missing_ok=True)
 
 
+def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
+    """Write a file of UTF-8 text or of bytes, atomically."""
+    with atomic_write(path, "w" if isinstance(content, str) else "wb") as file:
+        file.write(content)
+
+
 def write_json(path: str | os.PathLike[str], record: Any, indent: int | None = 1) -> None:
     """Write `record` as JSON, atomically; without `indent` on one line, ten times as fast."""
-    with atomic_write(path, "w") as file:
-        file.write(json.dumps(record, indent=indent, ensure_ascii=False) + "\n")
+    write_whole(path, json.dumps(record, indent=indent, ensure_ascii=False) + "\n")
 
 
 def sync_folder(folder: str | os.PathLike[str]) -> None:

@@ -29,9 +29,8 @@ def exclusive(path: Path) -> Iterator[None]:
     process ends, however it ends; a file that a killed process left behind is in nobody's way.
     """
     key = os.path.realpath(path)
-    with _TURNS.setdefault(
-        key, ForkLock()
-    ):  # threads wait for each other; within one, a save inside an update is the same writer
+    # Threads wait for each other; within one, a save inside an update is the same writer.
+    with _TURNS.setdefault(key, ForkLock()):
         held = os.getpid(), key
         if held in _HELD:
             yield

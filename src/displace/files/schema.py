@@ -6,8 +6,11 @@ Where a message shows a value, it is made only to be raised: that value may be a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import is_dataclass
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+Record = TypeVar("Record")
 
 MAX_TEXT = 100_000
 """Characters of one text in a file."""
@@ -86,3 +89,18 @@ def mapping(
     return {
         text(key, f"a key of {name}"): check(entry, f"{name} {shown(key)}") for key, entry in value.items()
     }
+
+
+def made(kind: type[Record], record: Mapping[str, Any]) -> Record:
+    """Make a dataclass of what `dataclasses.asdict` made of it; keys that it does not know are passed over."""
+    hints = get_type_hints(kind)
+    return kind(**{name: _made_field(hints[name], value) for name, value in record.items() if name in hints})
+
+
+def _made_field(hint: Any, value: Any) -> Any:
+    """Value of a field of some type; dataclasses within, alone, in lists or by name, are made of theirs."""
+    if get_origin(hint) is list:
+        return [_made_field(get_args(hint)[0], entry) for entry in value]
+    if get_origin(hint) is dict:
+        return {key: _made_field(get_args(hint)[1], entry) for key, entry in value.items()}
+    return made(hint, value) if isinstance(hint, type) and is_dataclass(hint) else value

@@ -31,18 +31,12 @@ DECIMALS = {
 
 @dataclass(frozen=True, eq=False)
 class PointTable:
-    """Named columns, and a position for each row.
-
-    Parameters
-    ----------
-    columns : dict of str to list
-        Texts and numbers; None is a blank.
-    positions : Positions, optional
-        NaN where a row has none.
-    """
+    """Named columns, and a position for each row."""
 
     columns: dict[str, list[Any]]
+    """Texts and numbers; None is a blank."""
     positions: Positions | None
+    """NaN where a row has none."""
 
 
 def locations_table(located: Located, min_confidence: float = 0.0, places: int = 1) -> PointTable:

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.errors import InputError
-from displace.geo import Positions
+from displace.geo import EQUATOR_RADIUS, Positions
 
 Numbers = NDArray[np.float64]
 
-EQUATOR_RADIUS, FLATTENING = 6378137.0, 1 / 298.257223563
+FLATTENING = 1 / 298.257223563
 SCALE, FALSE_EASTING, FALSE_NORTHING = 0.9996, 500_000.0, 10_000_000.0
 EASTINGS, NORTHINGS = (100_000.0, 900_000.0), (0.0, 10_000_000.0)
 """Metres that coordinates of a UTM zone have."""
@@ -28,18 +28,12 @@ _GRIDS = {"326": (1, 60, False), "327": (1, 60, True), "258": (28, 38, False)}
 
 @dataclass(frozen=True)
 class Zone:
-    """A UTM zone.
-
-    Parameters
-    ----------
-    number : int
-        1 to 60, from the date line eastwards.
-    south : bool
-        Whether it lies on the southern hemisphere.
-    """
+    """A UTM zone."""
 
     number: int
+    """1 to 60, from the date line eastwards."""
     south: bool = False
+    """Whether it lies on the southern hemisphere."""
 
     @classmethod
     def parse(cls, crs: str) -> Zone:

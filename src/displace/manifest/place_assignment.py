@@ -23,21 +23,14 @@ CHOSEN, NEAR, OFF_ROUTE = 1, 0, -1
 
 @dataclass(frozen=True)
 class Rule:
-    """When an image shows a place.
-
-    Attributes
-    ----------
-    spacing : float
-        Metres between places along the anchor traversal.
-    radius : float
-        An image farther than this many metres from a place does not show it.
-    max_heading : float
-        Nor does one whose heading differs by more degrees, where both headings are known.
-    """
+    """When an image shows a place."""
 
     spacing: float = 5.0
+    """Metres between places along the anchor traversal."""
     radius: float = 10.0
+    """An image farther than this many metres from a place does not show it."""
     max_heading: float = 45.0
+    """Nor does one whose heading differs by more degrees, where both headings are known."""
 
     def __post_init__(self) -> None:
         for name in ("spacing", "radius", "max_heading"):
@@ -47,21 +40,14 @@ class Rule:
 
 @dataclass(frozen=True, eq=False)
 class KnownPlaces:
-    """Places that exist already, for a new recording to be assigned to.
-
-    Attributes
-    ----------
-    ids : list of str
-        The places, in route order.
-    positions : Positions or None
-        One for each place.
-    names : mapping of str to str
-        Image name without folder and ending, and the place it shows.
-    """
+    """Places that exist already, for a new recording to be assigned to."""
 
     ids: list[str]
+    """The places, in route order."""
     positions: Positions | None = None
+    """One for each place."""
     names: Mapping[str, str] = field(default_factory=dict)
+    """Image name without folder and ending, and the place it shows."""
 
     @classmethod
     def of(cls, manifest: Manifest) -> KnownPlaces:

@@ -25,27 +25,18 @@ FRAMES = "frames.csv"
 
 @dataclass(frozen=True, eq=False)
 class Recording:
-    """The images of one traversal in natural order.
-
-    Attributes
-    ----------
-    name : str
-        The traversal.
-    images : list of Path
-        Where the images are.
-    names : list of str
-        Their paths below the deepest folder that holds them all, without endings: what "equal names" compares.
-    positions : Positions or None
-        One for each image.
-    times : (m,) array or None
-        Seconds.
-    """
+    """The images of one traversal in natural order."""
 
     name: str
+    """The traversal."""
     images: list[Path]
+    """Where the images are."""
     names: list[str]
+    """Their paths below the deepest folder that holds them all, without endings: what "equal names" compares."""
     positions: Positions | None = None
+    """One for each image."""
     times: NDArray[np.float64] | None = None
+    """Shape (m,), in seconds."""
 
     def __len__(self) -> int:
         """Return the number of images."""

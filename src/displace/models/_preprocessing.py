@@ -38,17 +38,11 @@ class Preprocessing(Protocol):
 
 @dataclass(frozen=True)
 class TensorResize:
-    """Normalise first, then resize the floats bilinearly with antialiasing (VPR-methods-evaluation).
-
-    Parameters
-    ----------
-    size : int, (height, width) or None
-    multiple : int
-        Both sides are brought to the nearest multiple of this in a second step.
-    """
+    """Normalise first, then resize the floats bilinearly with antialiasing (VPR-methods-evaluation)."""
 
     size: Size = None
     multiple: int = 1
+    """Both sides are brought to the nearest multiple of this in a second step."""
 
     def __call__(self, image: Pixels) -> Planes:
         """Turn an RGB image into a network's input."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from displace.errors import WeightsError
-from displace.files.atomic import atomic_write, make_folder
+from displace.files.atomic import atomic_write, make_folder, write_whole
 from displace.files.reading import file_sha256
 
 Progress = Callable[[int, int | None], None]
@@ -32,24 +32,16 @@ STALE = 24 * 3600
 
 @dataclass(frozen=True)
 class Weights:
-    """A published weights file.
-
-    Parameters
-    ----------
-    file : str
-        Its name.
-    address : str
-        Where it is published.
-    direct : bool
-        Whether `address` is the file itself, not a page from which a person gets it.
-    sha256 : str, optional
-        Where published: the digest, in full. A file without is trusted on first use (`checked_sha256`).
-    """
+    """A published weights file."""
 
     file: str
+    """Its name."""
     address: str
+    """Where it is published."""
     direct: bool = True
+    """Whether `address` is the file itself, not a page from which a person gets it."""
     sha256: str | None = None
+    """Where published: the digest, in full. A file without is trusted on first use (`checked_sha256`)."""
 
 
 def cache_folder() -> Path:
@@ -107,8 +99,7 @@ def checked_sha256(path: Path, published: str | None = None) -> str:
         return digest
     beside = _digest_path(path)
     if not beside.exists():
-        with atomic_write(beside, "w") as file:
-            file.write(f"{digest}  {path.name}\n")
+        write_whole(beside, f"{digest}  {path.name}\n")
         return digest
     recorded = beside.read_text("utf-8").partition(" ")[0].strip()
     if digest != recorded:

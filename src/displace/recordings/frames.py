@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from displace.errors import ImageError, InputError
-from displace.files.atomic import atomic_write, make_folder, write_json
+from displace.files.atomic import atomic_write, make_folder, write_json, write_whole
 from displace.files.reading import read_json
 from displace.manifest.csv_file import number_text
 from displace.manifest.recording import FRAMES
@@ -117,8 +117,7 @@ class FramesFolder:
             if not self.durable:
                 (self.folder / name).write_bytes(content)
                 return
-            with atomic_write(self.folder / name) as file:
-                file.write(content)
+            write_whole(self.folder / name, content)
         except OSError as error:
             raise ImageError(f"cannot write frame {self.folder / name}: {error.strerror}") from None
 

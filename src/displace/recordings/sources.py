@@ -11,7 +11,7 @@ from shlex import quote
 from typing import Any
 
 from displace.errors import ManifestError
-from displace.files.atomic import atomic_write
+from displace.files.atomic import write_whole
 from displace.images import has_images, natural_key
 from displace.manifest.recording import CSV, beside
 from displace.progress import Progress
@@ -190,5 +190,4 @@ def _bring_positions(there: Sequence[Path], folder: Path) -> None:
     if not there:
         copy.unlink(missing_ok=True)
         return
-    with atomic_write(copy) as file:
-        file.write(there[0].read_bytes())
+    write_whole(copy, there[0].read_bytes())

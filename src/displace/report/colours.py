@@ -14,27 +14,18 @@ RIGHT, WRONG = "#00805f", "#c8420b"
 
 @dataclass(frozen=True)
 class Style:
-    """How a method is drawn.
-
-    Parameters
-    ----------
-    colour : str
-        Hexadecimal.
-    marker : str
-        matplotlib's name of the marker.
-    symbol : str
-        plotly's name of the same marker.
-    dash : {"solid", "dash", "dot", "dashdot"}
-        plotly's name of the dash.
-    filled : bool
-        Whether the marker is filled; that of another setting of a method is not.
-    """
+    """How a method is drawn."""
 
     colour: str
+    """Hexadecimal."""
     marker: str
+    """matplotlib's name of the marker."""
     symbol: str
+    """plotly's name of the same marker."""
     dash: str
+    """One of "solid", "dash", "dot", "dashdot". plotly's name of the dash."""
     filled: bool = True
+    """Whether the marker is filled; that of another setting of a method is not."""
 
     @property
     def linestyle(self) -> str:

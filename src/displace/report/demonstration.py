@@ -28,23 +28,15 @@ from displace.truth import Flags
 
 @dataclass(frozen=True)
 class FusionScore:
-    """One fusion on every condition.
-
-    Parameters
-    ----------
-    row : Row
-        Of the table of recalls.
-    recall_1, recall_5 : float
-        R@1 and R@5 (%) on the condition that is shown in detail.
-    mean : float
-        Mean R@1 (%) over the conditions.
-    effort : Effort
-    """
+    """One fusion on every condition."""
 
     row: Row
+    """Of the table of recalls."""
     recall_1: float
     recall_5: float
+    """R@1 and R@5 (%) on the condition that is shown in detail."""
     mean: float
+    """Mean R@1 (%) over the conditions."""
     effort: Effort
 
     @property
@@ -64,36 +56,24 @@ class TextTable:
 
 @dataclass(frozen=True, eq=False)
 class Demo:
-    """The map, what it located and how the fusions compare.
-
-    Parameters
-    ----------
-    folder : Path
-        Holds ``town/``, ``town.desc``, ``town.displace``, ``demo_results/``, ``demo.html`` and ``demo.md``.
-    place_map : PlaceMap
-        Built from all traversals but the query's.
-    queries : Manifest
-        The located images.
-    matches : Matches
-        Where the map located them.
-    results : Results
-        All fusions on all conditions.
-    protocol : Protocol
-        What counts as right; its name belongs beside every number.
-    query : str
-        The condition that the map has not seen.
-    drive : NightDrive
-        Its pictures as frames of a drive.
-    """
+    """The map, what it located and how the fusions compare."""
 
     folder: Path
+    """Holds ``town/``, ``town.desc``, ``town.displace``, ``demo_results/``, ``demo.html`` and ``demo.md``."""
     place_map: PlaceMap
+    """Built from all traversals but the query's."""
     queries: Manifest
+    """The located images."""
     matches: Matches
+    """Where the map located them."""
     results: Results
+    """All fusions on all conditions."""
     protocol: Protocol
+    """What counts as right; its name belongs beside every number."""
     query: str
+    """The condition that the map has not seen."""
     drive: NightDrive
+    """Its pictures as frames of a drive."""
 
     @property
     def map_file(self) -> Path:

@@ -15,32 +15,21 @@ from displace.recall import percent
 from displace.sequence.following import Fix
 from displace.truth import Flags
 
-WAYS = ("followed", "smoothed")
-
 
 @dataclass(frozen=True, eq=False)
 class NightDrive:
-    """What following gave.
-
-    Parameters
-    ----------
-    recalls : dict of str to float
-        R@1 (%) of frames followed and smoothed along the whole map.
-    missing : array of shape (n,) of bool
-        Frames whose places the second map lacks.
-    off_map : dict of str to (float, float)
-        Precision and recall of being off the second map.
-    fixes : list of Fix
-        Of the frames, followed along the second map.
-    places : array of shape (N,)
-        Number of each of its places along the route.
-    """
+    """What following gave."""
 
     recalls: dict[str, float]
+    """R@1 (%) of frames followed and smoothed along the whole map."""
     missing: Flags
+    """Shape (n,). Frames whose places the second map lacks."""
     off_map: dict[str, tuple[float, float]]
+    """Precision and recall of being off the second map."""
     fixes: list[Fix]
+    """Of the frames, followed along the second map."""
     places: NDArray[np.intp]
+    """Shape (N,). Number of each of its places along the route."""
 
 
 def follow_night(
@@ -60,22 +49,17 @@ def follow_night(
     right : callable
         Whether places (n,) are those of the frames.
     """
-    recalls = {way: percent(right(_places(fixes))) for way, fixes in _ways(place_map, frames)}
+    whole, found = _fixes(place_map, frames), _fixes(without, frames)
+    recalls = {way: percent(right(np.array([fix.place for fix in fixes]))) for way, fixes in whole.items()}
     missing = ~np.isin(place_map.place_ids, without.place_ids)
-    found = dict(_ways(without, frames))
     off_map = {way: _precision_recall(fixes, missing) for way, fixes in found.items()}
-    return NightDrive(recalls, missing, off_map, found[WAYS[0]], np.flatnonzero(~missing))
+    return NightDrive(recalls, missing, off_map, found["followed"], np.flatnonzero(~missing))
 
 
-def _ways(place_map: PlaceMap, frames: Vectors) -> list[tuple[str, list[Fix]]]:
+def _fixes(place_map: PlaceMap, frames: Vectors) -> dict[str, list[Fix]]:
+    """Fixes of the frames, followed and smoothed."""
     follower = place_map.follow()
-    return list(
-        zip(WAYS, ([follower.step(frame) for frame in frames], place_map.smooth(frames)), strict=True)
-    )
-
-
-def _places(fixes: list[Fix]) -> NDArray[Any]:
-    return np.array([fix.place for fix in fixes])
+    return {"followed": [follower.step(frame) for frame in frames], "smoothed": place_map.smooth(frames)}
 
 
 def _precision_recall(fixes: list[Fix], missing: Flags) -> tuple[float, float]:

@@ -31,17 +31,12 @@ class Address:
 
     Passwords are not part of it. They would stand in the process list, in histories and in logs; PostgreSQL's client
     takes them from ``PGPASSFILE`` (``~/.pgpass``), ``PGPASSWORD`` or a service file.
-
-    Parameters
-    ----------
-    server : str
-        ``postgresql://…`` without a fragment.
-    name : str
-        The map.
     """
 
     server: str
+    """``postgresql://…`` without a fragment."""
     name: str
+    """The map."""
 
     @classmethod
     def parse(cls, uri: str | os.PathLike[str]) -> Address:
@@ -80,12 +75,7 @@ def is_address(uri: str | os.PathLike[str]) -> bool:
 
 
 class Database:
-    """A pool of connections to the database of an address.
-
-    Parameters
-    ----------
-    address : Address
-    """
+    """A pool of connections to the database of an address."""
 
     def __init__(self, address: Address) -> None:
         psycopg, pool = _psycopg(), _pool()

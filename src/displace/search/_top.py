@@ -15,12 +15,7 @@ QUERIES_AT_ONCE = 256
 
 
 class RunningTop:
-    """The k best rows of each query among all blocks of scores shown so far; of equal scores, the first shown.
-
-    Parameters
-    ----------
-    n_queries, k : int
-    """
+    """The k best rows of each query among all blocks of scores shown so far; of equal scores, the first shown."""
 
     def __init__(self, n_queries: int, k: int) -> None:
         self.k = k

@@ -26,16 +26,6 @@ class Index(ABC):
     """Rows to be searched by inner product.
 
     Made by `build` or `open`. A subclass defines these two, `search` and `save`.
-
-    Attributes
-    ----------
-    kind : str
-        One of `kinds`: how rows are kept.
-    n_rows, dim : int
-        R and n.
-    recall : float or None
-        Share of `SAMPLE` queries whose best row is that of an exact search over the rows as given; None where it was
-        not measured (an index that was opened).
     """
 
     kinds: ClassVar[tuple[str, ...]]
@@ -45,9 +35,13 @@ class Index(ABC):
     """Whether `among` may be an `Area`: the backend knows where the rows are."""
 
     kind: str
+    """One of `kinds`: how rows are kept."""
     n_rows: int
     dim: int
+    """R and n."""
     recall: float | None = None
+    """Share of `SAMPLE` queries whose best row is that of an exact search over the rows as given; None where it was not
+    measured (an index that was opened)."""
 
     @classmethod
     @abstractmethod

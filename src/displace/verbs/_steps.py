@@ -28,28 +28,18 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Steps:
-    """The steps from a source to a store with places.
-
-    Parameters
-    ----------
-    sources : list of Path
-        Recordings, a manifest or a store; of the last two, one.
-    output : Path
-        The map.
-    layout : str
-        How the places of recordings are told.
-    every : str
-        Frames to take from videos.
-    overwrite : bool
-        Make the manifest anew.
-    progress : callable, optional
-    """
+    """The steps from a source to a store with places."""
 
     sources: list[Path]
+    """Recordings, a manifest or a store; of the last two, one."""
     output: Path
+    """The map."""
     layout: str
+    """How the places of recordings are told."""
     every: str
+    """Frames to take from videos."""
     overwrite: bool
+    """Make the manifest anew."""
     progress: Progress | None
 
     @property

@@ -31,21 +31,14 @@ FAR = 50.0
 
 @dataclass(frozen=True, eq=False)
 class Lined:
-    """What `align` found; `str()` of it is a readable text.
-
-    Parameters
-    ----------
-    store : DescriptorStore
-        With the new places.
-    alignment : Alignment or None
-        None after `undo`.
-    page : Path or None
-        The check page, where one was written.
-    """
+    """What `align` found; `str()` of it is a readable text."""
 
     store: DescriptorStore
+    """With the new places."""
     alignment: Alignment | None = None
+    """None after `undo`."""
     page: Path | None = None
+    """The check page, where one was written."""
 
     def found(self) -> list[str]:
         """Lines that say what was found: places, the share of each recording, and what a user should know."""
@@ -149,19 +142,11 @@ def align(
 
 @dataclass(frozen=True, eq=False)
 class Sighted:
-    """Recordings of a store lined up by sight; nothing is written yet.
-
-    Parameters
-    ----------
-    store : DescriptorStore
-    rows : dict of str to array
-        Of each recording, in the order in which they were taken.
-    vectors : dict of str to array
-    alignment : Alignment
-    """
+    """Recordings of a store lined up by sight; nothing is written yet."""
 
     store: DescriptorStore
     rows: dict[str, NDArray[np.intp]]
+    """Of each recording, in the order in which they were taken."""
     vectors: dict[str, Vectors]
     alignment: Alignment
 

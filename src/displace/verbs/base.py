@@ -34,21 +34,14 @@ class Argument:
 
 @dataclass(frozen=True)
 class Option:
-    """How the command line spells an option that is not just ``--its-name``.
-
-    Parameters
-    ----------
-    flag : str
-        A short flag to add (``-o``), or a long one to use instead (``--traversal`` for `traversals`).
-    metavar : str, optional
-        What its value is called; by default its type.
-    commas : bool
-        Whether a sequence is given as one text with commas, rather than by repeating the option.
-    """
+    """How the command line spells an option that is not just ``--its-name``."""
 
     flag: str = ""
+    """A short flag to add (``-o``), or a long one to use instead (``--traversal`` for `traversals`)."""
     metavar: str | None = None
+    """What its value is called; by default its type."""
     commas: bool = False
+    """Whether a sequence is given as one text with commas, rather than by repeating the option."""
 
 
 StorePath = Annotated[PathLike, Argument("STORE")]

@@ -131,7 +131,6 @@ def build(
     from displace.descriptors.store import DescriptorStore
     from displace.descriptors.store_summary import own_tolerance
     from displace.files.lock import exclusive
-    from displace.maps.streaming import build_streamed
     from displace.neighbours import sample
     from displace.threads import limit_threads, threads_for
 
@@ -156,12 +155,7 @@ def build(
                 "tolerance": tolerance,
                 "progress": progress,
             }
-            with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as folder:
-                if cluster is None:
-                    build_streamed(stream, fusion, described.model, folder=folder, **options).save(output)
-                else:
-                    _on_cluster(cluster, described, fusion, traversals, exclude, folder, options).save(output)
-            return maps.PlaceMap.load(output, verify=False)
+            return _streamed(cluster, described, fusion, traversals, exclude or (), output, options)
         refs = described.references(traversals, exclude or ())
         look_at_neighbours(refs, tolerance)
         chosen: str | Fusion = fusion
@@ -218,29 +212,31 @@ def resumes(given: Mapping[str, Any]) -> bool:
     return not any(map(is_store, listed(given["store"])))
 
 
-def _on_cluster(
-    address: str,
+def _streamed(
+    cluster: str | None,
     store: DescriptorStore,
     fusion: str,
     traversals: Sequence[str] | None,
-    exclude: Sequence[str] | None,
-    folder: str,
+    exclude: Sequence[str],
+    output: Path,
     options: dict[str, Any],
 ) -> PlaceMap:
-    """Build with the workers of a cluster."""
+    """Build a map of more references than memory holds: in blocks, or with the workers of a cluster."""
     from displace.cluster.session import connected
     from displace.cluster.summing import build_on_cluster
+    from displace.maps import PlaceMap
+    from displace.maps.streaming import build_streamed
 
-    with connected(address) as client:
-        return build_on_cluster(
-            client,
-            store,
-            fusion,
-            folder=folder,
-            traversals=traversals,
-            exclude=exclude or (),
-            **options,
-        )
+    with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as folder:
+        options = {**options, "folder": folder}
+        if cluster is None:
+            stream = store.stream(traversals, exclude)
+            build_streamed(stream, fusion, store.model, **options).save(output)
+        else:
+            options |= {"traversals": traversals, "exclude": exclude}
+            with connected(cluster) as client:
+                build_on_cluster(client, store, fusion, **options).save(output)
+    return PlaceMap.load(output, verify=False)
 
 
 def _check_streamable(fusion: str, keep_references: bool) -> None:

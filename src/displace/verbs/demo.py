@@ -11,8 +11,9 @@ from displace.verbs.base import PathLike
 
 if TYPE_CHECKING:
     from displace.datasets.base import Protocol
-    from displace.descriptors.store import DescriptorStore, Queries
+    from displace.descriptors.store import Queries
     from displace.maps import PlaceMap
+    from displace.references import ReferenceSet
     from displace.report.demonstration import Demo
     from displace.report.night_drive import NightDrive
 
@@ -52,8 +53,9 @@ def demo(folder: PathLike = "displace-demo", *, places: int = 200, progress: Pro
     from displace.evaluation.benchmark import run_suite
     from displace.evaluation.methods import Method, methods_named
     from displace.evaluation.suites import Suite
-    from displace.files.atomic import atomic_write
+    from displace.files.atomic import write_whole
     from displace.manifest.table import Manifest
+    from displace.maps import build
     from displace.models import get_model
     from displace.report.demonstration import Demo, demo_markdown
     from displace.report.html.demo_page import write_demo_page
@@ -75,15 +77,17 @@ def demo(folder: PathLike = "displace-demo", *, places: int = 200, progress: Pro
     protocol = town.Town().protocol(PROTOCOL)
     methods = (Method("single", each_reference=True), *methods_named())
     suite = Suite("town", "the town", "town", protocol, methods, {"hog": folder / "town.desc"})
+    refs = store.references(exclude=[QUERY])
     with limit_threads(1):  # these problems are too small for more, and every fusion is timed alike
-        place_map = _build(store, progress)
+        place_map = build(
+            refs, model=store.model, tolerance=TOLERANCE, progress=part(progress, "calibrating")
+        )
         matches = place_map.locate(queries.vectors, k=5)
         results = run_suite(suite, folder / "demo_results", progress).results
-        drive = _drive(place_map, store, queries, protocol)
+        drive = _drive(place_map, refs, queries, protocol)
     demo = Demo(folder, place_map, queries.manifest, matches, results, protocol, QUERY, drive)
     place_map.save(demo.map_file)
-    with atomic_write(folder / "demo.md", "w") as file:
-        file.write(demo_markdown(demo))
+    write_whole(folder / "demo.md", demo_markdown(demo))
     write_demo_page(demo)
     return demo
 
@@ -121,7 +125,7 @@ def _own_page(path: Path) -> bool:
     return "<title>displace: located at" in path.read_text("utf-8", errors="replace")[:1000]
 
 
-def _drive(place_map: PlaceMap, store: DescriptorStore, queries: Queries, protocol: Protocol) -> NightDrive:
+def _drive(place_map: PlaceMap, refs: ReferenceSet, queries: Queries, protocol: Protocol) -> NightDrive:
     """Follow the query's pictures as a drive, along the map and along one without the middle fifth of its places."""
     import numpy as np
 
@@ -129,23 +133,10 @@ def _drive(place_map: PlaceMap, store: DescriptorStore, queries: Queries, protoc
     from displace.report.night_drive import follow_night
     from displace.truth import Truth
 
-    refs, ids = store.references(exclude=[QUERY]), place_map.place_ids
+    ids = place_map.place_ids
     gone = ids[2 * len(ids) // 5 : 3 * len(ids) // 5]
     without = build(refs.select(~np.isin(refs.places, gone)), tolerance=TOLERANCE, calibration=False)
     truth = Truth(place_map.places, protocol.tolerance)
     return follow_night(
         place_map, without, queries.vectors, lambda found: truth.correct(found, queries.places)
-    )
-
-
-def _build(store: DescriptorStore, progress: Progress | None) -> PlaceMap:
-    """Build the map of all traversals but the query's."""
-    from displace.maps import build
-
-    refs = store.references(exclude=[QUERY])
-    return build(
-        refs,
-        model=store.model,
-        tolerance=TOLERANCE,
-        progress=part(progress, "calibrating"),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -130,7 +131,6 @@ def manifest(
     if check:
         return read_manifest(sources[0]).summary(check_images=True, progress=part(progress, "decoding"))
 
-    from displace.manifest.builder import build_manifest
     from displace.manifest.place_assignment import KnownPlaces
     from displace.recordings.sources import tells_no_place, unpack
 
@@ -159,17 +159,7 @@ def manifest(
         "max_gap": max_gap,
         "keep_off_route": not drop_off_route,
     }
-    along = place_map if layout in ("auto", "sight") and _is_followable(place_map) else None
-    if along is not None and layout == "auto" and not _names_are_places(along):
-        layout = "positions"  # equal names of frames would be no more than equal numbers
-    try:
-        if along is not None and layout == "sight":
-            raise ManifestError("places are to be found by sight")
-        built = build_manifest(folders, layout, against=known, **options)
-    except ManifestError:
-        if along is None:
-            raise
-        built = by_sight(along, build_manifest(folders, "sight", **options), progress)
+    built = _built(folders, layout, known, place_map, options, progress)
     built.write(output)
     if known is None:
         return built.summary()
@@ -215,9 +205,26 @@ def known_in(place_map: PlaceMap) -> KnownPlaces:
     return KnownPlaces([str(place) for place in ids.tolist()], positions, names)
 
 
-def _is_followable(place_map: PlaceMap | None) -> bool:
-    """Whether there is a map along which recordings can be placed by sight."""
-    return place_map is not None and place_map.model is not None and place_map.has_order
+def _built(
+    folders: Path | dict[str, Path],
+    layout: str,
+    known: Manifest | KnownPlaces | None,
+    place_map: PlaceMap | None,
+    options: dict[str, Any],
+    progress: Progress | None,
+) -> Manifest:
+    """Make the manifest; along a map that can be followed, by sight where nothing else tells the places."""
+    from displace.manifest.builder import build_manifest
+
+    by_another = layout not in ("auto", "sight")
+    if by_another or place_map is None or place_map.model is None or not place_map.has_order:
+        return build_manifest(folders, layout, against=known, **options)
+    if layout == "auto":
+        # Equal names of frames would be no more than equal numbers.
+        told = "auto" if _names_are_places(place_map) else "positions"
+        with suppress(ManifestError):
+            return build_manifest(folders, told, against=known, **options)
+    return by_sight(place_map, build_manifest(folders, "sight", **options), progress)
 
 
 def _names_are_places(place_map: PlaceMap) -> bool:

@@ -61,7 +61,7 @@ def tabulate(
         displace table results --format csv -o cells.csv
     """
     from displace.evaluation.results import Results
-    from displace.files.atomic import atomic_write, check_file
+    from displace.files.atomic import check_file, write_whole
 
     if output is not None:
         check_file(Path(output).resolve())
@@ -69,8 +69,7 @@ def tabulate(
     folder = Results.open(results)
     found = tables_of(folder, folder, k)
     if output is not None:
-        with atomic_write(output, "w") as file:
-            file.write(as_text(found, "markdown" if form == "terminal" else form))
+        write_whole(output, as_text(found, "markdown" if form == "terminal" else form))
     return found
 
 

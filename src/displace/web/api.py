@@ -65,14 +65,7 @@ def make_app(settings: ServerSettings) -> ASGIApp:
     _add_map(app, server)
     _add_site(app, server)
     app.openapi = partial(with_answers, app.openapi)  # type: ignore[method-assign]
-    return Guard(
-        app,
-        {("POST", "/v1/locate"): locating},
-        settings.limits,
-        settings.tokens,
-        server.metrics,
-        settings.origins,
-    )
+    return Guard(app, {("POST", "/v1/locate"): locating}, server)
 
 
 def _add_errors(app: FastAPI) -> None:

@@ -32,23 +32,15 @@ class BusyError(DisplaceError):
 
 @dataclass(frozen=True, eq=False)
 class Waiting:
-    """Queries of one request.
-
-    Parameters
-    ----------
-    hosted : Hosted
-        The map that the request has met.
-    vectors : array of shape (q, D)
-    k : int
-    options : tuple of (str, object)
-        Further arguments of `PlaceMap.locate`; only equal ones are located together.
-    answer : Future
-    """
+    """Queries of one request."""
 
     hosted: Hosted
+    """The map that the request has met."""
     vectors: Vectors
+    """Shape (q, D)."""
     k: int
     options: tuple[tuple[str, Any], ...]
+    """Further arguments of `PlaceMap.locate`; only equal ones are located together."""
     answer: asyncio.Future[Records]
 
 

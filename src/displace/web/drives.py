@@ -18,23 +18,15 @@ from displace.web.refused import RefusedError
 
 @dataclass(eq=False)
 class Drive:
-    """One drive: the map it began with, and where it is believed to be.
-
-    Parameters
-    ----------
-    hosted : Hosted
-    follower : object
-        Made by `PlaceMap.follow`.
-    used : float
-        When the last frame came.
-    most : int
-        Frames of one drive.
-    """
+    """One drive: the map it began with, and where it is believed to be."""
 
     hosted: Hosted
     follower: Any
+    """Made by `PlaceMap.follow`."""
     used: float
+    """When the last frame came."""
     most: int
+    """Frames of one drive."""
     n_frames: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -52,24 +44,10 @@ class Drive:
 
 
 class Drives:
-    """The drives of a server.
+    """The drives of a server, within its limits."""
 
-    Parameters
-    ----------
-    most : int
-        Drives at one time.
-    idle_seconds : float
-        After which one that sends no frame is forgotten.
-    frames : int
-        Frames of one drive.
-    clock : callable
-        Seconds that only go forward.
-    """
-
-    def __init__(
-        self, most: int, idle_seconds: float, frames: int = Limits.frames, clock: Clock = time.monotonic
-    ) -> None:
-        self.most, self.frames, self.idle_seconds, self.clock = most, frames, idle_seconds, clock
+    def __init__(self, limits: Limits, clock: Clock = time.monotonic) -> None:
+        self.limits, self.clock = limits, clock
         self._drives: dict[str, Drive] = {}
         self._lock = threading.Lock()
 
@@ -85,11 +63,11 @@ class Drives:
             )
         with self._lock:
             self._forget_idle()
-            if len(self._drives) >= self.most:
+            if len(self._drives) >= self.limits.drives:
                 return None
             name = secrets.token_urlsafe(12)
             follower = hosted.place_map.follow(adapt=adapt, begins_off=begins_off)
-            self._drives[name] = Drive(hosted, follower, self.clock(), self.frames)
+            self._drives[name] = Drive(hosted, follower, self.clock(), self.limits.frames)
             return name
 
     def get(self, name: str) -> Drive | None:
@@ -107,6 +85,6 @@ class Drives:
             return self._drives.pop(name, None) is not None
 
     def _forget_idle(self) -> None:
-        oldest = self.clock() - self.idle_seconds
+        oldest = self.clock() - self.limits.idle_seconds
         for name in [name for name, drive in self._drives.items() if drive.used < oldest]:
             del self._drives[name]

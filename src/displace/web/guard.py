@@ -13,9 +13,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from displace.errors import DisplaceError
 from displace.web.batching import BusyError
-from displace.web.limits import Limits, RateLimit, Tokens
-from displace.web.metrics import Metrics
+from displace.web.limits import RateLimit
 from displace.web.refused import RefusedError
+from displace.web.server import Server
 
 log = logging.getLogger("displace.serve")
 OPEN_TO_ALL = frozenset({"/", "/app.js", "/app.css", "/icon.svg", "/health", "/ready"})
@@ -56,24 +56,15 @@ class Guard:
         What answers.
     quick : dict of (method, path) to ASGI application
         What answers these instead; it raises what it refuses a request for.
-    limits, tokens, metrics
-        Of the server.
-    origins : tuple of str
-        Web sites whose pages may ask.
+    server : Server
+        Whose limits, tokens, origins and counters hold.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        quick: dict[tuple[str, str], ASGIApp],
-        limits: Limits,
-        tokens: Tokens,
-        metrics: Metrics,
-        origins: tuple[str, ...],
-    ) -> None:
-        self.app, self.quick, self.limits, self.tokens, self.metrics = app, quick, limits, tokens, metrics
-        self.origins = {origin.encode() for origin in origins}
-        self.rates = RateLimit(limits.requests_per_second)
+    def __init__(self, app: ASGIApp, quick: dict[tuple[str, str], ASGIApp], server: Server) -> None:
+        self.app, self.quick, self.limits, self.metrics = app, quick, server.limits, server.metrics
+        self.tokens = server.settings.tokens
+        self.origins = {origin.encode() for origin in server.settings.origins}
+        self.rates = RateLimit(self.limits.requests_per_second)
         self.answered: list[tuple[float, dict[str, Any]]] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

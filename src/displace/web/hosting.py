@@ -16,17 +16,11 @@ log = logging.getLogger("displace.serve")
 
 @dataclass(frozen=True, eq=False)
 class Hosted:
-    """A map and its version; a request keeps to one from its beginning to its end.
-
-    Parameters
-    ----------
-    place_map : PlaceMap
-    version : str
-        The beginning of the checksum of its file's content.
-    """
+    """A map and its version; a request keeps to one from its beginning to its end."""
 
     place_map: PlaceMap
     version: str
+    """The beginning of the checksum of its file's content."""
 
 
 class Host:

@@ -45,20 +45,13 @@ UNREADABLE = "the image could not be read: it took too long, or memory ran out; 
 
 @dataclass(eq=False)
 class WaitingImage:
-    """One image of a request.
-
-    Parameters
-    ----------
-    image : bytes
-    answer : Future
-        Its descriptor.
-    again : bool
-        Whether a process ended while this image was with it: now it goes to one alone.
-    """
+    """One image of a request."""
 
     image: bytes
     answer: asyncio.Future[Vectors]
+    """Its descriptor."""
     again: bool = False
+    """Whether a process ended while this image was with it: now it goes to one alone."""
 
 
 class Lanes:
@@ -168,12 +161,7 @@ class Lanes:
 
 
 class Lane:
-    """A thread, with a process or without one.
-
-    Parameters
-    ----------
-    lanes : Lanes
-    """
+    """A thread, with a process or without one."""
 
     def __init__(self, lanes: Lanes) -> None:
         self.lanes = lanes

@@ -14,42 +14,28 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True)
 class Limits:
-    """How much one request, one client and all of them together may ask for.
-
-    Parameters
-    ----------
-    upload_bytes : int
-        Of one request's body.
-    pixels : int
-        Of one image.
-    queries : int
-        Images or descriptors in one request.
-    places : int
-        Places that one request may ask for (k).
-    requests_per_second : float
-        Of one client, on average; it may be ten seconds ahead of that.
-    waiting : int
-        Queries that may wait for the map.
-    seconds : float
-        Until an answer; then the request has failed.
-    drives : int
-        Drives that are followed at one time.
-    frames : int
-        Frames of one drive: 14 hours of a video as the page sends it, three of a robot's that sends ten a second.
-    idle_seconds : float
-        After which a drive that sends no frame is forgotten.
-    """
+    """How much one request, one client and all of them together may ask for."""
 
     upload_bytes: int = 20 * 2**20
+    """Of one request's body."""
     pixels: int = 50_000_000
+    """Of one image."""
     queries: int = 256
+    """Images or descriptors in one request."""
     places: int = 1000
+    """Places that one request may ask for (k)."""
     requests_per_second: float = 200.0
+    """Of one client, on average; it may be ten seconds ahead of that."""
     waiting: int = 4096
+    """Queries that may wait for the map."""
     seconds: float = 30.0
+    """Until an answer; then the request has failed."""
     drives: int = 100
+    """Drives that are followed at one time."""
     frames: int = 100_000
+    """Frames of one drive: 14 hours of a video as the page sends it, three of a robot's that sends ten a second."""
     idle_seconds: float = 600.0
+    """After which a drive that sends no frame is forgotten."""
 
 
 class RateLimit:
@@ -90,18 +76,12 @@ class RateLimit:
 
 @dataclass(frozen=True)
 class Tokens:
-    """Who may ask; without any token everybody may, which is for the own machine only.
-
-    Parameters
-    ----------
-    full : str, optional
-        Token for everything.
-    reading : str, optional
-        Token for everything but queries: the map, its places and pictures, metrics.
-    """
+    """Who may ask; without any token everybody may, which is for the own machine only."""
 
     full: str | None = field(default=None, repr=False)
+    """Token for everything."""
     reading: str | None = field(default=None, repr=False)
+    """Token for everything but queries: the map, its places and pictures, metrics."""
 
     def admit(self, header: str | None, *, reads: bool) -> bool:
         """Whether a request with this ``Authorization`` header may go on; compared in constant time."""

@@ -73,12 +73,7 @@ def read_wanted(server: Server, query: bytes) -> Wanted:
 
 
 class Locating:
-    """The route, as an ASGI application.
-
-    Parameters
-    ----------
-    server : Server
-    """
+    """The route, as an ASGI application."""
 
     def __init__(self, server: Server) -> None:
         self.server = server

@@ -26,33 +26,21 @@ from displace.web.uploads import read_asked
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """What a server serves, and to whom.
-
-    Parameters
-    ----------
-    map_file : Path
-    images : list of Path
-        Folders that pictures of places may come from.
-    manifest : Path, optional
-        Which images show which place; without it those that the map names.
-    min_confidence : float
-        Below this probability an answer reads "not in this map".
-    limits : Limits
-    tokens : Tokens
-    origins : tuple of str
-        Web sites whose pages may ask; none by default.
-    workers : int, optional
-        Most processes that describe images; 0 for threads alone, by default one for each core.
-    """
+    """What a server serves, and to whom."""
 
     map_file: Path
     images: list[Path] = field(default_factory=list)
+    """Folders that pictures of places may come from."""
     manifest: Path | None = None
+    """Which images show which place; without it those that the map names."""
     min_confidence: float = 0.5
+    """Below this probability an answer reads "not in this map"."""
     limits: Limits = field(default_factory=Limits)
     tokens: Tokens = field(default_factory=Tokens)
     origins: tuple[str, ...] = ()
+    """Web sites whose pages may ask; none by default."""
     workers: int | None = None
+    """Most processes that describe images; 0 for threads alone, by default one for each core."""
 
 
 class Server:
@@ -62,7 +50,7 @@ class Server:
         self.settings, self.limits = settings, settings.limits
         self.host, self._looked = Host(settings.map_file), False
         self.metrics = Metrics()
-        self.drives = Drives(self.limits.drives, self.limits.idle_seconds, self.limits.frames)
+        self.drives = Drives(self.limits)
         self.pool = ThreadPoolExecutor(max(2, os.cpu_count() or 1), thread_name_prefix="displace-serve")
         self.batcher = Batcher(self.limits.waiting)
         self.describer = Describer(self.pool, settings.workers, self.limits)

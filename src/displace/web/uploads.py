@@ -23,17 +23,12 @@ VECTORS = "application/octet-stream"
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """What a request asks about: images, or descriptors.
-
-    Parameters
-    ----------
-    images : list of bytes
-        Not checked yet.
-    vectors : array of shape (q, D), optional
-    """
+    """What a request asks about: images, or descriptors."""
 
     images: list[bytes]
+    """Not checked yet."""
     vectors: Vectors | None = None
+    """Shape (q, D)."""
 
 
 async def read_asked(request: Request, dim: int, limits: Limits) -> Asked:

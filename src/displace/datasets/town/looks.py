@@ -11,63 +11,46 @@ Light = tuple[float, float, float]
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """Conditions of one traversal. Light is linear; 1 makes a white surface just white at exposure 1.
-
-    Parameters
-    ----------
-    sun : (azimuth, elevation)
-        Degrees; the azimuth is clockwise from north.
-    sunlight, skylight : Light
-        Light from the sun's direction, and from everywhere above.
-    zenith, horizon : Light
-        Colours of the sky, which is also what distance fades to (`haze`, per metre).
-    clouds : float
-        0 clear to 1 closed.
-    leaves : str
-        State of the trees: names a painter of `plants`.
-    wet, snow : float
-        0 dry or bare to 1.
-    lit : float
-        Share of windows with a light on; above 0 street lamps and headlights are on, too.
-    lamplight : float
-        Strength of everything that shines by itself.
-    exposure, noise, blur : float
-        Camera: gain, sensor noise (standard deviation of pixel values / 255), motion blur (pixels).
-    tint : Light
-        White balance of this camera.
-    height, lateral, field_of_view : float
-        Camera above the road, right of the usual line (metres), horizontal angle (degrees).
-    traffic, people, parked : float
-        How busy: chance of a vehicle in each lane, mean number of people, share of parking spaces taken.
-    rain, flakes : float
-        Amount in the air.
-    """
+    """Conditions of one traversal. Light is linear; 1 makes a white surface just white at exposure 1."""
 
     name: str
     sun: tuple[float, float]
+    """Azimuth, clockwise from north, and elevation, in degrees."""
     sunlight: Light
     skylight: Light
+    """Light from the sun's direction, and from everywhere above."""
     zenith: Light
     horizon: Light
+    """Colours of the sky, which is also what distance fades to (`haze`, per metre)."""
     clouds: float
+    """0 clear to 1 closed."""
     haze: float
     leaves: str
+    """State of the trees: names a painter of `plants`."""
     wet: float = 0.0
     snow: float = 0.0
+    """0 dry or bare to 1."""
     lit: float = 0.0
+    """Share of windows with a light on; above 0 street lamps and headlights are on, too."""
     lamplight: float = 0.0
+    """Strength of everything that shines by itself."""
     exposure: float = 1.0
     noise: float = 0.008
     blur: float = 0.0
+    """Camera: gain, sensor noise (standard deviation of pixel values / 255), motion blur (pixels)."""
     tint: Light = (1.0, 1.0, 1.0)
+    """White balance of this camera."""
     height: float = 1.6
     lateral: float = 0.0
     field_of_view: float = 72.0
+    """Camera above the road, right of the usual line (metres), horizontal angle (degrees)."""
     traffic: float = 0.4
     people: float = 2.0
     parked: float = 0.5
+    """How busy: chance of a vehicle in each lane, mean number of people, share of parking spaces taken."""
     rain: float = 0.0
     flakes: float = 0.0
+    """Amount in the air."""
 
 
 _ALL_LOOKS = (

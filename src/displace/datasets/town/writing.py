@@ -23,7 +23,7 @@ from displace.datasets.town.looks import TRAVERSALS
 from displace.datasets.town.plan import MAX_PLACES
 from displace.datasets.town.render import SIZE, check_place, check_size, look_named, position, render
 from displace.errors import DatasetError, InputError
-from displace.files.atomic import atomic_write, make_folder, write_json
+from displace.files.atomic import make_folder, write_json, write_whole
 from displace.manifest.table import Manifest
 from displace.progress import Stage
 
@@ -216,8 +216,7 @@ def draw(chunk: Chunk) -> int:
             continue
         picture = render(place, chunk.traversal, chunk.seed, chunk.size, turn, chunk.lane)
         _, encoded = cv2.imencode(".jpg", picture[:, :, ::-1], [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])
-        with atomic_write(path) as file:
-            file.write(encoded.tobytes())
+        write_whole(path, encoded.tobytes())
     return len(chunk.places) * len(chunk.turns)
 
 

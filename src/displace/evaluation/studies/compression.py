@@ -13,7 +13,7 @@ from displace.arrays import l2_normalize, nearest_rows
 from displace.errors import InputError, SingularScatterError
 from displace.evaluation.methods import Method
 from displace.evaluation.random_projection import random_projection
-from displace.evaluation.studies.task import Setting, Task, all_methods, of_record, run
+from displace.evaluation.studies.task import Setting, Task, all_methods, run
 from displace.fusion.base import VectorFusion
 from displace.progress import Progress
 from displace.recall import percent
@@ -23,58 +23,36 @@ Values = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Curve:
-    """One method over the dimensions.
-
-    Parameters
-    ----------
-    label, fusion : str
-    plain : bool
-        Whether the fusion has its default parameters.
-    means, deviations : list of float or None
-        Mean and standard deviation of R@1 (%) over the seeds; None where the method could not be fitted.
-    full : float or None
-        R@1 (%) of the descriptors as they are.
-    """
+    """One method over the dimensions."""
 
     label: str
     fusion: str
     plain: bool
+    """Whether the fusion has its default parameters."""
     means: list[float | None]
     deviations: list[float | None]
+    """Mean and standard deviation of R@1 (%) over the seeds; None where the method could not be fitted."""
     full: float | None
+    """R@1 (%) of the descriptors as they are."""
 
 
 @dataclass(frozen=True)
 class Compression:
-    """Recall@1 of each method after random projection to fewer dimensions.
-
-    Parameters
-    ----------
-    setting : Setting
-    dims, seeds : list of int
-    curves : list of Curve
-    notes : list of str
-        What could not be computed, and why.
-    after_fusion : bool
-        Whether the fused vectors of places and queries were projected, rather than the descriptors before any fusion.
-    """
+    """Recall@1 of each method after random projection to fewer dimensions."""
 
     setting: Setting
     dims: list[int]
     seeds: list[int]
     curves: list[Curve]
     notes: list[str] = field(default_factory=list)
+    """What could not be computed, and why."""
     after_fusion: bool = False
+    """Whether the fused vectors of places and queries were projected, rather than the descriptors before any fusion."""
 
     @property
     def where(self) -> str:
         """What was projected, in words: it goes beside the numbers."""
         return "projected after fusion" if self.after_fusion else "projected before fusion"
-
-    @classmethod
-    def from_record(cls, record: dict[str, Any]) -> Compression:
-        """Make one of its JSON."""
-        return of_record(cls, record, curves=[Curve(**curve) for curve in record["curves"]])
 
 
 def study_compression(

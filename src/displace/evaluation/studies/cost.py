@@ -14,7 +14,7 @@ import numpy as np
 from displace.bootstrap import bootstrap
 from displace.errors import InputError, SingularScatterError
 from displace.evaluation.methods import Method
-from displace.evaluation.studies.task import Run, Setting, Task, all_methods, budgets, of_record, run
+from displace.evaluation.studies.task import Run, Setting, Task, all_methods, budgets, run
 from displace.holdout import spread
 from displace.progress import Progress, counted, part
 from displace.threads import one_blas_thread
@@ -25,66 +25,43 @@ K = 5
 
 @dataclass(frozen=True)
 class CostRow:
-    """One method.
-
-    Parameters
-    ----------
-    label, fusion : str
-    plain : bool
-        Whether the fusion has its default parameters.
-    recall, recall_low, recall_high : float
-        R@1 (%) with its 95 % bootstrap interval.
-    milliseconds, milliseconds_low, milliseconds_high : float
-        To rank one query: median and quartiles over the rounds.
-    n_bytes : int
-        Stored for locating, as float32, the projection included.
-    """
+    """One method."""
 
     label: str
     fusion: str
     plain: bool
+    """Whether the fusion has its default parameters."""
     recall: float
     recall_low: float
     recall_high: float
+    """R@1 (%) with its 95 % bootstrap interval."""
     milliseconds: float
     milliseconds_low: float
     milliseconds_high: float
+    """To rank one query: median and quartiles over the rounds."""
     n_bytes: int
+    """Stored for locating, as float32, the projection included."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Recall, time and storage of every method.
-
-    Parameters
-    ----------
-    setting : Setting
-    repeats, n_timed : int
-        Rounds, and queries asked one by one in each.
-    rows : list of CostRow
-    notes : list of str
-        Methods that could not be fitted, and why.
-    device : str
-        What the times were measured on; empty in studies that did not record it.
-    """
+    """Recall, time and storage of every method."""
 
     setting: Setting
     repeats: int
     n_timed: int
+    """Rounds, and queries asked one by one in each."""
     rows: list[CostRow]
     notes: list[str] = field(default_factory=list)
+    """Methods that could not be fitted, and why."""
     device: str = ""
+    """What the times were measured on; empty in studies that did not record it."""
 
     @property
     def measured(self) -> str:
         """How the times came about."""
         on = f" of {self.device}" if self.device else ""
         return f"one thread{on}; median and quartiles of {self.repeats} interleaved rounds of {self.n_timed} queries"
-
-    @classmethod
-    def from_record(cls, record: dict[str, Any]) -> Cost:
-        """Make one of its JSON."""
-        return of_record(cls, record, rows=[CostRow(**row) for row in record["rows"]])
 
 
 ROUNDS = 15

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from displace.evaluation.record import of_last_runs
 from displace.evaluation.results import Result
 from displace.evaluation.studies.compression import Compression, Curve, numbers
 from displace.evaluation.studies.task import BEST_SINGLE, Setting
+from displace.files import schema
 
 Key = tuple[str, str, str, str]
 
@@ -30,16 +32,7 @@ def _study(found: Sequence[Result]) -> Compression:
     for cell in sorted(cells, key=lambda cell: (cell.group != "single", cell.order[2])):
         named.setdefault(BEST_SINGLE.label if cell.group == "single" else cell.label, []).append(cell)
     whole = max(cells, key=lambda cell: cell.dim)
-    setting = Setting(
-        whole.dataset,
-        whole.model,
-        whole.protocol,
-        whole.query,
-        whole.references,
-        whole.n_places,
-        whole.n_queries,
-        whole.dim,
-    )
+    setting = schema.made(Setting, asdict(whole))  # its fields are some of a result's
     curves = [_curve(label, own, dims, seeds) for label, own in named.items()]
     notes = dict.fromkeys(f"{cell.label} at D={cell.dim}: {cell.error}" for cell in cells if not cell.ok)
     return Compression(setting, dims, seeds, curves, list(notes))

@@ -9,87 +9,52 @@ from typing import Any
 
 import numpy as np
 
-from displace.errors import InputError, SingularScatterError
+from displace.errors import InputError
 from displace.evaluation.methods import Method
-from displace.evaluation.studies.task import METHODS, PAPER, Run, Setting, Task, of_record, run
+from displace.evaluation.studies.task import METHODS, Run, Setting, Task, run, run_paper
 from displace.progress import Progress, counted, part
 from displace.truth import Flags
 
 
 @dataclass(frozen=True)
 class Pick:
-    """What one method found for one query.
-
-    Parameters
-    ----------
-    label, fusion : str
-    place : str
-    image : str or None
-        Picture of that place; None where there is none.
-    right : bool
-    """
+    """What one method found for one query."""
 
     label: str
     fusion: str
     place: str
     image: str | None
+    """Picture of that place; None where there is none."""
     right: bool
 
 
 @dataclass(frozen=True)
 class Example:
-    """One query with its true place and what each method found.
-
-    Parameters
-    ----------
-    row : int
-        Number of the query.
-    query_image, truth_image : str or None
-    truth_place : str or None
-        None where no place of the map is right.
-    picks : list of Pick
-    case : str
-        Why it is shown, where that has a name.
-    """
+    """One query with its true place and what each method found."""
 
     row: int
+    """Number of the query."""
     query_image: str | None
     truth_place: str | None
+    """None where no place of the map is right."""
     truth_image: str | None
     picks: list[Pick]
     case: str = ""
+    """Why it is shown, where that has a name."""
 
 
 @dataclass(frozen=True)
 class Qualitative:
-    """Queries on which the methods differ.
-
-    Parameters
-    ----------
-    setting : Setting
-    columns : list of Example
-    n_differing : int
-        Queries on which not all methods are right or all wrong.
-    rule : str
-        How the columns were chosen.
-    notes : list of str
-        Which setting was not possible, and why; cases of which there is no query.
-    """
+    """Queries on which the methods differ."""
 
     setting: Setting
     columns: list[Example]
     n_differing: int
+    """Queries on which not all methods are right or all wrong."""
     rule: str
+    """How the columns were chosen."""
     notes: list[str] = field(default_factory=list)
-
-    @classmethod
-    def from_record(cls, record: dict[str, Any]) -> Qualitative:
-        """Make one of its JSON."""
-        columns = [
-            Example(**{**column, "picks": [Pick(**pick) for pick in column["picks"]]})
-            for column in record["columns"]
-        ]
-        return of_record(cls, record, columns=columns)
+    """Which setting was not possible, and why; cases of which there is no query."""
 
 
 RULE = (
@@ -159,10 +124,7 @@ def study_examples(
         chosen, rule = _cases(hits, methods, notes), CASES_RULE
     else:
         chosen, rule = [(row, "") for row in choose_columns(hits, n_columns)], RULE
-    try:
-        runs.append(run(PAPER, task))
-    except SingularScatterError as error:
-        notes.append(f"{PAPER.label} was not possible: {error}")
+    runs += run_paper(task, notes)
     columns = [_column(row, case, runs, task) for row, case in chosen]
     return Qualitative(task.setting, columns, int(_differing(hits).sum()), rule, notes)
 

@@ -40,24 +40,16 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class StudyOptions:
-    """What can be asked of studies; each uses what concerns it.
-
-    Parameters
-    ----------
-    after_fusion : bool
-        Study `compression`: project what was fused, rather than the descriptors.
-    numbers : tuple of int
-        Numbers of queries, from 0: the first is that of the study `space`, all are those of `qualitative`.
-    cases : bool
-        Study `qualitative`: the four cases of the paper, rather than the queries of `numbers`.
-    rounds : int
-        Study `cost`: rounds in which the methods take turns; the paper takes 100.
-    """
+    """What can be asked of studies; each uses what concerns it."""
 
     after_fusion: bool = False
+    """Study `compression`: project what was fused, rather than the descriptors."""
     numbers: tuple[int, ...] = ()
+    """Numbers of queries, from 0: the first is that of the study `space`, all are those of `qualitative`."""
     cases: bool = False
+    """Study `qualitative`: the four cases of the paper, rather than the queries of `numbers`."""
     rounds: int = ROUNDS
+    """Study `cost`: rounds in which the methods take turns; the paper takes 100."""
 
     def of(self, kind: str) -> dict[str, Any]:
         """Return the arguments of one study's function that differ from its defaults."""

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.arrays import Vectors, l2_normalize, top_k
-from displace.errors import InputError, SingularScatterError
-from displace.evaluation.studies.task import DISPLACE, HOPS, PAPER, Run, Setting, Task, of_record, run
+from displace.errors import InputError
+from displace.evaluation.studies.task import DISPLACE, HOPS, Run, Setting, Task, run, run_paper
 from displace.fusion.base import VectorFusion
 from displace.progress import Progress, counted, part
 
@@ -19,64 +19,39 @@ ROLES = ("other", "truth", "confounder", "query")
 
 @dataclass(frozen=True)
 class SpaceView:
-    """The points in one space.
-
-    Parameters
-    ----------
-    title : str
-    dim : int
-        Dimension of the space.
-    points : list of [x, y]
-        t-SNE coordinates, in the order of `Space.places`.
-    truth, confounder : float
-        Cosine of the query with the fused vector of the true and of the confounding place.
-    """
+    """The points in one space."""
 
     title: str
     dim: int
+    """Dimension of the space."""
     points: list[list[float]]
+    """t-SNE coordinates x and y, in the order of `Space.places`."""
     truth: float
     confounder: float
+    """Cosine of the query with the fused vector of the true and of the confounding place."""
 
 
 @dataclass(frozen=True)
 class Space:
-    """References around one query, and the query, in the spaces of HOPS and DisPlace, ours and the paper's.
-
-    Parameters
-    ----------
-    setting : Setting
-    row : int
-        Number of the query.
-    truth, confounder : str
-        Place ids.
-    places, traversals, roles : list of str
-        Of each point; the last point is the query.
-    views : list of SpaceView
-        HOPS first, then DisPlace, then DisPlace in the paper's setting where that is possible.
-    seed : int
-    reason : str
-        Why this query.
-    notes : list of str
-        Which setting was not possible, and why.
-    """
+    """References around one query, and the query, in the spaces of HOPS and DisPlace, ours and the paper's."""
 
     setting: Setting
     row: int
+    """Number of the query."""
     truth: str
     confounder: str
+    """Place ids."""
     places: list[str]
     traversals: list[str]
     roles: list[str]
+    """Of each point; the last point is the query."""
     views: list[SpaceView]
+    """HOPS first, then DisPlace, then DisPlace in the paper's setting where that is possible."""
     seed: int
     reason: str
+    """Why this query."""
     notes: list[str] = field(default_factory=list)
-
-    @classmethod
-    def from_record(cls, record: dict[str, Any]) -> Space:
-        """Make one of its JSON."""
-        return of_record(cls, record, views=[SpaceView(**view) for view in record["views"]])
+    """Which setting was not possible, and why."""
 
 
 def study_space(
@@ -105,11 +80,8 @@ def study_space(
         raise InputError(f"row={row} must be at least 0 and below {len(task.queries)}, the number of queries")
     if n_places < 3:
         raise InputError(f"n_places={n_places} must be at least 3")
-    runs, notes = [run(HOPS, task), run(DISPLACE, task)], []
-    try:
-        runs.append(run(PAPER, task))
-    except SingularScatterError as error:
-        notes.append(f"{PAPER.label} was not possible: {error}")
+    notes: list[str] = []
+    runs = [run(HOPS, task), run(DISPLACE, task), *run_paper(task, notes)]
     row, reason = (row, "chosen by the user") if row is not None else _telling_query(task, runs)
     scores = [_scores(done, task, row) for done in runs]
     known: NDArray[Any] = runs[0].fusion.place_ids_

@@ -84,7 +84,7 @@ def load_study(path: str | os.PathLike[str]) -> Study:
         record = schema.mapping(read_json(path), "the record")
         if schema.whole(record.pop("format"), "format") > FORMAT:
             raise FormatError(f"{path} is of a later version of displace: pip install -U displace")
-        return KINDS[record.pop("study")].from_record(record)
+        return schema.made(KINDS[record.pop("study")], record)
     except FormatError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:

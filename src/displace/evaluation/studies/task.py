@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from displace.arrays import Vectors, as_vectors
 from displace.descriptors.store import DescriptorStore
-from displace.errors import ConditioningWarning, InputError
+from displace.errors import ConditioningWarning, InputError, SingularScatterError
 from displace.evaluation.correct_places import correct_places
 from displace.evaluation.loading import store_digest
 from displace.evaluation.methods import Method, methods_named
@@ -21,8 +21,6 @@ from displace.fusion.base import Fusion
 from displace.recall import as_rule, percent
 from displace.references import ReferenceSet
 from displace.truth import Flags
-
-Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True)
@@ -56,13 +54,6 @@ class Setting:
             f"{self.dataset}, {self.query} against {', '.join(self.references)}; {self.model}, {self.dim}-D; "
             f"{self.n_places:,} places, {self.n_queries:,} queries; protocol {self.protocol}"
         )
-
-
-def of_record(kind: type[Kind], record: dict[str, Any], **parts: Any) -> Kind:
-    """Make a study of its JSON, and of those parts of it that are no plain types; what is not known is passed over."""
-    known = {item.name for item in fields(kind)}  # type: ignore[arg-type]
-    plain = {name: value for name, value in record.items() if name in known}
-    return kind(**{**plain, "setting": Setting(**record["setting"]), **parts})
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,31 +208,31 @@ def budgets(references: ReferenceSet) -> list[Method]:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A fitted method with what it found.
-
-    Parameters
-    ----------
-    method : Method
-    fusion : Fusion
-        Fitted.
-    places : array of shape (q,)
-        The best place of each query.
-    scores : array of shape (q,)
-        Its score.
-    hits : array of shape (q,)
-        Whether it is correct.
-    """
+    """A fitted method with what it found."""
 
     method: Method
     fusion: Fusion
+    """Fitted."""
     places: NDArray[Any]
+    """Shape (q,). The best place of each query."""
     scores: Vectors
+    """Shape (q,). Its score."""
     hits: Flags
+    """Shape (q,). Whether it is correct."""
 
     @property
     def recall(self) -> float:
         """R@1 in percent."""
         return percent(self.hits)
+
+
+def run_paper(task: Task, notes: list[str]) -> list[Run]:
+    """Run DisPlace in the paper's setting; where that is not possible, there is none and `notes` say why."""
+    try:
+        return [run(PAPER, task)]
+    except SingularScatterError as error:
+        notes.append(f"{PAPER.label} was not possible: {error}")
+        return []
 
 
 def run(method: Method, task: Task) -> Run:

@@ -9,7 +9,7 @@ from typing import Any
 from displace.arrays import Vectors, l2_normalize, nearest_rows
 from displace.errors import InputError, SingularScatterError, StudyError
 from displace.evaluation.methods import Method
-from displace.evaluation.studies.task import DISPLACE, HOPS, PAPER, Setting, Task, of_record, run
+from displace.evaluation.studies.task import DISPLACE, HOPS, PAPER, Setting, Task, run
 from displace.fusion.displace import DisPlace
 from displace.fusion.solver.eigen import choose_n
 from displace.progress import Progress, counted, part
@@ -20,32 +20,21 @@ TAUS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.925, 0.95, 0.975, 0
 
 @dataclass(frozen=True)
 class TauCurve:
-    """One query condition over τ, under one setting of DisPlace.
-
-    Parameters
-    ----------
-    query : str
-    recalls : list of float
-        R@1 (%) at each τ; empty where the setting is not possible.
-    dims : list of int
-        n(τ).
-    baseline : float
-        R@1 (%) of HOPS: no projection at all.
-    settings : str
-        Ridge and centring, the same at each τ.
-    label : str
-        "DisPlace", with the ridge and centring that its default τ decides on, or "DisPlace (paper)" with neither.
-    error : str
-        Why the setting is not possible, such as a singular scatter.
-    """
+    """One query condition over τ, under one setting of DisPlace."""
 
     query: str
     recalls: list[float]
+    """R@1 (%) at each τ; empty where the setting is not possible."""
     dims: list[int]
+    """n(τ)."""
     baseline: float
+    """R@1 (%) of HOPS: no projection at all."""
     settings: str
+    """Ridge and centring, the same at each τ."""
     label: str = DISPLACE.label
+    """"DisPlace", with the ridge and centring that its default τ decides on, or "DisPlace (paper)" with neither."""
     error: str = ""
+    """Why the setting is not possible, such as a singular scatter."""
 
     @property
     def plain(self) -> bool:
@@ -55,21 +44,13 @@ class TauCurve:
 
 @dataclass(frozen=True)
 class TauAblation:
-    """Recall@1 and kept dimensions against τ, for each query condition a curve of our setting and one of the paper's.
-
-    Parameters
-    ----------
-    setting : Setting
-        Of the first condition.
-    taus : list of float
-    default : float
-        DisPlace's default.
-    curves : list of TauCurve
-    """
+    """Recall@1 and kept dimensions against τ, for each query condition in our setting and in the paper's."""
 
     setting: Setting
+    """Of the first condition."""
     taus: list[float]
     default: float
+    """DisPlace's default."""
     curves: list[TauCurve]
 
     @property
@@ -84,11 +65,6 @@ class TauAblation:
             for error, on in why.items()
             if error
         ]
-
-    @classmethod
-    def from_record(cls, record: dict[str, Any]) -> TauAblation:
-        """Make one of its JSON."""
-        return of_record(cls, record, curves=[TauCurve(**curve) for curve in record["curves"]])
 
 
 def study_tau(

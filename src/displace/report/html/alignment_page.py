@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from displace.arrays import Indices, Vectors
-from displace.files.atomic import atomic_write
+from displace.files.atomic import write_whole
 from displace.holdout import spread
 from displace.report.html.markup import cells, heading, html_table, note, own_file
 from displace.report.html.thumbnails import thumbnail
@@ -62,14 +62,14 @@ def write_alignment_page(
         f"{found.n_places:,} places along <b>{escape(found.anchor)}</b>, to which "
         f"{len(others)} recording{'s were' if len(others) > 1 else ' was'} lined up by sight."
     )
-    with atomic_write(path, "w") as file:
-        file.write(
-            '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-            f"<title>displace align: {escape(found.anchor)}</title><style>{own_file('report.css')}{_CSS}</style></head>"
-            "<body><main>"
-            f'<header><h1>Alignment</h1><p class="lead">{lead}</p></header>'
-            f"{_summary(found)}{body}</main></body></html>\n"
-        )
+    write_whole(
+        path,
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f"<title>displace align: {escape(found.anchor)}</title><style>{own_file('report.css')}{_CSS}</style></head>"
+        "<body><main>"
+        f'<header><h1>Alignment</h1><p class="lead">{lead}</p></header>'
+        f"{_summary(found)}{body}</main></body></html>\n",
+    )
 
 
 _CSS = """
@@ -98,24 +98,17 @@ def _recording(
     """Matrix, weakest stretches and pairs of one recording."""
     track, anchor = found.tracks[name], found.tracks[found.anchor]
     first_of = np.flatnonzero(anchor.references)
-    weakest = weakest_stretches(track)
+
+    def pair(frame: int, caption: str) -> str:
+        return _pair(images[name][frame], images[found.anchor][first_of[track.places[frame]]], caption)
+
     shown = "".join(
-        _pair(
-            images[name][s.middle],
-            images[found.anchor][first_of[track.places[s.middle]]],
-            f"frames {s.first}–{s.last}: {s.confidence:.2f}",
-        )
-        for s in weakest
+        pair(s.middle, f"frames {s.first}–{s.last}: {s.confidence:.2f}") for s in weakest_stretches(track)
     )
     seen = np.flatnonzero(track.places >= 0)
-    along = seen[spread(len(seen), PAIRS)]
     pairs = "".join(
-        _pair(
-            images[name][frame],
-            images[found.anchor][first_of[track.places[frame]]],
-            f"frame {frame} → place {track.places[frame]}, {track.confidence[frame]:.2f}",
-        )
-        for frame in along
+        pair(frame, f"frame {frame} → place {track.places[frame]}, {track.confidence[frame]:.2f}")
+        for frame in seen[spread(len(seen), PAIRS)]
     )
     picture = _matrix(vectors[name], vectors[found.anchor], track, first_of, name, found.anchor)
     return (

@@ -20,23 +20,15 @@ OWN = "displace"
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """All methods that were asked the same questions about the same descriptors.
-
-    Parameters
-    ----------
-    results : list of Result
-        One for each method, in the order of the tables.
-    rankings : list of Ranking
-        Of the same methods.
-    questions : Questions
-    root : Path
-        Folder that the images' names start from.
-    """
+    """All methods that were asked the same questions about the same descriptors."""
 
     results: list[Result]
+    """One for each method, in the order of the tables."""
     rankings: list[Ranking]
+    """Of the same methods."""
     questions: Questions
     root: Path
+    """Folder that the images' names start from."""
 
     @property
     def first(self) -> Result:
@@ -52,6 +44,10 @@ class Block:
     def labels(self) -> list[str]:
         """Names of the methods."""
         return [result.label for result in self.results]
+
+    def ranking(self, label: str) -> Ranking:
+        """Ranking of the method of a name."""
+        return self.rankings[self.labels.index(label)]
 
     @property
     def hits(self) -> Flags:

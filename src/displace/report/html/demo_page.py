@@ -10,7 +10,7 @@ from string import Template
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.files.atomic import atomic_write
+from displace.files.atomic import write_whole
 from displace.maps.calibration import area_under_curve, reliability
 from displace.recall import percent
 from displace.report.demonstration import Demo
@@ -33,9 +33,8 @@ WIDTH, QUALITY = 320, 80
 
 def write_demo_page(demo: Demo) -> None:
     """Write the page to ``demo.html`` in the demonstration's folder."""
-    page = Template(own_file("demo.html")).substitute(_parts(demo), css=own_file("report.css"))
-    with atomic_write(demo.page, "w") as file:
-        file.write(page)
+    page = Template(own_file("demo.html"))
+    write_whole(demo.page, page.substitute(_parts(demo), css=own_file("report.css")))
 
 
 def _parts(demo: Demo) -> dict[str, str]:
@@ -77,26 +76,19 @@ def summary(demo: Demo) -> str:
 
 @dataclass(frozen=True)
 class Kind:
-    """Queries that came out in one way.
-
-    Parameters
-    ----------
-    title : str
-    rows : array
-        All queries of the kind.
-    shown : list of int
-        Those that are shown: the most confident ones, some way apart.
-    """
+    """Queries that came out in one way."""
 
     title: str
     rows: NDArray[np.intp]
+    """All queries of the kind."""
     shown: list[int]
+    """Those that are shown: the most confident ones, some way apart."""
 
 
 def kinds(demo: Demo) -> list[Kind]:
     """Sort the queries by who located them rightly, and choose examples by a fixed rule."""
     block, title = demo.blocks[demo.query], demo.score(RIVAL).row.label
-    own, rival = demo.right, block.rankings[block.labels.index(title)].hits()
+    own, rival = demo.right, block.ranking(title).hits()
     wanted: list[tuple[str, Flags, int]] = [
         (f"DisPlace is right, {title} is wrong", own & ~rival, 4),
         ("Both are right", own & rival, 2),
@@ -143,7 +135,7 @@ def _examples(demo: Demo) -> str:
 def _example(demo: Demo, row: int) -> str:
     """Show one query, its true place, and what DisPlace and the rival found, with frames that say who is right."""
     block, rival = demo.blocks[demo.query], demo.score(RIVAL).row.label
-    ranking = block.rankings[block.labels.index(rival)]
+    ranking = block.ranking(rival)
     own = str(demo.queries.places[row])
     found = [
         (OWN_TITLE, str(demo.matches.places[row, 0]), bool(demo.right[row])),

@@ -19,21 +19,10 @@ MAX_ENTRIES = 2_000_000
 """Matches (queries × methods) that a page holds; of more, queries spread evenly are left out in every block."""
 
 
-def explorer_data(
-    blocks: Sequence[Block], album: Album, max_entries: int = MAX_ENTRIES
-) -> list[dict[str, Any]]:
-    """Return a record of plain types for each block.
-
-    Parameters
-    ----------
-    blocks : sequence of Block
-    album : Album
-        Pictures that the page has.
-    max_entries : int
-        Matches that the page may hold.
-    """
+def explorer_data(blocks: Sequence[Block], album: Album) -> list[dict[str, Any]]:
+    """Return a record of plain types for each block; `album` has the pictures of the page."""
     total = sum(len(block.questions) * len(block.results) for block in blocks)
-    share = min(1.0, max_entries / max(1, total))
+    share = min(1.0, MAX_ENTRIES / max(1, total))
     return [_columns(block, album, share) for block in blocks]
 
 

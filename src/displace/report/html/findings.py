@@ -11,34 +11,23 @@ from displace.evaluation.results import Results
 from displace.evaluation.tables import Table
 from displace.evaluation.wins import Duel, Wins, count_wins
 from displace.report.html.blocks import Block, own_of
-from displace.truth import Flags
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One method against the other multi-reference methods, with one model.
-
-    Parameters
-    ----------
-    table : Table
-        Of the data set, with the columns of the model only.
-    model, label : str
-        `label` is the method that the others are compared with.
-    wins : Wins
-        A duel for each query traversal.
-    mean : Estimate
-        Its R@1 (%), the mean over the query traversals.
-    other : str
-        The best other method, by that mean.
-    other_mean, difference : Estimate
-    """
+    """One method against the other multi-reference methods, with one model."""
 
     table: Table
+    """Of the data set, with the columns of the model only."""
     model: str
     label: str
+    """`label` is the method that the others are compared with."""
     wins: Wins
+    """A duel for each query traversal."""
     mean: Estimate
+    """Its R@1 (%), the mean over the query traversals."""
     other: str
+    """The best other method, by that mean."""
     other_mean: Estimate
     difference: Estimate
 
@@ -82,7 +71,7 @@ def _finding(table: Table, model: str, blocks: list[Block], results: Results) ->
     ]
     if not rivals:
         return None
-    hits = {label: _hits(asked, label) for label in [own.label, *rivals]}
+    hits = {label: [block.ranking(label).hits() for block in asked] for label in [own.label, *rivals]}
     # The mean of the query traversals' means is what `bootstrap` estimates.
     other = max(rivals, key=lambda label: fmean(float(part.mean()) for part in hits[label]))
     mine, groups = in_groups(hits[own.label])
@@ -97,11 +86,6 @@ def _finding(table: Table, model: str, blocks: list[Block], results: Results) ->
         bootstrap(theirs, groups=groups),
         paired_bootstrap(mine, theirs, groups=groups),
     )
-
-
-def _hits(blocks: Sequence[Block], label: str) -> list[Flags]:
-    """Hits of a method on each query traversal."""
-    return [block.rankings[block.labels.index(label)].hits() for block in blocks]
 
 
 def verdict(difference: Estimate | None) -> str:

@@ -16,7 +16,7 @@ from displace.evaluation.record import rule_text
 from displace.evaluation.results import Result, Results
 from displace.evaluation.studies import Study, compressions_of, load_studies, topic_of
 from displace.evaluation.tables import build_tables
-from displace.files.atomic import atomic_write
+from displace.files.atomic import write_whole
 from displace.progress import Progress
 from displace.report.html import sections, table_sections
 from displace.report.html.blocks import Block, read_blocks
@@ -30,24 +30,16 @@ from displace.report.html.thumbnails import Album, collect
 
 @dataclass(frozen=True)
 class Report:
-    """What was written.
-
-    Parameters
-    ----------
-    path : Path
-    n_bytes, picture_bytes : int
-        Of the whole page, and of its pictures.
-    n_pictures : int
-    n_results, n_studies : int
-        Cells and studies that it shows.
-    """
+    """What was written."""
 
     path: Path
     n_bytes: int
     picture_bytes: int
+    """Of the whole page, and of its pictures."""
     n_pictures: int
     n_results: int
     n_studies: int
+    """Cells and studies that it shows."""
 
 
 def write_report(
@@ -101,9 +93,7 @@ def write_report(
         **_scripts(),
     }
     path = Path(output)
-    page = Template(own_file("page.html")).substitute(parts)
-    with atomic_write(path, "w") as file:
-        file.write(page)
+    write_whole(path, Template(own_file("page.html")).substitute(parts))
     return Report(path, path.stat().st_size, album.n_bytes, len(album.pictures), len(cells), len(studies))
 
 

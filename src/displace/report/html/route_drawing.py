@@ -57,18 +57,16 @@ def confidences(demo: Demo) -> Numbers:
     return np.asarray(demo.matches.confidence, np.float64)
 
 
-def _metres(demo: Demo) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-    """Positions of queries, places and matches, and the direction of north."""
-    truth, places, found = demo.queries.positions(), demo.place_map.positions, demo.matches.positions
-    assert truth is not None
-    assert places is not None
-    assert found is not None
-    return truth, places.metres(), found.metres(), np.array([[0.0, 1.0]])
-
-
 def _on_paper(demo: Demo) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-    """Positions with the route's long axis across the drawing, from its beginning on the left; y downwards."""
-    truth, places, found, north = _metres(demo)
+    """Positions of queries, places and matches, and the direction of north.
+
+    The route's long axis lies across the drawing, from its beginning on the left; y downwards.
+    """
+    truth, mapped, matched = demo.queries.positions(), demo.place_map.positions, demo.matches.positions
+    assert truth is not None
+    assert mapped is not None
+    assert matched is not None
+    places, found = mapped.metres(), matched.metres()
     middle = places.mean(axis=0)
     axis = np.linalg.svd(places - middle, full_matrices=False)[2][0]
     axis = axis * np.sign((places[-1] - places[0]) @ axis)
@@ -77,7 +75,7 @@ def _on_paper(demo: Demo) -> tuple[Numbers, Numbers, Numbers, Numbers]:
     scale = (WIDTH - 2 * MARGIN) / np.ptp(across[:, 0])
     shift = np.array([MARGIN - scale * across[:, 0].min(), 0.0])
     on = [(points - middle) @ turn * scale + shift for points in (truth, places, found)]
-    return on[0], on[1], on[2], north @ turn * scale
+    return on[0], on[1], on[2], np.array([[0.0, 1.0]]) @ turn * scale
 
 
 def _mark(demo: Demo, row: int, at: Numbers, found: Numbers, confidence: float, right: bool) -> str:

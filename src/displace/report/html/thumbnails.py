@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -20,27 +21,18 @@ QUALITY = 62
 
 @dataclass
 class Album:
-    """Pictures within a budget.
-
-    Parameters
-    ----------
-    budget : int
-        Bytes of JPEG, encoded as text, for all pictures together.
-    pictures : list of str
-        Base64 of each JPEG.
-    numbers : dict of str to int
-        Which picture a path became; −1 where it could not be read.
-    n_bytes : int
-        Bytes of all pictures, as text.
-    n_queries : int
-        Queries of which every picture is there.
-    """
+    """Pictures within a budget."""
 
     budget: int
+    """Bytes of JPEG, encoded as text, for all pictures together."""
     pictures: list[str] = field(default_factory=list)
+    """Base64 of each JPEG."""
     numbers: dict[str, int] = field(default_factory=dict)
+    """Which picture a path became; −1 where it could not be read."""
     n_bytes: int = 0
+    """Bytes of all pictures, as text."""
     n_queries: int = 0
+    """Queries of which every picture is there."""
 
     def add(self, paths: Sequence[str]) -> bool:
         """Add the pictures of one query, all of them or, where they do not fit, none."""
@@ -94,15 +86,11 @@ def collect(blocks: Sequence[Block], budget: int, progress: Progress | None = No
         if progress is not None:
             progress("pictures of queries", done, total)
 
-    turns = [_in_order(block) for block in blocks]
-    while turns:
-        for turn in list(turns):
-            paths = next(turn, None)
-            if paths is None:
-                turns.remove(turn)
-            elif not album.add(paths):
-                turns = []  # the budget is spent
-                break
+    for paths in chain.from_iterable(zip_longest(*map(_in_order, blocks))):
+        if paths is None:
+            continue  # this block has no more
+        if not album.add(paths):
+            break  # the budget is spent
         if album.n_queries < total:
             tell(album.n_queries)
     tell(total)
