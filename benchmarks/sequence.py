@@ -15,6 +15,7 @@ import displace
 from benchmarks._measure import Cost, header, measure, row
 from benchmarks._shared import shared_folder
 from displace.datasets import town_drives
+from displace.datasets.town.writing import Chunk, write_chunks
 from displace.descriptors.extraction import describe
 from displace.images import read_image
 from displace.manifest.table import Manifest
@@ -64,6 +65,7 @@ def main(argv: list[str]) -> None:
         real_seasons(options.drives)
     if options.only in (None, "speeds"):
         speeds()
+        slow_drives(options.town)
     if options.only in (None, "approach"):
         approaches()
     if options.only in (None, "unordered"):
@@ -204,14 +206,56 @@ def speeds() -> None:
             )
 
 
-def at_rate(rate: float, first: int, last: int, rng: np.random.Generator) -> np.ndarray:
+def slow_drives(folder: Path) -> None:
+    """Drives through the rendered town that are as slow as someone on foot, along a map made by car."""
+    drives, model = town_recordings(folder, seed=0), get_model("hog")
+    slow = folder.with_name(f"{folder.name}_slow")
+    places = at_rate(0.12, 40, 90, np.random.default_rng(4), whole=False)
+    parts = [slice(first, first + 40) for first in range(0, len(places), 40)]
+    if not slow.is_dir():
+        write_chunks(
+            [
+                Chunk(str(slow), name, places[part].tolist(), 0, town_drives.SIZE, first=part.start)
+                for name in ("overcast", "night")
+                for part in parts
+            ],
+            workers=2,
+            progress=None,
+            drives=town_drives.PLACES,
+        )
+    at = drives["sun"][1][without_stops(drives["sun"][0])[1]]
+    place_map = place_map_of({name: nearest(drives[name], at) for name in ("sun", "rain", "dusk")})
+    header(
+        "places a frame, town, HOG",
+        "frames",
+        "R@1, single",
+        "followed",
+        "smoothed",
+        "told off the map, smoothed",
+    )
+    for name in ("overcast", "night"):
+        seen = describe(model, sorted((slow / name).glob("*.jpg")))
+        for every in (1, 2, 4, 8):
+            frames, true = seen[::every], np.abs(places[::every, None] - at).argmin(axis=1)
+            fixes = followed(place_map, frames)[0], place_map.smooth(frames)
+            found = [place_map.locate(frames, 1, adapt="none").places[:, 0]]
+            found += [np.array([int(fix.place) for fix in some]) for some in fixes]
+            row(
+                f"{name}, {every * np.diff(places).mean():.2f}",
+                str(len(frames)),
+                *(f"{100 * np.mean(np.abs(where.astype(int) - true) <= 2):.1f}" for where in found),
+                f"{100 * np.mean([fix.off_map > 0.5 for fix in fixes[1]]):.1f}",
+            )
+
+
+def at_rate(rate: float, first: int, last: int, rng: np.random.Generator, whole: bool = True) -> np.ndarray:
     """Places of a drive's frames that move on by so many at a time, from half to twice as many."""
     at, speed, seen = float(first), 0.0, []
     while at < last:
-        seen.append(round(at))
+        seen.append(at)
         speed = float(np.clip(0.9 * speed + rng.normal(0, 0.15), -0.69, 0.69))
         at += rate * np.exp(speed)
-    return np.array(seen)
+    return np.rint(seen).astype(int) if whole else np.array(seen)
 
 
 def unordered() -> None:

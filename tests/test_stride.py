@@ -1,4 +1,4 @@
-"""Drives that are faster than the one that a map was made of."""
+"""Drives that are faster or slower than the one that a map was made of."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from displace import ReferenceSet, build
 from displace.maps.place_map import PlaceMap
 from displace.places import Places
 from displace.sequence.alignment import align
-from displace.sequence.engine import Given, Motion, around, paced
+from displace.sequence.engine import Belief, Given, Learner, Motion, around, paced, rate_told
 from displace.sequence.following import Fix
 from displace.sequence.pairing import pair, standardised_recording
 from displace.sequence.stride import USUAL, stride, strides
 from displace.sequence.tracking import Tracker
-from displace.sequence.weighing import scores_of_row, told_strides
+from displace.sequence.weighing import _Together, scores_of_row, told_strides
 
 N = 400
 
@@ -159,3 +159,44 @@ def test_recordings_of_very_different_rates_are_lined_up(seen: dict[str, np.ndar
         assert (np.abs(found - few) <= 2).mean() >= 0.95
     motion = pair(*(standardised_recording(v) for v in (seen["night"][few], seen["day"]))).motion
     assert motion.mean_step == pytest.approx(rate, rel=0.25)
+
+
+def between(seen: np.ndarray, at: np.ndarray, seed: int = 0) -> np.ndarray:
+    """Frames between places: what both show, in part, and a little of their own."""
+    below, share = at.astype(int), (at % 1)[:, None]
+    mixed = (1 - share) * seen[below] + share * seen[below + 1]
+    own = np.random.default_rng(seed).standard_normal(mixed.shape) / np.sqrt(mixed.shape[1])
+    return (mixed + 0.25 * own).astype(np.float32)
+
+
+@pytest.mark.parametrize("rate", [0.06, 0.12, 0.25])
+def test_a_slow_drive_is_on_the_map(place_map: PlaceMap, rate: float) -> None:
+    """Frames that show the same place make the same errors: each counting by itself, they would fit anywhere."""
+    at = np.arange(100, 150, rate)
+    hard = between(make_route(N, 0.3, seed=3, condition=1)[1], at)
+    assert right(place_map.smooth(hard, adapt="none"), at).mean() >= 0.9
+
+
+def test_frames_that_count_together_are_their_mean() -> None:
+    values = np.random.default_rng(0).standard_normal((11, 5)).astype(np.float32)
+    some = _Together(Given(values), 3)
+    assert some.shape == (4, 5)
+    naive = np.stack([values[first : first + 3].mean(axis=0) for first in range(0, 11, 3)])
+    np.testing.assert_allclose(some.block(slice(0, 4)), naive, rtol=1e-5)
+    np.testing.assert_allclose(some.block(slice(1, 3)), naive[1:3], rtol=1e-5)
+    seen: list[int] = []
+    each = some.seen(lambda frame, belief, evidence: seen.append(frame))
+    for number in reversed(range(4)):
+        each(number, Belief.unknown(5), naive[number])
+    assert sorted(seen) == list(range(11))
+
+
+@pytest.mark.parametrize("n_frames", [40, 150, 1000])
+def test_what_frames_tell_is_what_was_learned_without_what_was_assumed(n_frames: int) -> None:
+    learner, at = Learner(), np.eye(30, dtype=np.float32)
+    for _ in range(n_frames):
+        learner.see(at[10], 1.0, at[12])
+    told = rate_told(learner.motion, Motion(), n_frames)
+    assert told == pytest.approx(2.0, abs=0.1)
+    assert learner.motion.mean_step < told
+    assert rate_told(Motion(steps=(1.0,)), Motion(), 5) == 0.0

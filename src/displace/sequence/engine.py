@@ -214,6 +214,12 @@ def moved_back(places: Vectors, steps: Sequence[float]) -> Vectors:
     return result
 
 
+def rate_told(learned: Motion, prior: Motion, n_frames: int) -> float:
+    """Places a frame that so many frames tell, without what was assumed before: the inverse of what `Learner` does."""
+    told = min(n_frames, Learner.memory)
+    return max(0.0, (learned.mean_step * (told + _PRIOR) - prior.mean_step * _PRIOR) / told)
+
+
 def predict(belief: Belief, motion: Motion) -> Belief:
     """Belief before the next frame is seen, of places at each pace (K, N)."""
     n_paces, n = belief.places.shape

@@ -21,6 +21,7 @@ from displace.sequence.engine import (
     in_blocks,
     likelihood,
     on_places,
+    rate_told,
     smooth,
     unseen,
     update,
@@ -42,6 +43,8 @@ _FEW = 20
 """Frames whose own level counts as much as the map's."""
 _USUAL = 50.0
 """Frames of a drive that tell as much about what all of them resemble as is known beforehand."""
+_SLOW, _PASSED = 0.52, 0.9
+"""Places a frame below which a drive's frames count together, and how many they then pass."""
 _STEEP = 0.35
 """As `STEEP` where a drive is followed; more, as all frames together leave less doubt about the path."""
 _TAIL, _NORMAL = 0.98, 2.054
@@ -155,6 +158,38 @@ class WholeDrive:
     def block(self, rows: slice) -> Vectors:
         """Return the scores of some frames."""
         return standardised(self.scores.block(rows))
+
+
+@dataclass(frozen=True, eq=False)
+class _Together:
+    """Similarities of a slow drive: so many frames that follow each other count as one, their mean.
+
+    They show the same place, and make the same errors: each counting by itself, they fit wherever they stand.
+    """
+
+    similarity: Blocks
+    frames: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return -(-self.similarity.shape[0] // self.frames), self.similarity.shape[1]
+
+    def block(self, rows: slice) -> Vectors:
+        last = min(rows.stop * self.frames, self.similarity.shape[0])
+        block = self.similarity.block(slice(rows.start * self.frames, last))
+        first = np.arange(0, len(block), self.frames)
+        sums: Vectors = np.add.reduceat(block, first, axis=0)
+        return sums / np.diff(first, append=len(block))[:, None].astype(sums.dtype)
+
+    def seen(self, see: Row) -> Row:
+        """As `see`, of each frame by itself."""
+
+        def each(number: int, belief: Belief, evidence: Vectors) -> None:
+            first = number * self.frames
+            for frame in range(first, min(first + self.frames, self.similarity.shape[0])):
+                see(frame, belief, evidence)
+
+        return each
 
 
 @dataclass(frozen=True, eq=False)
@@ -335,6 +370,10 @@ def smooth_drive(
     rate, besides = told_strides(scores)
     first = Motion(besides=besides) if rate is None else Motion(steps=around(rate), besides=besides)
     motion, _ = forward(Weighed(scores, scale), first, unseen)
+    slow = rate_told(motion, first, n_frames)
+    if slow < _SLOW:
+        some = _Together(similarity, max(2, round(_PASSED / max(slow, 1 / _FEW))))
+        return smooth_drive(some, scale, some.seen(see), ordered, roadway)
     motion = motion.at_paces(motion.mean_step)
     every, middle = earnings(scores, slope, motion), _Middle(scores).rows
     path, chance = every[middle], earnings(_Middle(scores, backwards=True), slope, motion)
