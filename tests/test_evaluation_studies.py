@@ -626,6 +626,14 @@ def test_each_method_has_its_own_colour_and_marker():
     assert style_of("a_plug_in") == style_of("a_plug_in")
 
 
+def test_fusions_from_elsewhere_look_unlike_each_other():
+    styles = [style_of(f"mine_{number}") for number in range(400)]
+    assert len(set(styles)) == 60  # all looks are used
+    assert len({(style.colour, style.marker) for style in styles}) == 20
+    shipped = {style_of(name).marker for name in FUSIONS.names()}
+    assert not shipped & {style.marker for style in styles}
+
+
 @pytest.mark.parametrize("letter", ["n", "ü", "日"])
 def test_long_names_of_traversals_have_files_of_their_own(tmp_path, letter):
     paths = {studies.study_path(tmp_path, "tau", "town", "hog", letter * 220 + end) for end in "ab"}
