@@ -20,6 +20,7 @@ from displace.datasets.base import Protocol
 from displace.errors import ConditioningWarning, FormatError, InputError
 from displace.evaluation import studies
 from displace.evaluation.benchmark import run_suite
+from displace.evaluation.methods import Method
 from displace.evaluation.results import Results
 from displace.evaluation.studies import cost, running
 from displace.evaluation.studies.qualitative import CASES, _cases, choose_columns
@@ -547,6 +548,9 @@ def test_a_kept_study_stays_until_it_covers_something_else(two_protocols, monkey
     assert second[0] != first[0]
     (study,) = studies.load_studies(results.folder)
     assert [row.label for row in study.rows] == ["HOPS", "DisPlace"]
+    monkeypatch.setattr(Method, "source", property(lambda method: f"edited {method.fusion}"))
+    assert run()[0] not in (first[0], second[0])  # the curve of its earlier code stayed
+    assert len(studies.load_studies(results.folder)) == 1
     run(query="sun")
     assert len(studies.load_studies(results.folder)) == 2
 

@@ -82,8 +82,8 @@ def run_studies(
     """Run studies for each data set, protocol and model of a results folder, and keep them there.
 
     A study that is there stays, unless it is of other descriptors, references, queries or options, or lacks a method
-    that there is now: then it is run again and replaced. One that has nothing to show of some references is left out,
-    which is logged; an error where that leaves none.
+    that there is now, or has one from elsewhere that was edited: then it is run again and replaced. One that has nothing
+    to show of some references is left out, which is logged; an error where that leaves none.
 
     Parameters
     ----------
@@ -163,7 +163,8 @@ def _groups(results: Results) -> list[list[Result]]:
 def _path(folder: Path, kind: str, covered: Sequence[Result], options: StudyOptions) -> Path:
     """File of a study; its name ends in a hash of all that it covers, so that another one is another file."""
     first = covered[0]
-    methods = [(m.label, m.fusion, m.parameters) for m in _METHODS[kind]()]
+    # The code of fusions from elsewhere counts, as for cells: an edited one is another method.
+    methods = [(m.label, m.fusion, m.parameters, *filter(None, [m.source])) for m in _METHODS[kind]()]
     asked = [(r.query, r.references, r.tolerance, r.questions, r.store.get("content")) for r in covered]
     what = json.dumps([methods, asked, options.of(kind)], sort_keys=True)
     names = first.dataset, first.protocol, first.model, first.query
