@@ -539,20 +539,39 @@ def test_a_kept_study_stays_until_it_covers_something_else(two_protocols, monkey
     methods = [studies.METHODS[3]]
     monkeypatch.setitem(running._METHODS, "cost", lambda: methods)
     monkeypatch.setattr(
-        running, "study_cost", lambda task, **_: studies.study_cost(task, methods, repeats=1, n_timed=1)
+        running, "study_cost", lambda task, **given: studies.study_cost(task, repeats=1, n_timed=1, **given)
     )
     first = run()
     assert run() == first
-    methods.append(studies.METHODS[4])  # as an installed package does
+    methods.append(Method("pooling"))  # as an installed package does
     second = run()
     assert second[0] != first[0]
     (study,) = studies.load_studies(results.folder)
-    assert [row.label for row in study.rows] == ["HOPS", "DisPlace"]
+    assert [row.label for row in study.rows] == ["HOPS", "Pooling", "DisPlace"]
     monkeypatch.setattr(Method, "source", property(lambda method: f"edited {method.fusion}"))
     assert run()[0] not in (first[0], second[0])  # the curve of its earlier code stayed
     assert len(studies.load_studies(results.folder)) == 1
     run(query="sun")
     assert len(studies.load_studies(results.folder)) == 2
+
+
+def test_studies_compare_the_rows_of_the_tables(tmp_path, monkeypatch):
+    """Under other names, with other settings, the table had one number and the study another."""
+    store = make_store(tmp_path / "made.desc", dim=40)
+    own = Method("bsf", {"selection": 0.0}, "BSF, best only")
+    suite = make_suite({"made": store.folder})
+    run_suite(
+        dataclasses.replace(suite, methods=(own, Method("hops", label="Sum"))),
+        tmp_path / "results",
+    )
+    monkeypatch.setitem(running._METHODS, "compression", lambda: [Method("bsf"), studies.METHODS[3]])
+    results = Results.open(tmp_path / "results")
+    studies.run_studies(results, ["compression"])
+    (study,) = studies.load_studies(results.folder)
+    assert [curve.label for curve in study.curves] == ["BSF", "Sum", "BSF, best only"]
+    for result in results.select(query=study.setting.query):
+        (full,) = (curve.full for curve in study.curves if curve.label == result.label)
+        assert full == pytest.approx(result.recalls[1], abs=1e-3)
 
 
 def test_studies_are_of_the_descriptors_of_the_last_run(tmp_path):
