@@ -25,6 +25,7 @@ from displace.evaluation.results import Results
 from displace.evaluation.studies import cost, running
 from displace.evaluation.studies.qualitative import CASES, _cases, choose_columns
 from displace.fusion import FUSIONS
+from displace.fusion.hops import Hops
 from displace.report.colours import CONDITIONS, style_of
 from displace.synthetic import make_route
 from displace.truth import SamePlace, Tolerance, WithinFrames
@@ -204,6 +205,23 @@ def test_what_cannot_be_fitted_is_told_and_left_empty():
     rows = studies.study_cost(task, methods=[studies.PAPER, studies.METHODS[3]], repeats=1, n_timed=2)
     assert [row.label for row in rows.rows] == ["HOPS"]
     assert "DisPlace (paper)" in rows.notes[0]
+
+
+def test_a_method_that_fails_does_not_end_a_study(task, monkeypatch):
+    """A fusion of somebody else's, after an hour of the others."""
+
+    def fails(*_):
+        raise ValueError("no such file: weights.bin")
+
+    monkeypatch.setattr(Hops, "_fit", fails)
+    methods, why = [studies.METHODS[3], Method("pooling")], "ValueError: no such file: weights.bin"
+    cost = studies.study_cost(task, methods, repeats=1, n_timed=2)
+    assert ([row.label for row in cost.rows], cost.notes) == (["Pooling"], [f"HOPS: {why}"])
+    for after in (False, True):
+        found = studies.study_compression(task, (8,), (0,), methods, after_fusion=after)
+        assert (found.curves[0].full, found.curves[0].means) == (None, [None])
+        assert f"HOPS at D=48: {why}" in found.notes
+        assert found.curves[1].full is not None
 
 
 @pytest.mark.parametrize(
