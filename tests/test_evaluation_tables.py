@@ -21,6 +21,7 @@ from displace.evaluation.studies import PAPER, compressions_of
 from displace.evaluation.table_formats import FORMATS
 from displace.evaluation.tables import BOLD, UNDERLINE, Column, build_tables
 from displace.evaluation.wins import Duel, Wins, all_wins, count_wins
+from displace.report.html.findings import signed
 
 METHODS = (
     Method("single", each_reference=True),
@@ -227,6 +228,16 @@ def test_numbers_that_are_printed_alike_are_equal():
     assert "wins 0 of 1 against it, compared as printed; beyond its 95 % interval: 1 ahead, 0 behind" in str(
         Wins("DisPlace", "it", [close])
     )
+
+
+def test_differences_of_nothing_have_no_minus():
+    """Of 27,592 queries one is 0.004 points."""
+    cell = made_up("HOPS", "hops", "cosplace", "night", 0.0)
+    published = compare(build_tables([cell])[0]).rows[0].published
+    below = dataclasses.replace(cell, recalls={1: published - 0.004})
+    assert re.search(r"\| ([\d.]+) \| \1 \| \+0\.0 \|", FORMATS["published"](build_tables([below])[0]))
+    assert str(Estimate(-0.004, -0.012, 0.004)) == "0.0 [0.0, 0.0]"
+    assert signed(Estimate(-0.004, -0.12, 0.004)) == "+0.0 [−0.1, +0.0]"
 
 
 def test_projected_tables_show_mean_and_deviation_and_pair_by_seed(results):

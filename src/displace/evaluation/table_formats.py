@@ -104,7 +104,7 @@ def to_published(table: Table) -> str:
 def compared_texts(compared: Compared) -> list[str]:
     """Measured, published and difference as text."""
     measured = "n/p" if compared.measured is None else f"{compared.measured:.1f}"
-    difference = NOT_RUN if compared.difference is None else f"{compared.difference:+.1f}"
+    difference = NOT_RUN if compared.difference is None else f"{compared.difference:+z.1f}"
     return [measured, f"{compared.published:.1f}", difference]
 
 
