@@ -230,6 +230,17 @@ def test_numbers_that_are_printed_alike_are_equal():
     )
 
 
+def test_a_fusion_from_elsewhere_is_counted_as_displace_is():
+    cells = [
+        made_up("HOPS", "hops", "cosplace", "night", 70.0),
+        made_up("Ours", "ours", "cosplace", "night", 90.0),
+        made_up("DisPlace", "displace", "cosplace", "night", 80.0),
+    ]
+    (table,) = build_tables(cells)
+    counted = {wins.label: (wins.n_won, wins.duels[0].rival) for wins in all_wins(table)}
+    assert counted == {"Ours": (1, "DisPlace"), "DisPlace": (0, "Ours")}
+
+
 def test_differences_of_nothing_have_no_minus():
     """Of 27,592 queries one is 0.004 points."""
     cell = made_up("HOPS", "hops", "cosplace", "night", 0.0)

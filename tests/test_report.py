@@ -269,7 +269,7 @@ def test_without_displace_the_best_method_is_compared(tmp_path):
 
 
 def test_where_it_does_worst_is_said_to_be_a_comparison(written):
-    """"It does worst on sun: 98.0" stood beside a query with a recall of 85."""
+    """A recall of 98 was called the worst beside one of 85."""
     assert re.search(r"Compared with the best of the others it does worst on \w+: [\d.]+ against", written[1])
 
 

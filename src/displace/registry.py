@@ -57,6 +57,10 @@ class Registry(Generic[T]):
         """Sorted names of all entries, without importing any of them."""
         return sorted({*self._own_names(), *self._plugins()})
 
+    def ships(self, name: str) -> bool:
+        """Whether an entry is this package's own, and not one of another."""
+        return name in self._own_names()
+
     def get(self, name: str) -> type[T]:
         """Import and return the class named `name`."""
         if name in self._found:  # installed packages are not searched with every query
