@@ -14,7 +14,7 @@ from routes import make_store, make_suite
 from sklearn.random_projection import GaussianRandomProjection
 from typer.testing import CliRunner
 
-from displace import DisPlace, ReferenceSet, recall_at
+from displace import DisPlace, ReferenceSet, recall_at, verbs
 from displace.cli import app
 from displace.datasets.base import Protocol
 from displace.errors import ConditioningWarning, FormatError, InputError
@@ -602,6 +602,22 @@ def test_studies_are_of_the_descriptors_of_the_last_run(tmp_path):
         (study,) = studies.load_studies(tmp_path / "results")
         recalls.append(study.curves[0].recalls)
     assert recalls[0] == recalls[2] != recalls[1]
+
+
+def test_a_study_of_earlier_descriptors_does_not_stand_beside_new_tables(tmp_path, caplog):
+    """The report showed the curves of the old descriptors under the numbers of the new ones, without a word."""
+    first, second = (make_store(tmp_path / f"{seed}.desc", seed=seed) for seed in (0, 1))
+    suite, folder = make_suite({"made": first.folder}), tmp_path / "results"
+    run_suite(suite, folder)
+    studies.run_studies(Results.open(folder), ["tau"])
+    assert len(studies.studies_beside(folder, Results.open(folder))) == 1
+    assert not caplog.messages
+    run_suite(suite.with_stores({"made": second.folder}), folder)
+    report = verbs.report(folder, tmp_path / "report.html", figures=tmp_path / "figures", formats=["svg"])
+    assert report.n_studies == 0
+    assert not list((tmp_path / "figures").iterdir())
+    assert any("left out: study tau of made made" in message for message in caplog.messages)
+    assert studies.studies_beside(folder, []) == studies.load_studies(folder)
 
 
 def test_projections_before_and_after_fusion_are_two_studies(two_protocols, tmp_path):

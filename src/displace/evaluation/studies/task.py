@@ -35,6 +35,8 @@ class Setting:
     references : list of str
         Reference traversals.
     n_places, n_queries, dim : int
+    content : str
+        Hash of the descriptor store's content; empty for one's own arrays.
     """
 
     dataset: str
@@ -45,6 +47,7 @@ class Setting:
     n_places: int
     n_queries: int
     dim: int
+    content: str = ""
 
     def __str__(self) -> str:
         """One line.
@@ -82,6 +85,8 @@ class Task:
         Paths of a picture of each query and of each place; empty where there are none.
     query_places : list of str
         Place of each query, where it is known.
+    content : str
+        Hash of the descriptor store's content, where they come from one.
     """
 
     references: ReferenceSet
@@ -95,6 +100,7 @@ class Task:
     query_images: list[str] = field(default_factory=list)
     place_images: list[str] = field(default_factory=list)
     query_places: list[str] = field(default_factory=list)
+    content: str = ""
 
     @classmethod
     def of(cls, references: ReferenceSet, queries: ArrayLike, truth: Any, **names: Any) -> Task:
@@ -152,6 +158,7 @@ class Task:
             [(root / image).as_posix() for image in asked.query_images.tolist()],
             [(root / image).as_posix() for image in asked.place_images.tolist()],
             asked.query_places.tolist(),
+            str(made_from or ""),
         )
 
     @property
@@ -166,6 +173,7 @@ class Task:
             len(self.references.place_ids),
             len(self.queries),
             self.references.vectors.shape[1],
+            self.content,
         )
 
     def projected(self, R: Vectors) -> Task:
