@@ -75,6 +75,13 @@ def run_suite(suite: Suite, output: str | os.PathLike[str], progress: Progress |
     stores, absent = _open_stores(suite)
     results = Results(output)
     results.prepare()
+    widest = max(store.dim for store in stores.values())
+    if useless := [str(dim) for dim in suite.dims if dim >= widest]:
+        logger.warning(
+            "no random projection to %s dimensions, as the descriptors have %s",
+            ", ".join(useless),
+            f"{widest:,}",
+        )
     cells = list(_cells(suite, stores))
     found = results.readable()
     run = 1 + max((result.used for result in found.values()), default=0)
