@@ -20,6 +20,7 @@ def test_names_are_the_files():
         "bsf", "displace", "dmat_avg", "dmat_med", "dmat_min", "hops", "pooling", "single", "std_dmat_min"
     }  # fmt: skip
     assert "base" not in FUSIONS.names()
+    assert repr(FUSIONS).startswith("<Registry of displace.fusion: bsf, displace, ")
 
 
 def test_listing_imports_nothing():

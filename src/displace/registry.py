@@ -57,6 +57,9 @@ class Registry(Generic[T]):
         """Sorted names of all entries, without importing any of them."""
         return sorted({*self._own_names(), *self._plugins()})
 
+    def __repr__(self) -> str:
+        return f"<Registry of {self.package}: {', '.join(self.names())}>"
+
     def ships(self, name: str) -> bool:
         """Whether an entry is this package's own, and not one of another."""
         return name in self._own_names()
