@@ -160,14 +160,17 @@ def unknown(kind: str, name: str, names: Iterable[str]) -> str:
 
     >>> unknown("fusion", "hop", ["hops", "pooling"])
     "unknown fusion 'hop'; did you mean 'hops'? Known: hops, pooling"
+    >>> unknown("query", "NIGHT", ["night", "Sun"])
+    "unknown query 'NIGHT'; did you mean 'night'? Known: night, Sun"
     >>> unknown("traversal", "sun,rain", ["rain", "snow", "sun"])
     "unknown traversal 'sun,rain'; repeat the option for each of several. Known: rain, snow, sun"
     """
     names = list(names)
     if "," in name and all(part.strip() in names for part in name.split(",")):
         return f"unknown {kind} '{name}'; repeat the option for each of several. Known: {', '.join(names)}"
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    hint = f"; did you mean '{near[0]}'?" if near else "."
+    lower = {known.lower(): known for known in reversed(names)}
+    near = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.5)
+    hint = f"; did you mean '{lower[near[0]]}'?" if near else "."
     return f"unknown {kind} '{name}'{hint} Known: {', '.join(names)}"
 
 
