@@ -241,6 +241,18 @@ def test_a_fusion_from_elsewhere_is_counted_as_displace_is():
     assert counted == {"Ours": (1, "DisPlace"), "DisPlace": (0, "Ours")}
 
 
+def test_one_reference_a_place_is_told_of():
+    """Ten equal numbers stood there without a word."""
+    cells = [
+        made_up("HOPS", "hops", "cosplace", "night", 70.0, n_places=30, n_references=30),
+        made_up("HOPS", "hops", "cosplace", "rain", 71.0, n_places=30, n_references=31),
+    ]
+    (table,) = build_tables(cells)
+    assert table.notes == [
+        "night: one reference a place, so that there is nothing to fuse and all fusions are plain retrieval"
+    ]
+
+
 def test_differences_of_nothing_have_no_minus():
     """Of 27,592 queries one is 0.004 points."""
     cell = made_up("HOPS", "hops", "cosplace", "night", 0.0)
