@@ -26,7 +26,7 @@ from displace.registry import unknown
 logger = logging.getLogger(__name__)
 
 COMMANDS = "commands.txt"
-"""File beside the kept suites with commands that needed none."""
+"""File beside the kept suites with the commands that were given."""
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ def _computed(
 
 
 def _keep_suite(suite: Suite, folder: Path) -> None:
-    """Keep the suite's own text, or the command, beside its results, so that they can be repeated."""
+    """Keep the suite's own text, and the command, beside its results, so that they can be repeated."""
     if suite.text:
         with atomic_write(make_folder(folder / "suites") / f"{suite.name}.toml", "w") as file:
             file.write(suite.text)

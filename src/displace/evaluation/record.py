@@ -211,7 +211,9 @@ def _checked(name: str, value: Any) -> Any:
     return schema.mapping(value, name)
 
 
-NOTHING_TO_FUSE = "one reference a place, so that there is nothing to fuse and all fusions are plain retrieval"
+NOTHING_TO_FUSE = (
+    "one reference a place, so that there is nothing to fuse and all fusions are plain retrieval"
+)
 
 
 def of_last_runs(cells: Iterable[Result]) -> list[Result]:

@@ -71,7 +71,7 @@ class Suite:
     text : str
         The file's content, kept beside the results.
     command : str
-        The command that does the same, where there is no file; kept too.
+        The command that does the same; kept too.
     """
 
     name: str
