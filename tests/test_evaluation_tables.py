@@ -496,6 +496,8 @@ def test_latex_writes_tau_as_mathematics():
     """Fonts of text have no τ; it is in the labels of settings."""
     (table,) = build_tables([made_up("DisPlace, τ = 1", "displace", "hog", "night", 5.0)])
     assert r"DisPlace, $\tau$ = 1 & " in FORMATS["latex"](table)
+    cell = made_up("Ours, ε = 0.1, λ", "hops", "cosplace", "night", 61.0)
+    assert r"Ours, $\epsilon$ = 0.1, $\lambda$ & " in FORMATS["latex"](build_tables([cell])[0])
 
 
 def test_a_recall_that_was_not_computed_is_refused():
