@@ -353,6 +353,13 @@ def test_random_projections_of_no_query_are_told_of(tmp_path, caplog):
     assert "no random projections, as unknown query 'nigth'; did you mean 'night'?" in caplog.text
 
 
+def test_random_projections_to_more_dimensions_are_told_of(tmp_path, caplog):
+    """They were left out without a word."""
+    store = make_store(tmp_path / "made.desc", dim=8)
+    run_suite(make_suite({"made": store.folder}, dims=(6, 8, 64)), tmp_path / "results")
+    assert "no random projection to 8, 64 dimensions, as the descriptors have 8" in caplog.text
+
+
 class Unordered(Hops):
     """Scores without an order."""
 

@@ -70,6 +70,7 @@ def test_a_record_is_read_once_until_another_takes_its_place(tmp_path, monkeypat
     one_read = module._read
     monkeypatch.setattr(module, "_read", lambda path: read.append(path) or one_read(path))
     results.add(make_result(error="impossible"), None)
+    assert repr(results) == f"<Results: 1 cells in {results.folder}>"
     assert len(results) == len(results.select(query="night")) == len(list(results.select(ok=False))) == 1
     assert len(read) == 1
     Results(tmp_path / "results").update(make_result(error="another"))

@@ -75,6 +75,7 @@ def test_a_suite_file_names_them(tmp_path):
     assert any(method.along for method in Suite.read("town_drives").methods)
 
 
+@pytest.mark.filterwarnings("ignore:places that follow each other")
 def test_evaluate_asks_for_them(tmp_path):
     store = make_store(tmp_path / "made.desc", n_places=120, dim=8)
     found = verbs.evaluate(

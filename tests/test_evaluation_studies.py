@@ -14,16 +14,18 @@ from routes import make_store, make_suite
 from sklearn.random_projection import GaussianRandomProjection
 from typer.testing import CliRunner
 
-from displace import DisPlace, ReferenceSet, recall_at
+from displace import DisPlace, ReferenceSet, recall_at, verbs
 from displace.cli import app
 from displace.datasets.base import Protocol
 from displace.errors import ConditioningWarning, FormatError, InputError
 from displace.evaluation import studies
 from displace.evaluation.benchmark import run_suite
+from displace.evaluation.methods import Method
 from displace.evaluation.results import Results
 from displace.evaluation.studies import cost, running
 from displace.evaluation.studies.qualitative import CASES, _cases, choose_columns
 from displace.fusion import FUSIONS
+from displace.fusion.hops import Hops
 from displace.report.colours import CONDITIONS, style_of
 from displace.synthetic import make_route
 from displace.truth import SamePlace, Tolerance, WithinFrames
@@ -203,6 +205,23 @@ def test_what_cannot_be_fitted_is_told_and_left_empty():
     rows = studies.study_cost(task, methods=[studies.PAPER, studies.METHODS[3]], repeats=1, n_timed=2)
     assert [row.label for row in rows.rows] == ["HOPS"]
     assert "DisPlace (paper)" in rows.notes[0]
+
+
+def test_a_method_that_fails_does_not_end_a_study(task, monkeypatch):
+    """A fusion of somebody else's, after an hour of the others."""
+
+    def fails(*_):
+        raise ValueError("no such file: weights.bin")
+
+    monkeypatch.setattr(Hops, "_fit", fails)
+    methods, why = [studies.METHODS[3], Method("pooling")], "ValueError: no such file: weights.bin"
+    cost = studies.study_cost(task, methods, repeats=1, n_timed=2)
+    assert ([row.label for row in cost.rows], cost.notes) == (["Pooling"], [f"HOPS: {why}"])
+    for after in (False, True):
+        found = studies.study_compression(task, (8,), (0,), methods, after_fusion=after)
+        assert (found.curves[0].full, found.curves[0].means) == (None, [None])
+        assert f"HOPS at D=48: {why}" in found.notes
+        assert found.curves[1].full is not None
 
 
 @pytest.mark.parametrize(
@@ -538,17 +557,39 @@ def test_a_kept_study_stays_until_it_covers_something_else(two_protocols, monkey
     methods = [studies.METHODS[3]]
     monkeypatch.setitem(running._METHODS, "cost", lambda: methods)
     monkeypatch.setattr(
-        running, "study_cost", lambda task, **_: studies.study_cost(task, methods, repeats=1, n_timed=1)
+        running, "study_cost", lambda task, **given: studies.study_cost(task, repeats=1, n_timed=1, **given)
     )
     first = run()
     assert run() == first
-    methods.append(studies.METHODS[4])  # as an installed package does
+    methods.append(Method("pooling"))  # as an installed package does
     second = run()
     assert second[0] != first[0]
     (study,) = studies.load_studies(results.folder)
-    assert [row.label for row in study.rows] == ["HOPS", "DisPlace"]
+    assert [row.label for row in study.rows] == ["HOPS", "Pooling", "DisPlace"]
+    monkeypatch.setattr(Method, "source", property(lambda method: f"edited {method.fusion}"))
+    assert run()[0] not in (first[0], second[0])  # the curve of its earlier code stayed
+    assert len(studies.load_studies(results.folder)) == 1
     run(query="sun")
     assert len(studies.load_studies(results.folder)) == 2
+
+
+def test_studies_compare_the_rows_of_the_tables(tmp_path, monkeypatch):
+    """Under other names, with other settings, the table had one number and the study another."""
+    store = make_store(tmp_path / "made.desc", dim=40)
+    own = Method("bsf", {"selection": 0.0}, "BSF, best only")
+    suite = make_suite({"made": store.folder})
+    run_suite(
+        dataclasses.replace(suite, methods=(own, Method("hops", label="Sum"))),
+        tmp_path / "results",
+    )
+    monkeypatch.setitem(running._METHODS, "compression", lambda: [Method("bsf"), studies.METHODS[3]])
+    results = Results.open(tmp_path / "results")
+    studies.run_studies(results, ["compression"])
+    (study,) = studies.load_studies(results.folder)
+    assert [curve.label for curve in study.curves] == ["BSF", "Sum", "BSF, best only"]
+    for result in results.select(query=study.setting.query):
+        (full,) = (curve.full for curve in study.curves if curve.label == result.label)
+        assert full == pytest.approx(result.recalls[1], abs=1e-3)
 
 
 def test_studies_are_of_the_descriptors_of_the_last_run(tmp_path):
@@ -561,6 +602,22 @@ def test_studies_are_of_the_descriptors_of_the_last_run(tmp_path):
         (study,) = studies.load_studies(tmp_path / "results")
         recalls.append(study.curves[0].recalls)
     assert recalls[0] == recalls[2] != recalls[1]
+
+
+def test_a_study_of_earlier_descriptors_does_not_stand_beside_new_tables(tmp_path, caplog):
+    """The report showed the curves of the old descriptors under the numbers of the new ones, without a word."""
+    first, second = (make_store(tmp_path / f"{seed}.desc", seed=seed) for seed in (0, 1))
+    suite, folder = make_suite({"made": first.folder}), tmp_path / "results"
+    run_suite(suite, folder)
+    studies.run_studies(Results.open(folder), ["tau"])
+    assert len(studies.studies_beside(folder, Results.open(folder))) == 1
+    assert not caplog.messages
+    run_suite(suite.with_stores({"made": second.folder}), folder)
+    report = verbs.report(folder, tmp_path / "report.html", figures=tmp_path / "figures", formats=["svg"])
+    assert report.n_studies == 0
+    assert not list((tmp_path / "figures").iterdir())
+    assert any("left out: study tau of made made" in message for message in caplog.messages)
+    assert studies.studies_beside(folder, []) == studies.load_studies(folder)
 
 
 def test_projections_before_and_after_fusion_are_two_studies(two_protocols, tmp_path):
@@ -624,6 +681,14 @@ def test_each_method_has_its_own_colour_and_marker():
     assert style_of("displace", plain=False).colour == style_of("displace").colour
     assert style_of("displace", plain=False).dash != style_of("displace").dash
     assert style_of("a_plug_in") == style_of("a_plug_in")
+
+
+def test_fusions_from_elsewhere_look_unlike_each_other():
+    styles = [style_of(f"mine_{number}") for number in range(400)]
+    assert len(set(styles)) == 60  # all looks are used
+    assert len({(style.colour, style.marker) for style in styles}) == 20
+    shipped = {style_of(name).marker for name in FUSIONS.names()}
+    assert not shipped & {style.marker for style in styles}
 
 
 @pytest.mark.parametrize("letter", ["n", "ü", "日"])

@@ -76,7 +76,17 @@ def test_a_protocol_of_its_own(tmp_path):
         ('"displace"', '"displaze"', "unknown fusion 'displaze'; did you mean 'displace'?"),
         ("ridge =", "rigde =", "unknown parameter of the fusion 'displace' 'rigde'; did you mean 'ridge'?"),
         ("each_reference", "each_ref", "unknown key 'each_ref'; did you mean 'each_reference'?"),
-        ('"single"', '"hops"', "the fusion 'hops' has no parameters"),
+        (
+            '"single"',
+            '"hops"',
+            "each_reference is for fusions with the parameter 'traversal', as single; 'hops'",
+        ),
+        (
+            "each_reference = true",
+            "parameters = { tau = 1.0 }",
+            "unknown parameter of the fusion 'single' 'tau'",
+        ),
+        ('"robotcar"', '"walk"', "data of your own need a protocol of their own: protocol = { name ="),
         ("dims", "dim", "unknown key 'dim'; did you mean 'dims'?"),
         ("[64, 128]", "64", "dims=64 must be of type list"),
         ('dataset = "robotcar"', "", "the key 'dataset' is missing"),

@@ -21,6 +21,7 @@ from displace.evaluation.studies import PAPER, compressions_of
 from displace.evaluation.table_formats import FORMATS
 from displace.evaluation.tables import BOLD, UNDERLINE, Column, build_tables
 from displace.evaluation.wins import Duel, Wins, all_wins, count_wins
+from displace.report.html.findings import signed
 
 METHODS = (
     Method("single", each_reference=True),
@@ -227,6 +228,39 @@ def test_numbers_that_are_printed_alike_are_equal():
     assert "wins 0 of 1 against it, compared as printed; beyond its 95 % interval: 1 ahead, 0 behind" in str(
         Wins("DisPlace", "it", [close])
     )
+
+
+def test_a_fusion_from_elsewhere_is_counted_as_displace_is():
+    cells = [
+        made_up("HOPS", "hops", "cosplace", "night", 70.0),
+        made_up("Ours", "ours", "cosplace", "night", 90.0),
+        made_up("DisPlace", "displace", "cosplace", "night", 80.0),
+    ]
+    (table,) = build_tables(cells)
+    counted = {wins.label: (wins.n_won, wins.duels[0].rival) for wins in all_wins(table)}
+    assert counted == {"Ours": (1, "DisPlace"), "DisPlace": (0, "Ours")}
+
+
+def test_one_reference_a_place_is_told_of():
+    """Ten equal numbers stood there without a word."""
+    cells = [
+        made_up("HOPS", "hops", "cosplace", "night", 70.0, n_places=30, n_references=30),
+        made_up("HOPS", "hops", "cosplace", "rain", 71.0, n_places=30, n_references=31),
+    ]
+    (table,) = build_tables(cells)
+    assert table.notes == [
+        "night: one reference a place, so that there is nothing to fuse and all fusions are plain retrieval"
+    ]
+
+
+def test_differences_of_nothing_have_no_minus():
+    """Of 27,592 queries one is 0.004 points."""
+    cell = made_up("HOPS", "hops", "cosplace", "night", 0.0)
+    published = compare(build_tables([cell])[0]).rows[0].published
+    below = dataclasses.replace(cell, recalls={1: published - 0.004})
+    assert re.search(r"\| ([\d.]+) \| \1 \| \+0\.0 \|", FORMATS["published"](build_tables([below])[0]))
+    assert str(Estimate(-0.004, -0.012, 0.004)) == "0.0 [0.0, 0.0]"
+    assert signed(Estimate(-0.004, -0.12, 0.004)) == "+0.0 [−0.1, +0.0]"
 
 
 def test_projected_tables_show_mean_and_deviation_and_pair_by_seed(results):
@@ -462,6 +496,8 @@ def test_latex_writes_tau_as_mathematics():
     """Fonts of text have no τ; it is in the labels of settings."""
     (table,) = build_tables([made_up("DisPlace, τ = 1", "displace", "hog", "night", 5.0)])
     assert r"DisPlace, $\tau$ = 1 & " in FORMATS["latex"](table)
+    cell = made_up("Ours, ε = 0.1, λ", "hops", "cosplace", "night", 61.0)
+    assert r"Ours, $\epsilon$ = 0.1, $\lambda$ & " in FORMATS["latex"](build_tables([cell])[0])
 
 
 def test_a_recall_that_was_not_computed_is_refused():

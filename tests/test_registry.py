@@ -1,17 +1,24 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
 
 import displace
 from displace.advise.advising import choices_of
+from displace.datasets import DATASETS
 from displace.errors import MissingExtraError, PluginError, UnknownNameError
 from displace.evaluation.methods import methods_named
 from displace.fusion import FUSIONS
+from displace.interop import EXPORTERS
+from displace.models import MODELS
 from displace.registry import missing_extra
+from displace.search import INDEXES
+from displace.sequence import SEQUENCES
 from displace.verbs.listing import listing
 
 
@@ -20,6 +27,14 @@ def test_names_are_the_files():
         "bsf", "displace", "dmat_avg", "dmat_med", "dmat_min", "hops", "pooling", "single", "std_dmat_min"
     }  # fmt: skip
     assert "base" not in FUSIONS.names()
+    assert repr(FUSIONS).startswith("<Registry of displace.fusion: bsf, displace, ")
+
+
+def test_the_groups_of_entry_points_that_are_told_are_those_of_the_registries():
+    page = (Path(__file__).resolve().parent.parent / "ARCHITECTURE.md").read_text("utf-8")
+    told = page.split("From another package")[1].split("A `pyproject.toml`")[0]
+    registries = (FUSIONS, MODELS, DATASETS, INDEXES, SEQUENCES, EXPORTERS)
+    assert re.findall(r"`(displace[\w.]+)`", told) == [registry.package for registry in registries]
 
 
 def test_listing_imports_nothing():

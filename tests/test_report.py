@@ -177,7 +177,7 @@ def test_environment_says_what_was_used(results, written):
     assert all(version in page for version in record.values())
     assert next(iter(results)).store["content"] in page
     assert 'queries = ["night", "sun"]' in page
-    assert "displace bench small.toml -o results/" in page
+    assert re.search(r"displace bench \S*small.toml .*-o \S*results$", page, re.MULTILINE)
 
 
 def numbers(text, kind):
@@ -269,6 +269,11 @@ def test_without_displace_the_best_method_is_compared(tmp_path):
     )
 
 
+def test_where_it_does_worst_is_said_to_be_a_comparison(written):
+    """A recall of 98 was called the worst beside one of 85."""
+    assert re.search(r"Compared with the best of the others it does worst on \w+: [\d.]+ against", written[1])
+
+
 def test_the_lead_counts_in_two_short_sentences(written):
     assert re.search(
         r"On town, DisPlace is the best multi-reference method in <b>[0-2] of 2</b> comparisons\. "
@@ -305,6 +310,29 @@ def test_commands_without_a_suite_are_repeated_too(tmp_path):
     (results.folder / "suites").mkdir(exist_ok=True)
     (results.folder / "suites" / "commands.txt").write_text("displace evaluate route.desc -o results\n")
     assert "displace evaluate route.desc -o results" in environment_html(list(results), results.folder)
+
+
+def test_the_commands_of_a_page_have_the_options_that_were_given(tmp_path, monkeypatch):
+    """Where the descriptors were, and which studies of which query, is part of repeating it."""
+    monkeypatch.chdir(tmp_path)
+    make_store(tmp_path / "elsewhere" / "made.desc", n_places=12, dim=8)
+    Path("mine.toml").write_text(
+        'dataset = "walk"\nprotocol = { name = "walk", tolerance = "exact" }\nqueries = ["sun", "night"]\n'
+        '[stores]\nmade = "made.desc"\n[[methods]]\nfusion = "hops"\n[[methods]]\nfusion = "displace"\n',
+        encoding="utf-8",
+    )
+    verbs.bench("mine.toml", "out", root="elsewhere")
+    verbs.bench("mine.toml", "out", stores={"other": "elsewhere/made.desc", "made": "elsewhere/made.desc"})
+    page = unescape(
+        verbs.report("out", "page.html", studies="tau,space", query="night").path.read_text("utf-8")
+    )
+    commands = re.search(r"<pre>(displace bench .*?)</pre>", page, re.DOTALL).group(1).splitlines()
+    assert commands == [
+        "displace bench mine.toml --root elsewhere -o out",
+        "displace bench mine.toml --store other=elsewhere/made.desc --store made=elsewhere/made.desc -o out",
+        "displace table out/",
+        "displace report out/ -o report.html --studies tau,space --query night",
+    ]
 
 
 def test_one_method_alone_is_reported_too(tmp_path):

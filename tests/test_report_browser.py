@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from itertools import product
 
 import numpy as np
 import pytest
@@ -111,6 +112,17 @@ def shown_counts(page):
     }
 
 
+def boxes(plot, parts):
+    return [node.bounding_box() for node in plot.query_selector_all(parts)]
+
+
+def overlap(a, b):
+    return all(
+        a[start] < b[start] + b[size] and b[start] < a[start] + a[size]
+        for start, size in (("x", "width"), ("y", "height"))
+    )
+
+
 @pytest.mark.parametrize("width", [1280, 420])
 def test_plots_are_drawn_and_nothing_leaves_the_page(visit, suite, report, width):
     page = visit(report, width)
@@ -129,6 +141,10 @@ def test_plots_are_drawn_and_nothing_leaves_the_page(visit, suite, report, width
         box = plot.query_selector("svg.main-svg").bounding_box()
         assert box["width"] > 0.6 * width
         assert box["height"] > 300
+        for name, other in product(
+            boxes(plot, ".xtitle, .x2title, .x3title"), boxes(plot, ".legend, .nsewdrag")
+        ):
+            assert not overlap(name, other), plot.text_content()
     assert page.evaluate("document.documentElement.scrollWidth") == width
     assert page.errors == []
     assert {url.split(":")[0] for url in page.asked} <= {"file", "data"}

@@ -23,7 +23,7 @@ class Estimate:
     """Ends of the interval."""
 
     def __str__(self) -> str:
-        return f"{self.value:.1f} [{self.low:.1f}, {self.high:.1f}]"
+        return f"{self.value:z.1f} [{self.low:z.1f}, {self.high:z.1f}]"  # z: no -0.0
 
 
 def bootstrap(

@@ -46,6 +46,8 @@ class Recalls(dict[int, float]):
             note = f"; {self.n_unanswerable} without a correct place {rule}"
         return f"{numbers}  ({self.protocol}, {self.n_queries} queries{note})"
 
+    __repr__ = __str__  # a notebook shows no number without its protocol
+
 
 def recall_at(
     ranked_places: ArrayLike | Matches,
@@ -75,7 +77,7 @@ def recall_at(
 
     Examples
     --------
-    >>> print(recall_at([["a", "b"], ["c", "a"]], ["a", "a"], ks=(1, 2)))
+    >>> recall_at([["a", "b"], ["c", "a"]], ["a", "a"], ks=(1, 2))
     R@1 50.0  R@2 100.0  (exact place, 2 queries)
     >>> import numpy as np
     >>> from displace.truth import WithinFrames

@@ -57,6 +57,13 @@ class Registry(Generic[T]):
         """Sorted names of all entries, without importing any of them."""
         return sorted({*self._own_names(), *self._plugins()})
 
+    def __repr__(self) -> str:
+        return f"<Registry of {self.package}: {', '.join(self.names())}>"
+
+    def ships(self, name: str) -> bool:
+        """Whether an entry is this package's own, and not one of another."""
+        return name in self._own_names()
+
     def get(self, name: str) -> type[T]:
         """Import and return the class named `name`."""
         if name in self._found:  # installed packages are not searched with every query
@@ -153,14 +160,17 @@ def unknown(kind: str, name: str, names: Iterable[str]) -> str:
 
     >>> unknown("fusion", "hop", ["hops", "pooling"])
     "unknown fusion 'hop'; did you mean 'hops'? Known: hops, pooling"
+    >>> unknown("query", "NIGHT", ["night", "Sun"])
+    "unknown query 'NIGHT'; did you mean 'night'? Known: night, Sun"
     >>> unknown("traversal", "sun,rain", ["rain", "snow", "sun"])
     "unknown traversal 'sun,rain'; repeat the option for each of several. Known: rain, snow, sun"
     """
     names = list(names)
     if "," in name and all(part.strip() in names for part in name.split(",")):
         return f"unknown {kind} '{name}'; repeat the option for each of several. Known: {', '.join(names)}"
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    hint = f"; did you mean '{near[0]}'?" if near else "."
+    lower = {known.lower(): known for known in reversed(names)}
+    near = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.5)
+    hint = f"; did you mean '{lower[near[0]]}'?" if near else "."
     return f"unknown {kind} '{name}'{hint} Known: {', '.join(names)}"
 
 

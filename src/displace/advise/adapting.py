@@ -42,6 +42,6 @@ def note_of(best: Contender) -> str | None:
     before = float(np.mean([percent(flags) for flags in plain]))
     return (
         f"Matching that adapts to the drive (--adapt batch; displace locate does it for {LEAST_QUERIES} images and "
-        f"more) changed the mean R@1 of {len(names)} held-out traversals by {gain.value:+.1f} "
-        f"[{gain.low:+.1f}, {gain.high:+.1f}] points, from {before:.1f}"
+        f"more) changed the mean R@1 of {len(names)} held-out traversals by {gain.value:+z.1f} "
+        f"[{gain.low:+z.1f}, {gain.high:+z.1f}] points, from {before:.1f}"
     )

@@ -16,6 +16,7 @@ from displace.cli import console
 from displace.evaluation.benchmark import Outcome
 from displace.evaluation.methods import GROUPS
 from displace.evaluation.published import compare
+from displace.evaluation.record import NOTHING_TO_FUSE
 from displace.evaluation.results import Result
 from displace.evaluation.table_formats import NOT_RUN, compared_texts
 from displace.evaluation.tables import BOLD, UNDERLINE, Table, as_printed
@@ -101,7 +102,8 @@ def _query_table(query: str, cells: list[Result]) -> list[RenderableType]:
         f"{first.n_queries:,} queries{missed}; {first.model}, {first.dim} dimensions",
         style="dim",
     )
-    settings = [Text(line, style="dim") for line in _explanations(done)]
+    told = [NOTHING_TO_FUSE] if first.nothing_to_fuse else _explanations(done)
+    settings = [Text(line, style="dim") for line in told]
     return [head, grid, counts, *settings, Text()]
 
 

@@ -26,7 +26,7 @@ from displace.registry import unknown
 logger = logging.getLogger(__name__)
 
 COMMANDS = "commands.txt"
-"""File beside the kept suites with commands that needed none."""
+"""File beside the kept suites with the commands that were given."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,13 @@ def run_suite(suite: Suite, output: str | os.PathLike[str], progress: Progress |
     stores, absent = _open_stores(suite)
     results = Results(output)
     results.prepare()
+    widest = max(store.dim for store in stores.values())
+    if useless := [str(dim) for dim in suite.dims if dim >= widest]:
+        logger.warning(
+            "no random projection to %s dimensions, as the descriptors have %s",
+            ", ".join(useless),
+            f"{widest:,}",
+        )
     cells = list(_cells(suite, stores))
     found = results.readable()
     run = 1 + max((result.used for result in found.values()), default=0)
@@ -184,7 +191,7 @@ def _computed(
 
 
 def _keep_suite(suite: Suite, folder: Path) -> None:
-    """Keep the suite's own text, or the command, beside its results, so that they can be repeated."""
+    """Keep the suite's own text, and the command, beside its results, so that they can be repeated."""
     if suite.text:
         write_whole(make_folder(folder / "suites") / f"{suite.name}.toml", suite.text)
     if suite.command:

@@ -67,12 +67,16 @@ class Method:
     def __post_init__(self) -> None:
         made = get_fusion(self.fusion)
         known = list(inspect.signature(made).parameters)
-        for name in [*self.parameters, *(["traversal"] if self.each_reference else [])]:
+        if self.each_reference and "traversal" not in known:
+            raise InputError(
+                f"each_reference is for fusions with the parameter 'traversal', as single; '{self.fusion}' has none"
+            )
+        for name in self.parameters:
             if name not in known:
                 raise InputError(
                     unknown(f"parameter of the fusion '{self.fusion}'", name, known)
                     if known
-                    else f"the fusion '{self.fusion}' has no parameters; got {name}={self.parameters.get(name)!r}"
+                    else f"the fusion '{self.fusion}' has no parameters; got {name}={self.parameters[name]!r}"
                 )
         if not self.label:
             object.__setattr__(self, "label", made.title)

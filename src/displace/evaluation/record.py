@@ -88,6 +88,11 @@ class Result:
         return not self.error
 
     @property
+    def nothing_to_fuse(self) -> bool:
+        """Whether every place has one reference: all fusions are plain retrieval then."""
+        return 0 < self.n_places == self.n_references
+
+    @property
     def along(self) -> tuple[str, str]:
         """Sequence method and way of adapting, blank where each query is ranked for itself: like goes with like."""
         return self.sequence, self.adapt
@@ -166,6 +171,11 @@ def _checked(name: str, value: Any) -> Any:
         case "versions":
             return schema.mapping(value, name, schema.text)
     return schema.mapping(value, name)
+
+
+NOTHING_TO_FUSE = (
+    "one reference a place, so that there is nothing to fuse and all fusions are plain retrieval"
+)
 
 
 def of_last_runs(cells: Iterable[Result]) -> list[Result]:

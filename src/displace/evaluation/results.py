@@ -84,6 +84,9 @@ class Results:
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
+    def __repr__(self) -> str:
+        return f"<Results: {len(self):,} cells in {self.folder}>"
+
     def select(self, **wanted: Any) -> Results:
         """Return the results whose fields have these values.
 

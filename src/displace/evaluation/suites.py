@@ -76,7 +76,7 @@ class Suite:
     text : str
         The file's content, kept beside the results.
     command : str
-        The command that does the same, where there is no file; kept too.
+        The command that does the same; kept too.
     """
 
     name: str
@@ -220,6 +220,11 @@ def _parse(record: dict[str, Any], name: str, folder: Path) -> Suite:
 def _protocol(value: Any, dataset: str) -> Protocol:
     """Return a known data set's protocol by name, or one that the file defines."""
     if value is None or isinstance(value, str):
+        if dataset not in DATASETS.names():
+            raise UnknownNameError(
+                f"{unknown('data set', dataset, DATASETS.names())}; data of your own need a protocol of their own: "
+                'protocol = { name = "mine, 10 m", tolerance = "10m" }'
+            )
         return DATASETS.get(dataset)().protocol(value)
     if not isinstance(value, dict):
         raise InputError(f"protocol={value!r} must be a name or a table")

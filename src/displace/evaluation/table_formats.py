@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import unicodedata
 from collections.abc import Callable, Iterable
 from itertools import groupby
 
@@ -104,7 +105,7 @@ def to_published(table: Table) -> str:
 def compared_texts(compared: Compared) -> list[str]:
     """Measured, published and difference as text."""
     measured = "n/p" if compared.measured is None else f"{compared.measured:.1f}"
-    difference = NOT_RUN if compared.difference is None else f"{compared.difference:+.1f}"
+    difference = NOT_RUN if compared.difference is None else f"{compared.difference:+z.1f}"
     return [measured, f"{compared.published:.1f}", difference]
 
 
@@ -146,9 +147,18 @@ def _tex(text: str) -> str:
         "\\": r"\textbackslash{}",
         "~": r"\textasciitilde{}",
         "^": r"\textasciicircum{}",
-        "τ": r"$\tau$",
     }
-    return "".join(special.get(c, f"\\{c}" if c in "&%$#_{}" else c) for c in text)
+    return "".join(special.get(c, f"\\{c}" if c in "&%$#_{}" else _greek(c)) for c in text)
+
+
+def _greek(letter: str) -> str:
+    r"""A small Greek letter as LaTeX writes it; others as they are.
+
+    >>> _greek("ε"), _greek("λ"), _greek("e")
+    ('$\\epsilon$', '$\\lambda$', 'e')
+    """
+    name = unicodedata.name(letter, "").replace("LAMDA", "LAMBDA")
+    return f"$\\{name.split()[-1].lower()}$" if name.startswith("GREEK SMALL LETTER") else letter
 
 
 def _row_of(cells: Iterable[str]) -> str:

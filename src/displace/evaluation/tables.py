@@ -9,7 +9,7 @@ from typing import Any
 
 from displace.errors import InputError
 from displace.evaluation.methods import ALONE, GROUPS
-from displace.evaluation.record import of_last_runs, rule_text
+from displace.evaluation.record import NOTHING_TO_FUSE, of_last_runs, rule_text
 from displace.evaluation.results import Result
 
 BOLD, UNDERLINE = "bold", "underline"
@@ -248,6 +248,8 @@ def _notes(cells: list[Result], n_older: int) -> list[str]:
         f"{query}: {n:,} of {total:,} queries have no correct place in the map and count as misses"
         for query, n, total in sorted(unanswerable)
     ]
+    alone = sorted({cell.query for cell in cells if cell.nothing_to_fuse})
+    notes += [f"{query}: {NOTHING_TO_FUSE}" for query in alone]
     reasons: dict[tuple[str, str], list[str]] = {}
     for cell in cells:
         if not cell.ok:

@@ -10,6 +10,7 @@ from displace.bootstrap import Estimate, paired_bootstrap
 from displace.errors import InputError
 from displace.evaluation.results import Results
 from displace.evaluation.tables import Column, Row, Table, as_printed
+from displace.fusion import DEFAULT, FUSIONS
 
 
 @dataclass(frozen=True)
@@ -100,11 +101,11 @@ def count_wins(table: Table, label: str, results: Results | None = None, *, sing
 
 
 def all_wins(table: Table, results: Results | None = None) -> list[Wins]:
-    """Count for every DisPlace row: against the multi-reference methods, and against single references."""
+    """Count for every row of DisPlace or of a fusion from elsewhere: against several references, and single ones."""
     counted = [
         count_wins(table, row.label, results, single=single)
         for row in table.rows
-        if row.fusion == "displace"
+        if row.group != "single" and (row.fusion == DEFAULT or not FUSIONS.ships(row.fusion))
         for single in (False, True)
         if _rivals(table, row, single)
     ]

@@ -174,3 +174,16 @@ def look_at_neighbours(refs: ReferenceSet, tolerance: str | None, *, exact: bool
             RouteWarning,
             stacklevel=3,
         )
+
+
+def look_at_order(refs: ReferenceSet) -> None:
+    """Warn where places are taken for a drive and do not look like one: their order would tell the answers."""
+    from displace.neighbours import ENOUGH, is_sequence
+
+    if refs.info.order is not None and len(refs.place_ids) >= ENOUGH and not is_sequence(refs):
+        warnings.warn(
+            "places that follow each other look no more alike than others: unless they are places along one route, "
+            "recalls of sequences tell only that queries and places were listed in the same order",
+            RouteWarning,
+            stacklevel=3,
+        )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 from displace.progress import Progress
@@ -64,5 +66,11 @@ def bench(
         logger.warning(
             "there is no file %s: the suite %s that comes with the package is used", suite, shipped
         )
+    given = [] if root is None else ["--root", str(root)]
+    given += [part for model, path in (stores or {}).items() for part in ("--store", f"{model}={path}")]
+    read = replace(
+        Suite.read(suite, root).with_stores(stores or {}),
+        command=shlex.join(["displace", "bench", str(suite), *given, "-o", str(output)]),
+    )
     with limit_threads(threads):
-        return run_suite(Suite.read(suite, root).with_stores(stores or {}), output, progress)
+        return run_suite(read, output, progress)

@@ -19,6 +19,7 @@ from displace.verbs.base import (
     StorePath,
     check_threads,
     look_at_neighbours,
+    look_at_order,
     whole_store,
 )
 
@@ -85,7 +86,7 @@ def evaluate(
         displace evaluate route.desc --json
     """
     from displace.evaluation.benchmark import run_suite
-    from displace.evaluation.methods import methods_named
+    from displace.evaluation.methods import ALONE, methods_named
     from displace.evaluation.suites import Suite
     from displace.sequence import SEQUENCES
     from displace.threads import limit_threads, threads_for
@@ -110,6 +111,8 @@ def evaluate(
         queries,
         command=_command(store, queries, output, fusion, sequence, adapt, tolerance, protocol),
     )
+    if any(method.sequence != ALONE for method in suite.methods):
+        look_at_order(described.references())
     if protocol is None:
         told = str(rule.tolerance) if rule.on_route else tolerance
         look_at_neighbours(described.references(), told, exact=True)

@@ -81,7 +81,7 @@ def report(
         displace report results --megabytes 5 --title "Our campus, winter"
     """
     from displace.evaluation.results import Results
-    from displace.evaluation.studies import KINDS, StudyOptions, load_studies, run_studies
+    from displace.evaluation.studies import KINDS, StudyOptions, run_studies, studies_beside
     from displace.files.atomic import check_file, make_folder
     from displace.report.figures import save_figures
     from displace.report.html import write_report
@@ -100,5 +100,5 @@ def report(
         options = StudyOptions(after_fusion, tuple(numbers), cases, rounds)
         run_studies(folder, kinds, query=query, root=root, options=options, progress=progress)
     if figures is not None:
-        save_figures(load_studies(folder.folder), figures, formats, progress)
+        save_figures(studies_beside(folder.folder, folder), figures, formats, progress)
     return write_report(folder, output, title=title, picture_bytes=round(megabytes * 1e6), progress=progress)

@@ -13,6 +13,7 @@ from displace.evaluation.studies.study_files import (
     load_studies,
     load_study,
     save_study,
+    studies_beside,
     study_path,
     topic_of,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "load_study",
     "run_studies",
     "save_study",
+    "studies_beside",
     "study_compression",
     "study_cost",
     "study_examples",

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.arrays import l2_normalize, nearest_rows
-from displace.errors import InputError, SingularScatterError
+from displace.errors import InputError
 from displace.evaluation.methods import Method
 from displace.evaluation.random_projection import random_projection
-from displace.evaluation.studies.task import Setting, Task, all_methods, run
+from displace.evaluation.studies.task import Setting, Task, all_methods, run, why_not
 from displace.fusion.base import VectorFusion
 from displace.progress import Progress
 from displace.recall import percent
@@ -139,11 +139,11 @@ def _checked(dims: Sequence[int] | None, own: int, seeds: Sequence[int], after_f
 
 
 def _recall(method: Method, task: Task, notes: dict[str, None]) -> float:
-    """R@1 (%), or NaN where the scatter is singular."""
+    """R@1 (%), or NaN where the method cannot be fitted, as where the scatter is singular."""
     try:
         return run(method, task).recall
-    except SingularScatterError as error:
-        notes[f"{method.label} at D={task.references.vectors.shape[1]}: {error}"] = None
+    except Exception as error:  # one method's fault must not end a long study
+        notes[f"{method.label} at D={task.references.vectors.shape[1]}: {why_not(error)}"] = None
         return float("nan")
 
 
@@ -158,7 +158,7 @@ def _after_fusion(
     for single in method.rows(task.references.traversal_ids.tolist()):
         try:
             fusion = run(single, task).fusion
-        except SingularScatterError:
+        except Exception:
             return found  # told with the descriptors as they are
         if not isinstance(fusion, VectorFusion):
             notes[

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from displace.bootstrap import bootstrap
-from displace.errors import InputError, SingularScatterError
+from displace.errors import InputError
 from displace.evaluation.methods import Method
-from displace.evaluation.studies.task import Run, Setting, Task, all_methods, budgets, run
+from displace.evaluation.studies.task import Run, Setting, Task, all_methods, budgets, run, why_not
 from displace.holdout import spread
 from displace.progress import Progress, counted, part
 from displace.threads import one_blas_thread
@@ -123,8 +123,8 @@ def _fitted(methods: Sequence[Method], task: Task, progress: Progress | None) ->
     for method in counted(methods, part(progress, "fitting")):
         try:
             runs.append(run(method, task))
-        except SingularScatterError as error:
-            notes.append(f"{method.label}: {error}")
+        except Exception as error:  # one method's fault must not end a long study
+            notes.append(f"{method.label}: {why_not(error)}")
     return runs, notes
 
 

@@ -13,15 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from displace.descriptors.store import DescriptorStore, is_store
-from displace.errors import InputError, StudyError, UnknownNameError
+from displace.errors import DisplaceError, InputError, StudyError, UnknownNameError
 from displace.evaluation.methods import Method
+from displace.evaluation.record import of_last_runs
 from displace.evaluation.results import Result, Results
 from displace.evaluation.studies.compression import study_compression
 from displace.evaluation.studies.cost import ROUNDS, study_cost
 from displace.evaluation.studies.qualitative import study_examples
 from displace.evaluation.studies.space import study_space
 from displace.evaluation.studies.study_files import KINDS, Study, replace_study, study_path, topic
-from displace.evaluation.studies.task import DISPLACE, HOPS, METHODS, PAPER, Task, all_methods
+from displace.evaluation.studies.task import DISPLACE, HOPS, METHODS, PAPER, Task, all_methods, budgets
 from displace.evaluation.studies.tau import study_tau
 from displace.progress import Progress
 from displace.registry import check_known, unknown
@@ -34,6 +35,8 @@ _METHODS: dict[str, Callable[[], Sequence[Method]]] = {
     "cost": all_methods,
 }
 """Methods that a study compares; those of other packages among all of them."""
+OF_ALL = ("compression", "cost")
+"""Studies of all methods: their rows of the tables are among these, with their settings and names."""
 
 logger = logging.getLogger(__name__)
 
@@ -74,8 +77,8 @@ def run_studies(
     """Run studies for each data set, protocol and model of a results folder, and keep them there.
 
     A study that is there stays, unless it is of other descriptors, references, queries or options, or lacks a method
-    that there is now: then it is run again and replaced. One that has nothing to show of some references is left out,
-    which is logged; an error where that leaves none.
+    that there is now, or has one from elsewhere that was edited: then it is run again and replaced. One that has
+    nothing to show of some references is left out, which is logged; an error where that leaves none.
 
     Parameters
     ----------
@@ -106,7 +109,8 @@ def run_studies(
         chosen = queries[0 if query is None else names.index(query)]
         for kind in kinds:
             covered = queries if kind == "tau" else [chosen]
-            path = _path(results.folder, kind, covered, options)
+            methods = _methods(kind, results, chosen)
+            path = _path(results.folder, kind, covered, methods, options)
             if not path.exists():
                 shown = (
                     None
@@ -117,7 +121,7 @@ def run_studies(
                     Task.of_result(results, result, open_store(result, Path(root))) for result in covered
                 ]
                 try:
-                    replace_study(_run(kind, tasks, options, shown), path)
+                    replace_study(_run(kind, tasks, methods, options, shown), path)
                 except StudyError as error:
                     left_out[f"study {kind} of {chosen.dataset} {chosen.model}"] = error
                     continue
@@ -152,10 +156,33 @@ def _groups(results: Results) -> list[list[Result]]:
     return [sorted(queries.values(), key=lambda result: result.order) for queries in groups.values()]
 
 
-def _path(folder: Path, kind: str, covered: Sequence[Result], options: StudyOptions) -> Path:
+def _methods(kind: str, results: Results, chosen: Result) -> list[Method]:
+    """Methods that a study compares: where these are all, as the tables call and set them, other settings last."""
+    methods = list(_METHODS[kind]())
+    if kind not in OF_ALL:
+        return methods
+    places = {(m.fusion, repr(m.parameters)): at for at, m in enumerate(methods)}
+    same = {name: getattr(chosen, name) for name in ("dataset", "protocol", "model", "query")}
+    rows = of_last_runs(results.select(projection=None, **same))
+    for row in sorted(rows, key=lambda row: (row.order, row.label)):
+        if row.group == "single" or any(row.along):
+            continue
+        try:
+            method = Method(row.fusion, row.parameters, row.label)
+        except DisplaceError:  # not installed any more, or without such a parameter
+            continue
+        at = places.setdefault((row.fusion, repr(row.parameters)), len(methods))
+        methods[at : at + 1] = [method]
+    return methods
+
+
+def _path(
+    folder: Path, kind: str, covered: Sequence[Result], compared: Sequence[Method], options: StudyOptions
+) -> Path:
     """File of a study; its name ends in a hash of all that it covers, so that another one is another file."""
     first = covered[0]
-    methods = [(m.label, m.fusion, m.parameters) for m in _METHODS[kind]()]
+    # The code of fusions from elsewhere counts, as for cells: an edited one is another method.
+    methods = [(m.label, m.fusion, m.parameters, *filter(None, [m.source])) for m in compared]
     asked = [(r.query, r.references, r.tolerance, r.questions, r.store.get("content")) for r in covered]
     what = json.dumps([methods, asked, options.of(kind)], sort_keys=True)
     names = first.dataset, first.protocol, first.model, first.query
@@ -163,16 +190,23 @@ def _path(folder: Path, kind: str, covered: Sequence[Result], options: StudyOpti
     return study_path(folder, *about, hashlib.sha256(what.encode()).hexdigest()[:8])
 
 
-def _run(kind: str, tasks: list[Task], options: StudyOptions, progress: Progress | None) -> Study:
+def _run(
+    kind: str, tasks: list[Task], methods: list[Method], options: StudyOptions, progress: Progress | None
+) -> Study:
     if kind == "tau":
         return study_tau(tasks, progress=progress)
+    asked = options.of(kind)
+    if kind in OF_ALL:
+        asked["methods"] = methods
+    if kind == "cost":
+        asked["methods"] = [*methods, *budgets(tasks[0].references)]
     made: dict[str, Callable[..., Study]] = {
         "compression": study_compression,
         "qualitative": study_examples,
         "space": study_space,
         "cost": study_cost,
     }
-    return made[kind](tasks[0], progress=progress, **options.of(kind))
+    return made[kind](tasks[0], progress=progress, **asked)
 
 
 def _named(progress: Progress, about: str, stage: str, *counts: Any) -> None:

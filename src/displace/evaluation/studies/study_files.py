@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
 from displace.errors import FormatError
-from displace.evaluation.record import LONGEST_NAME, cut
+from displace.evaluation.record import LONGEST_NAME, Result, cut
 from displace.evaluation.studies.compression import Compression
 from displace.evaluation.studies.cost import Cost
 from displace.evaluation.studies.qualitative import Qualitative
@@ -18,6 +20,8 @@ from displace.evaluation.studies.tau import TauAblation
 from displace.files import schema
 from displace.files.atomic import make_folder, write_json
 from displace.files.reading import read_json
+
+logger = logging.getLogger(__name__)
 
 FORMAT = 1
 FOLDER = "studies"
@@ -98,3 +102,24 @@ def load_studies(folder: str | os.PathLike[str]) -> list[Study]:
     order = list(KINDS)
     found = sorted((Path(folder) / FOLDER).glob("*.json"))
     return sorted((load_study(path) for path in found), key=lambda study: order.index(kind_of(study)))
+
+
+def studies_beside(folder: str | os.PathLike[str], cells: Iterable[Result]) -> list[Study]:
+    """Read the studies that may stand beside the tables of `cells`: others are of earlier descriptors or references."""
+    bases = {
+        (cell.dataset, cell.protocol, cell.model, cell.query): cell.basis
+        for cell in sorted(cells, key=lambda cell: cell.recency)  # the last run counts, as in tables
+    }
+    kept = []
+    for study in load_studies(folder):
+        about = study.setting
+        basis = bases.get((about.dataset, about.protocol, about.model, about.query))
+        if about.content and basis not in (None, (about.content, sorted(about.references))):
+            logger.warning(
+                "left out: study %s of %s %s, which is of other descriptors or references than the tables: run it "
+                "again with --studies %s",
+                *(kind_of(study), about.dataset, about.model, kind_of(study)),
+            )
+        else:
+            kept.append(study)
+    return kept

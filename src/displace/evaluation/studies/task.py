@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from displace.arrays import Vectors, as_vectors
 from displace.descriptors.store import DescriptorStore
-from displace.errors import ConditioningWarning, InputError, SingularScatterError
+from displace.errors import ConditioningWarning, DisplaceError, InputError, SingularScatterError
 from displace.evaluation.correct_places import correct_places
 from displace.evaluation.loading import store_digest
 from displace.evaluation.methods import Method, methods_named
@@ -33,6 +33,8 @@ class Setting:
     references : list of str
         Reference traversals.
     n_places, n_queries, dim : int
+    content : str
+        Hash of the descriptor store's content; empty for one's own arrays.
     """
 
     dataset: str
@@ -43,6 +45,7 @@ class Setting:
     n_places: int
     n_queries: int
     dim: int
+    content: str = ""
 
     def __str__(self) -> str:
         """One line.
@@ -73,6 +76,8 @@ class Task:
         Paths of a picture of each query and of each place; empty where there are none.
     query_places : list of str
         Place of each query, where it is known.
+    content : str
+        Hash of the descriptor store's content, where they come from one.
     """
 
     references: ReferenceSet
@@ -86,6 +91,7 @@ class Task:
     query_images: list[str] = field(default_factory=list)
     place_images: list[str] = field(default_factory=list)
     query_places: list[str] = field(default_factory=list)
+    content: str = ""
 
     @classmethod
     def of(cls, references: ReferenceSet, queries: ArrayLike, truth: Any, **names: Any) -> Task:
@@ -143,6 +149,7 @@ class Task:
             [(root / image).as_posix() for image in asked.query_images.tolist()],
             [(root / image).as_posix() for image in asked.place_images.tolist()],
             asked.query_places.tolist(),
+            str(made_from or ""),
         )
 
     @property
@@ -157,6 +164,7 @@ class Task:
             len(self.references.place_ids),
             len(self.queries),
             self.references.vectors.shape[1],
+            self.content,
         )
 
     def projected(self, R: Vectors) -> Task:
@@ -251,3 +259,8 @@ def run(method: Method, task: Task) -> Run:
         places = best.places[:, 0]
         runs.append(Run(method, fusion, places, best.scores[:, 0], task.hits(places)))
     return max(runs, key=lambda done: done.recall)
+
+
+def why_not(error: Exception) -> str:
+    """Say why a method could not be run; of errors that are not this package's with their kind."""
+    return str(error) if isinstance(error, DisplaceError) else f"{type(error).__name__}: {error}"

@@ -78,12 +78,12 @@ def draw_tau(study: TauAblation) -> Any:
         label = curve.query if curve.plain else f"{curve.query}, paper's setting"
         left.plot(study.taus, curve.recalls, label=label, **line_format(style))
         right.plot(study.taus, curve.dims, label=label, **line_format(style))
-    for axes in (left, right):
+    for axes, height in ((left, 0.02), (right, 0.93)):  # where no curve is
         axes.axvline(study.default, color=SOFT, linewidth=0.8, linestyle=":")
         axes.set_xlabel("τ, share of the eigenvalues that is kept")
         axes.annotate(
             f"default {study.default:g}",
-            (study.default, 0.02),
+            (study.default, height),
             xycoords=("data", "axes fraction"),
             xytext=(-3, 0),
             textcoords="offset points",

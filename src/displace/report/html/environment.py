@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -10,7 +11,7 @@ from shlex import quote
 
 from displace.evaluation.benchmark import COMMANDS
 from displace.evaluation.results import Result
-from displace.evaluation.studies import load_studies
+from displace.evaluation.studies import KINDS, kind_of, load_studies
 from displace.files.outputs import read_text
 from displace.report.html.markup import cells, folded, heading, html_table
 
@@ -23,12 +24,13 @@ def environment_html(results: Sequence[Result], folder: Path) -> str:
     ]
     name = quote(folder.name)
     typed = folder / "suites" / COMMANDS
-    commands = [f"displace bench {quote(path.name)} -o {name}/" for path in suites]
-    commands += read_text(typed, "a list of commands").splitlines() if typed.exists() else []
-    studies = " --studies all" if load_studies(folder) else ""
+    given = read_text(typed, "a list of commands") if typed.exists() else ""
+    told = {Path(suite).stem for suite in re.findall(r"^displace bench '?([^'\s]+)", given, re.MULTILINE)}
+    commands = [f"displace bench {quote(path.name)} -o {name}/" for path in suites if path.stem not in told]
     commands += [
+        *given.splitlines(),
         f"displace table {name}/",
-        f"displace report {name}/ -o report.html{studies}",
+        f"displace report {name}/ -o report.html{_studied(folder)}",
     ]
     return "".join(
         [
@@ -42,6 +44,16 @@ def environment_html(results: Sequence[Result], folder: Path) -> str:
             _methods(results),
         ]
     )
+
+
+def _studied(folder: Path) -> str:
+    """Options of the studies that the folder has, and of their query where there is one."""
+    found = [(kind_of(study), study.setting.query) for study in load_studies(folder)]
+    kinds = list(dict.fromkeys(kind for kind, _ in found))
+    queries = {query for kind, query in found if kind != "tau"}  # which takes all
+    asked = f" --query {quote(queries.pop())}" if len(queries) == 1 else ""
+    named = "all" if len(kinds) == len(KINDS) else ",".join(kinds)
+    return f" --studies {named}{asked}" if kinds else ""
 
 
 def _versions(results: Sequence[Result]) -> str:

@@ -115,7 +115,8 @@ def sentences(finding: Finding) -> list[str]:
     ]
     if n > 1:
         said.append(
-            f"{finding.wins}. It does worst on {worst.column.query}: {worst.value:.1f} against "
+            f"{finding.wins}. Compared with the best of the others it does worst on {worst.column.query}: "
+            f"{worst.value:.1f} against "
             f"{worst.rival_value:.1f} % by {worst.rival}, {signed(worst.difference)} points "
             f"({verdict(worst.difference)})."
         )
@@ -125,8 +126,8 @@ def sentences(finding: Finding) -> list[str]:
 def signed(estimate: Estimate | None) -> str:
     """A difference with its interval.
 
-    >>> signed(Estimate(-2.0, -4.25, 0.5))
-    '−2.0 [−4.2, +0.5]'
+    >>> signed(Estimate(-2.0, -4.25, -0.01))
+    '−2.0 [−4.2, +0.0]'
     """
     if estimate is None:
         return "–"
@@ -134,4 +135,4 @@ def signed(estimate: Estimate | None) -> str:
 
 
 def _sign(value: float) -> str:
-    return f"{value:+.1f}".replace("-", "−")
+    return f"{value:+z.1f}".replace("-", "−")

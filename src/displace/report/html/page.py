@@ -14,7 +14,7 @@ from typing import Any
 from displace.errors import InputError
 from displace.evaluation.record import rule_text
 from displace.evaluation.results import Result, Results
-from displace.evaluation.studies import Study, compressions_of, load_studies, topic_of
+from displace.evaluation.studies import Study, compressions_of, studies_beside, topic_of
 from displace.evaluation.tables import build_tables
 from displace.files.atomic import write_whole
 from displace.progress import Progress
@@ -99,7 +99,7 @@ def write_report(
 
 def _all_studies(folder: Path, cells: Sequence[Result]) -> list[Study]:
     """Studies that were run, and those of random projections that a suite had; of both, the one that was run."""
-    kept = load_studies(folder)
+    kept = studies_beside(folder, cells)
     known = {topic_of(study) for study in kept}
     return [*(study for study in compressions_of(cells) if topic_of(study) not in known), *kept]
 

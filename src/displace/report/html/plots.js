@@ -11,7 +11,9 @@
 
   const themed = (layout, width, rows) => {
     const own = JSON.parse(JSON.stringify(layout));
-    const pair = "xaxis2" in own, panels = Object.keys(own).filter(key => /^xaxis/.test(key)).length;
+    const across = Object.keys(own).filter(key => /^xaxis/.test(key));
+    const pair = across.length > 1, panels = across.length;
+    const lines = Math.max(...across.map(name => own[name].title.text.split("<br>").length));
     own.paper_bgcolor = own.plot_bgcolor = "rgba(0,0,0,0)";
     own.font = {family: "system-ui, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif", size: 13, color: colour("--ink")};
     own.hoverlabel = Object.assign({bgcolor: colour("--card"), font: {color: colour("--ink")}}, own.hoverlabel);
@@ -21,9 +23,10 @@
     }
     own.width = width;
     own.height = 440;
+    own.legend.y -= 0.07 * (lines - 1);
     if (narrow()) {
       own.margin = Object.assign(own.margin, {l: 46, r: 6});
-      own.legend = Object.assign(own.legend, {y: pair ? -0.12 : -0.28});
+      own.legend = Object.assign(own.legend, {y: pair ? -0.03 : -0.28});
       own.height = 520;
       own.font.size = 11;
       own.legend.font = {size: 11};
@@ -34,12 +37,12 @@
         for (let panel = 1; panel <= panels; panel++) {
           const suffix = panel > 1 ? panel : "";
           own["xaxis" + suffix].domain = [0, 1];
-          own["yaxis" + suffix].domain = [1 - (panel - 0.14) / panels, 1 - (panel - 1) / panels];
+          own["yaxis" + suffix].domain = [1 - (panel - 0.12 - 0.05 * lines) / panels, 1 - (panel - 1) / panels];
         }
         own.height = 380 * panels;
       }
     }
-    if (!pair) own.height += 21 * Math.max(0, rows - 2);
+    own.height += 21 * Math.max(0, rows - 2);
     return own;
   };
 
