@@ -401,7 +401,7 @@ def test_nothing_of_the_user_is_replaced(tmp_path, name):
     own = tmp_path / name
     own.write_bytes(b"the user's")
     with pytest.raises(
-        InputError, match="was not made by displace demo, which would replace it: choose another"
+        InputError, match="was not made by displace demo and would be replaced: choose another"
     ):
         verbs.demo(tmp_path, places=20)
     assert own.read_bytes() == b"the user's"
