@@ -142,7 +142,7 @@ def test_check_counts_and_exits_with_1_on_problems(run, route):
             ("inspect", "http://127.0.0.1:1"),
             "is the address of a server, but inspect reads files and databases",
         ),
-        (("manifest", "nothing", "-o", "x.csv"), "error: nothing at nothing"),
+        (("manifest", "nothing", "-o", "x.csv"), "error: no file or folder at nothing"),
         (("manifest", "route", "-o", "route/route.csv"), "error: route/route.csv exists"),
         (("manifest", "route", "-o", "x.csv", "--layout", "name"), "did you mean 'names'?"),
         (("manifest", "route", "--check"), "error: route is a folder"),

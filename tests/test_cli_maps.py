@@ -67,7 +67,7 @@ def test_build_shows_what_the_map_holds(run, folder):
         "float16",
         "hog",
         "AUC",
-        "how often a probability was right",
+        "how often held-out matches were right",
     ):
         assert text in done.stdout
     again = run("build", "route.desc", "-o", "shown.displace")
@@ -646,7 +646,7 @@ def test_drives_are_looked_at(run, folder, verb, recwarn):
     for behind in (0, 8):
         drive_store(folder, f"{verb}{behind}.desc", behind)
     short = ["--fusion", "hops"] if verb != "advise" else []
-    hint, off = "the next frame counts as wrong", "lines up with"
+    hint, off = "the next frame counts as wrong", "better when shifted"
     for behind, option, expected in (
         (0, [], [hint]),
         (0, ["--tolerance", "2 frames"], []),

@@ -85,7 +85,7 @@ def _facts(place_map: PlaceMap, path: str | Path) -> Iterable[tuple[str, str]]:
 
 def reliability_table(calibration: Calibration) -> Table:
     """Show how often matches of each probability were right, on held-out traversals."""
-    table = Table(title="held-out matches: how often a probability was right", title_justify="left")
+    table = Table(title="how often held-out matches were right", title_justify="left")
     for name in ("probability", "right", "queries"):
         table.add_column(name, justify="right")
     table.add_column("")
