@@ -48,7 +48,12 @@ def test_refused_images_whose_places_follow_each_other_are_of_the_route(maps):
     adapted = of_refusals(located(maps[3], np.arange(N), np.full(N, 0.05), adapted=True))
     assert "although their places follow each other" in adapted
     assert "--min-confidence" not in adapted  # with 0.05 hardly anything would be refused
-    assert "100 images" not in adapted
+    assert "locate a video" in adapted
+    assert "100 or more" not in adapted
+    followed = of_refusals(located(maps[3], np.arange(N), np.full(N, 0.05), followed=True))
+    assert "although their places follow each other" in followed
+    assert "video" not in followed  # that is what it was
+    assert "100 or more" not in followed
     assert of_refusals(located(maps[3], np.arange(N)[::-1], np.full(N, 0.2)))  # driven the other way
 
 

@@ -67,10 +67,11 @@ ONE_CONDITION = (
 
 UNSEEN_CONDITION = (
     "most images are refused, although their places follow each other along the route: none of the map's recordings "
-    "seems to show this season or light. Add one that does (displace update MAP --add STORE), or locate a video, which "
-    "is followed"
+    "seems to show this season or light. Add one that does (displace update MAP --add STORE)"
 )
 """What is said where a map of several traversals does, of images that seem to be of its route."""
+A_VIDEO = ", or locate a video, which is followed"
+"""What is said then where none was."""
 TOGETHER = "; 100 or more images in one condition, located together, adapt the matching to it"
 """What is said then where they have not."""
 ACCEPT_LESS = (

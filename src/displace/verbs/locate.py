@@ -267,7 +267,15 @@ def _locate_images(
         )
     videos = images.videos() if follow and place_map.has_order else {}
     matches = _matches(place_map, vectors, good, videos, k, search, adapt)
-    return Located(place_map, images.manifest(), matches, vectors, skipped, adapted=matches.adapted)
+    return Located(
+        place_map,
+        images.manifest(),
+        matches,
+        vectors,
+        skipped,
+        adapted=matches.adapted,
+        followed=bool(videos),
+    )
 
 
 def _matches(
