@@ -529,7 +529,7 @@ def test_what_adapting_gives_is_told():
     route = make_route(n_places=130, n_traversals=3, dim=24)
     told = advise(route.references, fusions=["hops"]).notes
     (note,) = [
-        note for note in told if "(--adapt batch; displace locate does it for 100 images and more)" in note
+        note for note in told if "(--adapt batch; displace locate does so for 100 or more images)" in note
     ]
     assert "the mean R@1 of 3 held-out traversals by" in note
     assert "points, from" in note

@@ -126,7 +126,7 @@ def test_check_counts_and_exits_with_1_on_problems(run, route):
     ("arguments", "message"),
     [
         (("extract", "none.csv"), "error: cannot read manifest none.csv: No such file"),
-        (("extract", "route"), "error: route is a folder, a manifest is a CSV file"),
+        (("extract", "route"), "error: route is a folder, but a manifest is a CSV file"),
         (("extract", "route/route.csv", "--model", "hgo"), "did you mean 'hog'?"),
         (
             ("extract", "route/route.csv", "--dtype", "int8"),
@@ -141,15 +141,15 @@ def test_check_counts_and_exits_with_1_on_problems(run, route):
         (("inspect", "none.displace"), "make a map with: displace build SOURCE -o none.displace"),
         (
             ("inspect", "http://127.0.0.1:1"),
-            "is the address of a server, and inspect reads files and databases",
+            "is the address of a server, but inspect reads files and databases",
         ),
-        (("manifest", "nothing", "-o", "x.csv"), "error: nothing at nothing"),
+        (("manifest", "nothing", "-o", "x.csv"), "error: no file or folder at nothing"),
         (("manifest", "route", "-o", "route/route.csv"), "error: route/route.csv exists"),
         (("manifest", "route", "-o", "x.csv", "--layout", "name"), "did you mean 'names'?"),
         (("manifest", "route", "--check"), "error: route is a folder"),
         (
             ("manifest", "route/route.csv"),
-            "error: route/route.csv is no recording; if it is a manifest, --check",
+            "error: route/route.csv is not a recording; if it is a manifest, use --check",
         ),
         (("extract", "none.csv"), "make one with: displace manifest FOLDER -o none.csv"),
     ],

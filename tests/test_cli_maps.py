@@ -67,7 +67,7 @@ def test_build_shows_what_the_map_holds(run, folder):
         "float16",
         "hog",
         "AUC",
-        "how often a probability was right",
+        "how often held-out matches were right",
     ):
         assert text in done.stdout
     again = run("build", "route.desc", "-o", "shown.displace")
@@ -85,9 +85,7 @@ def test_a_map_of_a_few_places_is_not_told_to_be_built_again(run, folder):
             shutil.copy(folder / "town" / name / f"{place:04d}.jpg", folder / "few" / name)
     done = run("build", "few", "-m", "hog")
     assert done.exit_code == 0, done.output
-    assert "as in maps of a few places: more places or another traversal give one" in " ".join(
-        done.stdout.split()
-    )
+    assert "as in maps of a few places. Add places or another traversal" in " ".join(done.stdout.split())
     without = run("build", "few.desc", "-o", "without.displace", "--no-calibration")
     assert "the map was built without it (--no-calibration)" in " ".join(without.stdout.split())
 
@@ -98,13 +96,13 @@ def test_build_of_recordings_names_the_images_that_it_could_not_read(run, folder
     (folder / "two drives" / "sun" / "0003.jpg").write_text("no picture")
     done = run("build", "two drives", "-m", "hog")
     assert done.exit_code == 0, done.output
-    assert "because they could not be read: 1 images" in done.stderr
+    assert "1 images are not in the map, because they could not be read" in done.stderr
     assert "two drives/sun/0003.jpg is not an image" in done.stderr
 
 
 def test_build_of_two_traversals_says_that_its_confidence_is_weaker(run):
     done = run("build", "route.desc", "-o", "two.displace", "--traversal", "sun", "--traversal", "dusk")
-    assert "weaker than that of three traversals" in " ".join(done.stdout.split())
+    assert "less reliable than with three traversals" in " ".join(done.stdout.split())
     assert "same best place as with float32 for" in done.stdout
 
 
@@ -128,7 +126,7 @@ def test_locate_a_folder_as_csv_and_json(run, folder):
     records = json.loads(run("locate", "town.displace", "rain", "--json").stdout)
     assert [r["places"][0] for r in records] == [r["place"] for r in rows]
     assert np.mean([r["places"][0] == f"{i:04d}" for i, r in enumerate(records)]) > 0.3
-    more = "the best place of each image; -o FILE or --json has -k of them"
+    more = "showing the best place of each image; -o FILE or --json gives -k of them"
     assert more in run("locate", "town.displace", "rain", "-k", 2).stdout
     assert more not in run("locate", "town.displace", "rain").stdout
 
@@ -271,7 +269,7 @@ def test_unreadable_images_are_named_and_the_others_located(run, folder):
         (["locate", "nowhere.displace", "town/sun/0005.jpg"], "cannot read nowhere.displace: No such file"),
         (["locate", "town.displace", "town/sun/0005.jpg", "--crop", "0,0,0.2,0"], "they differ in"),
         (["locate", "town.displace", "town/sun/0005.jpg", "--search", "fais"], "did you mean 'faiss'"),
-        (["build", "town", "-o", "x.csv"], "let the map's name end in .displace"),
+        (["build", "town", "-o", "x.csv"], "use a name that ends in .displace"),
         (["build", "route.desc", "-o", "x.displace", "--fusion", "bsf"], "exists for evaluation only"),
         (["build", "route.desc", "-o", "x.displace", "--exclude", "fog"], "unknown traversal 'fog'"),
         (
@@ -289,7 +287,7 @@ def test_unreadable_images_are_named_and_the_others_located(run, folder):
         (["locate", "route.desc", "town/sun/0005.jpg"], "make a map of it with: displace build route.desc"),
         (["locate", "route.csv", "town/sun/0005.jpg"], "make a map of it with: displace build route.csv"),
         (["serve", "no.displace"], "make a map with: displace build SOURCE -o no.displace"),
-        (["locate", "town.displace", "town/sun", "--traversal", "sun"], "chooses from a descriptor store"),
+        (["locate", "town.displace", "town/sun", "--traversal", "sun"], "applies to a descriptor store"),
         (
             ["locate", "town.displace", "town/sun/0005.jpg", "--crop", "0,0,0.2,0"],
             "displace extract MANIFEST -o STORE -m hog",
@@ -322,7 +320,7 @@ def test_a_file_says_what_it_has_of_images_that_are_not_in_the_map(run, folder):
     for name in ("a", "b"):
         Image.new("RGB", (64, 48), "grey").save(flat / f"{name}.png")
     shown = run("locate", "town.displace", "flat", "-o", "flat.csv").stdout
-    assert "2 rows in flat.csv; images not in the map have their likeliest place there" in shown
+    assert "2 rows in flat.csv; it has the likeliest place of images not in the map, too" in shown
     assert all(row["place"] for row in read_rows(folder / "flat.csv"))
     limited = ("locate", "town.displace", "flat", "-o", "flat.csv", "--overwrite", "--min-confidence", "0.5")
     assert "likeliest" not in run(*limited).stdout
@@ -430,12 +428,12 @@ def test_a_map_of_one_traversal_says_once_that_it_is_plain_retrieval_and_is_upda
     assert built.output.count("plain retrieval") == 1
     assert "by a fixed rule, and never above 0.75" in built.stdout
     refused = run("locate", "one.displace", "night")
-    assert "the map has seen the route once" in refused.stdout
+    assert "the map has seen the route only once" in refused.stdout
     assert "the map has seen" not in run("locate", "one.displace", "night", "--min-confidence", "0.2").stdout
     assert "the map has seen" not in run("locate", "one.displace", "town/sun").stdout
     done = run("update", "one.displace", "--add", "night.desc")
     assert done.exit_code == 0, done.output
-    assert "settings that one traversal had left open: ridge" in done.stdout
+    assert "settings chosen, which one traversal had left open: ridge" in done.stdout
 
 
 def test_build_of_one_traversal_warns_of_nothing(run, recwarn):
@@ -472,7 +470,7 @@ def test_outputs_that_cannot_be_written_are_refused_before_anything_is_computed(
     for verb in (["build", "route.desc"], ["update", "town.displace", "--add", "night.desc"]):
         missing = run(*verb, "-o", "nowhere/town.displace")
         assert missing.exit_code == 2
-        assert "cannot write nowhere/town.displace: there is no folder nowhere; make it" in missing.stderr
+        assert "cannot write nowhere/town.displace: there is no folder nowhere; create it" in missing.stderr
         is_folder = run(*verb, "-o", "folder.displace", "--overwrite")
         assert is_folder.exit_code == 2
         assert "cannot write folder.displace: it is a folder" in is_folder.stderr
@@ -495,7 +493,7 @@ def test_outputs_that_cannot_be_written_are_refused_before_anything_is_computed(
 def test_no_verb_makes_the_folder_of_a_file(run, folder, command):
     refused = run(*command)
     assert refused.exit_code == 2
-    assert "cannot write nowhere/x.csv: there is no folder nowhere; make it" in refused.stderr
+    assert "cannot write nowhere/x.csv: there is no folder nowhere; create it" in refused.stderr
     assert not (folder / "nowhere").exists()
 
 
@@ -648,7 +646,7 @@ def test_drives_are_looked_at(run, folder, verb, recwarn):
     for behind in (0, 8):
         drive_store(folder, f"{verb}{behind}.desc", behind)
     short = ["--fusion", "hops"] if verb != "advise" else []
-    hint, off = "the next frame counts as wrong", "lines up with"
+    hint, off = "the next frame counts as wrong", "better when shifted"
     for behind, option, expected in (
         (0, [], [hint]),
         (0, ["--tolerance", "2 frames"], []),
@@ -691,7 +689,7 @@ def test_export(run, folder):
         (["-k", 0], "k=0 must be a whole number"),
         (["--min-confidence", 50], "must be a probability"),
         (["--adapt", "bach"], "adapt='bach' must be one of none, batch, auto"),
-        (["-o", "x.txt"], "let it end in .csv"),
+        (["-o", "x.txt"], "use a name that ends in .csv"),
         (["-o", "x.geojson"], "the map has no positions"),
     ],
 )
@@ -743,7 +741,7 @@ def test_many_photos_follow_the_limit_too(run, source):
 
 def test_a_store_adapts_as_its_images_do(run, monkeypatch):
     """Many images of one condition adapt the matching, which is said; those of several traversals do not."""
-    said = "the images adapted the matching to the condition that they share; --adapt none"
+    said = "the matching was adapted to the condition that these images share; --adapt none"
     run("build", "route.desc", "-o", "adapting.displace", "--no-calibration")
     ask = {"images": ["night"], "store": ["night.desc"], "some": ["night.desc", "--traversal", "night"]}
 
@@ -816,7 +814,7 @@ def test_whether_a_photo_is_in_a_map_without_confidence_is_not_known(run):
     for limit in ([], ["--min-confidence", "0"]):
         done = run("locate", "unsure.displace", "town/sun/0005.jpg", *limit)
         assert done.exit_code == 0
-        assert "not known" in done.stdout
+        assert "the map has no confidence" in done.stdout
 
 
 @pytest.mark.parametrize("verb", ["build", "advise", "evaluate"])
@@ -839,9 +837,9 @@ def test_exports_of_a_store_say_which_option_they_want(run):
     for options, why in (
         (
             ["--queries", "night.desc"],
-            "--queries names a store to be located in a map, and route.desc is a store",
+            "--queries takes a store to locate in a map, but route.desc is itself a store",
         ),
-        ([], "vme tells queries from references"),
+        ([], "vme separates queries from references"),
     ):
         done = run("export", "route.desc", "--to", "vme", "-o", "logs", *options)
         assert done.exit_code == 2
@@ -915,7 +913,7 @@ def test_names_that_would_be_folded_are_listed_without_the_folder_that_all_are_i
 def test_where_the_images_are_that_are_not_shown_is_said_unless_it_was_given():
     """Of many images a table shows the first ones; with -o the others need no advice."""
     record = {"image": "a.jpg", "places": ["0001"], "scores": [0.5], "in_map": True}
-    for where in ("", "; -o FILE or --json has all"):
+    for where in ("", "; -o FILE or --json gives all"):
         with (shown := console.Console(width=200)).capture() as text:
             console_maps._show_many(shown, [record] * (console_maps.SHOWN + 2), where)
         assert text.get().rstrip().endswith(f"… and 2 more{where}")

@@ -181,9 +181,9 @@ def test_the_worst_condition_has_the_smallest_lead(demo):
     ("lead", "verdict"),
     [
         (Estimate(5, 1, 9), "ahead"),
-        (Estimate(5, -1, 9), "ahead, by less than these queries can tell"),
+        (Estimate(5, -1, 9), "ahead, not significantly"),
         (Estimate(-5, -9, -1), "behind"),
-        (Estimate(-2, -5, 1), "behind, by less than these queries can tell"),
+        (Estimate(-2, -5, 1), "behind, not significantly"),
         (Estimate(0, -1, 1), "level"),
     ],
     ids=str,
@@ -244,7 +244,7 @@ def test_the_night_is_followed_as_a_drive(demo, page):
     assert '<rect class="missing"' in chart
     assert '<polyline class="off"' in chart
     assert chart.count("<rect x=") > 200  # what each frame may show
-    assert "told as off the map" in page
+    assert "reported as off the map" in page
 
 
 def test_documented_confidence_is_that_of_a_run(demo):
@@ -352,7 +352,7 @@ def test_a_page_of_a_map_without_confidence(demo, tmp_path):
     )
     write_demo_page(bare)
     text = bare.page.read_text(encoding="utf-8")
-    assert "this map has no confidence" in text
+    assert "This map has no confidence" in text
     assert Tags(text).of("svg")
 
 
@@ -401,7 +401,7 @@ def test_nothing_of_the_user_is_replaced(tmp_path, name):
     own = tmp_path / name
     own.write_bytes(b"the user's")
     with pytest.raises(
-        InputError, match="was not made by displace demo, which would replace it: choose another"
+        InputError, match="was not made by displace demo and would be replaced: choose another"
     ):
         verbs.demo(tmp_path, places=20)
     assert own.read_bytes() == b"the user's"

@@ -187,7 +187,7 @@ def test_frames_without_a_place_on_purpose_are_no_misses(run, sighted):
         in done.stdout
     )
     assert "27 queries; made" in done.stdout
-    assert "night: 3 of 30 frames were found nowhere along the route: left out" in done.stderr
+    assert "night: 3 of 30 frames are left out, because they were not found along the route" in done.stderr
     assert json.loads(run(*asked, "--json").stdout)[0]["recalls"]["1"] == 100
     explicit = json.loads(run(*asked, "--tolerance", "exact", "--json").stdout)[0]
     assert (explicit["n_queries"], explicit["n_unanswerable"]) == (30, 6)
@@ -254,11 +254,11 @@ def test_tolerances_and_protocols_make_a_difference_and_are_named(run):
 def test_bench_then_tables(run, folder):
     done = run("bench", "mine.toml", "-o", "results", "--store", "second=other.desc")
     assert done.exit_code == 0, done.output
-    assert "20 cells computed, 0 were there" in done.stderr
+    assert "20 cells computed, 0 reused" in done.stderr
     assert "Recall@1 on made (made-2: ±2 frames)" in done.stdout
     assert "DisPlace wins" in done.stdout
     again = run("bench", "mine.toml", "-o", "results", "--store", "second=other.desc")
-    assert "0 cells computed, 20 were there" in again.stderr
+    assert "0 cells computed, 20 reused" in again.stderr
     assert (folder / "results" / "suites" / "mine.toml").read_text("utf-8") == SUITE
     assert len(Results.open(folder / "results")) == 20
     assert "night" in run("table", "results").stdout
@@ -284,7 +284,7 @@ def test_bench_names_the_stores_that_are_not_there(run):
 
 
 def test_the_packages_suite_stands_in_for_a_file_that_is_not_there(run, folder):
-    line = "there is no file suites/robotcar.toml: the suite robotcar that comes with the package is used"
+    line = "there is no file suites/robotcar.toml: using the suite robotcar that comes with the package"
     names = ("sun", "dusk", "night", "overcast", "overcast2", "rain")
     make_store(folder / "robotcar_cosplace.desc", model="cosplace", traversals=names)
     done = run("bench", "suites/robotcar.toml", "-o", "stand_in/")
@@ -397,7 +397,7 @@ def test_a_file_of_the_user_is_not_replaced_and_ones_own_is(run, folder, verb, n
     (folder / name).write_text("image,place,traversal\n")
     refused = run(*verb, "made", "-o", name)
     assert refused.exit_code == 2
-    assert f"{name} exists, and is no {verb[0]} that displace wrote" in refused.stderr
+    assert f"{name} exists and is not a {verb[0]} written by displace" in refused.stderr
     assert (folder / name).read_text() == "image,place,traversal\n"
     (folder / name).unlink()
     for _ in range(2):
@@ -498,8 +498,8 @@ def test_a_fusion_that_was_edited_is_computed_again(run, plugin, folder, tmp_pat
     first, before = found()
     again, same = found()
     n = len(Results.open(folder / kept))
-    assert "were there" not in first.replace(", 0 were there", "")
-    assert f"0 cells computed, {n} were there" in again
+    assert "reused" not in first.replace(", 0 reused", "")
+    assert f"0 cells computed, {n} reused" in again
     assert same == before
     source = tmp_path / "their_package" / "__init__.py"
     source.write_text(PLUGIN.replace("l2_normalize(np.sign", "-l2_normalize(np.sign"), encoding="utf-8")
@@ -507,7 +507,7 @@ def test_a_fusion_that_was_edited_is_computed_again(run, plugin, folder, tmp_pat
     importlib.invalidate_caches()
     edited, after = found()
     new = len(Results.open(folder / kept)) - n
-    assert f"{new} cells computed, {n - new} were there" in edited
+    assert f"{new} cells computed, {n - new} reused" in edited
     assert new > 0
     assert after < before
 

@@ -170,7 +170,7 @@ def test_gps_of_few_photos_is_not_used_and_that_is_said(tmp_path, caplog):
     assert manifest.geo is None
     assert manifest.places[0] == "IMG_0000"
     assert (
-        "GPS in EXIF is not used: 12 of 12 images of june, 4 of 12 images of october have it, and at least half"
+        "GPS in EXIF is not used: 12 of 12 images of june, 4 of 12 images of october have it, but at least half"
         in caplog.text
     )
 

@@ -387,7 +387,7 @@ class TestWhatAMapTells:
         told = rounding_loss(town.changed(notes={"recall_at_1": {"float16": 50.0}, "n_queries": 1234}))
         assert told == "R@1 of 1,234 held-out queries: 50.00 % as float16"
         assert rounding_loss(town.changed(notes={"same_top_match": 99.5})).endswith(
-            "99.5 % of the rows with noise added"
+            "99.5 % of the rows with added noise"
         )
         assert rounding_loss(town.changed(notes={})) == ""
 

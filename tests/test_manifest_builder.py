@@ -114,8 +114,8 @@ def test_folders_of_equal_names_in_a_recording_may_be_cameras(tmp_path, layout):
     for traversal, n in (("mon", 30), ("tue", 25)):
         touch(tmp_path / traversal, [f"{side}/{i:04d}.jpg" for side in ("left", "right") for i in range(n)])
     message = (
-        r"traversal 'mon' has images of equal names in left, right: .* one after the other.*"
-        r"give one camera of each drive: displace build ROUTE/\*/left"
+        r"traversal 'mon' has images of equal names in left, right: .* consecutive parts of one drive.*"
+        r"pass one camera of each drive: displace build ROUTE/\*/left"
     )
     with pytest.warns(RouteWarning, match=message):
         build_manifest(tmp_path, layout)

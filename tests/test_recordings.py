@@ -170,7 +170,7 @@ def test_times_that_are_cut_off_to_seconds_are_spread(tmp_path):
     images = at[:-1] + 0.05
     found = positions_in_a_log(tmp_path, images, zip(at, 10 * at, strict=True))
     np.testing.assert_allclose(found, 10 * images)
-    with pytest.warns(RouteWarning, match=r"gps\.csv has 89 of 99 rows with the time of a row before"):
+    with pytest.warns(RouteWarning, match=r"gps\.csv: 89 of 99 rows repeat the time of the row before"):
         found = positions_in_a_log(tmp_path, images, zip(np.floor(at), 10 * at, strict=True))
     assert np.abs(found - 10 * images).max() < 1.1  # the last second has nine rows
 

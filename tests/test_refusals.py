@@ -43,12 +43,17 @@ def located(place_map, places, confidence, readable=None, **given):
 def test_refused_images_whose_places_follow_each_other_are_of_the_route(maps):
     said = of_refusals(located(maps[3], np.arange(N), np.linspace(0.1, 0.3, N)))
     assert "although their places follow each other" in said
-    assert "half of these reach --min-confidence 0.20" in said
-    assert "100 images and more" in said
+    assert "half of these images reach --min-confidence 0.20" in said
+    assert "100 or more images" in said
     adapted = of_refusals(located(maps[3], np.arange(N), np.full(N, 0.05), adapted=True))
     assert "although their places follow each other" in adapted
     assert "--min-confidence" not in adapted  # with 0.05 hardly anything would be refused
-    assert "100 images" not in adapted
+    assert "locate a video" in adapted
+    assert "100 or more" not in adapted
+    followed = of_refusals(located(maps[3], np.arange(N), np.full(N, 0.05), followed=True))
+    assert "although their places follow each other" in followed
+    assert "video" not in followed  # that is what it was
+    assert "100 or more" not in followed
     assert of_refusals(located(maps[3], np.arange(N)[::-1], np.full(N, 0.2)))  # driven the other way
 
 
@@ -64,7 +69,7 @@ def test_refused_photos_from_elsewhere_say_nothing_about_the_map(maps):
 @pytest.mark.parametrize("n_traversals", [1, 3])
 def test_many_images_that_look_foreign_are_called_so(maps, n_traversals):
     places = np.random.default_rng(0).integers(0, N, 120)
-    assert "together they look foreign" in of_refusals(
+    assert "together these images look foreign" in of_refusals(
         located(maps[n_traversals], places, np.full(120, 0.01))
     )
     for n, confidence in ((99, 0.01), (120, 0.03)):
@@ -92,7 +97,7 @@ def test_nothing_is_said_otherwise(maps, places, confidence, given):
 
 def test_a_map_of_one_traversal_needs_no_order(maps):
     said = of_refusals(located(maps[1], np.random.default_rng(0).permutation(N), np.full(N, 0.2)))
-    assert "the map has seen the route once" in said
+    assert "the map has seen the route only once" in said
 
 
 def test_places_without_an_order_cannot_follow_each_other():

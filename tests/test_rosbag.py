@@ -334,7 +334,7 @@ def test_sources_that_are_plain_or_wrong(tmp_path):
     assert unpack(tmp_path, tmp_path / "f") == tmp_path
     with pytest.raises(ManifestError, match=r"notes\.txt is neither"):
         unpack(tmp_path / "notes.txt", tmp_path / "f")
-    with pytest.raises(ManifestError, match="nothing at"):
+    with pytest.raises(ManifestError, match="no file or folder at"):
         unpack(tmp_path / "absent", tmp_path / "f")
     with pytest.raises(
         ManifestError, match="two sources are named 'a'; rename one of them, or give the folder around each"

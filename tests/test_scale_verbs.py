@@ -85,7 +85,7 @@ def test_a_streamed_build_tells_of_traversals_that_do_not_line_up(tmp_path, monk
     manifest = Manifest(images, [f"p{place:04d}" for place in number], names, tmp_path, frame=number)
     write_store(Queries(vectors, manifest.places, manifest), tmp_path / "drives.desc", "made")
     monkeypatch.setattr(sys.modules[build.__module__], "MEMORY_SHARE", 0.0)
-    with pytest.warns(RouteWarning, match="sun lines up with night better when it is shifted"):
+    with pytest.warns(RouteWarning, match="sun fits night better when shifted"):
         build(tmp_path / "drives.desc", tmp_path / "x.displace", tolerance="2 frames", calibration=False)
     with pytest.warns(RouteWarning) as said:
         build(tmp_path / "drives.desc", tmp_path / "y.displace", calibration=False)

@@ -224,7 +224,7 @@ def test_a_name_that_shows_two_places_of_a_map_says_nothing_about_either(tmp_pat
 
 def test_a_folder_where_a_manifest_is_expected_is_explained(tmp_path, route):
     with pytest.raises(
-        ManifestError, match="is a folder, a manifest is a CSV file; make one with: displace manifest"
+        ManifestError, match="is a folder, but a manifest is a CSV file; make one with: displace manifest"
     ):
         verbs.extract(route.root)
 

@@ -155,9 +155,7 @@ def test_truncated_on_request(tmp_path):
         ImageError, match=r"displace manifest SOURCE --allow-truncated \(allow_truncated=True\)"
     ):
         extract_frames(source, tmp_path / "refused")
-    with pytest.warns(
-        RouteWarning, match=r"cut\.mkv ends after frame \d+ of 50.*what can be read of it is taken"
-    ):
+    with pytest.warns(RouteWarning, match=r"cut\.mkv ends after frame \d+ of 50.*using what can be read"):
         folder = extract_frames(source, tmp_path / "f", allow_truncated=True)
     assert 0 < len(find_images(folder)) < 50
 
@@ -246,7 +244,7 @@ def test_a_folder_with_several_videos_is_no_traversal(tmp_path):
         (tmp_path / "route" / "night").mkdir(parents=True, exist_ok=True)
         video(tmp_path / "route" / "night" / name, n=2)
     with pytest.raises(
-        ManifestError, match=r"night holds 2 videos or bags.*cam0\.avi, cam1\.avi.*give each by itself"
+        ManifestError, match=r"night holds 2 videos or bags.*cam0\.avi, cam1\.avi.*pass each by itself"
     ):
         unpack(tmp_path / "route", tmp_path / "f")
 
@@ -257,7 +255,7 @@ def test_that_videos_tell_no_places_is_said_before_one_is_decoded(tmp_path, monk
 
     sources = [video(tmp_path / f"{name}.avi", n=2) for name in "ab"]
     monkeypatch.setattr("displace.recordings.sources.extract_frames", stop)
-    for before in ("no place is known yet", ""):
+    for before in ("places are not known yet", ""):
         caplog.clear()
         with pytest.raises(KeyboardInterrupt):
             verbs.manifest(sources, tmp_path / "route.csv")

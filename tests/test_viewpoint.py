@@ -176,10 +176,10 @@ def test_what_was_moved_is_said(place_map: PlaceMap, pictures: dict[str, np.ndar
         == place_map.locate(pictures["own lane"], adapt="auto").view
     )
     assert moved(place_map, (0, 3)).startswith(
-        "their pictures are moved by about 27% of their width against the map"
+        "the pictures are shifted by about 27% of their width against the map"
     )
     assert moved(place_map, (-1, 1)).startswith(
-        "their pictures are moved by about 12% of their height and 9% of their"
+        "the pictures are shifted by about 12% of their height and 9% of their"
     )
 
 

@@ -344,7 +344,7 @@ class TestTokens:
 
     def test_other_machines_need_one(self, vectors_map, monkeypatch):
         monkeypatch.delenv("DISPLACE_TOKEN", raising=False)
-        with pytest.raises(InputError, match="needs a token"):
+        with pytest.raises(InputError, match="requires a token"):
             serve(vectors_map, host="0.0.0.0")
 
     def test_come_from_a_file_or_the_environment(self, tmp_path, monkeypatch):
@@ -764,7 +764,7 @@ def test_a_port_that_is_taken_is_named_with_the_way_out(tmp_path):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        message = rf"port={port} cannot be listened at: .*choose another --port, 0 takes one that is free"
+        message = rf"cannot listen on .*port={port}: .*choose another --port, or 0 for any free one"
         with pytest.raises(InputError, match=message):
             serve(tmp_path / "absent.displace", port=port)
 

@@ -80,8 +80,8 @@ def misaligned(refs: ReferenceSet) -> list[str]:
         off = np.abs(shifts[np.abs(shifts) > NEAR])
         if len(shifts) >= ENOUGH and len(off) > (1 - OFTEN) * len(shifts):
             found.append(
-                f"{name} lines up with {names[0]} better when it is shifted by up to {off.max()} places along the "
-                "route: equal numbers may not be equal places"
+                f"{name} fits {names[0]} better when shifted by up to {off.max()} places along the route: equal "
+                "numbers may not be equal places"
             )
     return found
 

@@ -41,7 +41,7 @@ def note_of(best: Contender) -> str | None:
     gain = paired_bootstrap(adapted, np.concatenate(plain), groups=groups)
     before = float(np.mean([percent(flags) for flags in plain]))
     return (
-        f"Matching that adapts to the drive (--adapt batch; displace locate does it for {LEAST_QUERIES} images and "
-        f"more) changed the mean R@1 of {len(names)} held-out traversals by {gain.value:+z.1f} "
+        f"Adapting the matching to the drive (--adapt batch; displace locate does so for {LEAST_QUERIES} or more "
+        f"images) changed the mean R@1 of {len(names)} held-out traversals by {gain.value:+z.1f} "
         f"[{gain.low:+z.1f}, {gain.high:+z.1f}] points, from {before:.1f}"
     )

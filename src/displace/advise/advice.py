@@ -131,8 +131,8 @@ class Advice:
         """One line for each condition that lies outside the variation of the others and is found less often."""
         return [
             f"{c.traversal} lies outside the variation of the others: {c.coverage:.0%} of its deviation is in "
-            f"directions in which they vary, theirs {c.usual_coverage:.0%}. Expect less of conditions like it until a "
-            "traversal in such a condition is among the references"
+            f"directions in which they vary, against {c.usual_coverage:.0%} of theirs. Expect lower recall in such "
+            "conditions until a traversal like it is among the references"
             for c in self.conditions
             if c.outside and self._behind_others(c.traversal)
         ]

@@ -97,10 +97,10 @@ def _of_one_traversal(refs: ReferenceSet, truth: Truth, choices: list[Choice]) -
     chosen = default if default in choices else choices[0]
     several = len(refs) > len(refs.place_ids)
     notes = [
-        "With 1 traversal nothing can be held out: no recall can be told, and nothing is known about how conditions "
-        "change places. Images of the same drive cannot tell it either, so they are not asked",
+        "With 1 traversal nothing can be held out, so recall cannot be measured and nothing is known about how "
+        "conditions change places. Images of the same drive cannot show it either",
         "Every image is a row of the map, since views tell places apart; "
-        "n_rows sets a budget where that is too much to store"
+        "n_rows sets a budget if that is too much to store"
         if several
         else "Places have one image each: all fusions are plain retrieval",
         "A second traversal in another season, weather or light is what helps most; until then, locate whole drives "
@@ -123,7 +123,7 @@ class _Advising:
     def __init__(self, trials: Trials, choices: list[Choice], progress: Stage | None) -> None:
         if not trials.queries:
             raise InputError(
-                "no traversal has two places or more in common with the others: nothing can be held out. "
+                "no traversal has two or more places in common with the others, so nothing can be held out. "
                 "Places must have the same id in all traversals"
             )
         self.trials, self.choices, self.progress = trials, choices, progress
@@ -198,9 +198,8 @@ class _Advising:
         """Sets of traversals to fit on for the worth; none, with a note, where it cannot be told."""
         if len(self.trials.names) < 3:
             self.notes.append(
-                "With 2 traversals one is the reference of the other, so that all fusions are plain retrieval: the "
-                "recalls are of that, and nothing tells fusions, settings or traversals apart. "
-                "A third traversal would."
+                "With 2 traversals each is located in the other alone, so all fusions are plain retrieval with the "
+                "same recall. A third traversal would allow comparing fusions, settings and traversals."
             )
             return []
         refs, subsets = self.trials.refs, worth.subsets(self.trials)
@@ -209,7 +208,7 @@ class _Advising:
             self.notes.append(
                 f"What each traversal is worth was left out: {len(subsets)} fits on {len(refs)} references of "
                 f"{refs.vectors.shape[1]} dimensions take up to {needed:.0e} operations, and the limit is "
-                f"{worth.MAX_OPERATIONS:.0e}. With fewer dimensions (displace.evaluation.random_projection) it is told"
+                f"{worth.MAX_OPERATIONS:.0e}. Fewer dimensions (displace.evaluation.random_projection) make it possible"
             )
             return []
         return subsets

@@ -67,18 +67,18 @@ def displace(
 
     displace build drives/ -o town.displace        videos or folders of frames
     displace locate town.displace photo.jpg        where was this taken?
-    displace locate town.displace tonight.mp4      a drive is followed
+    displace locate town.displace tonight.mp4      follow a drive
     displace serve town.displace                   in a browser, and for robots
 
-    [bold]Step by step, with GPS or names that tell the places[/]
+    [bold]Step by step, with GPS or names that identify the places[/]
 
-    displace manifest ROUTE -o route.csv           who is which place
+    displace manifest ROUTE -o route.csv           which image is which place
     displace extract route.csv -o route.desc       images to descriptors
     displace build route.desc -o town.displace     one file to deploy
 
     Exit codes: 0 done; 1 images skipped under --strict, problems found by
-    --check, or locate met images that it could not read or, with
-    --min-confidence, none in the map; 2 bad input; 130 interrupted.
+    --check, or locate could not read some images or, with --min-confidence,
+    found none in the map; 2 bad input; 130 interrupted.
     """
 
 

@@ -52,7 +52,9 @@ def fusions_table(advice: Advice) -> Table:
         behind = "" if score.choice == advice.recommended else str(score.behind)
         table.add_row(label, str(score.mean), behind, decimal(score.n_bytes), Text(_worst(score)))
     note = (
-        "" if all(score.storable for score in advice.scores) else "* for evaluation only: no map holds it. "
+        ""
+        if all(score.storable for score in advice.scores)
+        else "* for evaluation only: a map cannot hold it. "
     )
     meaning = "R@1: percent of queries whose first place is right; brackets: 95 % bootstrap over queries"
     table.caption, table.caption_justify = f"{note}{meaning}", "left"

@@ -163,7 +163,7 @@ def show_outcome(shown: Console, outcome: Outcome) -> None:
     reused = len(outcome.cells) - outcome.n_computed
     console.say(
         shown,
-        f"{outcome.n_computed:,} cells computed, {reused:,} were there, in {outcome.seconds:,.1f} s: "
+        f"{outcome.n_computed:,} cells computed, {reused:,} reused, in {outcome.seconds:,.1f} s: "
         f"{outcome.results.folder}",
     )
     for model, path in outcome.absent.items():

@@ -67,11 +67,11 @@ def _facts(place_map: PlaceMap, path: str | Path) -> Iterable[tuple[str, str]]:
     yield "fusion", f"{place_map.fusion}: {place_map.reason}"
     n, dim = place_map.vectors.shape
     loss = rounding_loss(place_map)
-    yield "rows", f"{n} of {dim} numbers, {place_map.vectors.dtype}" + (f"; {loss}" if loss else "")
+    yield "rows", f"{n} rows of {dim} numbers, {place_map.vectors.dtype}" + (f"; {loss}" if loss else "")
     yield "model", place_map.model_name if place_map.model else "none: a map of bare vectors"
     if place_map.statistics is None:
         why = f": {place_map.no_statistics}" if place_map.no_statistics else ""
-        yield "statistics", f"none, the map can be used but not updated{why}"
+        yield "statistics", f"none: the map can be used but not updated{why}"
     else:
         yield "statistics", f"{decimal(place_map.statistics.nbytes)} beside it, needed only to update"
     if place_map.calibration is not None:
@@ -85,7 +85,7 @@ def _facts(place_map: PlaceMap, path: str | Path) -> Iterable[tuple[str, str]]:
 
 def reliability_table(calibration: Calibration) -> Table:
     """Show how often matches of each probability were right, on held-out traversals."""
-    table = Table(title="held-out matches: how often a probability was right", title_justify="left")
+    table = Table(title="how often held-out matches were right", title_justify="left")
     for name in ("probability", "right", "queries"):
         table.add_column(name, justify="right")
     table.add_column("")
@@ -101,10 +101,10 @@ def show_locate(located: Located, given: Mapping[str, Any]) -> None:
     if len(records) == 1:
         _show_one(console.out, records[0])
     else:
-        _show_many(console.out, records, "" if output else "; -o FILE or --json has all")
+        _show_many(console.out, records, "" if output else "; -o FILE or --json gives all")
         if not output and (given["k"] or 1) > 1:
             console.out.print(
-                "the best place of each image; -o FILE or --json has -k of them", highlight=False
+                "showing the best place of each image; -o FILE or --json gives -k of them", highlight=False
             )
     if output is not None:
         console.say(console.out, f"{_rows(records)} in {output}{_unsure(located, records)}")
@@ -126,7 +126,9 @@ def _unsure(located: Located, records: list[dict[str, Any]]) -> str:
     """What a file has of images that the screen calls not in the map, where nobody chose a limit."""
     if located.min_confidence is not None or all(record["in_map"] is not False for record in records):
         return ""
-    return "; images not in the map have their likeliest place there, --min-confidence 0.5 leaves it blank"
+    return (
+        "; it has the likeliest place of images not in the map, too; --min-confidence 0.5 leaves those blank"
+    )
 
 
 def exit_locate(located: Located, _: Mapping[str, Any]) -> int:
@@ -141,7 +143,7 @@ def show_build(place_map: PlaceMap, given: Mapping[str, Any]) -> None:
     show_map(console.out, place_map, output)
     skipped = DescriptorStore(store_beside(given["store"], output)).skipped
     if skipped:
-        said = f"not in the map, because they could not be read: {len(skipped):,} images"
+        said = f"{len(skipped):,} images are not in the map, because they could not be read"
         console.err.print(said, style="yellow", highlight=False)
         console.show_skipped(console.err, skipped)
 
@@ -167,7 +169,7 @@ def _verdict(record: dict[str, Any]) -> Text:
     where = "".join(f", {name} {_number(name, record[name])}" for name in known)
     if record["in_map"] is None:
         return Text(
-            f"most like {best}{where}; whether it is in the map is not known: the map has no confidence"
+            f"most like {best}{where}; the map has no confidence, so it cannot tell whether this is right"
         )
     confidence = f"confidence {record['confidence']:.2f}"
     if not record["in_map"]:
@@ -211,7 +213,7 @@ def _show_many(shown: Console, records: list[dict[str, Any]], where: str) -> Non
     n_in = sum(bool(record["in_map"]) for record in records)
     unknown = sum(record["in_map"] is None for record in records)
     if "confidence" in records[0] and n_in < len(records):
-        rest = f"; of {unknown} it is not known, as they have no confidence" if unknown else ""
+        rest = f"; for {unknown} it is unknown, as they have no confidence" if unknown else ""
         shown.print(f"{n_in} of {len(records)} images are in the map{rest}", highlight=False)
 
 
@@ -254,7 +256,7 @@ def show_update(done: Update, given: Mapping[str, Any]) -> None:
             highlight=False,
         )
     if done.decided:
-        console.say(console.out, f"settings that one traversal had left open: {done.decided}")
+        console.say(console.out, f"settings chosen, which one traversal had left open: {done.decided}")
     if done.confidence:
         console.say(console.out, f"confidence: {done.confidence}")
     for advice in done.advice:

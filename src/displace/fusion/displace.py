@@ -497,7 +497,7 @@ class DisPlace(VectorFusion):
         if self.sampling_ratio_ > WARN_ABOVE:
             warnings.warn(
                 f"γ = {self.sampling_ratio_:.2f}: {scatter.n_references} references of {len(scatter.counts)} places "
-                f"determine the within-place scatter in {dim} dimensions poorly, and ridge=0 does nothing about it; "
+                f"determine the within-place scatter in {dim} dimensions poorly, and ridge=0 does not compensate; "
                 'ridge="auto" does',
                 ConditioningWarning,
                 stacklevel=4,

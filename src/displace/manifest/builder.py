@@ -98,8 +98,8 @@ def _tell_of_cameras(recordings: Sequence[Recording]) -> None:
         if alike := alike_folders(recording):
             warnings.warn(
                 f"traversal {recording.name!r} has images of equal names in {', '.join(alike)}: these folders are "
-                "taken for parts of one drive, one after the other. Where they are cameras that see the same places, "
-                f"give one camera of each drive: displace build ROUTE/*/{quote(alike[0])}",
+                "treated as consecutive parts of one drive. If they are cameras that see the same places, "
+                f"pass one camera of each drive: displace build ROUTE/*/{quote(alike[0])}",
                 RouteWarning,
                 stacklevel=3,
             )
@@ -144,7 +144,7 @@ def _way(route: Route, known: KnownPlaces) -> str:
         else f"{n_known} of {len(names)} names are known, and the numbers of images differ ({counts})"
     )
     raise ManifestError(
-        f"cannot assign to the {len(known.ids)} known places: positions are missing on one side, {why}"
+        f"cannot assign images to the {len(known.ids)} known places: positions are missing on one side, {why}"
     )
 
 
@@ -158,7 +158,7 @@ def _by_order(route: Route, known: KnownPlaces) -> Manifest:
         if len(r) != len(known.ids):
             raise ManifestError(
                 f"traversal {r.name!r} has {len(r)} images for {len(known.ids)} known places; "
-                "by order they must be as many"
+                "by order the numbers must be equal"
             )
     return route.manifest([known.ids for _ in route.recordings], [range(len(r)) for r in route.recordings])
 

@@ -41,7 +41,7 @@ def with_exif_positions(recordings: Sequence[Recording]) -> list[Recording]:
     if any(2 * n < m for n, m in counts.values()):
         if told:
             logger.warning(
-                "GPS in EXIF is not used: %s have it, and at least half of every recording's must", told
+                "GPS in EXIF is not used: %s have it, but at least half of every recording must", told
             )
         return list(recordings)
     without = sum(m - n for n, m in counts.values())

@@ -91,8 +91,8 @@ def by_order(route: Route) -> Manifest:
     if len(set(lengths)) > 1:
         listed = ", ".join(f"{r.name}: {len(r)}" for r in route.recordings)
         raise ManifestError(
-            "layout 'order' takes the i-th image of every traversal for place i, wrong from the first frame on that "
-            f"one of them lacks; they have different numbers of images ({listed}). Use layout 'sight' and then "
+            "layout 'order' takes the i-th image of every traversal as place i, which fails if one of them lacks a "
+            f"frame; the traversals have different numbers of images ({listed}). Use layout 'sight' and then "
             "displace align, which finds the places by sight"
         )
     ids = numbered(lengths[0])
@@ -198,8 +198,8 @@ def _tell_of_few(n_kept: int, n_images: int, rule: Rule) -> None:
     """Warn where the default leaves most images out: of a slow drive, or one of many frames a second."""
     if rule.spacing == Rule.spacing and 2 * n_kept < n_images:
         warnings.warn(
-            f"kept {n_kept:,} of {n_images:,} images: of each recording the nearest one to a place, with a place every "
-            f"{rule.spacing:g} m of the route. A smaller --spacing makes more places and keeps more images",
+            f"kept {n_kept:,} of {n_images:,} images: for each recording the one nearest to a place, with a place "
+            f"every {rule.spacing:g} m of the route. A smaller --spacing makes more places and keeps more images",
             RouteWarning,
             stacklevel=3,
         )
@@ -210,7 +210,7 @@ def track_of(recording: Recording) -> Positions:
     if recording.positions is None:
         raise ManifestError(
             f"traversal {recording.name!r} has no positions: put {recording.name}.csv (timestamp or image, "
-            "easting, northing or latitude, longitude) beside its folder; GPS in EXIF is taken where at least half of "
+            "easting, northing or latitude, longitude) beside its folder; GPS in EXIF is used if at least half of "
             "the images have it"
         )
     return recording.positions

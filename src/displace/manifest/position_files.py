@@ -95,8 +95,8 @@ class PositionFile:
         times = spread_apart(self.times, positions.points)
         if shared := int((times > self.times).sum()):
             warnings.warn(
-                f"{self.path} has {shared:,} of {len(times):,} rows with the time of a row before, as where seconds "
-                "are cut off: they are taken as spread evenly until the next time",
+                f"{self.path}: {shared:,} of {len(times):,} rows repeat the time of the row before, as in logs without "
+                "fractions of a second: they are spread evenly up to the next time",
                 RouteWarning,
                 stacklevel=5,
             )

@@ -43,6 +43,8 @@ class Located:
         Below this probability an image counts as not in the map; 0.5 where none is given.
     adapted : bool
         Whether the images have adapted the matching to their condition, so that each alone would score otherwise.
+    followed : bool
+        Whether frames of videos were followed along the route, and supported each other.
     """
 
     place_map: PlaceMap | RemoteMap
@@ -52,6 +54,7 @@ class Located:
     skipped: Mapping[str, str] = field(default_factory=dict)
     min_confidence: float | None = None
     adapted: bool = False
+    followed: bool = False
 
     def __post_init__(self) -> None:
         if len(self.manifest) != len(self.matches):

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from displace.maps.located import Located
 from displace.maps.place_map import PlaceMap
-from displace.maps.remarks import ACCEPT_LESS, ELSEWHERE, ONE_CONDITION, TOGETHER, UNSEEN_CONDITION
+from displace.maps.remarks import A_VIDEO, ACCEPT_LESS, ELSEWHERE, ONE_CONDITION, TOGETHER, UNSEEN_CONDITION
 from displace.sequence.adaptation import LEAST_QUERIES
 from displace.sequence.together import HARDLY
 
@@ -43,9 +43,9 @@ def of_refusals(located: Located) -> str:
     along = np.argsort(order)[place_map.places.rows_of(located.matches.places[refused, 0])]
     if not follow_each_other(along, len(order)):
         return ""
-    together = "" if located.adapted else TOGETHER
+    others = "" if located.followed else A_VIDEO if located.adapted else A_VIDEO + TOGETHER
     median = float(np.floor(100 * np.median(confidence[refused])) / 100)
-    return UNSEEN_CONDITION + together + (ACCEPT_LESS.format(median=median) if median >= LOWEST else "")
+    return UNSEEN_CONDITION + others + (ACCEPT_LESS.format(median=median) if median >= LOWEST else "")
 
 
 def follow_each_other(along: NDArray[np.intp], n_places: int) -> bool:

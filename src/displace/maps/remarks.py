@@ -9,14 +9,16 @@ from displace.maps.place_map import PlaceMap
 from displace.models import grid_of
 from displace.sequence.viewpoint import in_words
 
-STALE = "the confidence was learned before an update, from other traversals; build the map again to redo it"
-UNCALIBRATED = "no confidence: the map was built without it (--no-calibration); build it again to have one"
+STALE = (
+    "the confidence was learned before an update, from other traversals; rebuild the map to learn it again"
+)
+UNCALIBRATED = "no confidence: the map was built without it (--no-calibration); rebuild it to get one"
 UNLEARNED = (
-    "no confidence: held-out matches were too few, or all right or all wrong, as in maps of a few places: more places "
-    "or another traversal give one. After an update: build the map again from all references"
+    "no confidence: held-out matches were too few, or all right or all wrong, as in maps of a few places. Add places "
+    "or another traversal; after an update, rebuild the map from all references"
 )
 WEAKER = {
-    "two traversals": "weaker than that of three traversals: parts of each were held out, none as a whole",
+    "two traversals": "less reliable than with three traversals: parts of each were held out, none as a whole",
     "one traversal": "by a fixed rule, and never above 0.75: one traversal does not show what right matches look like",
 }
 """What is said of a confidence by what it was learned from."""
@@ -24,59 +26,61 @@ WEAKER = {
 USELESS = 0.65
 """Area under the ROC curve, of held-out matches, below which a confidence tells hardly anything."""
 UNTOLD = (
-    "on held-out images it hardly tells right matches from wrong ones: do not rely on it. Recordings of the same "
-    "places, one more of them, or another --tolerance may mend that"
+    "on held-out images it hardly tells right matches from wrong ones: do not rely on it. Another recording of the "
+    "same places, or another --tolerance, may help"
 )
 """What is said then."""
 UNJUDGED = (
-    "how well it works is not known: too few held-out matches of one recording were right to judge those of another by "
-    "them. Recordings that share more places tell"
+    "how well it works is not known: too few held-out matches were right to judge it. Use recordings that share more "
+    "places"
 )
 """What is said of a confidence that no held-out matches could judge."""
 
 MANY = 0.25
 """Share of held-out right matches from which on it is said that they were refused."""
 REFUSED = (
-    "of right matches in traversals held out it refused {share:.0%}: a season or light that no other traversal shows "
-    "looks foreign, and low probabilities are then too low. Locate videos, or 100 photos and more together, which tell "
-    "their condition"
+    "it refused {share:.0%} of the right matches of held-out traversals: a season or light that no other traversal "
+    "shows looks foreign, and low probabilities are then too low. Locate videos, or 100 or more photos together, which "
+    "reveal their condition"
 )
 
 LACKING = (
-    "of held-out images of stretches that the map lacked it accepted {half:.0%} at 0.5 and {sure:.0%} at 0.8: the rest "
-    "of the same route looks like the map. Where a wrong place does harm, ask for --min-confidence 0.8"
+    "it accepted {half:.0%} of the held-out images from missing stretches at 0.5, and {sure:.0%} at 0.8: the rest of "
+    "the same route looks like the map. If a wrong place does harm, use --min-confidence 0.8"
 )
 """What is said where `MANY` of these, and more, are accepted."""
 FEWEST = 20
 """Such images from which on it is said."""
 
 ELSEWHERE = (
-    "together they look foreign: hardly any of their matches stands out. If they are of the map's route, its "
-    "recordings do not show their season or light: add one that does (displace update MAP --add STORE)"
+    "together these images look foreign: hardly any match stands out. If they do show the map's route, its recordings "
+    "lack their season or light: add one that has it (displace update MAP --add STORE)"
 )
 """What is said where hardly any of many images located together is in the map."""
 
 ONE_CONDITION = (
-    "most are refused: the map has seen the route once, and another season or light looks foreign to it. Add a second "
-    "recording (displace update MAP --add STORE), or accept less, and more foreign images: --min-confidence 0.3"
+    "most images are refused: the map has seen the route only once, and another season or light looks foreign to it. "
+    "Add a second recording (displace update MAP --add STORE), or accept more, including foreign images: "
+    "--min-confidence 0.3"
 )
 """What is said where a map of one traversal refuses most of the images."""
 
 UNSEEN_CONDITION = (
-    "most are refused, although their places follow each other along the route: none of the map's recordings seems to "
-    "show this season or light. Add one that does (displace update MAP --add STORE), or locate a video, which is "
-    "followed"
+    "most images are refused, although their places follow each other along the route: none of the map's recordings "
+    "seems to show this season or light. Add one that does (displace update MAP --add STORE)"
 )
 """What is said where a map of several traversals does, of images that seem to be of its route."""
-TOGETHER = "; 100 images and more of one condition, located together, adapt the matching to it"
+A_VIDEO = ", or locate a video, which is followed"
+"""What is said then where none was."""
+TOGETHER = "; 100 or more images in one condition, located together, adapt the matching to it"
 """What is said then where they have not."""
 ACCEPT_LESS = (
-    "; half of these reach --min-confidence {median:.2f}, with which more foreign images are accepted, too"
+    "; half of these images reach --min-confidence {median:.2f}, but that also accepts more foreign images"
 )
 """What is said then where that limit still tells images apart."""
 
 ADAPTED = (
-    "the images adapted the matching to the condition that they share; --adapt none locates each for itself"
+    "the matching was adapted to the condition that these images share; --adapt none locates each by itself"
 )
 """What is said where many images together are located otherwise than one by one."""
 
@@ -85,8 +89,8 @@ def moved(place_map: PlaceMap, view: tuple[int, int]) -> str:
     """What is said where the pictures of many images are moved against those of the map."""
     by = in_words(view, grid_of(place_map.model) or (1, 1, 1))
     return (
-        f"their pictures are moved by about {by} against the map's (another lane, or a camera mounted otherwise): they "
-        "were moved back; --adapt none leaves them as they are"
+        f"the pictures are shifted by about {by} against the map's (another lane, or a camera mounted differently) and "
+        "were shifted back; --adapt none leaves them as they are"
     )
 
 
@@ -132,8 +136,8 @@ def remarks(place_map: PlaceMap) -> Iterator[str]:
     calibration = place_map.calibration
     if len(place_map.traversals) == 1:
         yield (
-            "one traversal shows no change of condition: record the route at another time of day or year, and add it "
-            "with displace update MAP --add STORE"
+            "one traversal shows no change of condition: record the route at another time of day or year, and add the "
+            "recording with displace update MAP --add STORE"
         )
     if calibration is None:
         yield no_confidence(place_map)
@@ -144,11 +148,11 @@ def remarks(place_map: PlaceMap) -> Iterator[str]:
         yield from (f"the confidence: {remark}" for remark in of_both)
     if not place_map.has_order:
         yield (
-            "the places have no order along a route, so that no drive can be followed: frame numbers or positions in "
-            "the manifest give them one"
+            "the places have no order along a route, so drives cannot be followed: add frame numbers or positions to "
+            "the manifest"
         )
     if place_map.model is None:
-        yield "the map was built from bare vectors: it takes descriptors, and no images"
+        yield "the map was built from bare vectors: it takes descriptors, not images"
 
 
 def rounding_loss(place_map: PlaceMap) -> str:
@@ -159,5 +163,5 @@ def rounding_loss(place_map: PlaceMap) -> str:
         return f"R@1 of {place_map.notes['n_queries']:,} held-out queries: {listed}"
     if "same_top_match" in place_map.notes:
         same = place_map.notes["same_top_match"]
-        return f"same best place as with float32 for {same:g} % of the rows with noise added"
+        return f"same best place as with float32 for {same:g} % of the rows with added noise"
     return ""

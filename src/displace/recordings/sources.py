@@ -138,7 +138,7 @@ def _parts(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) ->
     else:
         path = Path(source)
         if not path.exists():
-            raise ManifestError(f"nothing at {path}")
+            raise ManifestError(f"no file or folder at {path}")
         if is_bag(path) or not path.is_dir():
             parts = [path]
         else:
@@ -177,8 +177,8 @@ def _recorded_as(part: Path) -> Path:
     found = _files_in(part)
     if len(found) > 1:
         raise ManifestError(
-            f"folder {part} holds {len(found)} videos or bags, and a traversal is one of them: "
-            f"{', '.join(str(path.relative_to(part)) for path in found)}. Join them, or give each by itself: "
+            f"folder {part} holds {len(found)} videos or bags, but a traversal is a single one: "
+            f"{', '.join(str(path.relative_to(part)) for path in found)}. Join them, or pass each by itself: "
             f"displace manifest {quote(str(found[0]))} …"
         )
     return found[0] if found else part

@@ -97,7 +97,7 @@ def extract_frames(
                 f"{said}; repair it, or keep what can be read: displace manifest SOURCE --allow-truncated "
                 "(allow_truncated=True)"
             )
-        warnings.warn(f"{said}; what can be read of it is taken", RouteWarning, stacklevel=2)
+        warnings.warn(f"{said}; using what can be read", RouteWarning, stacklevel=2)
     frames.finish(names, {"timestamp": times})
     return frames.folder
 

@@ -146,7 +146,7 @@ class Demo:
         """Where DisPlace does worst, also where it loses."""
         worst = self.finding.worst
         return (
-            f"DisPlace does worst, compared with the best other fusion, on {worst.column.query}: {worst.value:.1f} "
+            f"Compared with the best other fusion, DisPlace does worst on {worst.column.query}: {worst.value:.1f} "
             f"against {worst.rival_value:.1f} by {worst.rival}, {signed(worst.difference)} points "
             f"({verdict(worst.difference)})."
         )

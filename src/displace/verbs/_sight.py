@@ -50,7 +50,7 @@ def names_looked_at(
     counts = [int((refs.traversals == name).sum()) for name in refs.traversal_ids]
     long = [count for count in counts if count >= FEW]
     if len(counts) > 1 and len(long) < 2:
-        said = f"equal numbers are taken for equal places: of fewer than {FEW} images sight cannot tell"
+        said = f"equal numbers are taken as equal places: fewer than {FEW} images are too few to check that by sight"
         return [said] if _end_in_numbers(store.manifest) else []
     doubt = unconfirmed(refs)
     if not doubt:
@@ -61,10 +61,10 @@ def names_looked_at(
         sighted = Sighted.of(store, [str(name) for name in refs.traversal_ids], None, progress)
     except InputError as error:
         if min(long) < ROUTE or min(doubt.values()) >= OFTEN:
-            return [f"{equal} are taken for equal places, which sight does not confirm ({names})"]
+            return [f"{equal} are taken as equal places, but the images do not confirm it ({names})"]
         raise InputError(
             f"{equal} are not equal places ({names}), and the recordings cannot be lined up by sight: {error}. "
-            f"--exclude leaves recordings out, {keep}"
+            f"Leave recordings out with --exclude; {keep}"
         ) from error
     shares = elsewhere(sighted.alignment, {name: store.places[rows] for name, rows in sighted.rows.items()})
     worst = max(shares, key=lambda name: shares[name])

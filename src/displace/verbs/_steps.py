@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from displace.descriptors.store import DescriptorStore
     from displace.manifest.table import Manifest
 
-WAY_OUT = "Choose another name with -o, or make it anew with --overwrite, which describes no image twice"
+WAY_OUT = "Choose another name with -o, or start over with --overwrite, which reuses existing descriptors"
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ class Steps:
         _check_together(self.sources)
         if self.layout != "auto" and not self.of_recordings:
             raise InputError(
-                f"layout={self.layout!r} is for recordings; {named(self.source)} says itself what is which place"
+                f"layout={self.layout!r} is for recordings; {named(self.source)} already names the place of each image"
             )
         folder = store_beside(self.source, self.output)
         if is_store(folder) and folder in self.sources:
@@ -155,9 +155,9 @@ class Steps:
 
     def _one_only(self, which: str) -> InputError:
         return InputError(
-            f"{named(self.source)} holds one recording only, {which}: a map fuses several drives of a route, so record "
-            "it again, and give both. Where one is all there is, say so with a manifest: displace manifest "
-            f"{quote(str(self.sources[0]))} -o route.csv, then displace build route.csv"
+            f"{named(self.source)} holds one recording only, {which}: a map fuses several drives of a route. Record "
+            "the route again and pass both recordings. To build from one anyway, make a manifest first: displace "
+            f"manifest {quote(str(self.sources[0]))} -o route.csv, then displace build route.csv"
         )
 
     def _refusal(self, made: Manifest) -> InputError | None:
@@ -171,7 +171,7 @@ class Steps:
         if self.every != "1" and not made.place_ids() and counts[few] < LEAST_FRAMES:
             return InputError(
                 f"recording {few!r} has {counts[few]} frames with every={self.every!r}; at least {LEAST_FRAMES} are "
-                "needed to line it up: take more of them with a smaller --every"
+                "needed to line it up: use a smaller --every to take more"
             )
         return None
 
@@ -204,12 +204,12 @@ class Steps:
         if self.layout != "auto" and not _agree(ours, wanted) and not (by_sight and self.layout == "sight"):
             what = f"{self.table} has other places than layout={self.layout!r} gives"
             if not untouched:
-                raise InputError(f"{what}, and they were given by hand or by another --layout. {WAY_OUT}")
-            logger.warning("%s: it is made anew", what)
+                raise InputError(f"{what}; they were edited by hand or come from another --layout. {WAY_OUT}")
+            logger.warning("%s: it is rewritten", what)
             return True
         if known.geo is not None and not untouched:
             logger.warning(
-                "%s has other places than the recordings' positions give now: they are kept; --overwrite makes it anew",
+                "%s has other places than the recordings' positions give now: it is kept; --overwrite rewrites it",
                 self.table,
             )
         lacking = (
@@ -219,9 +219,9 @@ class Steps:
             return False
         what = f"{self.table} lacks {len(lacking):,} images ({lacking[0].parent.name}/{lacking[0].name} …)"
         if untouched and self._are_new(lacking):
-            logger.warning("%s that were added since: it is made anew", what)
+            logger.warning("%s that were added since: it is rewritten", what)
             return True
-        logger.warning("%s: they are left out; --overwrite makes it anew and takes them", what)
+        logger.warning("%s: they are left out; --overwrite rewrites it and includes them", what)
         return False
 
     def _are_new(self, images: list[Path]) -> bool:
@@ -264,11 +264,11 @@ def _check_together(sources: list[Path]) -> None:
     if len(sources) == 1:
         return
     if gone := [source for source in sources if not source.exists()]:
-        raise InputError(f"no recording at {named(gone)}: nothing was done")
+        raise InputError(f"no recording found at {named(gone)}; nothing was done")
     if told := list(filter(_tells_places, sources)):
         raise InputError(
-            f"{told[0]} is a manifest or a store, and one of {len(sources)} sources: a map is made of one of these, or "
-            "of several recordings (videos, bags, folders of frames)"
+            f"{told[0]} is a manifest or a store, but one of {len(sources)} sources: build takes either one manifest "
+            "or store, or several recordings (videos, bags, folders of frames)"
         )
 
 
@@ -296,31 +296,31 @@ def check_made_of(source: Sources, table: Path, every: str = "1") -> None:
     known = frozenset(waiting)
     for folder, recording in recordings.items():
         if not is_of(folder, recording):
-            raise InputError(f"{recording} has changed since {table} was made of it. {WAY_OUT}")
+            raise InputError(f"{recording} has changed since {table} was made from it. {WAY_OUT}")
     for folder in {path.parent for path in Manifest.read(table).paths()}:
         within = folder.resolve()
         above = {within, *within.parents}
         if not above & known:
             raise InputError(
-                f"{table} is of other recordings than {named(source)}: it has images in {folder}. {WAY_OUT}"
+                f"{table} belongs to other recordings than {named(source)}: it has images in {folder}. {WAY_OUT}"
             )
         if taken_every(within) not in (None, str(every)):
             raise InputError(
-                f"{table} has the frames that every={taken_every(within)!r} took, and every={str(every)!r} is asked "
-                f"for. {WAY_OUT}"
+                f"{table} has frames taken with every={taken_every(within)!r}, but every={str(every)!r} was given. "
+                f"{WAY_OUT}"
             )
         waiting -= above
     if waiting:
         names = ", ".join(sorted(folder.name for folder in waiting))
-        raise InputError(f"{table} was made of {named(source)} without {names}. {WAY_OUT}")
+        raise InputError(f"{table} was made from {named(source)} without {names}. {WAY_OUT}")
 
 
 def _check_holds(model: str, folder: Path) -> None:
     """Refuse another model than that of a store that is given: its images are described already."""
     if (made := _made_by_another(model, folder)) is not None:
         raise InputError(
-            f"{folder} holds descriptors of {made}, and model={model!r} is asked for: give the recordings or the "
-            "manifest, whose images are described then"
+            f"{folder} holds descriptors of {made}, but model={model!r} was given: pass the recordings or the manifest "
+            "instead, so that their images are described"
         )
 
 
@@ -337,8 +337,8 @@ def _check_described_by(model: str, folder: Path, table: Path) -> None:
     """Refuse another model than that of the store beside the map: replacing a map does not drop its descriptors."""
     if (made := _made_by_another(model, folder)) is not None:
         raise InputError(
-            f"{folder} holds descriptors of {made}, and model={model!r} is asked for. Choose another name "
-            f"for the map with -o, or describe the images anew first: {described_anew(table, folder, model)}"
+            f"{folder} holds descriptors of {made}, but model={model!r} was given. Choose another name "
+            f"for the map with -o, or describe the images again first: {described_anew(table, folder, model)}"
         )
 
 

@@ -22,7 +22,7 @@ def advise(
     partial: bool = False,
     progress: Progress | None = None,
 ) -> Advice:
-    """Say which fusion to use and which recordings help, by leaving out one traversal at a time.
+    """Recommend a fusion and say which recordings help, by leaving out one traversal at a time.
 
     Parameters
     ----------
@@ -33,12 +33,12 @@ def advise(
     exclude : sequence of str, optional
         Traversals to leave out.
     tolerance : str, optional
-        What counts as right: 25m where places have positions, "2 frames" where they have an order along the route, or
-        exact; by default 25 m, without positions the exact place, or "2 frames" where places were found by sight.
+        What counts as right: 25m if places have positions, "2 frames" if they have an order along the route, or exact.
+        By default 25 m; without positions the exact place, or "2 frames" if places were found by sight.
     threads : int, optional
         Cores to use; by default one for small stores, else all. On a busy machine 1 is often faster.
     partial : bool
-        Take a store whose extraction was not finished as it is.
+        Accept a store whose extraction is unfinished.
     progress : callable, optional
         Called as ``progress(stage, done, total)``.
 

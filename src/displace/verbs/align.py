@@ -55,14 +55,14 @@ class Lined:
             sure = float(track.confidence[seen].mean()) if seen.any() else 0.0
             lines.append(
                 f"  {name:<{width}}  {len(seen):>7,} frames  {seen.mean():4.0%} on the route, "
-                f"{track.references.sum():,} references, right with a mean probability of {sure:.2f}"
+                f"{track.references.sum():,} references, mean probability of being right {sure:.2f}"
             )
         notes = [*found.notes, *_apart(self.store.manifest)]
         return [*lines, *(f"  {note}" for note in notes)]
 
     def __str__(self) -> str:
         if self.alignment is None:
-            return f"{self.store.folder}: places as they were before"
+            return f"{self.store.folder}: earlier places restored"
         lines = self.found()
         if self.page is not None:
             lines.append(str(self.page))
@@ -84,10 +84,10 @@ def align(
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> Lined:
-    """Give places to the images of recordings that have none, by sight.
+    """Find the places of recordings by sight, without positions or names.
 
-    One recording, the anchor, gives the places; the frames of the others are lined up with it, whatever their speed,
-    stops and detours. Frames where the anchor never was get no place, and neither do all frames of a stop but one.
+    One recording, the anchor, defines the places; the frames of the others are lined up with it, whatever their speed,
+    stops and detours. Frames taken where the anchor never was get no place, and only one frame of a stop gets one.
     Recordings of different routes, in opposite directions or with a second lap are refused.
 
     Parameters
@@ -95,20 +95,21 @@ def align(
     store : path-like
         A folder made by `extract`.
     output : path-like, optional
-        Write the new manifest as CSV, too.
+        Also write the new manifest as CSV.
     anchor : str, optional
         Recording whose frames become the places; by default the one that the others fit best, among those with
-        positions where some have them.
+        positions if there are any.
     traversals : sequence of str, optional
-        Recordings to use; by default all. The others keep what they have.
+        Recordings to use; by default all. The others keep their places.
     check : bool
-        Write a page beside the store: the matrix with the path, pairs of frames, the weakest stretches first.
+        Write a page beside the store to check the result: similarity matrix with the path, pairs of frames, weakest
+        stretches first.
     undo : bool
-        Give the images the places back that they had before.
+        Restore the places that the images had before.
     partial : bool
-        Take a store whose extraction was not finished as it is: images without a descriptor get no place.
+        Accept a store whose extraction is unfinished: images without a descriptor get no place.
     overwrite : bool
-        Replace places that the images have already, and the output where it exists.
+        Replace existing places of the images, and an existing output.
     progress : callable, optional
         Called as ``progress(stage, done, total)``.
 
@@ -192,7 +193,7 @@ def in_time(manifest: Manifest, traversal: str) -> NDArray[np.intp]:
     rows = np.flatnonzero(manifest.traversals == traversal)
     if len(rows) == 0:
         known = ", ".join(manifest.traversal_names())
-        raise InputError(f"there is no recording {traversal!r}; the store has: {known}")
+        raise InputError(f"no recording {traversal!r} in the store; it has: {known}")
     return rows[manifest.select(rows).in_time()]
 
 
@@ -246,9 +247,9 @@ def _apart(manifest: Manifest) -> list[str]:
         return []
     names = dict.fromkeys(manifest.traversals[far].tolist())
     return [
-        f"positions are at odds with sight at {len(np.unique(manifest.places[far])):,} places: images lie up to "
-        f"{away[far].max():,.0f} m from their mean, which is the place's position ({', '.join(names)}). Where a "
-        "receiver jumped, as in a tunnel, leave its positions blank in the file beside the recording, and run again "
+        f"positions contradict the images at {len(np.unique(manifest.places[far])):,} places: images lie up to "
+        f"{away[far].max():,.0f} m from their mean, which is the place's position ({', '.join(names)}). If the GPS "
+        "receiver jumped, as in a tunnel, leave those positions blank in the file beside the recording, and run again "
         "with --overwrite"
     ]
 
@@ -262,8 +263,8 @@ def _check_blank(store: DescriptorStore, names: list[str], overwrite: bool) -> N
     made_here = (store.folder / BEFORE).exists()
     if given.any() and not overwrite and not made_here:
         raise InputError(
-            f"{int(given.sum()):,} of {int(mine.sum()):,} images in {store.folder} have places already; "
-            "replace them with --overwrite (--undo brings them back)"
+            f"{int(given.sum()):,} of {int(mine.sum()):,} images in {store.folder} already have places; "
+            "replace them with --overwrite (--undo restores them)"
         )
 
 
@@ -273,7 +274,7 @@ def _undone(store: DescriptorStore) -> Lined:
 
     before = store.folder / BEFORE
     if not before.exists():
-        raise InputError(f"{store.folder} was never aligned: there is nothing to undo")
+        raise InputError(f"{store.folder} was never aligned, so there is nothing to undo")
     restored = relabel(store.folder, Manifest.read(before))
     before.unlink()
     return Lined(restored)

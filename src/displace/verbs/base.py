@@ -64,7 +64,7 @@ def beside(source: PathLike, ending: str) -> Path:
     if path.name in ("", ".."):
         path = path.resolve()  # . and .. are called something, too
     if not path.name:
-        raise InputError(f"{source} has no name that what is made of it could have; choose one with -o")
+        raise InputError(f"cannot derive a file name from {source}; choose one with -o")
     strip = path.is_file() or path.suffix in (".csv", ".desc")
     return path.with_name(f"{path.stem if strip else path.name}{ending}")
 
@@ -80,11 +80,11 @@ def check_folder_of(output: PathLike) -> None:
     folder = Path(output).parent
     if not folder.is_dir():
         raise InputError(
-            f"cannot write {output}: there is no folder {folder}; make it, or choose another name with -o"
+            f"cannot write {output}: there is no folder {folder}; create it, or choose another name with -o"
         )
     if not os.access(folder, os.W_OK):
         raise InputError(
-            f"cannot write {output}: {folder} may not be written to; choose another name with -o"
+            f"cannot write {output}: no permission to write to {folder}; choose another name with -o"
         )
 
 
@@ -110,7 +110,7 @@ def check_own_output(output: PathLike, marks: Sequence[str], what: str) -> None:
             head = file.read(4096)
         if head and not any(mark.encode() in head for mark in marks):
             raise InputError(
-                f"{output} exists, and is no {what} that displace wrote: choose another name with -o, or remove it"
+                f"{output} exists and is not a {what} written by displace: choose another name with -o, or remove it"
             )
 
 
@@ -122,7 +122,7 @@ def read_manifest(path: PathLike) -> Manifest:
     if Path(path).is_dir():
         what = "is a descriptor store" if is_store(path) else "is a folder"
         raise ManifestError(
-            f"{path} {what}, a manifest is a CSV file; make one with: displace manifest FOLDER"
+            f"{path} {what}, but a manifest is a CSV file; make one with: displace manifest FOLDER"
         )
     return Manifest.read(path)
 
@@ -136,7 +136,7 @@ def whole_store(folder: PathLike, partial: bool) -> DescriptorStore:
     if n_pending and not partial:
         raise InputError(
             f"{folder} is not finished: {n_pending} of {len(store.index.manifest)} images are not described yet. Run "
-            "displace extract again, which goes on where it stopped, or take what there is with --partial"
+            "displace extract again to resume, or use what there is with --partial"
         )
     return store
 
@@ -161,15 +161,15 @@ def look_at_neighbours(refs: ReferenceSet, tolerance: str | None, *, exact: bool
         names = ", ".join(repr(str(name)) for name in blank)
         said = f"all images of {names} look the same (black, covered or of one colour)"
         if len(blank) == len(refs.traversal_ids):
-            raise InputError(f"{said}: no place can be told from another")
-        warnings.warn(f"{said}: leave out what shows nothing (--exclude)", RouteWarning, stacklevel=3)
+            raise InputError(f"{said}, so places cannot be told apart")
+        warnings.warn(f"{said}: leave such recordings out with --exclude", RouteWarning, stacklevel=3)
     for sentence in misaligned(refs):
         warnings.warn(f"{sentence}; displace align lines recordings up by sight", RouteWarning, stacklevel=3)
     known = refs.info.positions is not None
     if tolerance is None and (exact or not known) and is_sequence(refs):
         wider = "25m" if known else '"2 frames"'
         warnings.warn(
-            "the places follow each other like frames of a drive, and the next frame counts as wrong: "
+            "the places look like consecutive frames of a drive, but the next frame counts as wrong: "
             f"--tolerance {wider} counts neighbours as right",
             RouteWarning,
             stacklevel=3,

@@ -29,8 +29,7 @@ def bench(
 ) -> Outcome:
     """Compute the tables of a suite: data set, models, fusions, queries.
 
-    Each cell is kept as soon as it is computed. Stopped at any moment and run again, it goes on; only what is missing
-    is computed.
+    Each cell is saved as soon as it is computed. If it is interrupted, run it again: only missing cells are computed.
 
     Parameters
     ----------
@@ -39,11 +38,11 @@ def bench(
     output : path-like
         Results folder.
     stores : mapping of str to path-like, optional
-        Where models' descriptors are, instead of or beside those of the suite.
+        Stores of models' descriptors, in place of or in addition to those of the suite.
     root : path-like, optional
         Folder of the suite's descriptor stores; by default the suite file's.
     threads : int, optional
-        Cores to use; by default all. Times of 1 are steadiest.
+        Cores to use; by default all. Times are most stable with 1.
     progress : callable, optional
         Called as ``progress(stage, done, total)``.
 
@@ -63,9 +62,7 @@ def bench(
     check_threads(threads)
     shipped = shipped_for(suite)
     if shipped is not None and shipped != str(suite):
-        logger.warning(
-            "there is no file %s: the suite %s that comes with the package is used", suite, shipped
-        )
+        logger.warning("there is no file %s: using the suite %s that comes with the package", suite, shipped)
     given = [] if root is None else ["--root", str(root)]
     given += [part for model, path in (stores or {}).items() for part in ("--store", f"{model}={path}")]
     read = replace(

@@ -64,9 +64,9 @@ def build(
 ) -> PlaceMap:
     """Build a map: one file to deploy, and beside it one that an update needs.
 
-    Whatever there is will do: recordings, a manifest or a store. The steps that are missing are done beside the map
-    (``town.csv``, ``town.frames``, ``town.desc``): manifest, extract and, where no place is known, align. Stopped, it
-    goes on when it is run again.
+    Takes recordings, a manifest or a store, and runs the missing steps: manifest, extract and, if no place is known,
+    align. Their results go beside the map (``town.csv``, ``town.frames``, ``town.desc``). If it is interrupted, run
+    it again to resume.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def build(
         A store made by `extract`; a manifest; a folder with one folder of images, video or bag for each traversal; or
         several of these recordings.
     output : path-like, optional
-        The map; by default the source's name with ``.displace``. Of several sources it must be given.
+        The map; by default the source's name with ``.displace``. Required for several sources.
     fusion : str
         How references are fused (see: displace list fusions), or auto: what `advise` recommends.
     traversals : sequence of str, optional
@@ -84,33 +84,33 @@ def build(
     dtype : str
         How rows are stored: float16, float32 or int8.
     calibration : bool
-        Learn from held-out traversals how sure a match is; that of one or two traversals is weaker.
+        Learn from held-out traversals how likely a match is right; with one or two traversals this is weaker.
     tolerance : str, optional
-        What counts as right for the confidence: 25m where places have positions, "2 frames" where they have an order
-        along the route, or exact; by default 25 m, without positions the exact place, or "2 frames" where places were
-        found by sight.
+        What counts as right for the confidence: 25m if places have positions, "2 frames" if they have an order along
+        the route, or exact. By default 25 m; without positions the exact place, or "2 frames" if places were found by
+        sight.
     keep_references : bool
-        Keep what is needed to remove a traversal by name later.
+        Keep the references beside the map, so that a traversal can be removed by name later.
     model : str, optional
-        Of recordings and manifests: what describes the images (see: displace list models); by default
-        efficientnet_lite where it is installed, else hog.
+        For recordings and manifests: model that describes the images (see: displace list models); by default
+        efficientnet_lite if it is installed, else hog.
     weights : path-like, optional
         Weights file; by default the published one.
     device : str
         Where the model runs: auto, cpu, cuda, cuda:1 …
     every : str
-        Video: take every n-th frame (5), or one each so many seconds (0.5s).
+        Video: take every n-th frame (5), or one frame per interval (0.5s).
     layout : str
-        Of recordings: how places are told, as `manifest` has it: auto, names, sight …; auto also lines recordings up by
-        sight where it finds that equal names are not equal places, and names takes the names at their word.
+        For recordings: how places are determined, as in `manifest`: auto, names, sight … With auto, recordings whose
+        equal names turn out not to be equal places are lined up by sight; names trusts the names.
     cluster : str, optional
         Build with the workers of a Dask cluster: local, local:4, or a scheduler's address.
     threads : int, optional
         Cores to use for building; by default one for few references, else all. On a busy machine 1 is often faster.
     partial : bool
-        Take a store whose extraction was not finished as it is.
+        Accept a store whose extraction is unfinished.
     overwrite : bool
-        Replace the map where it exists, and the manifest that was made for it.
+        Replace an existing map, and the manifest that was made for it.
     progress : callable, optional
         Called as ``progress(stage, done, total)``.
 
@@ -200,8 +200,8 @@ def _check_ending(output: Path) -> None:
     """Refuse a map in place of the manifest or the store that are made beside it."""
     if output.suffix.lower() in BESIDE:
         raise InputError(
-            f"cannot write {output}: beside a map {output.with_suffix('.csv').name} is its manifest and "
-            f"{output.with_suffix('.desc').name} its store; let the map's name end in {MAP_ENDING}"
+            f"cannot write {output}: beside a map, {output.with_suffix('.csv').name} is its manifest and "
+            f"{output.with_suffix('.desc').name} its store; use a name that ends in {MAP_ENDING}"
         )
 
 
@@ -243,7 +243,7 @@ def _check_streamable(fusion: str, keep_references: bool) -> None:
     """Refuse what needs all references in memory."""
     if fusion == "auto":
         raise InputError(
-            "fusion='auto' compares fusions with all references in memory: name one, such as displace"
+            "fusion='auto' needs all references in memory to compare fusions: name one, such as displace"
         )
     if keep_references:
         raise InputError("--keep-references needs all references in memory: leave it out")
@@ -256,7 +256,6 @@ def map_output(store: Sources, output: PathLike | None) -> Path:
     sources = listed(store)
     if len(sources) != 1:
         raise InputError(
-            f"a map of {len(sources)} sources is called after none of them: say what it is called with -o, such as -o "
-            f"town{MAP_ENDING}"
+            f"a map of {len(sources)} sources needs a name: give one with -o, such as -o town{MAP_ENDING}"
         )
     return beside(sources[0], MAP_ENDING)

@@ -28,15 +28,15 @@ MIN_PLACES = 20
 def demo(folder: PathLike = "displace-demo", *, places: int = 200, progress: Progress | None = None) -> Demo:
     """Draw a town in six conditions, map five, locate the night, compare all fusions.
 
-    Takes about a minute and no download. Writes demo.html, a page with a map and pictures, and demo.md, its tables.
-    Run again, it keeps what is drawn.
+    Takes about a minute and needs no download. Writes demo.html, a page with a map and pictures, and demo.md, its
+    tables. A second run reuses what is drawn.
 
     Parameters
     ----------
     folder : path-like
-        Where the pictures, the map and the page go.
+        Folder for the pictures, the map and the page.
     places : int
-        Places along the route, 20 to 2000.
+        Number of places along the route, 20 to 2000.
     progress : callable, optional
         Called as ``progress(stage, done, total)``.
 
@@ -98,7 +98,7 @@ def check_own(folder: Path) -> None:
         path = folder / name
         if path.exists() and not own(path):
             raise InputError(
-                f"{path} was not made by displace demo, which would replace it: choose another folder with --folder"
+                f"{path} was not made by displace demo and would be replaced: choose another folder with --folder"
             )
 
 

@@ -45,33 +45,34 @@ def evaluate(
     partial: bool = False,
     progress: Progress | None = None,
 ) -> list[Result]:
-    """Compare fusions on one's own data: Recall@1, 5, 10, time and bytes.
+    """Compare fusions on your own data: Recall@1, 5, 10, time and bytes.
 
-    A traversal is located in a map of all other traversals. Fusions of other packages take part by their entry points.
+    A traversal is located in a map of all other traversals. Fusions of other packages take part through their entry
+    points.
 
     Parameters
     ----------
     store : path-like
         A folder made by `extract`.
     queries : sequence of str, optional
-        Traversals to locate, each in all others; by default every one in turn.
+        Traversals to locate, each in a map of all others; by default every one in turn.
     fusion : str
-        Names with commas between, or all.
+        Names separated by commas, or all.
     sequence : str
-        How frames of a drive are ranked: names with commas between (`displace list sequences`), or all. The places
+        How frames of a drive are ranked: names separated by commas (`displace list sequences`), or all. The places
         need an order along the route.
     adapt : str
-        Whether the queries adapt the scores to their condition: none, batch or both with a comma between.
+        Whether the queries adapt the scores to their condition: none, batch or both, separated by a comma.
     tolerance : str, optional
-        What is correct: exact, '5 frames' or 25m; by default exact, or '2 frames' where places were found by sight.
+        What counts as correct: exact, '5 frames' or 25m; by default exact, or '2 frames' if places were found by sight.
     protocol : str, optional
-        A known data set's protocol instead, such as robotcar-5.
+        Protocol of a known data set instead, such as robotcar-5.
     output : path-like, optional
-        Results folder to keep the rankings in, for `table` and `report`.
+        Results folder for the rankings, for `table` and `report`.
     threads : int, optional
-        Cores to use; by default one for small stores, else all. Times are comparable between equal numbers.
+        Cores to use; by default one for small stores, else all. Compare times only for equal numbers of cores.
     partial : bool
-        Take a store whose extraction was not finished as it is.
+        Accept a store whose extraction is unfinished.
     progress : callable, optional
         Called as ``progress(stage, done, total)``.
 
@@ -124,9 +125,7 @@ def evaluate(
         outcome = run_suite(suite, results, progress)
     reused = len(outcome.cells) - outcome.n_computed
     if reused:
-        logger.warning(
-            "%s: %s cells computed, %s were there", output, f"{outcome.n_computed:,}", f"{reused:,}"
-        )
+        logger.warning("%s: %s cells computed, %s reused", output, f"{outcome.n_computed:,}", f"{reused:,}")
     return outcome.cells
 
 
@@ -181,7 +180,7 @@ def _tell_of_left_out(store: DescriptorStore, rule: Protocol, queries: Sequence[
         n, asked = int((manifest.traversals == name).sum()), int(rule.asked(manifest, name).sum())
         if asked < n:
             logger.warning(
-                "%s: %s of %s frames were found nowhere along the route: left out",
+                "%s: %s of %s frames are left out, because they were not found along the route",
                 name,
                 f"{n - asked:,}",
                 f"{n:,}",

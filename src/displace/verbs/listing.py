@@ -42,13 +42,13 @@ def listing(
         Literal["models", "datasets", "fusions", "searches", "sequences", "exports"], Argument("WHAT")
     ],
 ) -> Sequence[Listed] | Sequence[ModelRow]:
-    """List the models, data sets, fusions and other parts that there are.
+    """List the available models, data sets, fusions and other parts.
 
     Parameters
     ----------
     what : {"models", "datasets", "fusions", "searches", "sequences", "exports"}
-        What to list: descriptor models, with whether they can be used on this machine; data sets; fusions; search
-        backends; ways to follow a drive; forms of export.
+        What to list: descriptor models, and whether they are usable on this machine; data sets; fusions; search
+        backends; methods to follow a drive; export formats.
 
     Examples
     --------

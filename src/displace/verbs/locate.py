@@ -54,42 +54,42 @@ def locate(
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> Located:
-    """Say where images were taken.
+    """Find out where images were taken.
 
-    Confidence is the probability that the first place is right; below 0.5, or `min_confidence`, it reads "not in the
-    map". That of maps of one or two traversals is weaker.
+    Confidence is the probability that the first place is right; below 0.5, or `min_confidence`, the result is "not in
+    the map". It is less reliable for maps of one or two traversals.
 
-    The command exits with 1 where no image reached `min_confidence`, or images could not be read.
+    The exit code is 1 if no image reached `min_confidence`, or if some images could not be read.
 
     Parameters
     ----------
     map_file : path-like
-        A map made by `build`; or one in a database, postgresql://host/database#name; or one that a server holds,
-        http://host:8008, which describes the images too (with its token in the environment, DISPLACE_TOKEN).
+        A map made by `build`; or one in a database, postgresql://host/database#name; or one on a server,
+        http://host:8008, which also describes the images (set its token in the environment, DISPLACE_TOKEN).
     sources : sequence of path-like
-        Images, folders of them, videos; or one descriptor store.
+        Images, folders of images, videos; or one descriptor store.
     output : path-like, optional
-        Write a row for each image or frame: .csv, or .geojson for points.
+        File with one row per image or frame: .csv, or .geojson for points.
     k : int, optional
-        Places for each image: 5 on the screen, and in a file the best one, unless this says how many.
+        Number of places per image; by default 5 on the screen and 1 in a file.
     min_confidence : float, optional
-        Below this probability an image counts as not in the map, and files have no place for it. By default 0.5 on
-        the screen; files then have the best place of every image, with its confidence.
+        Below this probability an image counts as not in the map, and its place in files is blank. By default 0.5 on
+        the screen; files then hold the best place of every image, with its confidence.
     traversal : str, optional
-        Of a store: which traversal; by default all.
+        For a store: which traversal; by default all.
     search : str
-        exact, faiss, or auto: the fastest there is; with a kind, such as faiss:int8.
+        exact, faiss, or auto (the fastest available); optionally with a kind, such as faiss:int8.
     near : str, optional
-        Where the images are known to be, latitude,longitude or easting,northing: only places within `radius` are found.
+        Where the images are known to be, latitude,longitude or easting,northing: search only places within `radius`.
     radius : float, optional
         Metres around `near`.
     follow : bool
-        A video is followed along the route, its frames supporting each other; without, each is located for itself.
+        Follow a video along the route, so that its frames support each other; otherwise locate each frame by itself.
     adapt : str
-        Whether many images of one condition adapt the matching to it, and are judged in view of each other: none,
-        batch, or auto: from 100 images on, of a store those of one traversal.
+        Whether many images in one condition adapt the matching to it and are judged together: none, batch, or auto
+        (from 100 images on; from a store, those of one traversal).
     every : str
-        Video: take every n-th frame (5), or one each so many seconds (0.5s).
+        Video: take every n-th frame (5), or one frame per interval (0.5s).
     weights : path-like, optional
         Weights file; by default the published one.
     device : str
@@ -99,9 +99,9 @@ def locate(
     crop : str, optional
         As for the references; by default the map's.
     mask : path-like, optional
-        The references' mask, if they had one: the map knows only its content hash.
+        The mask of the references, if they had one: the map stores only its content hash.
     overwrite : bool
-        Replace the output where it exists.
+        Replace an existing output.
     progress : callable, optional
         Called as ``progress(stage, done, total)``.
 
@@ -148,7 +148,9 @@ def locate(
         )
     else:
         if traversal is not None:
-            raise InputError(f"traversal={traversal!r} chooses from a descriptor store; images have none")
+            raise InputError(
+                f"traversal={traversal!r} applies to a descriptor store; images have no traversal"
+            )
         model = None
         if isinstance(place_map, PlaceMap):
             model = place_map.open_model(
@@ -177,7 +179,9 @@ def _served(address: str, options: dict[str, PathLike | None]) -> RemoteMap:
 
     for name, value in options.items():
         if value is not None:
-            raise InputError(f"{name}={str(value)!r}: a server describes images by itself; leave it out")
+            raise InputError(
+                f"{name}={str(value)!r} has no effect on a server, which describes images itself; leave it out"
+            )
     return RemoteMap(Client(address))
 
 
@@ -186,8 +190,8 @@ def _form(output: Path) -> str:
     ending = output.suffix.lower()
     if ending not in FORMS:
         raise InputError(
-            f"cannot tell from the name {output.name} what to write; let it end in .csv for a table or in .geojson "
-            "for points"
+            f"cannot tell the format from the name {output.name}; use a name that ends in .csv for a table or in "
+            ".geojson for points"
         )
     return FORMS[ending]
 
@@ -207,7 +211,7 @@ def _check_options(
         check_limit(min_confidence, known=place_map.calibration is not None)
     if form == "geojson" and not place_map.has_positions:
         raise InputError(
-            "the map has no positions, so that there are no points to write; let the output end in .csv, or print JSON "
+            "the map has no positions, so there are no points to write; use an output that ends in .csv, or print JSON "
             "with --json"
         )
 
@@ -223,7 +227,7 @@ def parsed_area(near: str | None, radius: float | None) -> tuple[float, float] |
             f"near={near!r} must be two numbers with a comma between, latitude,longitude or easting,northing"
         ) from None
     if radius is None:
-        raise InputError("near and radius go together: give both")
+        raise InputError("near and radius belong together: give both")
     return first, second
 
 
@@ -263,7 +267,15 @@ def _locate_images(
         )
     videos = images.videos() if follow and place_map.has_order else {}
     matches = _matches(place_map, vectors, good, videos, k, search, adapt)
-    return Located(place_map, images.manifest(), matches, vectors, skipped, adapted=matches.adapted)
+    return Located(
+        place_map,
+        images.manifest(),
+        matches,
+        vectors,
+        skipped,
+        adapted=matches.adapted,
+        followed=bool(videos),
+    )
 
 
 def _matches(

@@ -51,11 +51,10 @@ def manifest(
 ) -> Summary | Check:
     """Make the table that says which image shows which place in which traversal.
 
-    A route may have a folder for each traversal, with equal file names, in equal order, with a CSV file of positions
-    each, with GPS in the images (EXIF) or with file names of the form @easting@northing@…@.jpg; or a folder for each
-    place. Which it is, is found
-    out, or said with `layout`. Recordings with nothing of the kind get blank places: `extract` and `align` give them
-    theirs by sight.
+    A route has a folder for each traversal, and places are told by equal file names, equal order, a CSV file of
+    positions, GPS in the images (EXIF) or file names of the form @easting@northing@…@.jpg; or it has a folder for each
+    place. The layout is detected, or set with `layout`. Otherwise places stay blank, and `extract` and `align` find
+    them by sight.
 
     Parameters
     ----------
@@ -66,37 +65,37 @@ def manifest(
         CSV file to write, by default the first source's name with ``.csv``; frames of videos and bags go into a
         folder beside it (``route.frames``).
     check : bool
-        Write nothing: count a manifest and decode each of its images.
+        Write nothing; summarize a manifest and decode each of its images.
     layout : str
-        How places are told: auto, utm, positions, landmarks, names, order, or sight: not yet, but by `align` (against a
-        map: now).
+        How places are determined: auto, utm, positions, landmarks, names, order, or sight (later, by `align`; against
+        a map, now).
     dataset : str, optional
-        The source is this data set (see: displace list datasets), whose counts are compared with the published ones.
+        The source is this data set (see: displace list datasets); compare its counts with the published ones.
     against : path-like, optional
         Manifest or map with known places, to which the sources are assigned: by position, names or order, and along
         a map by sight where nothing else tells.
     anchor : str, optional
-        Traversal along which places are made; by default the one that fits best.
+        Traversal that defines the places; by default the one that fits best.
     spacing : float
         Metres between places.
     radius : float
         Metres within which an image shows a place.
     max_heading : float
-        Degrees by which its heading may differ.
+        Degrees by which its heading may differ from the place's.
     max_gap : float
-        Seconds between an image and the nearest recorded position.
+        Largest time in seconds between an image and the nearest recorded position.
     drop_off_route : bool
-        Leave out images near no place, else kept with a blank place.
+        Leave out images that are near no place; otherwise they are kept with a blank place.
     every : str
-        Video, bag: take every n-th frame (5), or one each so many seconds (0.5s).
+        Video, bag: take every n-th frame (5), or one frame per interval (0.5s).
     topic : str, optional
         Bag: image topic; by default the only one.
     positions_topic : str, optional
         Bag: NavSatFix or Odometry topic; by default the first NavSatFix, then Odometry.
     allow_truncated : bool
-        Video: keep what can be read of a damaged file.
+        Video: use what can be read of a damaged file.
     overwrite : bool
-        Replace the CSV file where it exists.
+        Replace an existing CSV file.
     progress : callable, optional
         Called as ``progress(stage, done, total)`` while frames are taken out of videos and bags, or images decoded.
 
@@ -120,7 +119,9 @@ def manifest(
     if (check or dataset) and len(sources) > 1:
         raise InputError(f"--check and --dataset take one SOURCE; got {len(sources)}")
     if not check and Path(sources[0]).suffix.lower() == ".csv" and Path(sources[0]).is_file():
-        raise ManifestError(f"{sources[0]} is no recording; if it is a manifest, --check says what it holds")
+        raise ManifestError(
+            f"{sources[0]} is not a recording; if it is a manifest, use --check to see what it holds"
+        )
     output = manifest_output(sources, output)
     if not check:
         check_folder_of(output)
@@ -138,8 +139,8 @@ def manifest(
     source = sources[0] if len(sources) == 1 else sources
     if known is None and layout == "auto" and tells_no_place(source):
         logger.warning(
-            "videos without positions: no place is known yet; displace align finds them by sight, once the frames are "
-            "described"
+            "videos without positions: places are not known yet; run displace extract, then displace align to find "
+            "them by sight"
         )
     folders = unpack(
         source,
@@ -264,8 +265,8 @@ def by_sight(place_map: PlaceMap, blank: Manifest, progress: Progress | None = N
                 best[place] = int(row)
         if len(best) < LEAST_SHARE * len(rows):
             raise ManifestError(
-                f"recording {name!r} does not seem to follow the map's route: {len(best)} of its {len(rows)} frames "
-                f"have a place of their own with a probability of {LEAST_PROBABILITY} or more"
+                f"recording {name!r} does not seem to follow the map's route: only {len(best)} of its {len(rows)} "
+                f"frames match a place of their own with a probability of {LEAST_PROBABILITY} or more"
             )
         for place, row in best.items():
             places[row] = place

@@ -43,30 +43,30 @@ def report(
     results : path-like
         A folder made by `bench`, or by `evaluate` with an output.
     output : path-like
-        HTML file; replaced where it exists.
+        HTML file; an existing one is replaced.
     studies : str
-        Studies to run first: all, or some of compression, tau, qualitative, space, cost, with commas between. Those
-        that were run before are shown anyway.
+        Studies to run first: all, or some of compression, tau, qualitative, space, cost, separated by commas. Earlier
+        studies are shown in any case.
     query : str, optional
         Query traversal of the studies; by default each data set's first.
     root : path-like
-        Folder that the recorded paths of the descriptor stores start from; studies read them.
+        Folder to which the recorded paths of the descriptor stores are relative; studies read them.
     after_fusion : bool
         Study compression: project after fusion, not before.
     numbers : sequence of int
-        Numbers of queries, from 0: study space takes the first, study qualitative shows all of them.
+        Numbers of queries, from 0: study space uses the first, study qualitative shows all of them.
     cases : bool
         Study qualitative: the four cases of the paper's figure, rather than queries by number.
     rounds : int
-        Study cost: rounds in which the methods take turns; the paper takes 100.
+        Study cost: rounds in which the methods take turns; the paper uses 100.
     figures : path-like, optional
-        Folder for the studies' figures, for print.
+        Folder for the studies' figures, for printing.
     formats : sequence of {"pdf", "png", "svg"}
-        Of the figures: pdf, png, svg.
+        Formats of the figures: pdf, png, svg.
     title : str, optional
         Heading; by default the names of the data sets.
     megabytes : float
-        Budget of the pictures; 0 for none.
+        Size budget for the pictures; 0 for none.
     progress : callable, optional
         Called as ``progress(stage, done, total)``.
 

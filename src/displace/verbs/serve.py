@@ -36,36 +36,36 @@ def serve(
 ) -> None:
     """Serve a map: a page for people, and a JSON interface for robots.
 
-    Drop a photo or a video on the page, or send it to /v1/locate; drives are followed frame by frame. When the map's
-    file is replaced, the new one is served from the next request on. Uploads are never kept.
+    Drop a photo or a video on the page, or send an image to /v1/locate; drives are followed frame by frame. When the
+    map's file is replaced, the next request uses the new one. Uploads are never stored.
 
     Other machines are served only with a token of 16 characters or more, from `token_file` or the environment
-    (DISPLACE_TOKEN, and DISPLACE_READING_TOKEN for one that may look at the map but not ask).
+    (DISPLACE_TOKEN, and DISPLACE_READING_TOKEN for a token that may view the map but not locate).
 
     Parameters
     ----------
     map_file : path-like
         A map made by `build`.
     host : str
-        Address to listen on; 0.0.0.0 for every one of this machine.
+        Address to listen on; 0.0.0.0 for all addresses of this machine.
     port : int
-        Port to listen on; 0 for any that is free.
+        Port to listen on; 0 for any free port.
     images : sequence of path-like, optional
-        Folders that the pictures of places may come from; by default the manifest's.
+        Folders that pictures of places may come from; by default the manifest's.
     manifest : path-like, optional
-        Which images show which place; by default the one image of each place that the map names.
+        Says which images show which place; by default the one image per place that the map names.
     min_confidence : float
-        Below this probability an answer reads "not in this map".
+        Below this probability the answer is "not in this map".
     token_file : path-like, optional
-        File with the token in its first line, and a token for reading only in its second.
+        File with the token in its first line, and optionally a read-only token in its second.
     origin : sequence of str, optional
-        Web sites whose pages may ask too; by default none.
+        Web sites whose pages may send requests too; by default none.
     workers : int, optional
-        Most processes that read and describe images beside the one that answers, for models such as hog whose work
-        threads do one image after the other; started when many images wait. By default one for each core, up to 8, and
-        none on a machine of one core; 0 for threads alone. With other models it changes nothing.
+        Maximum number of extra processes that read and describe images, for models such as hog that threads cannot
+        speed up; started when many images are waiting. By default one per core, up to 8, and none on a machine with one
+        core; 0 for threads alone. It has no effect with other models.
     rate : float
-        Requests a second that one client may send, on average.
+        Requests per second that one client may send, on average.
 
     Examples
     --------
@@ -98,8 +98,8 @@ def serve(
     tokens = read_tokens(token_file)
     if tokens.full is None and not is_loopback(host):
         raise InputError(
-            f"host={host!r} is reached from other machines, which needs a token: put one into a file and give it with "
-            f"--token-file, or into the environment as {TOKEN}"
+            f"host={host!r} is reachable from other machines, which requires a token: put one into a file and pass "
+            f"--token-file, or set {TOKEN} in the environment"
         )
     roots = [Path(folder) for folder in images or ()]
     for root in roots:
@@ -140,8 +140,8 @@ def _check_free(host: str, port: int) -> None:
             probe.bind(address)
     except OSError as error:
         raise InputError(
-            f"host={host!r}, port={port} cannot be listened at: {error.strerror}. Another server may be running there: "
-            "choose another --port, 0 takes one that is free"
+            f"cannot listen on host={host!r}, port={port}: {error.strerror}. Another server may be running there: "
+            "choose another --port, or 0 for any free one"
         ) from None
 
 

@@ -45,9 +45,9 @@ def tabulate(
     results : path-like
         A folder made by `bench`, or by `evaluate` with an output.
     output : path-like, optional
-        File to write; by default the terminal shows them.
+        File to write; by default tables are shown in the terminal.
     form : {"terminal", "markdown", "csv", "latex", "published"}
-        How to show it; files have Markdown in place of the terminal's.
+        Output format; in a file, terminal becomes Markdown.
     k : int
         The N of Recall@N: 1, 5 or 10.
 

@@ -27,26 +27,26 @@ def update(
 ) -> Update:
     """Add a new recording to a map, or remove a traversal, without the old images.
 
-    Either the old or the new map is there, whatever happens.
+    An interrupted update leaves either the old or the new map.
 
     Parameters
     ----------
     map_file : path-like
         A map made by `build`, with its statistics beside it.
     add : path-like, optional
-        Add this recording, assigned to the map's places.
+        Store of the recording to add, assigned to the map's places.
     traversals : sequence of str, optional
-        Traversals of it to add, none of which may be in the map already; by default all.
+        Traversals of that store to add; by default all. None may be in the map already.
     remove : str, optional
-        Remove this traversal.
+        Traversal to remove.
     references : path-like, optional
         Store that holds the traversal to remove; not needed after build --keep-references.
     output : path-like, optional
         Where to save; by default the map is replaced.
     check_looks : bool
-        Refuse a recording without positions that does not look like the map's places: it is of another route.
+        Refuse a recording without positions that does not look like the map's places, as it shows another route.
     overwrite : bool
-        Replace the output where it exists.
+        Replace an existing output.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def _add(
 
     if Path(recording).exists() and not is_store(recording) and place_map.model is not None:
         raise InputError(
-            f"{recording} is not a descriptor store. Give a recording places of the map and describe it first: "
+            f"{recording} is not a descriptor store. Assign the recording to the map's places and describe it first: "
             f"displace manifest {quote(str(recording))} -o new.csv --against MAP, then displace extract new.csv -m "
             f"{model_name(place_map.model)}, then displace update MAP --add new.desc"
         )

@@ -59,8 +59,8 @@ def write_alignment_page(
     others = [name for name in found.tracks if name != found.anchor]
     body = "".join(_recording(name, found, vectors, images) for name in others)
     lead = (
-        f"{found.n_places:,} places along <b>{escape(found.anchor)}</b>, to which "
-        f"{len(others)} recording{'s were' if len(others) > 1 else ' was'} lined up by sight."
+        f"{found.n_places:,} places along <b>{escape(found.anchor)}</b>; "
+        f"{len(others)} recording{'s were' if len(others) > 1 else ' was'} lined up with it by sight."
     )
     write_whole(
         path,
@@ -114,7 +114,7 @@ def _recording(
     return (
         f"<section><h2>{escape(name)}</h2>"
         f'<img class="matrix" alt="similarity and path" src="data:image/png;base64,{picture}">'
-        + heading("Weakest stretches", "left this recording, right the anchor")
+        + heading("Weakest stretches", "this recording left, the anchor right; with the mean probability")
         + f'<div class="strip">{shown}</div>'
         + heading("Along the route")
         + f'<div class="strip">{pairs}</div></section>'

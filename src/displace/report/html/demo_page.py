@@ -66,11 +66,11 @@ def summary(demo: Demo) -> str:
     rival = demo.score(RIVAL)
     best, found = max(demo.singles[demo.query].items(), key=lambda item: item[1])
     return (
-        f"Made of {len(demo.place_map.traversals)} drives, none of them at {demo.query}, a map of "
-        f"{demo.map_file.stat().st_size / 1e6:.1f} MB locates "
-        f"<b>{percent(demo.right):.1f} %</b> of {len(demo.queries)} pictures taken at {demo.query}; "
-        f"{rival.row.label} locates {rival.recall_1:.1f} %, plain matching in the best single drive ({best}) "
-        f"{found:.1f} %."
+        f"Built from {len(demo.place_map.traversals)} drives, none of them at {demo.query}, a map of "
+        f"{demo.map_file.stat().st_size / 1e6:.1f}&nbsp;MB locates "
+        f"<b>{percent(demo.right):.1f}&nbsp;%</b> of {len(demo.queries)} pictures taken at {demo.query}. "
+        f"{rival.row.label} locates {rival.recall_1:.1f}&nbsp;%, plain matching in the best single drive ({best}) "
+        f"{found:.1f}&nbsp;%."
     )
 
 
@@ -113,13 +113,14 @@ def _drive(demo: Demo) -> str:
     drive, alone = demo.drive, percent(demo.right)
     precision, found = drive.off_map["followed"]
     return (
-        f"<p>Taken as frames of a drive, <b>{drive.recalls['followed']:.1f} %</b> of the pictures are located "
-        f"rightly while it is driven and <b>{drive.recalls['smoothed']:.1f} %</b> afterwards, given all of them; "
-        f"each for itself {alone:.1f} %. Along a map that lacks a fifth of the places, {100 * found:.0f} % of the "
-        f"frames there are told as off the map, and {100 * precision:.0f} % of those so told are.</p>"
+        f"<p>Each picture by itself is located correctly in {alone:.1f} % of cases. Followed as frames of a drive, "
+        f"<b>{drive.recalls['followed']:.1f} %</b> are, and smoothed afterwards, with all frames known, "
+        f"<b>{drive.recalls['smoothed']:.1f} %</b>. If the map lacks a fifth of the places, {100 * found:.0f} % of "
+        f"the frames there are reported as off the map, and {100 * precision:.0f} % of these reports are right.</p>"
         f'<div class="card">{belief_chart(drive)}</div>'
-        "<p>The belief, frame by frame from left to right, along the route from bottom to top; the line is where the "
-        "frame was, the band is the stretch that the map lacks, and below is the probability of being off the map.</p>"
+        "<p>The belief while following: frames from left to right, the route from bottom to top. The dotted line is "
+        "the truth, the band is the stretch that the map lacks, and the curve below is the probability of being off "
+        "the map.</p>"
     )
 
 
@@ -211,7 +212,7 @@ def _confidence(demo: Demo) -> str:
     """The reliability of the confidence, on held-out drives and on the query; or why there is none."""
     calibration = demo.place_map.calibration
     if calibration is None:
-        return "<p>The held-out matches were all right or all wrong, so that this map has no confidence.</p>"
+        return "<p>This map has no confidence, because the held-out matches were all right or all wrong.</p>"
     confidence, right = confidences(demo), demo.right
     sure = confidence >= SURE
     plot = reliability_plot(
@@ -223,19 +224,19 @@ def _confidence(demo: Demo) -> str:
     auc = f"{area_under_curve(confidence, right):.2f}" if 0 < right.sum() < len(right) else "not defined"
     answered = (
         f"Of the {sure.sum()} {demo.query} pictures with a confidence of {SURE} or more, "
-        f"{percent(right[sure]):.1f} % were located rightly"
+        f"{percent(right[sure]):.1f} % were located correctly"
         if sure.any()
         else f"No {demo.query} picture reached a confidence of {SURE}"
     )
     return f"""<div class="beside"><div>{plot}</div><div>
-<p>{answered}; of all {len(right)} it was {percent(right):.1f} %.</p>
+<p>{answered}; of all {len(right)}, {percent(right):.1f} % were.</p>
 <ul class="keys">
 <li><svg viewBox="0 0 40 16" class="held-out"><polyline points="2,8 38,8"/><circle cx="20" cy="8" r="5"/></svg>
-{calibration.n_queries} held-out pictures of the drives in the map, some of places that were removed from it:
+{calibration.n_queries} held-out pictures of the drives in the map, some of them of places removed from it:
 AUC {calibration.auc:.2f}, calibration error {calibration.error:.3f}</li>
 <li><svg viewBox="0 0 40 16" class="own"><polyline points="2,8 38,8"/><rect x="15" y="3" width="10" height="10"/></svg>
 the {len(right)} pictures at {demo.query}, a condition that the confidence was never fitted on:
 AUC {auc}</li>
 <li><svg viewBox="0 0 40 16"><path class="ideal" d="M2 14L38 2"/></svg>
-what a perfect confidence would say; below it is too sure. Larger marks stand for more pictures.</li>
+a perfect confidence; below this line it is too high. Larger marks stand for more pictures.</li>
 </ul></div></div>"""

@@ -89,18 +89,18 @@ def _finding(table: Table, model: str, blocks: list[Block], results: Results) ->
 
 
 def verdict(difference: Estimate | None) -> str:
-    """Say what a difference amounts to: an interval around 0 means that the queries cannot tell.
+    """Say what a difference amounts to: an interval around 0 is no significant difference.
 
     >>> verdict(Estimate(3.0, -1.5, 7.5))
-    'ahead, by less than these queries can tell'
+    'ahead, not significantly'
     """
     if difference is None:
-        return "not asked the same queries"
+        return "not run on the same queries"
     if difference.value == 0:
         return "level"
     side = "ahead" if difference.value > 0 else "behind"
     told = difference.low > 0 or difference.high < 0
-    return side if told else f"{side}, by less than these queries can tell"
+    return side if told else f"{side}, not significantly"
 
 
 def sentences(finding: Finding) -> list[str]:

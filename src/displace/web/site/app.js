@@ -46,18 +46,18 @@ async function readMap() {
   state.map = await ask("/v1/map");
   const m = state.map;
   $("about").textContent = `${m.places.toLocaleString()} places from ${Object.keys(m.traversals).length} traversals (${Object.keys(m.traversals).join(", ")})`;
-  if (!m.takes_images) $("drop-hint").textContent = "This map has no model that could describe pictures; robots can send descriptors.";
+  if (!m.takes_images) $("drop-hint").textContent = "This map was built without a model, so it cannot take pictures; robots can send descriptors.";
   const facts = {
     "version": m.map, "places": m.places, "traversals": Object.entries(m.traversals).map(([n, c]) => `${n} (${c})`).join(", "),
     "fusion": `${m.fusion}: ${m.reason}`,
-    "rows": `${m.rows} of ${m.dimensions[0]} numbers, ${m.dtype}${m.storage.rounding ? `; ${m.storage.rounding}` : ""}`,
+    "rows": `${m.rows} rows of ${m.dimensions[0]} numbers, ${m.dtype}${m.storage.rounding ? `; ${m.storage.rounding}` : ""}`,
     "storage": `${megabytes(m.storage.rows)} of rows and ${megabytes(m.storage.projection)} of projection to locate with${m.storage.file ? `; file ${megabytes(m.storage.file)}` : ""}`,
-    "model": m.model || "none: descriptors only", "right is": m.tolerance,
+    "model": m.model || "none: descriptors only", "counts as right": m.tolerance,
     "confidence": m.calibration ? `learned from ${m.calibration.n_queries ?? "held-out"} queries${m.calibration_is_stale ? ", before an update" : ""}` : "none",
-    "order": m.has_order ? "places follow each other along a route: drives can be followed" : "places have no order",
+    "order": m.has_order ? "the places have an order along a route, so drives can be followed" : "the places have no order along a route, so drives cannot be followed",
   };
   $("facts").replaceChildren(...Object.entries(facts).flatMap(([name, value]) => [element("dt", { text: name }), element("dd", { text: value })]));
-  const advice = m.advice.length ? m.advice : ["Nothing stands out: the figures of this map ask for no change."];
+  const advice = m.advice.length ? m.advice : ["Nothing stands out: the figures of this map suggest no change."];
   $("advice").replaceChildren(...advice.map((text) => element("li", { text })));
   drawCurves(m);
   state.places = [];
@@ -79,7 +79,7 @@ function chart(svg, points, { x = (v) => v, xs, ys, xTitle, yTitle, under = [], 
     shape("polyline", { class: "curve", points: points.map(([h, v]) => at(x(h), v)).join(" ") }),
     ...(dots ? points.map(([h, v, about]) => { const [cx, cy] = at(x(h), v); return shape("circle", { class: "best", cx, cy, r: 5 }, about); }) : []),
     ...xs.map(([share, label]) => text(label, [at(share, 0)[0], 268], "middle")), ...ys.map(([share, label]) => text(label, [44, at(0, share)[1] + 4], "end")),
-    text(xTitle, [195, 290], "middle"), text(yTitle, [8, 12], "start"),
+    text(xTitle, [195, 290], "middle"), text(yTitle, [50, 12], "start"),
   );
 }
 
@@ -87,15 +87,15 @@ function drawCurves(m) {
   const shares = [[0, "0"], [0.5, "0.5"], [1, "1"]], curve = m.calibration ? m.calibration.curve : [];
   $("reliability-figure").hidden = !curve.length;
   chart($("reliability"), curve.map(([p, share, n]) => [p, share, `confidence ${p.toFixed(2)}: right in ${(100 * share).toFixed(0)} % of ${n}`]),
-    { xs: shares, ys: shares, xTitle: "confidence", yTitle: "share that was right", under: [[[0, 0], [1, 1]]], dots: true });
-  const held = Object.keys(m.traversals).length < 3 ? "parts of the traversals that were held out" : "held-out traversals";
-  $("reliability-caption").textContent = `How often matches of each confidence were right, on ${held}; on the dashed line a confidence is what it says`;
+    { xs: shares, ys: shares, xTitle: "confidence", yTitle: "share of right matches", under: [[[0, 0], [1, 1]]], dots: true });
+  const held = Object.keys(m.traversals).length < 3 ? "held-out parts of the traversals" : "held-out traversals";
+  $("reliability-caption").textContent = `How often matches of each confidence were right, on ${held}. The dashed line is a perfect confidence`;
   $("spectrum-figure").hidden = !m.spectrum;
   if (!m.spectrum) return;
   const most = m.spectrum[m.spectrum.length - 1][0], x = (n) => Math.log(n) / Math.log(Math.max(2, most)), kept = m.dimensions[0];
   const marks = [1, 10, 100, 1000, 10000].filter((n) => n <= most).map((n) => [x(n), String(n)]);
   chart($("spectrum"), m.spectrum, { x, xs: marks, ys: shares, xTitle: "dimensions", yTitle: "share of the eigenvalues' sum", under: [[[x(kept), 0], [x(kept), 1]]] });
-  $("spectrum-caption").textContent = `How much of what tells places apart lies in the leading dimensions; the dashed line marks the ${kept} that are kept`;
+  $("spectrum-caption").textContent = `How much of what tells places apart lies in the leading dimensions. The dashed line marks the ${kept} that the map keeps`;
 }
 
 function picture(place, traversal, loading = "eager") {
@@ -136,7 +136,7 @@ function layout() {
     const scale = Math.min(940 / Math.max(width, 1e-9), 360 / Math.max(height, 1e-9)); // the same both ways: a map
     const left = 500 - (width * scale) / 2, tall = Math.max(40, height * scale);
     const points = new Map(located.map((p, i) => [String(p.place), [left + (xs[i] - x0) * scale, 30 + tall - (ys[i] - y0) * scale]]));
-    return { points, height: tall + 60, caption: "The places where they lie; north is up" };
+    return { points, height: tall + 60, caption: "The places of the map; north is up" };
   }
   const n = Math.max(state.places.length - 1, 1);
   const points = new Map(state.places.map((p, i) => [String(p.place), [30 + (940 * i) / n, 40]]));
@@ -160,8 +160,8 @@ function drawRoute(ranked, found) {
 
 function words(record) {
   const best = record.places[0];
-  if (record.in_map === false) return ["no", "Not in this map", `, as far as it can tell (confidence ${record.confidence.toFixed(2)}); the most similar place is ${best}`];
-  if (record.confidence === undefined || record.confidence === null) return ["", `Most like ${best}`, "; this map has no confidence to tell whether that is right"];
+  if (record.in_map === false) return ["no", "Not in this map", ` (confidence ${record.confidence.toFixed(2)}); the most similar place is ${best}`];
+  if (record.confidence === undefined || record.confidence === null) return ["", `Most like ${best}`, "; this map has no confidence, so it cannot say whether that is right"];
   const sure = record.confidence >= 0.9 ? "almost surely" : record.confidence >= 0.7 ? "probably" : "perhaps";
   return ["yes", `At ${best}`, `, ${sure} (confidence ${record.confidence.toFixed(2)})`];
 }
@@ -263,13 +263,13 @@ function remember(name, what, source, again) {
 // --- a video -------------------------------------------------------------------------------------
 
 async function follow(file, turn) {
-  if (!state.map.has_order) throw new Error("The places of this map have no order, so that no video can be followed. Drop single pictures.");
+  if (!state.map.has_order) throw new Error("The places of this map have no order along a route, so it cannot follow a video. Drop single pictures instead.");
   const video = element("video", { muted: "", playsinline: "" });
   video.src = URL.createObjectURL(file);
   await new Promise((resolve, reject) => { video.onloadeddata = resolve; video.onerror = () => reject(new Error("this browser cannot play that video")); });
   const seek = (time) => new Promise((resolve) => { video.onseeked = resolve; video.currentTime = time; });
   if (!Number.isFinite(video.duration)) await seek(1e9); // as recorded by a browser: known once its end was met
-  if (!(video.duration <= LONGEST)) throw new Error(`This video lasts ${(video.duration / 60).toFixed(0)} minutes; ${LONGEST / 60} at most are followed here. Cut it, or use displace locate in a shell.`);
+  if (!(video.duration <= LONGEST)) throw new Error(`This video lasts ${(video.duration / 60).toFixed(0)} minutes; this page follows at most ${LONGEST / 60}. Cut it, or use displace locate on the command line.`);
   const canvas = element("canvas");
   const scale = Math.min(1, 1280 / Math.max(video.videoWidth, video.videoHeight));
   canvas.width = video.videoWidth * scale; canvas.height = video.videoHeight * scale;
