@@ -163,16 +163,25 @@ def test_photos_without_gps_among_others_get_no_place_and_that_is_said(tmp_path,
     assert "5 of 8 images of october have it; the others get no place" in caplog.text
 
 
-def test_gps_of_few_photos_is_not_used_and_that_is_said(tmp_path, caplog):
+def test_gps_of_few_photos_tells_no_places_and_that_is_said(tmp_path, caplog):
     walk(tmp_path / "june", [10.0 * i for i in range(12)])
     walk(tmp_path / "october", [10.0 * i for i in range(12)], without=8)
     manifest = build_manifest(tmp_path)
-    assert manifest.geo is None
     assert manifest.places[0] == "IMG_0000"
-    assert (
-        "GPS in EXIF is not used: 12 of 12 images of june, 4 of 12 images of october have it, and at least half"
-        in caplog.text
-    )
+    assert caplog.messages == [
+        "positions do not tell places, as fewer than half of the images of october have GPS in EXIF (12 of 12 images "
+        "of june, 4 of 12 images of october); those of june are kept"
+    ]
+
+
+def test_walks_with_gps_beside_one_without_keep_their_positions(tmp_path):
+    for name, without in (("june", 0), ("july", 0), ("october", 12)):
+        walk(tmp_path / name, [10.0 * i for i in range(12)], without=without)
+    manifest = build_manifest(tmp_path)
+    assert manifest.places[0] == "IMG_0000"
+    located = np.isfinite(manifest.latitude)
+    assert set(manifest.traversals[located]) == {"june", "july"}
+    assert located.sum() == 24
 
 
 def test_a_file_of_positions_wins(tmp_path, caplog):
@@ -185,10 +194,11 @@ def test_a_file_of_positions_wins(tmp_path, caplog):
     assert manifest.easting is not None
     (tmp_path / "october.csv").unlink()  # metres cannot be compared with degrees
     assert build_manifest(tmp_path).places[0] == "IMG_0000"
+    assert caplog.messages == ["GPS in EXIF is not used: it is degrees, and the positions of june are metres"]
+    caplog.clear()
     (tmp_path / "june.csv").write_text(
         "image,lat,lon\n" + "\n".join(f"IMG_{i:04d}.jpg,{48.5 + 10 * i * METRE},9.05" for i in range(4))
     )
-    assert not caplog.messages
     assert build_manifest(tmp_path).latitude is not None
     assert caplog.messages == ["positions are the GPS in EXIF: 4 of 4 images of october have it"]
 

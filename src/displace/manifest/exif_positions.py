@@ -26,29 +26,39 @@ _LATITUDE, _LONGITUDE = (1, 2, {"N": 1, "S": -1}, 90.0), (3, 4, {"E": 1, "W": -1
 
 
 def with_exif_positions(recordings: Sequence[Recording]) -> list[Recording]:
-    """Take the positions of recordings that have none out of their images.
+    """Take the positions of recordings that have none out of their images, where at least half of these have one.
 
-    It is done for all of them or for none: at least half of the images of each must have a position, and the
-    others, from files, must be degrees as well. What was found is logged, unless it is nothing.
+    The others, from files, must be degrees as well. What was found is logged, unless it is nothing.
     """
     lacking = [r for r in recordings if r.positions is None]
-    metric = any(r.positions is not None and not r.positions.degrees for r in recordings)
-    if metric or not any(np.isfinite(_points(_some(r.images))).any() for r in lacking):
+    if not any(np.isfinite(_points(_some(r.images))).any() for r in lacking):
+        return list(recordings)
+    if metric := [r.name for r in recordings if r.positions is not None and not r.positions.degrees]:
+        logger.warning(
+            "GPS in EXIF is not used: it is degrees, and the positions of %s are metres", ", ".join(metric)
+        )
         return list(recordings)
     found = {r.name: Positions(_points(r.images), degrees=True) for r in lacking}
     counts = {r.name: (int(found[r.name].known.sum()), len(r)) for r in lacking}
-    told = ", ".join(f"{n:,} of {m:,} images of {name}" for name, (n, m) in counts.items() if n)
-    if any(2 * n < m for n, m in counts.values()):
-        if told:
-            logger.warning(
-                "GPS in EXIF is not used: %s have it, and at least half of every recording's must", told
-            )
-        return list(recordings)
-    without = sum(m - n for n, m in counts.values())
-    logger.warning(
-        "positions are the GPS in EXIF: %s have it%s", told, "; the others get no place" if without else ""
-    )
-    return [replace(r, positions=found.get(r.name, r.positions)) for r in recordings]
+    enough = {name for name, (n, m) in counts.items() if 2 * n >= m}
+    told = ", ".join(f"{n:,} of {m:,} images of {name}" for name, (n, m) in counts.items())
+    if len(enough) < len(lacking):
+        few = ", ".join(name for name in counts if name not in enough)
+        kept = f"; those of {', '.join(sorted(enough))} are kept" if enough else ""
+        logger.warning(
+            "positions do not tell places, as fewer than half of the images of %s have GPS in EXIF (%s)%s",
+            few,
+            told,
+            kept,
+        )
+    else:
+        without = sum(m - n for n, m in counts.values())
+        logger.warning(
+            "positions are the GPS in EXIF: %s have it%s",
+            told,
+            "; the others get no place" if without else "",
+        )
+    return [replace(r, positions=found[r.name]) if r.name in enough else r for r in recordings]
 
 
 def _some(images: Sequence[Path]) -> list[Path]:
