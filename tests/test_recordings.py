@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from displace.errors import ManifestError, RouteWarning
 from displace.manifest.position_files import read_position_file
@@ -99,6 +100,42 @@ def test_clocks_of_two_zones_are_shown_as_times_of_day(tmp_path):
     )
     with pytest.raises(ManifestError, match=message):
         read_recording("t", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("names", "hour", "zone", "at", "said"),
+    [
+        (["IMG_1201.jpg", "IMG_1204.jpg"], 12, "+01:00", [0, 15], "when their EXIF says"),
+        (
+            ["IMG_1201.jpg", "IMG_1204.jpg"],
+            11,
+            "",
+            [0, 15],
+            "when their EXIF says, in UTC, as it names no zone",
+        ),
+        (["a.jpg", "b.jpg"], 11, "", [0, 15], "when their EXIF says, in UTC, as it names no zone"),
+        (
+            ["IMG_20270104_123000.jpg", "IMG_20270104_123001.jpg"],
+            12,
+            "+01:00",
+            [0, 15],
+            "when their EXIF says",
+        ),
+        (["IMG_20270104_113000.jpg", "IMG_20270104_113001.jpg"], 11, "", [0, 10], None),
+        (["1799062200.jpg", "1799062202.jpg"], 13, "+02:00", [0, 20], None),
+    ],
+)
+def test_times_in_exif_are_used_where_names_say_less(tmp_path, caplog, names, hour, zone, at, said):
+    for row, name in enumerate(names):
+        exif = Image.Exif()
+        exif[0x8769] = {0x9003: f"2027:01:04 {hour}:30:0{row}", 0x9291: f"{5 * row}", 0x9011: zone}
+        Image.new("RGB", (8, 6)).save(tmp_path / name, exif=exif)
+    rows = [f"2027-01-04T11:30:0{second}Z,{10 * second},0" for second in range(4)]
+    (tmp_path / "gps.csv").write_text("\n".join(["timestamp,x,y", *rows]))
+    np.testing.assert_allclose(read_recording("t", tmp_path).positions.points[:, 0], at)
+    assert [message.partition("images were taken ")[2] for message in caplog.messages] == (
+        [said] if said else []
+    )
 
 
 def test_names_that_count_frames_are_no_times(tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 
 from displace.geo import Positions
 from displace.holdout import spread
-from displace.images import open_header
+from displace.images import exif_of
 from displace.manifest.recording import Recording
 
 logger = logging.getLogger(__name__)
@@ -67,9 +66,7 @@ def _some(images: Sequence[Path]) -> list[Path]:
 
 def _points(images: Sequence[Path]) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
     """Latitude and longitude of each image, NaN where it has none."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Pillow's, of damaged EXIF
-        return np.array([gps_of(image) or (np.nan, np.nan) for image in images], np.float64).reshape(-1, 2)
+    return np.array([gps_of(image) or (np.nan, np.nan) for image in images], np.float64).reshape(-1, 2)
 
 
 def gps_of(image: Path) -> tuple[float, float] | None:
@@ -78,16 +75,10 @@ def gps_of(image: Path) -> tuple[float, float] | None:
     None where there are none, or none that can be: damaged, beyond the poles, or 0° 0′, which cameras without a fix
     write.
     """
+    tags = exif_of(image, _GPS)
     try:
-        with open_header(image) as (opened, _):
-            # Asked for EXIF that does not stand before the picture, Pillow decodes all of a PNG.
-            if "exif" not in opened.info and opened.format != "TIFF":
-                return None
-            tags = opened.getexif().get_ifd(_GPS)
         latitude, longitude = _angle(tags, *_LATITUDE), _angle(tags, *_LONGITUDE)
-    except (
-        Exception
-    ):  # damaged images and EXIF raise nearly every type; extraction says what is wrong with images
+    except (ArithmeticError, KeyError, TypeError, ValueError):
         return None
     return (latitude, longitude) if np.isfinite(latitude + longitude) and (latitude or longitude) else None
 

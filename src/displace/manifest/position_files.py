@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import logging
 import os
 import warnings
 from collections.abc import Sequence
@@ -17,15 +18,20 @@ from displace.files.reading import open_csv
 from displace.geo import Positions, as_seconds, at_times
 from displace.manifest.csv_file import LIMITS
 from displace.manifest.taken_at import (
+    dates_in_names,
     merely_count,
     seconds_of,
+    since_1970,
     span_of,
     spread_apart,
+    times_in_exif,
     times_in_names,
     without_ending,
 )
 
 Numbers = NDArray[np.float64]
+
+logger = logging.getLogger(__name__)
 
 ALIASES = {
     "image": ("image", "filename", "file", "name"),
@@ -49,7 +55,9 @@ class PositionFile:
     times: Numbers | None
     positions: Positions | None
 
-    def for_images(self, names: Sequence[str], times: Numbers | None, max_gap: float) -> Positions:
+    def for_images(
+        self, names: Sequence[str], times: Numbers | None, max_gap: float, images: Sequence[Path] = ()
+    ) -> Positions:
         """Positions of images, by name where the file has names, otherwise by time.
 
         Parameters
@@ -57,9 +65,11 @@ class PositionFile:
         names : sequence of str
             The images' names, with or without folder and ending.
         times : (m,) array, optional
-            Their times in seconds; by default the number that each name ends in.
+            Their times in seconds; by default those in the names, or in the images' EXIF.
         max_gap : float
             Seconds; an image farther than that from every fix has no position.
+        images : sequence of Path
+            The images themselves, for EXIF.
         """
         if self.positions is None:
             raise ManifestError(f"{self.path} has no row with easting and northing or latitude and longitude")
@@ -67,17 +77,7 @@ class PositionFile:
             return self._by_name(self.positions, names)
         if self.times is None:
             raise ManifestError(f"{self.path} needs a column 'image' or 'timestamp'")
-        clock = times_in_names(names) if times is None else times
-        if clock is None:
-            raise ManifestError(
-                f"{self.path} has time stamps, but the images' names (such as {names[0]!r}) are none; "
-                "name the images in a column 'image', or put a frames.csv (image,timestamp) beside them"
-            )
-        if times is None and merely_count(clock):
-            raise ManifestError(
-                f"{self.path} has time stamps, and the images' names ({names[0]} to {names[-1]}) only count frames; "
-                "name the images in a column 'image', or put a frames.csv (image,timestamp) beside them"
-            )
+        clock = self._clock(self.times, names, images) if times is None else times
         if not (self.positions.known & np.isfinite(self.times)).any():
             raise ManifestError(f"{self.path} has no row with both a time stamp and a position")
         found = at_times(self.positions, self._apart(self.positions), clock, max_gap)
@@ -88,6 +88,31 @@ class PositionFile:
                 "count as UTC, those of a video's frames from its start"
             )
         return found
+
+    def _clock(self, log: Numbers, names: Sequence[str], images: Sequence[Path]) -> Numbers:
+        """Times of images, where no file says them: in their names, or in EXIF.
+
+        EXIF says more than dates in names where it names the zone, and more than numbers that count from some start.
+        """
+        clock, dates = times_in_names(names), dates_in_names(names)
+        counted = clock is None or merely_count(clock)
+        asked = since_1970(log) and (
+            counted or dates is not None or (clock is not None and not since_1970(clock))
+        )
+        if asked and (found := times_in_exif(images)) is not None and (found[1] or dates is None):
+            logger.warning(
+                "%s: images were taken when their EXIF says%s",
+                self.path,
+                "" if found[1] else ", in UTC, as it names no zone",
+            )
+            return found[0]
+        if clock is None or counted:
+            are = "are none" if clock is None else "only count frames"
+            raise ManifestError(
+                f"{self.path} has time stamps, and the images' names ({names[0]} to {names[-1]}) {are}; "
+                "name the images in a column 'image', or put a frames.csv (image,timestamp) beside them"
+            )
+        return clock
 
     def _apart(self, positions: Positions) -> Numbers:
         """Times of the rows, those that share one spread until the next time."""

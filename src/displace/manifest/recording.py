@@ -95,8 +95,10 @@ def read_recording(name: str, folder: Path, max_gap: float = 2.0) -> Recording:
     if len(with_positions) > 1:
         listed = ", ".join(str(file.path) for file in with_positions)
         raise ManifestError(f"traversal {name!r} has several files of positions, keep one of them: {listed}")
-    positions = with_positions[0].for_images(_known_as(images), times, max_gap) if with_positions else None
-    if positions is None:
+    positions = None
+    if with_positions:
+        positions = with_positions[0].for_images(_known_as(images), times, max_gap, images)
+    else:
         _tell_of_unused(name, folder, files)
     return Recording(name, images, names, positions, times)
 
