@@ -51,7 +51,10 @@ def test_recordings_that_line_up_are_not_complained_of():
 def test_recordings_that_lack_frames_are_named(kept):
     sun = drive()
     (sentence,) = misaligned(references({"a": sun, "b": seen_again(sun)[kept]}))
-    assert sentence.startswith("b lines up with a better when it is shifted")
+    assert sentence.startswith(
+        "b lines up with a better when it is shifted along the route, in the median by "
+    )
+    assert sentence.endswith("places: equal numbers may not be equal places")
 
 
 def test_traversals_that_show_nothing_are_named():

@@ -201,6 +201,34 @@ def positions_in_a_log(folder, times, rows):
     return file.for_images([f"{time:.2f}.jpg" for time in times], np.asarray(times), 2.0).points[:, 0]
 
 
+@pytest.mark.parametrize(
+    ("first", "last", "told"),
+    [
+        (
+            130,
+            330,
+            "images begin 30 s after the positions in .*gps.csv, and end 30 s after them: .* clocks differ",
+        ),
+        (72, 268, "images begin 28 s before .* and end 32 s before them"),
+        (130, 270, None),  # the receiver ran for longer
+        (70, 330, None),
+        (110, 330, None),
+        (102, 302, None),
+    ],
+)
+def test_clocks_that_differ_by_less_than_a_recording_are_told_of(tmp_path, first, last, told):
+    def found():
+        return positions_in_a_log(
+            tmp_path, np.arange(first, last + 1), [(t, 10 * t) for t in range(100, 301)]
+        )
+
+    if told is None:
+        found()  # warnings are errors
+        return
+    with pytest.warns(RouteWarning, match=told):
+        found()
+
+
 def test_times_that_are_cut_off_to_seconds_are_spread(tmp_path):
     """Ten positions a second at 10 m/s; images were off by as much as is driven in a second."""
     at = np.arange(1000, 1099) / 10

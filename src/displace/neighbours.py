@@ -74,14 +74,17 @@ def misaligned(refs: ReferenceSet) -> list[str]:
     names = refs.traversal_ids
     if len(names) < 2 or not is_sequence(refs):
         return []
+    why = "equal numbers may not be equal places"
+    if refs.info.positions is not None:
+        why += ", or positions are off, as where the clocks of camera and receiver differ"
     found = []
     for name in names[1:]:
         shifts = shifts_between(refs, names[0], name)
         off = np.abs(shifts[np.abs(shifts) > NEAR])
         if len(shifts) >= ENOUGH and len(off) > (1 - OFTEN) * len(shifts):
             found.append(
-                f"{name} lines up with {names[0]} better when it is shifted by up to {off.max()} places along the "
-                "route: equal numbers may not be equal places"
+                f"{name} lines up with {names[0]} better when it is shifted along the route, in the median by "
+                f"{np.median(off):.0f} places: {why}"
             )
     return found
 

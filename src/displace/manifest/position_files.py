@@ -44,6 +44,11 @@ ALIASES = {
 }
 """Column names that are understood, in lower case; others are ignored."""
 
+_OFFSET = 0.02
+"""Of the length of a recording: clocks that differ by less are not told from a late start."""
+_ALIKE = 0.8
+"""How much alike what is missing at both ends must be."""
+
 
 @dataclass(frozen=True, eq=False)
 class PositionFile:
@@ -87,7 +92,23 @@ class PositionFile:
                 f"{span_of(self.times)}; both must be on one clock. Times that name no zone, as in names of images, "
                 "count as UTC, those of a video's frames from its start"
             )
+        self._tell_of_clocks(self.times[self.positions.known], clock, max_gap)
         return found
+
+    def _tell_of_clocks(self, fixes: Numbers, images: Numbers, max_gap: float) -> None:
+        """Warn where the images begin as much before the positions as they end, or as much after: clocks may differ."""
+        begins, ends = np.nanmin(fixes) - np.nanmin(images), np.nanmax(fixes) - np.nanmax(images)
+        near, far = sorted((abs(begins), abs(ends)))
+        least = max(max_gap, _OFFSET * (np.nanmax(images) - np.nanmin(images)))
+        if begins * ends > 0 and near > least and near > _ALIKE * far:
+            order = "before" if begins > 0 else "after"
+            warnings.warn(
+                f"images begin {abs(begins):,.0f} s {order} the positions in {self.path}, and end {abs(ends):,.0f} s "
+                f"{order} them: where both were recorded together, the clocks differ by as much, and every position is "
+                "wrong. Mend the time stamps then",
+                RouteWarning,
+                stacklevel=4,
+            )
 
     def _clock(self, log: Numbers, names: Sequence[str], images: Sequence[Path]) -> Numbers:
         """Times of images, where no file says them: in their names, or in EXIF.
