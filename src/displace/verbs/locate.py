@@ -67,7 +67,7 @@ def locate(
         A map made by `build`; or one in a database, postgresql://host/database#name; or one that a server holds,
         http://host:8008, which describes the images too (with its token in the environment, DISPLACE_TOKEN).
     sources : sequence of path-like
-        Images, folders of them, videos; or one descriptor store.
+        Images, folders of them, videos, ROS bags; or one descriptor store.
     output : path-like, optional
         Write a row for each image or frame: .csv, or .geojson for points.
     k : int, optional
