@@ -151,6 +151,7 @@ def test_locate_a_video_and_a_store(run, folder):
     writer.release()
     records = json.loads(run("locate", "town.displace", "evening.avi", "--every", 2, "--json").stdout)
     assert [r["places"][0] for r in records] == ["0000", "0002", "0004"]
+    assert all(type(record["frame"]) is int for record in records)
     assert [(r["image"], r["frame"], r["timestamp"]) for r in records] == [
         ("evening.avi", 0, 0),
         ("evening.avi", 2, pytest.approx(0.2)),
@@ -910,6 +911,23 @@ def test_names_that_would_be_folded_are_listed_without_the_folder_that_all_are_i
     assert ("images in drives/night\n" in text.get()) == (width == 40)
     mixed = ["/a/very/long/folder/for/a/picture.jpg", "night/b.jpg"]
     assert console_maps._within(shown, mixed) == ("", mixed)
+
+
+def test_numbers_that_a_narrow_screen_has_no_room_for_are_folded_and_not_cut_off():
+    record = {
+        "image": "run.mcap",
+        "frame": 3,
+        "timestamp": 1_800_000_000.25,
+        "places": ["0001"],
+        "scores": [0.5],
+    }
+    record |= {"in_map": True, "confidence": 0.875, "latitude": 60.019314, "longitude": -120.000003}
+    with (shown := console.Console(width=60)).capture() as text:
+        console_maps._show_many(shown, [record], "")
+    assert "…" not in text.get()
+    cells = zip(*(line.split("│")[1:-1] for line in text.get().splitlines() if "│" in line), strict=True)
+    numbers = ["".join(part.strip() for part in cell) for cell in cells]
+    assert numbers[1:] == ["3", "1800000000.25", "0001", "0.500", "0.88", "60.019314", "-120.000003"]
 
 
 def test_where_the_images_are_that_are_not_shown_is_said_unless_it_was_given():
