@@ -51,6 +51,16 @@ def test_equal_names(tmp_path):
     assert all(path.is_file() for path in manifest.paths())
 
 
+@pytest.mark.parametrize(("last", "layout"), [(7, "order"), (8, "sight")])
+def test_a_recording_without_a_common_name_has_no_places_of_its_own(tmp_path, last, layout):
+    touch(tmp_path, [f"{name}/{i}.jpg" for name in ("sun", "rain") for i in range(7)])
+    touch(tmp_path, [f"snow/DSC_{i}.jpg" for i in range(last)])
+    assert detect(find_recordings(tmp_path)) == layout
+    assert len(build_manifest(tmp_path).place_ids()) == (7 if layout == "order" else 0)
+    touch(tmp_path, ["snow/3.jpg"])
+    assert detect(find_recordings(tmp_path)) == "names"
+
+
 def test_equal_order_sorts_naturally(tmp_path):
     touch(tmp_path, [f"a/x{i}.jpg" for i in (2, 10, 1)] + [f"b/{i}.png" for i in (100, 20, 3)])
     assert detect(find_recordings(tmp_path)) == "order"
