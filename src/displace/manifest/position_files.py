@@ -54,7 +54,7 @@ _ALIKE = 0.8
 class PositionFile:
     """Columns of one CSV file; what it does not have is None."""
 
-    path: Path
+    called: str
     header: list[str]
     images: list[str] | None
     times: Numbers | None
@@ -77,20 +77,22 @@ class PositionFile:
             The images themselves, for EXIF.
         """
         if self.positions is None:
-            raise ManifestError(f"{self.path} has no row with easting and northing or latitude and longitude")
+            raise ManifestError(
+                f"{self.called} has no row with easting and northing or latitude and longitude"
+            )
         if self.images is not None:
             return self._by_name(self.positions, names)
         if self.times is None:
-            raise ManifestError(f"{self.path} needs a column 'image' or 'timestamp'")
+            raise ManifestError(f"{self.called} needs a column 'image' or 'timestamp'")
         clock = self._clock(self.times, names, images) if times is None else times
         if not (self.positions.known & np.isfinite(self.times)).any():
-            raise ManifestError(f"{self.path} has no row with both a time stamp and a position")
+            raise ManifestError(f"{self.called} has no row with both a time stamp and a position")
         found = at_times(self.positions, self._apart(self.positions), clock, max_gap)
         if not found.known.any():
             raise ManifestError(
-                f"no image has a position in {self.path}: images are from {span_of(clock)}, positions from "
+                f"no image has a position in {self.called}: images are from {span_of(clock)}, positions from "
                 f"{span_of(self.times)}; both must be on one clock. Times that name no zone, as in names of images, "
-                "count as UTC, those of a video's frames from its start"
+                "count as UTC; those of a video's frames count from its start: subtract that from the file's"
             )
         self._tell_of_clocks(self.times[self.positions.known], clock, max_gap)
         return found
@@ -103,7 +105,7 @@ class PositionFile:
         if begins * ends > 0 and near > least and near > _ALIKE * far:
             order = "before" if begins > 0 else "after"
             warnings.warn(
-                f"images begin {abs(begins):,.0f} s {order} the positions in {self.path}, and end {abs(ends):,.0f} s "
+                f"images begin {abs(begins):,.0f} s {order} the positions in {self.called}, and end {abs(ends):,.0f} s "
                 f"{order} them: where both were recorded together, the clocks differ by as much, and every position is "
                 "wrong. Mend the time stamps then",
                 RouteWarning,
@@ -123,14 +125,14 @@ class PositionFile:
         if asked and (found := times_in_exif(images)) is not None and (found[1] or dates is None):
             logger.warning(
                 "%s: images were taken when their EXIF says%s",
-                self.path,
+                self.called,
                 "" if found[1] else ", in UTC, as it names no zone",
             )
             return found[0]
         if clock is None or counted:
             are = "are none" if clock is None else "only count frames"
             raise ManifestError(
-                f"{self.path} has time stamps, and the images' names ({names[0]} to {names[-1]}) {are}; "
+                f"{self.called} has time stamps, and the images' names ({names[0]} to {names[-1]}) {are}; "
                 "name the images in a column 'image', or put a frames.csv (image,timestamp) beside them"
             )
         return clock
@@ -141,7 +143,7 @@ class PositionFile:
         times = spread_apart(self.times, positions.points)
         if shared := int((times > self.times).sum()):
             warnings.warn(
-                f"{self.path} has {shared:,} of {len(times):,} rows with the time of a row before, as where seconds "
+                f"{self.called} has {shared:,} of {len(times):,} rows with the time of a row before, as where seconds "
                 "are cut off: they are taken as spread evenly until the next time",
                 RouteWarning,
                 stacklevel=5,
@@ -163,7 +165,7 @@ class PositionFile:
         rows = self.rows_of(names)
         if self.images and (rows < 0).all():
             raise ManifestError(
-                f"{self.path} names none of the images; it has {self.images[0]!r}, not {names[0]!r}"
+                f"{self.called} names none of the images; it has {self.images[0]!r}, not {names[0]!r}"
             )
         found = positions.take(rows)
         found.points[rows < 0] = np.nan
@@ -172,12 +174,13 @@ class PositionFile:
         return found
 
 
-def read_position_file(path: str | os.PathLike[str]) -> PositionFile:
+def read_position_file(path: str | os.PathLike[str], called: str = "") -> PositionFile:
     """Read a CSV file of positions; every cell that is not a number is listed with its line.
 
-    Columns are separated by commas, or by semicolons or tabs: numbers may have decimal commas then.
+    Columns are separated by commas, or by semicolons or tabs: numbers may have decimal commas then. Messages name the
+    file by its path, or as it is `called`.
     """
-    path = Path(path)
+    path, called = Path(path), called or str(path)
     try:
         with open_csv(path) as file:
             first = file.readline()
@@ -188,10 +191,10 @@ def read_position_file(path: str | os.PathLike[str]) -> PositionFile:
             lines_rows = [(reader.line_num, row) for row in reader if any(row)]
     except UnicodeDecodeError as error:
         raise ManifestError(
-            f"cannot read positions from {path}: it is not UTF-8 text ({error.reason}); save it as 'CSV UTF-8'"
+            f"cannot read positions from {called}: it is not UTF-8 text ({error.reason}); save it as 'CSV UTF-8'"
         ) from None
     except (OSError, csv.Error) as error:
-        raise ManifestError(f"cannot read positions from {path}: {error}") from None
+        raise ManifestError(f"cannot read positions from {called}: {error}") from None
     point = "." if separator == "," else ","
     where = {
         name: next((header.index(a) for a in names if a in header), None) for name, names in ALIASES.items()
@@ -203,12 +206,12 @@ def read_position_file(path: str | os.PathLike[str]) -> PositionFile:
         if column is not None and name != "image"
     }
     if problems:
-        raise ManifestError(f"{path} has {len(problems)} problems:", problems)
+        raise ManifestError(f"{called} has {len(problems)} problems:", problems)
     images = None
     if (column := where["image"]) is not None:
         images = [row[column].strip() if column < len(row) else "" for _, row in lines_rows]
     times = as_seconds(columns["timestamp"]) if "timestamp" in columns else None
-    return PositionFile(path, header, images, times, Positions.of(_with_fix(columns)))
+    return PositionFile(called, header, images, times, Positions.of(_with_fix(columns)))
 
 
 def _with_fix(columns: dict[str, Numbers]) -> dict[str, Numbers]:

@@ -21,6 +21,8 @@ _OTHER_TRACKS = (".gpx", ".kml", ".nmea", ".fit")
 PathLike = str | os.PathLike[str]
 FRAMES = "frames.csv"
 """File beside frames taken from a video or bag: image, timestamp, and positions where the bag has them."""
+POSITIONS = "positions.csv"
+"""Copy of the file of positions beside a video, in the folder of its frames."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,11 +91,11 @@ def read_recording(name: str, folder: Path, max_gap: float = 2.0) -> Recording:
     common = Path(os.path.commonpath({image.parent for image in images}))
     start = len(str(common)) + 1 if common != Path() else 0
     names = [str(image)[start:].rpartition(".")[0].replace(os.sep, "/") for image in images]
-    files = [read_position_file(path) for path in _csv_files(folder, common)]
+    files = [read_position_file(path, _called(path, name)) for path in _csv_files(folder, common)]
     times = _times(files, images)
     with_positions = [file for file in files if file.positions is not None]
     if len(with_positions) > 1:
-        listed = ", ".join(str(file.path) for file in with_positions)
+        listed = ", ".join(file.called for file in with_positions)
         raise ManifestError(f"traversal {name!r} has several files of positions, keep one of them: {listed}")
     positions = None
     if with_positions:
@@ -135,6 +137,12 @@ def _csv_files(folder: Path, images_folder: Path) -> list[Path]:
     return [*beside(folder.resolve(), CSV), *sorted(inside)]
 
 
+def _called(path: Path, traversal: str) -> str:
+    """What messages call a file of positions: of a copy among frames, where the user's own is."""
+    copied = path.name == POSITIONS and (path.parent / FRAMES).is_file()
+    return f"the file of positions beside video {traversal!r}" if copied else str(path)
+
+
 def beside(stem: Path, endings: Sequence[str]) -> list[Path]:
     """Files of the name `stem` with one of some endings; each once, where the file system knows no capitals."""
     there = [path for ending in endings if (path := Path(f"{stem}{ending}")).is_file()]
@@ -147,7 +155,7 @@ def _tell_of_unused(name: str, folder: Path, files: Sequence[PositionFile]) -> N
     for file in files:
         serves = file.images is not None and (file.times is not None or "place" in file.header)
         if not serves and any(file.header):
-            told.append(f"{file.path} has {', '.join(map(repr, file.header[:12]))}")
+            told.append(f"{file.called} has {', '.join(map(repr, file.header[:12]))}")
     if told:
         known = ", ".join(column for column in ALIASES if column != "heading")
         warnings.warn(

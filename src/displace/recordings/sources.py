@@ -13,7 +13,7 @@ from typing import Any
 from displace.errors import ManifestError
 from displace.files.atomic import atomic_write
 from displace.images import has_images, natural_key
-from displace.manifest.recording import CSV, beside
+from displace.manifest.recording import CSV, POSITIONS, beside
 from displace.progress import Progress
 from displace.recordings.rosbag import extract_bag, is_bag
 from displace.recordings.video import extract_frames, is_video
@@ -186,7 +186,7 @@ def _recorded_as(part: Path) -> Path:
 
 def _bring_positions(there: Sequence[Path], folder: Path) -> None:
     """Copy the first file of positions beside a video into its folder of frames; without one, no copy stays there."""
-    copy = folder / "positions.csv"
+    copy = folder / POSITIONS
     if not there:
         copy.unlink(missing_ok=True)
         return
