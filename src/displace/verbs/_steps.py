@@ -109,6 +109,13 @@ class Steps:
         else:
             lined = []
             self._check_lined_up(store.manifest, traversals, exclude)
+        if any("--anchor" in line for line in lined):
+            again = shlex.join(
+                ["displace", "build", str(store.folder), "-o", str(self.output), "--overwrite"]
+            )
+            lined.append(
+                f"  another anchor: displace align {quote(str(store.folder))} --anchor NAME, then {again}"
+            )
         for line in lined:
             logger.warning("%s", line)
 
