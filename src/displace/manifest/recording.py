@@ -17,7 +17,7 @@ from displace.images import find_images, has_images, natural_key
 from displace.manifest.position_files import ALIASES, PositionFile, read_position_file
 
 CSV = (".csv", ".CSV")
-_OTHER_TRACKS = (".gpx", ".kml", ".nmea", ".fit")
+OTHER_TRACKS = (".gpx", ".GPX", ".kml", ".nmea", ".fit")
 PathLike = str | os.PathLike[str]
 FRAMES = "frames.csv"
 """File beside frames taken from a video or bag: image, timestamp, and positions where the bag has them."""
@@ -151,18 +151,23 @@ def beside(stem: Path, endings: Sequence[str]) -> list[Path]:
 
 def _tell_of_unused(name: str, folder: Path, files: Sequence[PositionFile]) -> None:
     """Warn of files that seem to hold positions of a traversal which has none."""
-    told = [f"{path} is no CSV file" for path in beside(folder.resolve(), _OTHER_TRACKS)]
+    told = [f"{path} is no CSV file" for path in beside(folder.resolve(), OTHER_TRACKS)]
     for file in files:
         serves = file.images is not None and (file.times is not None or "place" in file.header)
         if not serves and any(file.header):
             told.append(f"{file.called} has {', '.join(map(repr, file.header[:12]))}")
     if told:
-        known = ", ".join(column for column in ALIASES if column != "heading")
-        warnings.warn(
-            f"traversal {name!r} has no positions: {'; '.join(told)}. Positions are columns of a CSV file ({known})",
-            RouteWarning,
-            stacklevel=4,
-        )
+        warn_of_unused(name, told)
+
+
+def warn_of_unused(name: str, told: Sequence[str]) -> None:
+    """Warn of a traversal without positions, beside which there seem to be some."""
+    known = ", ".join(column for column in ALIASES if column != "heading")
+    warnings.warn(
+        f"traversal {name!r} has no positions: {'; '.join(told)}. Positions are columns of a CSV file ({known})",
+        RouteWarning,
+        stacklevel=5,
+    )
 
 
 def _times(files: list[PositionFile], images: list[Path]) -> NDArray[np.float64] | None:
