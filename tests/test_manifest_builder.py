@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from tiny import touch
 
 from displace.errors import InputError, ManifestError, RouteWarning, UnknownNameError
@@ -59,6 +61,21 @@ def test_a_recording_without_a_common_name_has_no_places_of_its_own(tmp_path, la
     assert len(build_manifest(tmp_path).place_ids()) == (7 if layout == "order" else 0)
     touch(tmp_path, ["snow/3.jpg"])
     assert detect(find_recordings(tmp_path)) == "names"
+
+
+def test_recordings_that_lie_on_their_side_are_named(tmp_path):
+    for name, size in (("sun", (64, 48)), ("night", (48, 64)), ("rain", (64, 48))):
+        (tmp_path / name).mkdir()
+        exif = Image.Exif()
+        exif[0x0112] = 6  # to be turned by a quarter
+        turned = name == "rain"
+        for i in range(3):
+            shown = Image.new("RGB", size[::-1] if turned else size)
+            shown.save(tmp_path / name / f"{i}.jpg", exif=exif if turned else b"")
+    with pytest.warns(RouteWarning, match=r"upright in night \(48 × 64\) and wide in rain \(64 × 48\), sun"):
+        build_manifest(tmp_path)
+    shutil.rmtree(tmp_path / "night")
+    build_manifest(tmp_path)  # warnings are errors
 
 
 def test_equal_order_sorts_naturally(tmp_path):
