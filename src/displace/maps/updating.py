@@ -37,6 +37,11 @@ from displace.truth import Tolerance, Truth
 
 EVERYTHING = "that would remove every reference of the map: delete the file instead"
 
+NOTHING_KNOWN = (
+    "places: none of the new recording's was in the map, and none of the map's has gained by it; if it shows the map's "
+    "route, remove it, give it the map's places (displace manifest NEW --against MAP), and add it then"
+)
+
 
 @dataclass(frozen=True)
 class Update:
@@ -89,7 +94,10 @@ def added(
     before = _restored(state, fusion, kept)
     with _of_sound_statistics():
         after = before.astype(np.float64).merge(fusion.further_statistics(refs.astype(np.float64), before))
-    return _next(state, kept, before, after.astype(np.float32), refs, gained=True)
+    found, done = _next(state, kept, before, after.astype(np.float32), refs, gained=True)
+    if not np.isin(refs.place_ids, state.places.ids).any():
+        done.advice.insert(0, NOTHING_KNOWN)
+    return found, done
 
 
 def removed(state: MapState, refs: ReferenceSet | str | int) -> tuple[MapState, Update]:
