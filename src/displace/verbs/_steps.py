@@ -138,8 +138,10 @@ class Steps:
     def _manifest(self) -> Path:
         """Manifest of recordings; one that was made before is gone on with."""
         from displace.manifest.table import Manifest
-        from displace.verbs.manifest import manifest
+        from displace.verbs.manifest import check_is_manifest, manifest
 
+        if self.table.exists():
+            check_is_manifest(self.table)
         if self.table.exists() and not self.overwrite:
             check_made_of(self.source, self.table, self.every)
             if not self._outdated():
