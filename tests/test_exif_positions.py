@@ -12,6 +12,7 @@ from PIL import Image
 from PIL.TiffImagePlugin import IFDRational
 
 from displace import verbs
+from displace.errors import RouteWarning
 from displace.manifest.builder import build_manifest
 from displace.manifest.exif_positions import gps_of
 from displace.manifest.place_assignment import KnownPlaces
@@ -140,7 +141,8 @@ def test_photos_in_another_order_are_paired_by_position(tmp_path, caplog):
     back = [10.0 * i + 2 for i in range(11, -1, -1)]
     walk(tmp_path / "june", there)
     walk(tmp_path / "october", back)
-    manifest = build_manifest(tmp_path)
+    with pytest.warns(RouteWarning, match="10 of 10 places are passed in opposite directions"):
+        manifest = build_manifest(tmp_path)
     assert len(manifest.place_ids()) == 12
     for images in pairs(manifest).values():
         june, october = sorted(images)

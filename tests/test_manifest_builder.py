@@ -78,6 +78,25 @@ def test_recordings_that_lie_on_their_side_are_named(tmp_path):
     build_manifest(tmp_path)  # warnings are errors
 
 
+@pytest.mark.parametrize("heading", [False, True])
+def test_a_way_back_is_not_taken_for_the_way_there_without_a_word(tmp_path, heading):
+    there = np.column_stack([np.arange(0, 200, 10.0), np.zeros(20)])
+    for name, points in (("sun", there), ("rain", np.concatenate([there + 4, there[::-1] + 1]))):
+        touch(tmp_path, [f"{name}/{row}.jpg" for row in range(len(points))])
+        rows = [f"{row}.jpg,{x},{y},{0 if row < 20 else 180}" for row, (x, y) in enumerate(points)]
+        head = "image,easting,northing" + (",heading" if heading else "")
+        rows = rows if heading else [row.rpartition(",")[0] for row in rows]
+        (tmp_path / f"{name}.csv").write_text("\n".join([head, *rows]))
+    if heading:
+        placed = grid(build_manifest(tmp_path, anchor="sun")).values()  # warnings are errors
+        assert max(int(Path(image).stem) for image in placed) < 20
+        return
+    with pytest.warns(
+        RouteWarning, match=r"1\d of 1\d places are passed in opposite directions, .*'heading'"
+    ):
+        build_manifest(tmp_path, anchor="sun")
+
+
 def test_equal_order_sorts_naturally(tmp_path):
     touch(tmp_path, [f"a/x{i}.jpg" for i in (2, 10, 1)] + [f"b/{i}.png" for i in (100, 20, 3)])
     assert detect(find_recordings(tmp_path)) == "order"
