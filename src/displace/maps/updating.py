@@ -30,6 +30,7 @@ from displace.maps.update_checks import (
     check_name,
     check_not_twice,
     check_removal,
+    unlike_places,
     usable_statistics,
 )
 from displace.references import ReferenceSet
@@ -41,6 +42,8 @@ NOTHING_KNOWN = (
     "places: none of the new recording's was in the map, and none of the map's has gained by it; if it shows the map's "
     "route, remove it, give it the map's places (displace manifest NEW --against MAP), and add it then"
 )
+
+OTHER_WAY = "remove it, as a camera that looks ahead sees other places then"
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,8 @@ def added(
     found, done = _next(state, kept, before, after.astype(np.float32), refs, gained=True)
     if not np.isin(refs.place_ids, state.places.ids).any():
         done.advice.insert(0, NOTHING_KNOWN)
+    elif check_looks and refs.info.positions is not None and (unlike := unlike_places(state, refs)):
+        done.advice.insert(0, f"directions: {unlike}; if it was driven the other way, {OTHER_WAY}")
     return found, done
 
 
