@@ -636,7 +636,7 @@ def drive_store(folder, name, behind):
     """Store of two drives without positions; of the second one that many frames at the beginning are missing."""
     noise = np.random.default_rng(0).standard_normal((84, 12))
     seen = l2_normalize(sum(noise[shift : shift + 80] for shift in range(5)))  # a frame is like the next one
-    vectors = np.concatenate([seen[: 80 - behind], seen[behind:]]).astype(np.float32)
+    vectors = np.concatenate([seen[: 80 - behind], seen[behind:] + 1e-3]).astype(np.float32)
     number, names = np.tile(np.arange(80 - behind), 2), np.repeat(["sun", "night"], 80 - behind)
     images = [f"{name}/{place:04d}.jpg" for name, place in zip(names, number, strict=True)]
     manifest = Manifest(images, [f"p{place:04d}" for place in number], names, folder / "images", frame=number)

@@ -38,7 +38,7 @@ def tags_of(latitude: float, longitude: float) -> dict[int, Any]:
     }
 
 
-def photo(path: Path, tags: dict[int, Any] | None, seed: int = 0) -> Path:
+def photo(path: Path, tags: dict[int, Any] | None, seed: int = 0, quality: int = 75) -> Path:
     """Write a picture, with GPS where there is any."""
     path.parent.mkdir(parents=True, exist_ok=True)
     exif = Image.Exif()
@@ -46,11 +46,13 @@ def photo(path: Path, tags: dict[int, Any] | None, seed: int = 0) -> Path:
     if tags is not None:
         exif[GPS] = tags
     pixels = np.random.default_rng(seed).integers(0, 255, (6, 8, 3), dtype=np.uint8)
-    Image.fromarray(pixels).resize((64, 48)).save(path, exif=exif)
+    Image.fromarray(pixels).resize((64, 48)).save(path, exif=exif, quality=quality)
     return path
 
 
-def walk(folder: Path, metres: list[float], names: str = "IMG_{:04d}.jpg", without: int = 0) -> None:
+def walk(
+    folder: Path, metres: list[float], names: str = "IMG_{:04d}.jpg", without: int = 0, quality: int = 75
+) -> None:
     """Photos along a street that runs north; the last few have no GPS."""
     for number, at in enumerate(metres):
         known = number < len(metres) - without
@@ -58,6 +60,7 @@ def walk(folder: Path, metres: list[float], names: str = "IMG_{:04d}.jpg", witho
             folder / names.format(number),
             tags_of(48.5 + at * METRE, 9.05) if known else None,
             seed=round(at),
+            quality=quality,
         )
 
 
@@ -229,8 +232,8 @@ def test_a_map_of_photos_is_made_and_extended_by_gps(tmp_path, caplog):
     caplog.set_level(logging.WARNING)
     rng = np.random.default_rng(3)
     places = [10.0 * i for i in range(30)]
-    for name, order in (("june", rng.permutation(30)), ("october", rng.permutation(28))):
-        walk(tmp_path / "photos" / name, [places[i] for i in order])
+    for name, order, quality in (("june", rng.permutation(30), 75), ("october", rng.permutation(28), 85)):
+        walk(tmp_path / "photos" / name, [places[i] for i in order], quality=quality)
     walk(tmp_path / "winter", [places[i] for i in rng.permutation(20)])
     built = verbs.build(tmp_path / "photos", tmp_path / "town.displace", model="hog")
     assert len(built.place_ids) in (28, 30)  # the anchor's

@@ -66,6 +66,19 @@ def featureless(refs: ReferenceSet) -> list[Any]:
     return found
 
 
+def copies(refs: ReferenceSet) -> dict[Any, Any]:
+    """Traversals of ten images and more of which at least half are those of another one, and that other one."""
+    seen: dict[Any, set[int]] = {}
+    found: dict[Any, Any] = {}
+    for name in refs.traversal_ids:
+        own = {hash(row.tobytes()) for row in refs.vectors[refs.traversals == name]}
+        for other, theirs in seen.items():
+            if len(own) >= FEW and 2 * len(own & theirs) >= len(own):
+                found.setdefault(name, other)
+        seen[name] = own
+    return found
+
+
 def misaligned(refs: ReferenceSet) -> list[str]:
     """Traversals of a sequence that line up better with the first one when they are shifted along the route.
 
