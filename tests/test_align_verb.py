@@ -833,6 +833,34 @@ def test_a_build_that_was_stopped_lines_equal_names_up_all_the_same(
     assert "alignment" in Manifest.read(tmp_path / "town.csv").numbers
 
 
+def test_equal_names_are_looked_at_where_not_all_recordings_have_positions(
+    counted: tuple[Path, dict[str, np.ndarray]], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    drives = tmp_path / "drives"
+    shutil.copytree(counted[0], drives)
+    rows = [f"{image.name},{5 * row},0" for row, image in enumerate(sorted((drives / "dusk").iterdir()))]
+    (drives / "dusk.csv").write_text("\n".join(["image,easting,northing", *rows]))
+    said = said_by(caplog, drives, tmp_path / "town.displace")
+    assert "equal file names are not equal places" in said
+    assert "places along 'dusk'" in said  # among those with positions
+
+
+def test_a_build_says_how_another_anchor_is_chosen(
+    counted: tuple[Path, dict[str, np.ndarray]],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It spoke of --anchor, which is an option of align."""
+    lined = importlib.import_module("displace.verbs.align").Lined
+    monkeypatch.setattr(lined, "found", lambda _: ["to map it, line up with --anchor noon"])
+    said = said_by(caplog, counted[0], tmp_path / "town.displace", layout="sight")
+    assert (
+        f"displace align {tmp_path}/town.desc --anchor NAME, then displace build {tmp_path}/town.desc -o"
+        in said
+    )
+
+
 @pytest.mark.parametrize("in_step", [True, False])
 def test_real_seasons_with_equal_names_are_told_apart(
     in_step: bool, shared: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -149,6 +149,7 @@ def test_locate_a_video_and_a_store(run, folder):
     writer.release()
     records = json.loads(run("locate", "town.displace", "evening.avi", "--every", 2, "--json").stdout)
     assert [r["places"][0] for r in records] == ["0000", "0002", "0004"]
+    assert all(type(record["frame"]) is int for record in records)
     assert [(r["image"], r["frame"], r["timestamp"]) for r in records] == [
         ("evening.avi", 0, 0),
         ("evening.avi", 2, pytest.approx(0.2)),
@@ -633,7 +634,7 @@ def drive_store(folder, name, behind):
     """Store of two drives without positions; of the second one that many frames at the beginning are missing."""
     noise = np.random.default_rng(0).standard_normal((84, 12))
     seen = l2_normalize(sum(noise[shift : shift + 80] for shift in range(5)))  # a frame is like the next one
-    vectors = np.concatenate([seen[: 80 - behind], seen[behind:]]).astype(np.float32)
+    vectors = np.concatenate([seen[: 80 - behind], seen[behind:] + 1e-3]).astype(np.float32)
     number, names = np.tile(np.arange(80 - behind), 2), np.repeat(["sun", "night"], 80 - behind)
     images = [f"{name}/{place:04d}.jpg" for name, place in zip(names, number, strict=True)]
     manifest = Manifest(images, [f"p{place:04d}" for place in number], names, folder / "images", frame=number)
@@ -908,6 +909,23 @@ def test_names_that_would_be_folded_are_listed_without_the_folder_that_all_are_i
     assert ("images in drives/night\n" in text.get()) == (width == 40)
     mixed = ["/a/very/long/folder/for/a/picture.jpg", "night/b.jpg"]
     assert console_maps._within(shown, mixed) == ("", mixed)
+
+
+def test_numbers_that_a_narrow_screen_has_no_room_for_are_folded_and_not_cut_off():
+    record = {
+        "image": "run.mcap",
+        "frame": 3,
+        "timestamp": 1_800_000_000.25,
+        "places": ["0001"],
+        "scores": [0.5],
+    }
+    record |= {"in_map": True, "confidence": 0.875, "latitude": 60.019314, "longitude": -120.000003}
+    with (shown := console.Console(width=60)).capture() as text:
+        console_maps._show_many(shown, [record], "")
+    assert "…" not in text.get()
+    cells = zip(*(line.split("│")[1:-1] for line in text.get().splitlines() if "│" in line), strict=True)
+    numbers = ["".join(part.strip() for part in cell) for cell in cells]
+    assert numbers[1:] == ["3", "1800000000.25", "0001", "0.500", "0.88", "60.019314", "-120.000003"]
 
 
 def test_where_the_images_are_that_are_not_shown_is_said_unless_it_was_given():

@@ -12,6 +12,7 @@ from PIL import Image
 from PIL.TiffImagePlugin import IFDRational
 
 from displace import verbs
+from displace.errors import RouteWarning
 from displace.manifest.builder import build_manifest
 from displace.manifest.exif_positions import gps_of
 from displace.manifest.place_assignment import KnownPlaces
@@ -37,7 +38,7 @@ def tags_of(latitude: float, longitude: float) -> dict[int, Any]:
     }
 
 
-def photo(path: Path, tags: dict[int, Any] | None, seed: int = 0) -> Path:
+def photo(path: Path, tags: dict[int, Any] | None, seed: int = 0, quality: int = 75) -> Path:
     """Write a picture, with GPS where there is any."""
     path.parent.mkdir(parents=True, exist_ok=True)
     exif = Image.Exif()
@@ -45,11 +46,13 @@ def photo(path: Path, tags: dict[int, Any] | None, seed: int = 0) -> Path:
     if tags is not None:
         exif[GPS] = tags
     pixels = np.random.default_rng(seed).integers(0, 255, (6, 8, 3), dtype=np.uint8)
-    Image.fromarray(pixels).resize((64, 48)).save(path, exif=exif)
+    Image.fromarray(pixels).resize((64, 48)).save(path, exif=exif, quality=quality)
     return path
 
 
-def walk(folder: Path, metres: list[float], names: str = "IMG_{:04d}.jpg", without: int = 0) -> None:
+def walk(
+    folder: Path, metres: list[float], names: str = "IMG_{:04d}.jpg", without: int = 0, quality: int = 75
+) -> None:
     """Photos along a street that runs north; the last few have no GPS."""
     for number, at in enumerate(metres):
         known = number < len(metres) - without
@@ -57,6 +60,7 @@ def walk(folder: Path, metres: list[float], names: str = "IMG_{:04d}.jpg", witho
             folder / names.format(number),
             tags_of(48.5 + at * METRE, 9.05) if known else None,
             seed=round(at),
+            quality=quality,
         )
 
 
@@ -140,7 +144,8 @@ def test_photos_in_another_order_are_paired_by_position(tmp_path, caplog):
     back = [10.0 * i + 2 for i in range(11, -1, -1)]
     walk(tmp_path / "june", there)
     walk(tmp_path / "october", back)
-    manifest = build_manifest(tmp_path)
+    with pytest.warns(RouteWarning, match="10 of 10 places are passed in opposite directions"):
+        manifest = build_manifest(tmp_path)
     assert len(manifest.place_ids()) == 12
     for images in pairs(manifest).values():
         june, october = sorted(images)
@@ -163,16 +168,25 @@ def test_photos_without_gps_among_others_get_no_place_and_that_is_said(tmp_path,
     assert "5 of 8 images of october have it; the others get no place" in caplog.text
 
 
-def test_gps_of_few_photos_is_not_used_and_that_is_said(tmp_path, caplog):
+def test_gps_of_few_photos_tells_no_places_and_that_is_said(tmp_path, caplog):
     walk(tmp_path / "june", [10.0 * i for i in range(12)])
     walk(tmp_path / "october", [10.0 * i for i in range(12)], without=8)
     manifest = build_manifest(tmp_path)
-    assert manifest.geo is None
     assert manifest.places[0] == "IMG_0000"
-    assert (
-        "GPS in EXIF is not used: 12 of 12 images of june, 4 of 12 images of october have it, but at least half"
-        in caplog.text
-    )
+    assert caplog.messages == [
+        "positions do not tell places, as fewer than half of the images of october have GPS in EXIF (12 of 12 images "
+        "of june, 4 of 12 images of october); those of june are kept"
+    ]
+
+
+def test_walks_with_gps_beside_one_without_keep_their_positions(tmp_path):
+    for name, without in (("june", 0), ("july", 0), ("october", 12)):
+        walk(tmp_path / name, [10.0 * i for i in range(12)], without=without)
+    manifest = build_manifest(tmp_path)
+    assert manifest.places[0] == "IMG_0000"
+    located = np.isfinite(manifest.latitude)
+    assert set(manifest.traversals[located]) == {"june", "july"}
+    assert located.sum() == 24
 
 
 def test_a_file_of_positions_wins(tmp_path, caplog):
@@ -185,10 +199,11 @@ def test_a_file_of_positions_wins(tmp_path, caplog):
     assert manifest.easting is not None
     (tmp_path / "october.csv").unlink()  # metres cannot be compared with degrees
     assert build_manifest(tmp_path).places[0] == "IMG_0000"
+    assert caplog.messages == ["GPS in EXIF is not used: it is degrees, and the positions of june are metres"]
+    caplog.clear()
     (tmp_path / "june.csv").write_text(
         "image,lat,lon\n" + "\n".join(f"IMG_{i:04d}.jpg,{48.5 + 10 * i * METRE},9.05" for i in range(4))
     )
-    assert not caplog.messages
     assert build_manifest(tmp_path).latitude is not None
     assert caplog.messages == ["positions are the GPS in EXIF: 4 of 4 images of october have it"]
 
@@ -217,8 +232,8 @@ def test_a_map_of_photos_is_made_and_extended_by_gps(tmp_path, caplog):
     caplog.set_level(logging.WARNING)
     rng = np.random.default_rng(3)
     places = [10.0 * i for i in range(30)]
-    for name, order in (("june", rng.permutation(30)), ("october", rng.permutation(28))):
-        walk(tmp_path / "photos" / name, [places[i] for i in order])
+    for name, order, quality in (("june", rng.permutation(30), 75), ("october", rng.permutation(28), 85)):
+        walk(tmp_path / "photos" / name, [places[i] for i in order], quality=quality)
     walk(tmp_path / "winter", [places[i] for i in rng.permutation(20)])
     built = verbs.build(tmp_path / "photos", tmp_path / "town.displace", model="hog")
     assert len(built.place_ids) in (28, 30)  # the anchor's

@@ -144,6 +144,21 @@ def test_absolute_relative_and_parent_paths(tmp_path):
     assert [p.resolve() for p in again.paths()] == [p.resolve() for p in manifest.paths()]
 
 
+def test_paths_go_through_the_links_that_were_given(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("disk/sun").mkdir(parents=True)
+    Path("disk/sun/0.jpg").touch()
+    Path("work").mkdir()
+    Path("work/drives").symlink_to(tmp_path / "disk")
+    linked = Manifest(["sun/0.jpg"], ["0"], ["sun"], Path("work/drives"))
+    linked.write("work/route.csv")
+    assert Manifest.read("work/route.csv").images == ["drives/sun/0.jpg"]
+    linked.write("other.csv")
+    assert Manifest.read("other.csv").images == ["work/drives/sun/0.jpg"]
+    Manifest(["../work/drives/sun/0.jpg"], ["0"], ["sun"], Path("work/drives")).write("route.csv")
+    assert Manifest.read("route.csv").paths()[0].is_file()  # ".." leads up from where a link leads to
+
+
 texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]), min_size=1, max_size=12).filter(
     lambda text: text == text.strip()
 )

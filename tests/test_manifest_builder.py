@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from tiny import touch
 
 from displace.errors import InputError, ManifestError, RouteWarning, UnknownNameError
@@ -49,6 +51,50 @@ def test_equal_names(tmp_path):
     frame = dict(zip(manifest.places.tolist(), manifest.frame.tolist(), strict=True))
     assert frame == {"9": 0, "10": 1, "11": 2}
     assert all(path.is_file() for path in manifest.paths())
+
+
+@pytest.mark.parametrize(("last", "layout"), [(7, "order"), (8, "sight")])
+def test_a_recording_without_a_common_name_has_no_places_of_its_own(tmp_path, last, layout):
+    touch(tmp_path, [f"{name}/{i}.jpg" for name in ("sun", "rain") for i in range(7)])
+    touch(tmp_path, [f"snow/DSC_{i}.jpg" for i in range(last)])
+    assert detect(find_recordings(tmp_path)) == layout
+    assert len(build_manifest(tmp_path).place_ids()) == (7 if layout == "order" else 0)
+    touch(tmp_path, ["snow/3.jpg"])
+    assert detect(find_recordings(tmp_path)) == "names"
+
+
+def test_recordings_that_lie_on_their_side_are_named(tmp_path):
+    for name, size in (("sun", (64, 48)), ("night", (48, 64)), ("rain", (64, 48))):
+        (tmp_path / name).mkdir()
+        exif = Image.Exif()
+        exif[0x0112] = 6  # to be turned by a quarter
+        turned = name == "rain"
+        for i in range(3):
+            shown = Image.new("RGB", size[::-1] if turned else size)
+            shown.save(tmp_path / name / f"{i}.jpg", exif=exif if turned else b"")
+    with pytest.warns(RouteWarning, match=r"upright in night \(48 × 64\) and wide in rain \(64 × 48\), sun"):
+        build_manifest(tmp_path)
+    shutil.rmtree(tmp_path / "night")
+    build_manifest(tmp_path)  # warnings are errors
+
+
+@pytest.mark.parametrize("heading", [False, True])
+def test_a_way_back_is_not_taken_for_the_way_there_without_a_word(tmp_path, heading):
+    there = np.column_stack([np.arange(0, 200, 10.0), np.zeros(20)])
+    for name, points in (("sun", there), ("rain", np.concatenate([there + 4, there[::-1] + 1]))):
+        touch(tmp_path, [f"{name}/{row}.jpg" for row in range(len(points))])
+        rows = [f"{row}.jpg,{x},{y},{0 if row < 20 else 180}" for row, (x, y) in enumerate(points)]
+        head = "image,easting,northing" + (",heading" if heading else "")
+        rows = rows if heading else [row.rpartition(",")[0] for row in rows]
+        (tmp_path / f"{name}.csv").write_text("\n".join([head, *rows]))
+    if heading:
+        placed = grid(build_manifest(tmp_path, anchor="sun")).values()  # warnings are errors
+        assert max(int(Path(image).stem) for image in placed) < 20
+        return
+    with pytest.warns(
+        RouteWarning, match=r"1\d of 1\d places are passed in opposite directions, .*'heading'"
+    ):
+        build_manifest(tmp_path, anchor="sun")
 
 
 def test_equal_order_sorts_naturally(tmp_path):

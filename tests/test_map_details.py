@@ -442,6 +442,28 @@ def test_a_place_that_is_added_keeps_the_tolerance_in_frames(refs):
     assert str(town.tolerance) == "±2 frames"
 
 
+def test_a_recording_that_shares_no_place_is_told_of_and_not_mixed_into_the_route(refs):
+    """Its places stood between the map's along the route, and nothing was said."""
+    old, new = refs.without("t2"), refs.only("t2")
+    numbered = replace(old, info=Places(old.place_ids, frames=np.arange(40.0)))
+    town = build(numbered, "hops", calibration=False)
+
+    def elsewhere(first: float | None) -> ReferenceSet:
+        frames = None if first is None else first + np.arange(len(new.place_ids))
+        info = Places(new.place_ids + 1000, frames=frames)
+        return ReferenceSet(new.vectors, new.places + 1000, new.traversals, info=info)
+
+    with pytest.raises(
+        InputError, match=r"none of the \d+ new places is one of the map's, and their frames have"
+    ):
+        town.add(elsewhere(0))
+    done = town.add(elsewhere(1000))
+    assert "none of the new recording's was in the map" in done.advice[0]
+    assert town.places.order[:40].tolist() == list(range(40))
+    assert "was in the map" in build(numbered, "hops", calibration=False).add(elsewhere(None)).advice[0]
+    assert build(numbered, "hops", calibration=False).add(new).advice == []
+
+
 def test_what_rounding_costs_is_measured_on_traversals_where_one_can_be_spared(refs):
     assert set(build(refs, "hops", dtype="int8").notes) == {"recall_at_1", "n_queries"}
     assert set(build(refs.without("t2"), "hops", dtype="int8").notes) == {"same_top_match"}

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from displace.errors import ImageError, InputError, UnknownNameError
-from displace.models import comparable, get_model
+from displace.models import comparable, differences, get_model, open_model
 from displace.models._preprocessing import parse_size, target_size
 
 
@@ -277,3 +277,21 @@ def test_unknown_names() -> None:
         get_model("hog:small")
     with pytest.raises(UnknownNameError, match="unknown variant of mixvpr '4069'; did you mean '4096'"):
         get_model("mixvpr:4069")
+
+
+def test_a_model_of_another_package_that_is_not_installed_is_named_with_the_way_out() -> None:
+    theirs = type(
+        "Theirs", (type(get_model("hog")),), {"name": "theirs", "__module__": "their_package.model"}
+    )
+    fingerprint = theirs().fingerprint()
+    with pytest.raises(
+        UnknownNameError, match="'theirs' of package 'their_package', which is not installed here"
+    ):
+        open_model(fingerprint)
+    assert differences(fingerprint, fingerprint | {"package": "renamed"}) == {}
+    del fingerprint["package"]  # recorded by an earlier version
+    with pytest.raises(
+        UnknownNameError, match=r"of another package, .* displace extract, and give their store"
+    ):
+        open_model(fingerprint)
+    assert "package" not in get_model("hog").fingerprint()

@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 
 from displace import ReferenceSet
-from displace.neighbours import LENGTH, STRETCHES, featureless, is_sequence, misaligned, sample, unconfirmed
+from displace.neighbours import (
+    LENGTH,
+    STRETCHES,
+    copies,
+    featureless,
+    is_sequence,
+    misaligned,
+    sample,
+    unconfirmed,
+)
 from displace.places import Places
 from displace.references import ReferenceStream
 
@@ -51,7 +60,15 @@ def test_recordings_that_line_up_are_not_complained_of():
 def test_recordings_that_lack_frames_are_named(kept):
     sun = drive()
     (sentence,) = misaligned(references({"a": sun, "b": seen_again(sun)[kept]}))
-    assert sentence.startswith("b fits a better when shifted")
+    assert sentence.startswith("b fits a better when shifted along the route, in the median by ")
+    assert sentence.endswith("places: equal numbers may not be equal places")
+
+
+def test_a_recording_that_is_there_twice_is_named():
+    sun = drive()
+    shown = {"a": sun, "b": seen_again(sun), "copy": sun, "part": sun[:12], "few": sun[:9]}
+    assert copies(references(shown)) == {"copy": "a", "part": "a"}
+    assert copies(references({"a": sun, "b": np.concatenate([sun[:50], seen_again(sun)[:60]])})) == {}
 
 
 def test_traversals_that_show_nothing_are_named():

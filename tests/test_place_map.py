@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import cv2
 import numpy as np
 import pytest
@@ -74,6 +77,21 @@ def test_what_is_saved_is_loaded(route, tmp_path, name, dtype):
             town.notes,
         )
     assert again.vectors.dtype == dtype
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+@pytest.mark.parametrize("verify", [True, False])
+def test_a_map_that_was_used_can_be_copied_and_sent_to_another_process(route, tmp_path, copied, verify):
+    names = list(route.references.traversal_ids)
+    build(route.references.only(*names[:2])).save(tmp_path / "town.displace")
+    town = PlaceMap.load(tmp_path / "town.displace", verify=verify)
+    town.add(route.references.only(names[2]))
+    before = town.locate(route.queries)
+    other = copied(town)
+    np.testing.assert_array_equal(other.locate(route.queries).scores, before.scores)
+    other.add(route.references.only(*names[3:]))
+    assert len(other.traversals) == 4
+    assert len(town.traversals) == 3
 
 
 def test_integer_place_ids_stay_integers(route, tmp_path):

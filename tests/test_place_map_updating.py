@@ -435,6 +435,18 @@ class TestRefused:
         np.testing.assert_array_equal(town.rows(), before)
         assert town.add(elsewhere, check_looks=False).n_references == len(elsewhere)
 
+    def test_a_recording_at_the_right_positions_that_looks_elsewhere_is_told_of(self, route):
+        """It may be night, and is not refused; it may have been driven the other way, too."""
+        refs = route.references
+        at = 10.0 * np.arange(len(refs.place_ids))
+        info = Places(refs.place_ids, positions=Positions(np.column_stack([at, at])))
+        town = build(replace_info(refs, info).without("t3"), "hops", calibration=False)
+        own = replace_info(refs.only("t3"), info)
+        back = ReferenceSet(own.vectors[::-1], own.places, ["back"] * len(own), info=own.info)
+        advice = town.add(back).advice
+        assert advice[0].startswith("directions: traversal 'back' does not look like the map's places")
+        assert not any("look like" in sentence for sentence in town.add(own).advice)
+
     def test_a_recording_named_as_the_places_is_to_get_them_by_sight(self, route):
         """Equal names had given it its places: to assign it once more in the same way would change nothing."""
         refs = route.references.without("t3")

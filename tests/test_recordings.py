@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from displace.errors import ManifestError, RouteWarning
 from displace.manifest.position_files import read_position_file
@@ -101,6 +102,42 @@ def test_clocks_of_two_zones_are_shown_as_times_of_day(tmp_path):
         read_recording("t", tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("names", "hour", "zone", "at", "said"),
+    [
+        (["IMG_1201.jpg", "IMG_1204.jpg"], 12, "+01:00", [0, 15], "when their EXIF says"),
+        (
+            ["IMG_1201.jpg", "IMG_1204.jpg"],
+            11,
+            "",
+            [0, 15],
+            "when their EXIF says, in UTC, as it names no zone",
+        ),
+        (["a.jpg", "b.jpg"], 11, "", [0, 15], "when their EXIF says, in UTC, as it names no zone"),
+        (
+            ["IMG_20270104_123000.jpg", "IMG_20270104_123001.jpg"],
+            12,
+            "+01:00",
+            [0, 15],
+            "when their EXIF says",
+        ),
+        (["IMG_20270104_113000.jpg", "IMG_20270104_113001.jpg"], 11, "", [0, 10], None),
+        (["1799062200.jpg", "1799062202.jpg"], 13, "+02:00", [0, 20], None),
+    ],
+)
+def test_times_in_exif_are_used_where_names_say_less(tmp_path, caplog, names, hour, zone, at, said):
+    for row, name in enumerate(names):
+        exif = Image.Exif()
+        exif[0x8769] = {0x9003: f"2027:01:04 {hour}:30:0{row}", 0x9291: f"{5 * row}", 0x9011: zone}
+        Image.new("RGB", (8, 6)).save(tmp_path / name, exif=exif)
+    rows = [f"2027-01-04T11:30:0{second}Z,{10 * second},0" for second in range(4)]
+    (tmp_path / "gps.csv").write_text("\n".join(["timestamp,x,y", *rows]))
+    np.testing.assert_allclose(read_recording("t", tmp_path).positions.points[:, 0], at)
+    assert [message.partition("images were taken ")[2] for message in caplog.messages] == (
+        [said] if said else []
+    )
+
+
 def test_names_that_count_frames_are_no_times(tmp_path):
     names = [f"frame_{i:04d}.jpg" for i in range(0, 100, 5)]
     for name in names:
@@ -162,6 +199,34 @@ def positions_in_a_log(folder, times, rows):
     (folder / "gps.csv").write_text("\n".join(["timestamp,easting,northing", *lines]))
     file = read_position_file(folder / "gps.csv")
     return file.for_images([f"{time:.2f}.jpg" for time in times], np.asarray(times), 2.0).points[:, 0]
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "told"),
+    [
+        (
+            130,
+            330,
+            "images begin 30 s after the positions in .*gps.csv, and end 30 s after them: .* clocks differ",
+        ),
+        (72, 268, "images begin 28 s before .* and end 32 s before them"),
+        (130, 270, None),  # the receiver ran for longer
+        (70, 330, None),
+        (110, 330, None),
+        (102, 302, None),
+    ],
+)
+def test_clocks_that_differ_by_less_than_a_recording_are_told_of(tmp_path, first, last, told):
+    def found():
+        return positions_in_a_log(
+            tmp_path, np.arange(first, last + 1), [(t, 10 * t) for t in range(100, 301)]
+        )
+
+    if told is None:
+        found()  # warnings are errors
+        return
+    with pytest.warns(RouteWarning, match=told):
+        found()
 
 
 def test_times_that_are_cut_off_to_seconds_are_spread(tmp_path):

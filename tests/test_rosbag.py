@@ -17,6 +17,7 @@ from PIL import Image
 from displace.errors import ImageError, ManifestError, MissingExtraError
 from displace.images import find_images, read_image
 from displace.manifest.builder import build_manifest
+from displace.recordings.query_images import images_of
 from displace.recordings.ros_images import decode_raw
 from displace.recordings.rosbag import extract_bag, is_bag
 from displace.recordings.sources import unpack
@@ -216,12 +217,43 @@ def test_several_image_topics_need_a_choice(tmp_path):
     bag.compressed(START, left, "/left")
     bag.compressed(START, right, "/right")
     path = bag.write(tmp_path)
-    with pytest.raises(ImageError, match=r"(?s)choice of image topic.*/left  1 messages.*/right"):
+    with pytest.raises(
+        ImageError, match=r"(?s)choice of image topic.*/left  1 messages.*/right.*manifest .*--topic /l"
+    ):
         extract_bag(path, tmp_path / "frames")
     with pytest.raises(ImageError, match=r"no image topic '/top'"):
         extract_bag(path, tmp_path / "frames", topic="/top")
     folder = extract_bag(path, tmp_path / "frames", topic="/right")
     assert (folder / "000000.jpg").read_bytes() == right
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_bag_is_located_as_a_video_is(tmp_path, kind):
+    bag = Bag(kind)
+    for i in range(6):
+        bag.compressed(START + i / 2, file_bytes(picture(i), "jpeg"))
+    path = bag.write(tmp_path)
+    with images_of([path], "2", None) as images:
+        assert [read_image(image).shape for image in images.paths] == [(10, 12, 3)] * 3
+        assert images.videos() == {str(path): [0, 1, 2]}
+        assert (images.frames, images.times) == ([0, 2, 4], [START, START + 1, START + 2])
+
+
+def test_a_path_that_rosbags_cannot_open_is_named(tmp_path):
+    bag = Bag("sqlite3")
+    bag.compressed(START, file_bytes(picture(), "jpeg"))
+    path = bag.write(tmp_path).rename(tmp_path / "run #1")
+    with pytest.raises(ImageError, match=r"cannot read bag .*run #1: .*; rename it, as the path has '#'"):
+        extract_bag(path, tmp_path / "frames")
+
+
+def test_fixes_at_zero_degrees_are_none(tmp_path):
+    bag = Bag("mcap")
+    for i in range(4):
+        bag.compressed(START + i, file_bytes(picture(i), "jpeg"))
+        bag.fix(START + i, *((60.0, 10.0 + i / 1000) if i else (0.0, 0.0)))
+    rows = table(extract_bag(bag.write(tmp_path), tmp_path / "frames"))
+    assert [float(row["latitude"]) for row in rows] == [60.0] * 4
 
 
 def test_bag_without_images(tmp_path):

@@ -79,7 +79,7 @@ def test_a_store_larger_than_memory_is_streamed_by_itself(store, whole, tmp_path
 def test_a_streamed_build_tells_of_traversals_that_do_not_line_up(tmp_path, monkeypatch):
     noise = np.random.default_rng(0).standard_normal((84, 12))
     seen = l2_normalize(sum(noise[shift : shift + 80] for shift in range(5)))  # a frame is like the next one
-    vectors = np.concatenate([seen[:72], seen[8:]]).astype(np.float32)
+    vectors = np.concatenate([seen[:72], seen[8:] + 1e-3]).astype(np.float32)
     number, names = np.tile(np.arange(72), 2), np.repeat(["sun", "night"], 72)
     images = [f"{name}/{place}.jpg" for name, place in zip(names, number, strict=True)]
     manifest = Manifest(images, [f"p{place:04d}" for place in number], names, tmp_path, frame=number)

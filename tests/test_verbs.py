@@ -106,6 +106,20 @@ def test_a_manifest_is_not_replaced_unasked(tmp_path, route, csv):
     verbs.manifest([route.root], tmp_path / "x.csv", overwrite=True)
 
 
+@pytest.mark.parametrize("overwrite", [True, False])
+def test_the_positions_of_a_recording_are_not_written_over(tmp_path, route, overwrite):
+    """The manifest of sun/ and night/ is sun.csv by default, and so are the positions of sun/."""
+    positions = tmp_path / "sun.csv"
+    positions.write_text("image,easting,northing\n0.png,1,2\n")
+    for build in (
+        lambda: verbs.manifest([route.root], positions, overwrite=overwrite),
+        lambda: verbs.build(route.root, tmp_path / "sun.displace", model="hog", overwrite=overwrite),
+    ):
+        with pytest.raises(ManifestError, match=r"sun\.csv is no manifest, and is not written over"):
+            build()
+    assert positions.read_text() == "image,easting,northing\n0.png,1,2\n"
+
+
 def test_several_folders_are_several_traversals(tmp_path, route):
     written = verbs.manifest([route.root / "night", route.root / "sun"], tmp_path / "x.csv")
     assert [t.name for t in written.traversals] == ["night", "sun"]

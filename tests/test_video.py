@@ -239,6 +239,27 @@ def test_a_folder_that_holds_one_video_stands_for_it(tmp_path):
     assert unpack([route / "night"], tmp_path / "g") == {"night": tmp_path / "g" / "night"}
 
 
+def test_messages_name_the_positions_beside_a_video_and_not_their_copy(tmp_path):
+    source = video(tmp_path / "sun.avi", n=3)
+    (tmp_path / "sun.csv").write_text("timestamp,easting,northing\n1800000000,1,2\n1800000001,3,4\n")
+    folders = unpack([source], tmp_path / "f")
+    with pytest.raises(
+        ManifestError,
+        match=r"no image has a position in the file of positions beside video 'sun': .*count from its start",
+    ):
+        build_manifest(folders)
+
+
+@pytest.mark.parametrize("track", ["sun.gpx", "sun.GPX"])
+def test_a_track_beside_a_video_that_is_not_read_is_named(tmp_path, track):
+    source = video(tmp_path / "sun.avi", n=3)
+    (tmp_path / track).write_text("<gpx/>")
+    with pytest.warns(RouteWarning, match=f"'sun' has no positions: .*{track} is no CSV file. Positions are"):
+        unpack([source], tmp_path / "f")
+    (tmp_path / "sun.csv").write_text("timestamp,easting,northing\n0,1,2\n1,3,4\n")
+    unpack([source], tmp_path / "f")  # warnings are errors
+
+
 def test_a_folder_with_several_videos_is_no_traversal(tmp_path):
     for name in ("cam0.avi", "cam1.avi"):
         (tmp_path / "route" / "night").mkdir(parents=True, exist_ok=True)

@@ -16,6 +16,8 @@ Numbers = NDArray[np.float64]
 # WGS 84
 EQUATOR_RADIUS = 6378137.0
 _ECCENTRICITY2 = 6.69437999014e-3
+_STANDS, _UNSTEADY = 1.0, 0.1
+"""Metres below which a track stands, and the share of points at which one that follows a way may turn round."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,6 +182,26 @@ def heading_difference(a: ArrayLike, b: ArrayLike) -> Numbers:
     array([20.])
     """
     return np.abs((np.asarray(a, np.float64) - np.asarray(b, np.float64) + 180) % 360 - 180)
+
+
+def courses(points: Numbers) -> Numbers:
+    """Direction in which a track goes at each of its points (m, 2), in degrees; NaN where it does not move on.
+
+    NaN everywhere, too, where the points do not follow each other along a way, as photos in any order.
+
+    >>> courses(np.array([[0.0, 0], [0, 5], [0, 10], [5, 10], [10, 10]]))
+    array([nan,  0., 45., 90., nan])
+    """
+    found = np.full(len(points), np.nan)
+    known = np.flatnonzero(np.isfinite(points).all(axis=1))
+    step = points[known[2:]] - points[known[:-2]]
+    away = np.hypot(step[:, 0], step[:, 1])
+    found[known[1:-1]] = np.where(
+        away > _STANDS, np.degrees(np.arctan2(step[:, 0], step[:, 1])) % 360, np.nan
+    )
+    turns = heading_difference(found[known[1:-2]], found[known[2:-1]])
+    turns = turns[np.isfinite(turns)]
+    return found if len(turns) and np.mean(turns > 90) <= _UNSTEADY else np.full(len(points), np.nan)
 
 
 def as_seconds(times: ArrayLike) -> Numbers:

@@ -26,7 +26,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -210,6 +210,21 @@ def open_header(source: PathLike | bytes) -> Iterator[tuple[Image.Image, IO[byte
             image = Image.open(file, formats=FORMATS if heif else FORMATS[:-1])
         with image:
             yield image, file
+
+
+def exif_of(image: PathLike, directory: int) -> dict[int, Any]:
+    """Tags of one directory of an image's EXIF, which is read without the picture; empty where there are none."""
+    try:
+        with open_header(image) as (opened, _), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Pillow's, of damaged EXIF
+            # Asked for EXIF that does not stand before the picture, Pillow decodes all of a PNG.
+            if "exif" not in opened.info and opened.format != "TIFF":
+                return {}
+            return dict(opened.getexif().get_ifd(directory))
+    except (
+        Exception
+    ):  # damaged images and EXIF raise nearly every type; extraction says what is wrong with images
+        return {}
 
 
 def _is_heif(file: IO[bytes]) -> bool:

@@ -66,6 +66,19 @@ def featureless(refs: ReferenceSet) -> list[Any]:
     return found
 
 
+def copies(refs: ReferenceSet) -> dict[Any, Any]:
+    """Traversals of ten images and more of which at least half are those of another one, and that other one."""
+    seen: dict[Any, set[int]] = {}
+    found: dict[Any, Any] = {}
+    for name in refs.traversal_ids:
+        own = {hash(row.tobytes()) for row in refs.vectors[refs.traversals == name]}
+        for other, theirs in seen.items():
+            if len(own) >= FEW and 2 * len(own & theirs) >= len(own):
+                found.setdefault(name, other)
+        seen[name] = own
+    return found
+
+
 def misaligned(refs: ReferenceSet) -> list[str]:
     """Traversals of a sequence that line up better with the first one when they are shifted along the route.
 
@@ -74,14 +87,17 @@ def misaligned(refs: ReferenceSet) -> list[str]:
     names = refs.traversal_ids
     if len(names) < 2 or not is_sequence(refs):
         return []
+    why = "equal numbers may not be equal places"
+    if refs.info.positions is not None:
+        why += ", or positions are off, as where the clocks of camera and receiver differ"
     found = []
     for name in names[1:]:
         shifts = shifts_between(refs, names[0], name)
         off = np.abs(shifts[np.abs(shifts) > NEAR])
         if len(shifts) >= ENOUGH and len(off) > (1 - OFTEN) * len(shifts):
             found.append(
-                f"{name} fits {names[0]} better when shifted by up to {off.max()} places along the route: equal "
-                "numbers may not be equal places"
+                f"{name} fits {names[0]} better when shifted along the route, in the median by {np.median(off):.0f} "
+                f"places: {why}"
             )
     return found
 

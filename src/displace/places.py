@@ -118,7 +118,15 @@ class Places:
         away = np.where(rows >= 0, known.frames[rows], np.nan) - self.frames
         told = away[np.isfinite(away)]
         others = np.isfinite(self.frames) & ~np.isfinite(away)
-        if not len(told) or not others.any():
+        if not others.any():
+            return self
+        if not len(told) and np.isin(self.frames[others], known.frames).mean() > 0.5:
+            raise InputError(
+                f"none of the {len(self)} new places is one of the map's, and their frames have the numbers of the "
+                "map's along the route. If they are of the map's route, give them its places: displace manifest NEW "
+                "--against MAP. If they are of another one, number their frames beyond the map's, or build a map of it"
+            )
+        if not len(told):
             return self
         shift = float(np.median(told))
         if np.median(np.abs(told - shift)) > _IN_STEP:

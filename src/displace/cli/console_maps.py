@@ -191,12 +191,12 @@ def _show_many(shown: Console, records: list[dict[str, Any]], where: str) -> Non
     table.add_column("image", overflow="fold")
     frame = [name for name in FRAME if name in records[0]]
     for name in frame:
-        table.add_column(name, justify="right")
-    table.add_column("place")
+        table.add_column(name, justify="right", overflow="fold")
+    table.add_column("place", overflow="fold")
     columns = ["confidence"] if "confidence" in records[0] else []
     columns += [name for name in POSITION if name in records[0]]
     for name in ("score", *columns):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", overflow="fold")  # a number that is cut off is another number
     for name, record in zip(names, records, strict=False):
         score = f"{record['scores'][0]:.3f}" if record["scores"] else ""
         cells = [_cell(name, record) for name in columns]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 
-from displace.errors import ManifestError, RouteWarning
-from displace.images import natural_key
+from displace.errors import ImageError, ManifestError, RouteWarning
+from displace.images import natural_key, read_image
 from displace.manifest.exif_positions import with_exif_positions
 from displace.manifest.layout_detection import ONLY_COUNTED, alike_folders, detect, merely_counted
 from displace.manifest.layouts import LAYOUTS, Route, assign_by_position
@@ -89,6 +90,7 @@ def build_manifest(
         raise ManifestError(f"anchor={anchor!r} is for positions; {route.root} has layout {chosen!r}")
     if chosen in _WEAKER_THAN_GPS:
         _tell_of_cameras(recordings)
+        _tell_of_turned(recordings)
     return LAYOUTS[chosen](route)
 
 
@@ -104,6 +106,25 @@ def _tell_of_cameras(recordings: Sequence[Recording]) -> None:
                 stacklevel=3,
             )
             return
+
+
+def _tell_of_turned(recordings: Sequence[Recording]) -> None:
+    """Warn of recordings of which some are upright and others are wide: a phone that was turned sees no place again."""
+    shapes = {}
+    for recording in recordings:
+        with suppress(ImageError):  # extraction says what is wrong with it
+            shapes[recording.name] = read_image(recording.images[len(recording) // 2]).shape
+    upright = [
+        f"{name} ({width} × {height})" for name, (height, width, _) in shapes.items() if height > width
+    ]
+    wide = [f"{name} ({width} × {height})" for name, (height, width, _) in shapes.items() if height < width]
+    if upright and wide:
+        warnings.warn(
+            f"images are upright in {', '.join(upright)} and wide in {', '.join(wide)}: pictures that lie on their "
+            "side resemble none that do not. Where a camera was turned, turn its images back",
+            RouteWarning,
+            stacklevel=3,
+        )
 
 
 def assign(route: Route, known: KnownPlaces, how: str = "auto") -> Manifest:

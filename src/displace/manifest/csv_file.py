@@ -34,6 +34,16 @@ Texts = dict[str, list[str]]
 NumberColumns = dict[str, NDArray[np.float64]]
 
 
+def is_table(path: str | os.PathLike[str]) -> bool:
+    """Whether a file begins as a manifest does."""
+    try:
+        with open_csv(path) as file:
+            header = [name.strip().lower() for name in next(csv.reader(file), [])]
+    except (UnicodeDecodeError, csv.Error, OSError):
+        return False
+    return set(REQUIRED) <= set(header)
+
+
 def read_table(path: str | os.PathLike[str]) -> tuple[Texts, NumberColumns]:
     """Read a manifest's columns: texts stripped of blanks around them, numbers with NaN for blanks.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 
 from displace.geo import Positions
 from displace.holdout import spread
-from displace.images import open_header
+from displace.images import exif_of
 from displace.manifest.recording import Recording
 
 logger = logging.getLogger(__name__)
@@ -26,29 +25,39 @@ _LATITUDE, _LONGITUDE = (1, 2, {"N": 1, "S": -1}, 90.0), (3, 4, {"E": 1, "W": -1
 
 
 def with_exif_positions(recordings: Sequence[Recording]) -> list[Recording]:
-    """Take the positions of recordings that have none out of their images.
+    """Take the positions of recordings that have none out of their images, where at least half of these have one.
 
-    It is done for all of them or for none: at least half of the images of each must have a position, and the
-    others, from files, must be degrees as well. What was found is logged, unless it is nothing.
+    The others, from files, must be degrees as well. What was found is logged, unless it is nothing.
     """
     lacking = [r for r in recordings if r.positions is None]
-    metric = any(r.positions is not None and not r.positions.degrees for r in recordings)
-    if metric or not any(np.isfinite(_points(_some(r.images))).any() for r in lacking):
+    if not any(np.isfinite(_points(_some(r.images))).any() for r in lacking):
+        return list(recordings)
+    if metric := [r.name for r in recordings if r.positions is not None and not r.positions.degrees]:
+        logger.warning(
+            "GPS in EXIF is not used: it is degrees, and the positions of %s are metres", ", ".join(metric)
+        )
         return list(recordings)
     found = {r.name: Positions(_points(r.images), degrees=True) for r in lacking}
     counts = {r.name: (int(found[r.name].known.sum()), len(r)) for r in lacking}
-    told = ", ".join(f"{n:,} of {m:,} images of {name}" for name, (n, m) in counts.items() if n)
-    if any(2 * n < m for n, m in counts.values()):
-        if told:
-            logger.warning(
-                "GPS in EXIF is not used: %s have it, but at least half of every recording must", told
-            )
-        return list(recordings)
-    without = sum(m - n for n, m in counts.values())
-    logger.warning(
-        "positions are the GPS in EXIF: %s have it%s", told, "; the others get no place" if without else ""
-    )
-    return [replace(r, positions=found.get(r.name, r.positions)) for r in recordings]
+    enough = {name for name, (n, m) in counts.items() if 2 * n >= m}
+    told = ", ".join(f"{n:,} of {m:,} images of {name}" for name, (n, m) in counts.items())
+    if len(enough) < len(lacking):
+        few = ", ".join(name for name in counts if name not in enough)
+        kept = f"; those of {', '.join(sorted(enough))} are kept" if enough else ""
+        logger.warning(
+            "positions do not tell places, as fewer than half of the images of %s have GPS in EXIF (%s)%s",
+            few,
+            told,
+            kept,
+        )
+    else:
+        without = sum(m - n for n, m in counts.values())
+        logger.warning(
+            "positions are the GPS in EXIF: %s have it%s",
+            told,
+            "; the others get no place" if without else "",
+        )
+    return [replace(r, positions=found[r.name]) if r.name in enough else r for r in recordings]
 
 
 def _some(images: Sequence[Path]) -> list[Path]:
@@ -57,9 +66,7 @@ def _some(images: Sequence[Path]) -> list[Path]:
 
 def _points(images: Sequence[Path]) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
     """Latitude and longitude of each image, NaN where it has none."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Pillow's, of damaged EXIF
-        return np.array([gps_of(image) or (np.nan, np.nan) for image in images], np.float64).reshape(-1, 2)
+    return np.array([gps_of(image) or (np.nan, np.nan) for image in images], np.float64).reshape(-1, 2)
 
 
 def gps_of(image: Path) -> tuple[float, float] | None:
@@ -68,16 +75,10 @@ def gps_of(image: Path) -> tuple[float, float] | None:
     None where there are none, or none that can be: damaged, beyond the poles, or 0° 0′, which cameras without a fix
     write.
     """
+    tags = exif_of(image, _GPS)
     try:
-        with open_header(image) as (opened, _):
-            # Asked for EXIF that does not stand before the picture, Pillow decodes all of a PNG.
-            if "exif" not in opened.info and opened.format != "TIFF":
-                return None
-            tags = opened.getexif().get_ifd(_GPS)
         latitude, longitude = _angle(tags, *_LATITUDE), _angle(tags, *_LONGITUDE)
-    except (
-        Exception
-    ):  # damaged images and EXIF raise nearly every type; extraction says what is wrong with images
+    except (ArithmeticError, KeyError, TypeError, ValueError):
         return None
     return (latitude, longitude) if np.isfinite(latitude + longitude) and (latitude or longitude) else None
 

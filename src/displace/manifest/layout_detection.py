@@ -25,8 +25,8 @@ def detect(recordings: Sequence[Recording]) -> str:
     1. every name has the form ``@east@north@…``: "utm";
     2. every recording has positions: "positions";
     3. more than 20 folders with images, and more folders than images in the largest: "landmarks";
-    4. at least half of the images share their name with an image of another recording, or there is only
-       one recording: "names";
+    4. at least half of the images share their name with an image of another recording, and some of every
+       recording's do, or there is only one recording: "names";
     5. every recording has the same number of images: "order";
     6. the images of every recording are in sub-folders, none of more than 20: "landmarks";
     7. there are several recordings: "sight", which leaves it to the images themselves.
@@ -36,7 +36,7 @@ def detect(recordings: Sequence[Recording]) -> str:
     """
     folders = Counter(image.parent for r in recordings for image in r.images)
     names = Counter(name for r in recordings for name in set(r.names))
-    n_shared = sum(names[name] > 1 for r in recordings for name in r.names)
+    shared = [sum(names[name] > 1 for name in r.names) for r in recordings]
     nested = (
         all("/" in name for r in recordings for name in r.names) and max(folders.values()) <= _MANY_IMAGES
     )
@@ -45,7 +45,7 @@ def detect(recordings: Sequence[Recording]) -> str:
         "utm": all(is_utm_name(image.name) for r in recordings for image in r.images),
         "positions": all(r.positions is not None for r in recordings),
         "landmarks": len(folders) > max(_MANY_FOLDERS, *folders.values()),
-        "names": alone or (2 * n_shared >= sum(map(len, recordings)) and not counted),
+        "names": alone or (2 * sum(shared) >= sum(map(len, recordings)) and all(shared) and not counted),
         "order": len(recordings) > 1 and len({len(r) for r in recordings}) == 1 and not counted,
     }
     return next((layout for layout, fit in fits.items() if fit), "landmarks" if nested else "sight")

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.errors import ManifestError, RouteWarning
-from displace.geo import Positions
+from displace.geo import Positions, courses, heading_difference
 from displace.images import natural_key
 from displace.manifest.place_assignment import (
     CHOSEN,
@@ -43,6 +43,8 @@ Numbers = NDArray[np.float64]
 
 _OFF_BY_GPS = 50.0
 """Metres by which positions of one route may differ, in narrow streets say."""
+_BACK, _FEW = 135.0, 0.02
+"""Degrees from which on courses are opposite, and the share of places at which they may be: positions jump."""
 
 
 @dataclass(frozen=True)
@@ -157,15 +159,19 @@ def assign_by_position(route: Route, known: KnownPlaces) -> Manifest:
     tracks = [track_of(r) for r in route.recordings]
     places, *points = metres_together([known.positions, *tracks])
     kept, labels, frames = [], [], []
-    for recording, track, own in zip(route.recordings, tracks, points, strict=True):
+    ways = np.full((len(tracks), len(places)), np.nan)
+    for recording, track, own, way in zip(route.recordings, tracks, points, ways, strict=True):
         place, state = match_places(places, known.positions.heading, own, track.heading, route.rule)
         rows = np.flatnonzero((state == CHOSEN) | ((state == OFF_ROUTE) & route.keep_off_route))
         kept.append(recording.take(rows))
         labels.append([known.ids[p] if p >= 0 else "" for p in place[rows]])
         if not (state == CHOSEN).any():
             _tell_of_elsewhere(recording.name, own, places, route.rule)
+        if track.heading is None:
+            way[place[state == CHOSEN]] = courses(own)[state == CHOSEN]
         frames.append(np.where(place[rows] >= 0, place[rows], np.nan))
     _tell_of_few(sum(map(len, kept)), sum(map(len, route.recordings)), route.rule)
+    _tell_of_ways_back(ways)
     return replace(route, recordings=kept).manifest(labels, frames)
 
 
@@ -185,6 +191,21 @@ def _tell_of_elsewhere(name: str, points: Numbers, places: Numbers, rule: Rule) 
         RouteWarning,
         stacklevel=3,
     )
+
+
+def _tell_of_ways_back(ways: Numbers) -> None:
+    """Warn of places that recordings pass in opposite directions; `ways`: courses of recordings at places, degrees."""
+    both = np.isfinite(ways).sum(axis=0) > 1
+    passed = ways[:, both]
+    first = np.take_along_axis(passed, np.isfinite(passed).argmax(axis=0)[None], axis=0)
+    back = int((heading_difference(passed, first) > _BACK).any(axis=0).sum())
+    if back > _FEW * passed.shape[1]:
+        warnings.warn(
+            f"{back:,} of {passed.shape[1]:,} places are passed in opposite directions, where a camera that looks "
+            "ahead sees other places. Add a column 'heading' to the positions, or a recording for each direction",
+            RouteWarning,
+            stacklevel=4,
+        )
 
 
 def _nearest(points: Numbers, places: Numbers) -> float:

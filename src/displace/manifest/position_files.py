@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import logging
 import os
 import warnings
 from collections.abc import Sequence
@@ -17,15 +18,20 @@ from displace.files.reading import open_csv
 from displace.geo import Positions, as_seconds, at_times
 from displace.manifest.csv_file import LIMITS
 from displace.manifest.taken_at import (
+    dates_in_names,
     merely_count,
     seconds_of,
+    since_1970,
     span_of,
     spread_apart,
+    times_in_exif,
     times_in_names,
     without_ending,
 )
 
 Numbers = NDArray[np.float64]
+
+logger = logging.getLogger(__name__)
 
 ALIASES = {
     "image": ("image", "filename", "file", "name"),
@@ -38,18 +44,25 @@ ALIASES = {
 }
 """Column names that are understood, in lower case; others are ignored."""
 
+_OFFSET = 0.02
+"""Of the length of a recording: clocks that differ by less are not told from a late start."""
+_ALIKE = 0.8
+"""How much alike what is missing at both ends must be."""
+
 
 @dataclass(frozen=True, eq=False)
 class PositionFile:
     """Columns of one CSV file; what it does not have is None."""
 
-    path: Path
+    called: str
     header: list[str]
     images: list[str] | None
     times: Numbers | None
     positions: Positions | None
 
-    def for_images(self, names: Sequence[str], times: Numbers | None, max_gap: float) -> Positions:
+    def for_images(
+        self, names: Sequence[str], times: Numbers | None, max_gap: float, images: Sequence[Path] = ()
+    ) -> Positions:
         """Positions of images, by name where the file has names, otherwise by time.
 
         Parameters
@@ -57,37 +70,72 @@ class PositionFile:
         names : sequence of str
             The images' names, with or without folder and ending.
         times : (m,) array, optional
-            Their times in seconds; by default the number that each name ends in.
+            Their times in seconds; by default those in the names, or in the images' EXIF.
         max_gap : float
             Seconds; an image farther than that from every fix has no position.
+        images : sequence of Path
+            The images themselves, for EXIF.
         """
         if self.positions is None:
-            raise ManifestError(f"{self.path} has no row with easting and northing or latitude and longitude")
+            raise ManifestError(
+                f"{self.called} has no row with easting and northing or latitude and longitude"
+            )
         if self.images is not None:
             return self._by_name(self.positions, names)
         if self.times is None:
-            raise ManifestError(f"{self.path} needs a column 'image' or 'timestamp'")
-        clock = times_in_names(names) if times is None else times
-        if clock is None:
-            raise ManifestError(
-                f"{self.path} has time stamps, but the images' names (such as {names[0]!r}) are none; "
-                "name the images in a column 'image', or put a frames.csv (image,timestamp) beside them"
-            )
-        if times is None and merely_count(clock):
-            raise ManifestError(
-                f"{self.path} has time stamps, and the images' names ({names[0]} to {names[-1]}) only count frames; "
-                "name the images in a column 'image', or put a frames.csv (image,timestamp) beside them"
-            )
+            raise ManifestError(f"{self.called} needs a column 'image' or 'timestamp'")
+        clock = self._clock(self.times, names, images) if times is None else times
         if not (self.positions.known & np.isfinite(self.times)).any():
-            raise ManifestError(f"{self.path} has no row with both a time stamp and a position")
+            raise ManifestError(f"{self.called} has no row with both a time stamp and a position")
         found = at_times(self.positions, self._apart(self.positions), clock, max_gap)
         if not found.known.any():
             raise ManifestError(
-                f"no image has a position in {self.path}: images are from {span_of(clock)}, positions from "
+                f"no image has a position in {self.called}: images are from {span_of(clock)}, positions from "
                 f"{span_of(self.times)}; both must be on one clock. Times that name no zone, as in names of images, "
-                "count as UTC, those of a video's frames from its start"
+                "count as UTC; those of a video's frames count from its start: subtract that from the file's"
             )
+        self._tell_of_clocks(self.times[self.positions.known], clock, max_gap)
         return found
+
+    def _tell_of_clocks(self, fixes: Numbers, images: Numbers, max_gap: float) -> None:
+        """Warn where the images begin as much before the positions as they end, or as much after: clocks may differ."""
+        begins, ends = np.nanmin(fixes) - np.nanmin(images), np.nanmax(fixes) - np.nanmax(images)
+        near, far = sorted((abs(begins), abs(ends)))
+        least = max(max_gap, _OFFSET * (np.nanmax(images) - np.nanmin(images)))
+        if begins * ends > 0 and near > least and near > _ALIKE * far:
+            order = "before" if begins > 0 else "after"
+            warnings.warn(
+                f"images begin {abs(begins):,.0f} s {order} the positions in {self.called}, and end {abs(ends):,.0f} s "
+                f"{order} them: where both were recorded together, the clocks differ by as much, and every position is "
+                "wrong. Mend the time stamps then",
+                RouteWarning,
+                stacklevel=4,
+            )
+
+    def _clock(self, log: Numbers, names: Sequence[str], images: Sequence[Path]) -> Numbers:
+        """Times of images, where no file says them: in their names, or in EXIF.
+
+        EXIF says more than dates in names where it names the zone, and more than numbers that count from some start.
+        """
+        clock, dates = times_in_names(names), dates_in_names(names)
+        counted = clock is None or merely_count(clock)
+        asked = since_1970(log) and (
+            counted or dates is not None or (clock is not None and not since_1970(clock))
+        )
+        if asked and (found := times_in_exif(images)) is not None and (found[1] or dates is None):
+            logger.warning(
+                "%s: images were taken when their EXIF says%s",
+                self.called,
+                "" if found[1] else ", in UTC, as it names no zone",
+            )
+            return found[0]
+        if clock is None or counted:
+            are = "are none" if clock is None else "only count frames"
+            raise ManifestError(
+                f"{self.called} has time stamps, and the images' names ({names[0]} to {names[-1]}) {are}; "
+                "name the images in a column 'image', or put a frames.csv (image,timestamp) beside them"
+            )
+        return clock
 
     def _apart(self, positions: Positions) -> Numbers:
         """Times of the rows, those that share one spread until the next time."""
@@ -95,8 +143,8 @@ class PositionFile:
         times = spread_apart(self.times, positions.points)
         if shared := int((times > self.times).sum()):
             warnings.warn(
-                f"{self.path}: {shared:,} of {len(times):,} rows repeat the time of the row before, as in logs without "
-                "fractions of a second: they are spread evenly up to the next time",
+                f"{self.called}: {shared:,} of {len(times):,} rows repeat the time of the row before, as in logs "
+                "without fractions of a second: they are spread evenly up to the next time",
                 RouteWarning,
                 stacklevel=5,
             )
@@ -117,7 +165,7 @@ class PositionFile:
         rows = self.rows_of(names)
         if self.images and (rows < 0).all():
             raise ManifestError(
-                f"{self.path} names none of the images; it has {self.images[0]!r}, not {names[0]!r}"
+                f"{self.called} names none of the images; it has {self.images[0]!r}, not {names[0]!r}"
             )
         found = positions.take(rows)
         found.points[rows < 0] = np.nan
@@ -126,12 +174,13 @@ class PositionFile:
         return found
 
 
-def read_position_file(path: str | os.PathLike[str]) -> PositionFile:
+def read_position_file(path: str | os.PathLike[str], called: str = "") -> PositionFile:
     """Read a CSV file of positions; every cell that is not a number is listed with its line.
 
-    Columns are separated by commas, or by semicolons or tabs: numbers may have decimal commas then.
+    Columns are separated by commas, or by semicolons or tabs: numbers may have decimal commas then. Messages name the
+    file by its path, or as it is `called`.
     """
-    path = Path(path)
+    path, called = Path(path), called or str(path)
     try:
         with open_csv(path) as file:
             first = file.readline()
@@ -142,10 +191,10 @@ def read_position_file(path: str | os.PathLike[str]) -> PositionFile:
             lines_rows = [(reader.line_num, row) for row in reader if any(row)]
     except UnicodeDecodeError as error:
         raise ManifestError(
-            f"cannot read positions from {path}: it is not UTF-8 text ({error.reason}); save it as 'CSV UTF-8'"
+            f"cannot read positions from {called}: it is not UTF-8 text ({error.reason}); save it as 'CSV UTF-8'"
         ) from None
     except (OSError, csv.Error) as error:
-        raise ManifestError(f"cannot read positions from {path}: {error}") from None
+        raise ManifestError(f"cannot read positions from {called}: {error}") from None
     point = "." if separator == "," else ","
     where = {
         name: next((header.index(a) for a in names if a in header), None) for name, names in ALIASES.items()
@@ -157,12 +206,12 @@ def read_position_file(path: str | os.PathLike[str]) -> PositionFile:
         if column is not None and name != "image"
     }
     if problems:
-        raise ManifestError(f"{path} has {len(problems)} problems:", problems)
+        raise ManifestError(f"{called} has {len(problems)} problems:", problems)
     images = None
     if (column := where["image"]) is not None:
         images = [row[column].strip() if column < len(row) else "" for _, row in lines_rows]
     times = as_seconds(columns["timestamp"]) if "timestamp" in columns else None
-    return PositionFile(path, header, images, times, Positions.of(_with_fix(columns)))
+    return PositionFile(called, header, images, times, Positions.of(_with_fix(columns)))
 
 
 def _with_fix(columns: dict[str, Numbers]) -> dict[str, Numbers]:

@@ -17,10 +17,12 @@ from displace.images import find_images, has_images, natural_key
 from displace.manifest.position_files import ALIASES, PositionFile, read_position_file
 
 CSV = (".csv", ".CSV")
-_OTHER_TRACKS = (".gpx", ".kml", ".nmea", ".fit")
+OTHER_TRACKS = (".gpx", ".GPX", ".kml", ".nmea", ".fit")
 PathLike = str | os.PathLike[str]
 FRAMES = "frames.csv"
 """File beside frames taken from a video or bag: image, timestamp, and positions where the bag has them."""
+POSITIONS = "positions.csv"
+"""Copy of the file of positions beside a video, in the folder of its frames."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,14 +82,16 @@ def read_recording(name: str, folder: Path, max_gap: float = 2.0) -> Recording:
     common = Path(os.path.commonpath({image.parent for image in images}))
     start = len(str(common)) + 1 if common != Path() else 0
     names = [str(image)[start:].rpartition(".")[0].replace(os.sep, "/") for image in images]
-    files = [read_position_file(path) for path in _csv_files(folder, common)]
+    files = [read_position_file(path, _called(path, name)) for path in _csv_files(folder, common)]
     times = _times(files, images)
     with_positions = [file for file in files if file.positions is not None]
     if len(with_positions) > 1:
-        listed = ", ".join(str(file.path) for file in with_positions)
+        listed = ", ".join(file.called for file in with_positions)
         raise ManifestError(f"traversal {name!r} has several files of positions, keep one of them: {listed}")
-    positions = with_positions[0].for_images(_known_as(images), times, max_gap) if with_positions else None
-    if positions is None:
+    positions = None
+    if with_positions:
+        positions = with_positions[0].for_images(_known_as(images), times, max_gap, images)
+    else:
         _tell_of_unused(name, folder, files)
     return Recording(name, images, names, positions, times)
 
@@ -124,6 +128,12 @@ def _csv_files(folder: Path, images_folder: Path) -> list[Path]:
     return [*beside(folder.resolve(), CSV), *sorted(inside)]
 
 
+def _called(path: Path, traversal: str) -> str:
+    """What messages call a file of positions: of a copy among frames, where the user's own is."""
+    copied = path.name == POSITIONS and (path.parent / FRAMES).is_file()
+    return f"the file of positions beside video {traversal!r}" if copied else str(path)
+
+
 def beside(stem: Path, endings: Sequence[str]) -> list[Path]:
     """Files of the name `stem` with one of some endings; each once, where the file system knows no capitals."""
     there = [path for ending in endings if (path := Path(f"{stem}{ending}")).is_file()]
@@ -132,18 +142,23 @@ def beside(stem: Path, endings: Sequence[str]) -> list[Path]:
 
 def _tell_of_unused(name: str, folder: Path, files: Sequence[PositionFile]) -> None:
     """Warn of files that seem to hold positions of a traversal which has none."""
-    told = [f"{path} is no CSV file" for path in beside(folder.resolve(), _OTHER_TRACKS)]
+    told = [f"{path} is no CSV file" for path in beside(folder.resolve(), OTHER_TRACKS)]
     for file in files:
         serves = file.images is not None and (file.times is not None or "place" in file.header)
         if not serves and any(file.header):
-            told.append(f"{file.path} has {', '.join(map(repr, file.header[:12]))}")
+            told.append(f"{file.called} has {', '.join(map(repr, file.header[:12]))}")
     if told:
-        known = ", ".join(column for column in ALIASES if column != "heading")
-        warnings.warn(
-            f"traversal {name!r} has no positions: {'; '.join(told)}. Positions are columns of a CSV file ({known})",
-            RouteWarning,
-            stacklevel=4,
-        )
+        warn_of_unused(name, told)
+
+
+def warn_of_unused(name: str, told: Sequence[str]) -> None:
+    """Warn of a traversal without positions, beside which there seem to be some."""
+    known = ", ".join(column for column in ALIASES if column != "heading")
+    warnings.warn(
+        f"traversal {name!r} has no positions: {'; '.join(told)}. Positions are columns of a CSV file ({known})",
+        RouteWarning,
+        stacklevel=5,
+    )
 
 
 def _times(files: list[PositionFile], images: list[Path]) -> NDArray[np.float64] | None:

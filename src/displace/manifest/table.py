@@ -202,10 +202,23 @@ class Manifest:
         here, there = self.root.resolve(), folder.resolve()
         if here == there:
             return self.images
-        return [
-            image if Path(image).is_absolute() else Path(os.path.relpath(here / image, there)).as_posix()
-            for image in self.images
-        ]
+        below = _below(self.root, folder)
+        return [_written(image, below, here, there) for image in self.images]
+
+
+def _below(root: Path, folder: Path) -> str | None:
+    """Path down from a folder to another one as both were given, links and all; None where it does not lead down."""
+    parts = Path(os.path.relpath(root, folder)).parts
+    return None if ".." in (*parts, *root.parts, *folder.parts) else "/".join(parts)
+
+
+def _written(image: str, below: str | None, here: Path, there: Path) -> str:
+    """An image's path from `there` instead of `here`, which is `below` it where a path leads down."""
+    if Path(image).is_absolute():
+        return image
+    if below is not None and ".." not in Path(image).parts:
+        return f"{below}/{image}"
+    return Path(os.path.relpath(here / image, there)).as_posix()
 
 
 def _labels(texts: Iterable[str], name: str) -> Labels:

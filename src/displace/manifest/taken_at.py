@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from displace.geo import as_seconds
+from displace.images import exif_of
 
 Numbers = NDArray[np.float64]
 
@@ -21,6 +23,8 @@ _SINCE_1970 = 1e8
 _LAST_DATE = 2e11
 """Seconds beyond which there is no date, in the year 8307."""
 _LONG = 10
+_EXIF, _TAKEN = 0x8769, (0x9003, 0x9291, 0x9011)
+"""Directory of EXIF; tags of the date and time, their fraction of a second and their zone."""
 
 
 def times_in_names(names: Sequence[str]) -> Numbers | None:
@@ -29,13 +33,51 @@ def times_in_names(names: Sequence[str]) -> Numbers | None:
     >>> times_in_names(["cam_2027-01-04_12-30-00.jpg", "cam_2027-01-04_12-30-00_5.jpg"]) - 1_799_065_800
     array([0. , 0.5])
     """
-    dates = [_date(_stem(name)) for name in names]
-    if names and None not in dates:
-        return np.array(dates, np.float64)
+    if (dates := dates_in_names(names)) is not None:
+        return dates
     found = [_LAST_NUMBER.search(_stem(name)) for name in names]
     if not found or not all(found):
         return None
     return as_seconds([float(match.group(1)) for match in found if match])
+
+
+def dates_in_names(names: Sequence[str]) -> Numbers | None:
+    """Seconds from the date and time at the end of each name, taken as UTC; None unless every name has one."""
+    dates = [_date(_stem(name)) for name in names]
+    return np.array(dates, np.float64) if names and None not in dates else None
+
+
+def times_in_exif(images: Sequence[Path]) -> tuple[Numbers, bool] | None:
+    """Seconds since 1970 from each image's EXIF, NaN where it has none, and whether all name their zone.
+
+    Times without one are taken as UTC. None unless at least half of the images have a time; of those that cannot be
+    read nothing is said, as extraction does.
+    """
+    if not any(map(_exif_time, (*images[:1], *images[-1:]))):  # most have none, and are not all read
+        return None
+    found = [_exif_time(image) for image in images]
+    times = np.array([np.nan if time is None else time[0] for time in found])
+    if 2 * np.isfinite(times).sum() < len(times):
+        return None
+    return times, all(time is None or time[1] for time in found)
+
+
+def _exif_time(image: Path) -> tuple[float, bool] | None:
+    """When an image was taken, and whether its zone is known."""
+    tags = exif_of(image, _EXIF)
+    taken, part, zone = (str(tags.get(tag, "")).strip("\0 ") for tag in _TAKEN)
+    try:
+        seconds = datetime.strptime(taken, "%Y:%m:%d %H:%M:%S").replace(tzinfo=UTC).timestamp()
+        ahead = datetime.strptime(zone, "%z").utcoffset() if zone else None
+    except ValueError:
+        return None
+    seconds += float(f"0.{part}") if part.isdecimal() else 0.0
+    return (seconds, False) if ahead is None else (seconds - ahead.total_seconds(), True)
+
+
+def since_1970(times: Numbers) -> bool:
+    """Whether times are dates, and do not count from some start."""
+    return bool(np.nanmax(times, initial=0.0) >= _SINCE_1970)
 
 
 def merely_count(numbers: Numbers) -> bool:

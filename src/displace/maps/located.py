@@ -147,7 +147,7 @@ class Located:
         return [
             {
                 "image": image,
-                **{name: _or_none(numbers[name][row]) for name in names},
+                **{name: _or_none(name, numbers[name][row]) for name in names},
                 "in_map": in_map,
                 **match,
                 **stale,
@@ -169,5 +169,7 @@ def check_limit(min_confidence: float, known: bool) -> None:
         )
 
 
-def _or_none(value: float) -> float | None:
-    return None if np.isnan(value) else round(float(value), 6)
+def _or_none(name: str, value: float) -> float | None:
+    if np.isnan(value):
+        return None
+    return int(value) if name == "frame" else round(float(value), 6)

@@ -65,6 +65,10 @@ class PlaceMap:
             f"{state.vectors.shape[1]} of {state.dim} dimensions, {state.vectors.dtype})"
         )
 
+    def __reduce__(self) -> tuple[type[Self], tuple[MapState]]:
+        """Copies, and what other processes get, open the model and make locks for themselves."""
+        return type(self), (self.state,)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the map to `path`, and what an update needs to ``path-stats``; atomically."""
         file.save(self.state.in_memory(), path)

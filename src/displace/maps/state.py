@@ -311,6 +311,10 @@ class MapState:
         # Made now: two threads that first meet in a cached property could each have one of their own.
         _ = self._indexes, self._making
 
+    def __reduce__(self) -> tuple[type[MapState], tuple[Any, ...]]:
+        """Copies, and what other processes get, make their own indexes and locks."""
+        return type(self), tuple(getattr(self, one.name) for one in fields(self))
+
     @cached_property
     def _best_backend(self) -> str:
         import importlib.util

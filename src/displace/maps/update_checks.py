@@ -46,8 +46,13 @@ def check_addition(state: MapState, refs: ReferenceSet, looks: bool = True) -> N
     refs.info.numbered_as(state.places)  # says what is wrong with them
     if state.places.positions is not None and refs.info.positions is not None:
         _check_nearness(state, state.places.positions, refs, refs.info.positions)
-    elif looks:
-        _check_looks(state, refs)
+    elif looks and (unlike := unlike_places(state, refs)):
+        by_sight = "" if state.places.order is None else " --layout sight"
+        raise InputError(
+            f"{unlike}. If it is of another route, or equal ids are not equal places, give it places first: displace "
+            f"manifest NEW --against MAP{by_sight}. If it is the same route in another condition, build the map again "
+            "from all references, or add it all the same with --no-check-looks (check_looks=False)"
+        )
 
 
 def check_not_twice(kept: MapStatistics, refs: ReferenceSet) -> None:
@@ -61,8 +66,8 @@ def check_not_twice(kept: MapStatistics, refs: ReferenceSet) -> None:
             )
 
 
-def _check_looks(state: MapState, refs: ReferenceSet) -> None:
-    """Refuse a recording whose images at known places are found there no more often than by chance.
+def unlike_places(state: MapState, refs: ReferenceSet) -> str:
+    """Name a recording whose images at known places are found there no more often than by chance; else empty.
 
     Without positions nothing else tells that it is of another route: ids such as 0001 are the same everywhere.
     """
@@ -77,14 +82,11 @@ def _check_looks(state: MapState, refs: ReferenceSet) -> None:
         hits = int(state.truth.correct(found, known.places).sum())
         by_chance = float(state.truth.correct(found[:, None], known.places[None, :]).mean(axis=1).sum())
         if hits <= by_chance + 2 * np.sqrt(by_chance):
-            by_sight = "" if state.places.order is None else " --layout sight"
-            raise InputError(
+            return (
                 f"traversal {str(name)!r} does not look like the map's places: {hits} of {len(known)} images at places "
-                "of the same ids are found there, as by chance. If it is of another route, or equal ids are not equal "
-                f"places, give it places first: displace manifest NEW --against MAP{by_sight}. If it is the same "
-                "route in another condition, build the map again from all references, or add it all the same with "
-                "--no-check-looks (check_looks=False)"
+                "of the same ids are found there, as by chance"
             )
+    return ""
 
 
 def check_removal(state: MapState, kept: MapStatistics, refs: ReferenceSet) -> None:

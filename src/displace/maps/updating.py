@@ -30,12 +30,20 @@ from displace.maps.update_checks import (
     check_name,
     check_not_twice,
     check_removal,
+    unlike_places,
     usable_statistics,
 )
 from displace.references import ReferenceSet
 from displace.truth import Tolerance, Truth
 
 EVERYTHING = "that would remove every reference of the map: delete the file instead"
+
+NOTHING_KNOWN = (
+    "places: none of the new recording's was in the map, and none of the map's has gained by it; if it shows the map's "
+    "route, remove it, give it the map's places (displace manifest NEW --against MAP), and add it then"
+)
+
+OTHER_WAY = "remove it, as a camera that looks ahead sees other places then"
 
 
 @dataclass(frozen=True)
@@ -89,7 +97,12 @@ def added(
     before = _restored(state, fusion, kept)
     with _of_sound_statistics():
         after = before.astype(np.float64).merge(fusion.further_statistics(refs.astype(np.float64), before))
-    return _next(state, kept, before, after.astype(np.float32), refs, gained=True)
+    found, done = _next(state, kept, before, after.astype(np.float32), refs, gained=True)
+    if not np.isin(refs.place_ids, state.places.ids).any():
+        done.advice.insert(0, NOTHING_KNOWN)
+    elif check_looks and refs.info.positions is not None and (unlike := unlike_places(state, refs)):
+        done.advice.insert(0, f"directions: {unlike}; if it was driven the other way, {OTHER_WAY}")
+    return found, done
 
 
 def removed(state: MapState, refs: ReferenceSet | str | int) -> tuple[MapState, Update]:

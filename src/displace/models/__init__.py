@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from displace.cell_layout import CellLayout
-from displace.errors import DisplaceError, InputError
+from displace.errors import DisplaceError, InputError, UnknownNameError
 from displace.registry import Registry
 
 if TYPE_CHECKING:
@@ -110,6 +110,7 @@ def open_model(
             "the references were described with a mask, of which only the SHA-256 "
             f"{fingerprint['mask_sha256'][:12]}… is known: give the same image again (mask=FILE, --mask FILE)"
         )
+    check_installed(fingerprint)
     make = partial(
         get_model,
         model_name(fingerprint),
@@ -121,6 +122,17 @@ def open_model(
     if image_size is None:
         image_size = _recorded_size(fingerprint, make)
     return make(image_size=image_size)
+
+
+def check_installed(fingerprint: Mapping[str, Any]) -> None:
+    """Raise an error that names the package of a model which is not installed here."""
+    if (name := fingerprint.get("model")) not in MODELS.names():
+        package = f"package {fingerprint['package']!r}" if "package" in fingerprint else "another package"
+        raise UnknownNameError(
+            f"the references were described by the model {name!r} of {package}, which is not installed here: install "
+            "it (docs/add_a_model.md says how a model is registered), or describe the images where it is, with "
+            f"displace extract, and give their store. Installed: {', '.join(MODELS.names())}"
+        )
 
 
 def _recorded_size(fingerprint: Mapping[str, Any], make: Callable[..., DescriptorModel]) -> Size | None:
@@ -141,7 +153,7 @@ def _recorded_size(fingerprint: Mapping[str, Any], make: Callable[..., Descripto
 
 def comparable(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of a fingerprint that is equal for models that give equal descriptors."""
-    return {key: value for key, value in fingerprint.items() if key != "image_size"}
+    return {key: value for key, value in fingerprint.items() if key not in ("image_size", "package")}
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:

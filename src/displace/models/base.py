@@ -148,8 +148,9 @@ class DescriptorModel(ABC):
         """What makes two descriptors comparable, and what `displace.models.open_model` makes the model from again.
 
         JSON-able. Models whose fingerprints are equal, `image_size` aside, give equal descriptors: several ways to ask
-        for a size may come to the same pre-processing.
+        for a size may come to the same pre-processing. A model of another package names it, for whoever lacks it.
         """
+        package = type(self).__module__.partition(".")[0]
         asked = {} if self.image_size is None else {"image_size": _jsonable(self.image_size)}
         return {
             **asked,
@@ -160,6 +161,7 @@ class DescriptorModel(ABC):
             "weights_sha256": self.weights_sha256(),
             "preprocessing": dict(self.settings()),
             **self.frame.record(),
+            **({} if package == __name__.partition(".")[0] else {"package": package}),
         }
 
     def _choose_variant(self, variant: str | None) -> None:

@@ -1,4 +1,4 @@
-"""Images to locate: files, folders and frames of videos, under the names by which the user knows them."""
+"""Images to locate: files, folders and frames of videos and bags, under the names by which the user knows them."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from displace.images import find_images, has_images, natural_key
 from displace.manifest import Manifest
 from displace.progress import Stage
 from displace.recordings.frames import read_frames
+from displace.recordings.rosbag import extract_bag, is_bag
 from displace.recordings.video import extract_frames, is_video
 
 PathLike = str | os.PathLike[str]
@@ -32,9 +33,9 @@ class QueryImages:
     paths : list of Path
         The files.
     names : list of str
-        The image, or the video that it is a frame of, as given.
+        The image, or the video or bag that it is a frame of, as given.
     frames, times : list of float
-        Number and time in seconds of a video's frame; NaN for images.
+        Number and time in seconds of a frame of a video or bag; NaN for images.
     """
 
     paths: list[Path] = field(default_factory=list)
@@ -50,7 +51,7 @@ class QueryImages:
         self.times += [math.nan] * len(paths)
 
     def add_frames(self, video: Path, folder: Path) -> None:
-        """Add the frames of a video, taken out into a folder."""
+        """Add the frames of a video or bag, taken out into a folder."""
         for name, time in read_frames(folder):
             self.paths.append(folder / name)
             self.names.append(str(video))
@@ -58,7 +59,7 @@ class QueryImages:
             self.times.append(time)
 
     def videos(self) -> dict[str, list[int]]:
-        """Rows of each video's frames, in time."""
+        """Rows of the frames of each video or bag, in time."""
         found: dict[str, list[int]] = {}
         for row, time in enumerate(self.times):
             if not math.isnan(time):
@@ -79,19 +80,22 @@ class QueryImages:
 
 @contextmanager
 def images_of(sources: Sequence[PathLike], every: str, progress: Stage | None) -> Iterator[QueryImages]:
-    """All images named, in folders, or in videos; frames of videos live as long as the context."""
+    """All images named, in folders, videos or bags; frames of these live as long as the context."""
     images = QueryImages()
     with tempfile.TemporaryDirectory(prefix="displace-") as frames:
         for number, source in enumerate(map(Path, sources)):
             if not source.exists():
                 raise InputError(f"no file or folder {source}")
-            if source.is_dir():
+            folder = Path(frames) / str(number)
+            if is_bag(source):
+                extract_bag(source, folder, every=every, durable=False, progress=progress)
+                images.add_frames(source, folder)
+            elif source.is_dir():
                 found = find_images(source)
                 if not found:
                     raise InputError(f"no images in {source}{_deeper(source)}")
                 images.add_files(found)
             elif is_video(source):
-                folder = Path(frames) / str(number)
                 # A dash camera's last video ends where the power did: its frames are as good as others.
                 extract_frames(source, folder, every, allow_truncated=True, durable=False, progress=progress)
                 images.add_frames(source, folder)
@@ -103,5 +107,7 @@ def images_of(sources: Sequence[PathLike], every: str, progress: Stage | None) -
 def _deeper(folder: Path) -> str:
     """Say where a folder without images has a video, or images further down."""
     inside = sorted(folder.iterdir(), key=lambda path: natural_key(path.name))
-    there = [path for path in inside if is_video(path) or (path.is_dir() and has_images(path))]
+    there = [
+        path for path in inside if is_video(path) or is_bag(path) or (path.is_dir() and has_images(path))
+    ]
     return f" itself; give what is in there, such as {quote(str(there[0]))}" if there else ""

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from displace.registry import missing_extra
 
 IMAGE_TYPES = ("sensor_msgs/msg/CompressedImage", "sensor_msgs/msg/Image")
 POSITION_TYPES = ("sensor_msgs/msg/NavSatFix", "nav_msgs/msg/Odometry")
+_NO_PATH = "the path has '#', '?' or '%': rosbags opens no such database"
 
 Numbers = NDArray[np.float64]
 
@@ -40,6 +42,7 @@ def extract_bag(
     positions_topic: str | None = None,
     every: int | str = 1,
     max_gap: float = 2.0,
+    durable: bool = True,
     progress: Stage | None = None,
 ) -> Path:
     """Write the images of a bag as files, and their positions into `frames.csv` beside them.
@@ -63,6 +66,8 @@ def extract_bag(
     max_gap : float
         Seconds between an image and the nearest position for the image to have one; between two positions
         it has the point on the line between them.
+    durable : bool
+        Whether frames are to outlive a power cut; False is faster, for a temporary folder.
     progress : callable, optional
         Called with (images read, images in all).
 
@@ -74,7 +79,7 @@ def extract_bag(
     bag, sampler = Path(bag), Sampler(every)
     settings = {"every": str(every), "topic": topic, "positions": positions_topic, "max_gap": max_gap}
     with _opened(bag) as reader:
-        frames = FramesFolder(folder, bag, settings)
+        frames = FramesFolder(folder, bag, settings, durable)
         if frames.complete:
             return frames.folder
         connections = _topic(reader, bag, topic, IMAGE_TYPES, "image")
@@ -118,7 +123,8 @@ def _opened(bag: Path) -> Iterator[Any]:
     except DisplaceError:
         raise
     except Exception as error:  # rosbags raises system, struct, sqlite and its own errors on damaged bags
-        raise ImageError(f"cannot read bag {bag}: {error or type(error).__name__}") from error
+        rename = f"; rename it, as {_NO_PATH}" if set("#?%") & set(str(bag)) else ""
+        raise ImageError(f"cannot read bag {bag}: {error or type(error).__name__}{rename}") from error
 
 
 def _topic(reader: Any, bag: Path, topic: str | None, types: Sequence[str], kind: str) -> list[Any]:
@@ -136,7 +142,12 @@ def _topic(reader: Any, bag: Path, topic: str | None, types: Sequence[str], kind
         f"its {kind} topics are:{listed}" if names else f"it has no {kind} topic, only:{every or ' nothing'}"
     )
     wanted = f"has no {kind} topic {topic!r}" if topic else f"needs a choice of {kind} topic"
-    raise ImageError(f"{bag} {wanted}; {have}")
+    choice = (
+        f"\nchoose with: displace manifest {quote(str(bag))} --topic {quote(names[0])}"
+        if len(names) > 1
+        else ""
+    )
+    raise ImageError(f"{bag} {wanted}; {have}{choice}")
 
 
 def _messages(reader: Any, connections: Sequence[Any]) -> Iterator[tuple[float, Any]]:
@@ -165,8 +176,8 @@ def _position_columns(
 
 
 def _fix(message: Any) -> tuple[float, float, float]:
-    """Latitude, longitude and no heading of a NavSatFix; nothing where the receiver had no fix."""
-    if message.status.status < 0:
+    """Latitude, longitude and no heading of a NavSatFix; nothing where the receiver had no fix (0° 0′)."""
+    if message.status.status < 0 or not (message.latitude or message.longitude):
         return np.nan, np.nan, np.nan
     return message.latitude, message.longitude, np.nan
 

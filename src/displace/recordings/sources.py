@@ -13,7 +13,7 @@ from typing import Any
 from displace.errors import ManifestError
 from displace.files.atomic import write_whole
 from displace.images import has_images, natural_key
-from displace.manifest.recording import CSV, beside
+from displace.manifest.recording import CSV, OTHER_TRACKS, POSITIONS, beside, warn_of_unused
 from displace.progress import Progress
 from displace.recordings.rosbag import extract_bag, is_bag
 from displace.recordings.video import extract_frames, is_video
@@ -71,7 +71,9 @@ def unpack(
             folders[name] = extract_bag(part, Path(frames) / name, progress=report, **bags)
         elif is_video(part):
             folders[name] = extract_frames(part, Path(frames) / name, progress=report, **videos)
-            _bring_positions(_positions_of(name, given, part), folders[name])
+            _bring_positions(positions := _positions_of(name, given, part), folders[name])
+            if not positions and (tracks := _positions_of(name, given, part, OTHER_TRACKS)):
+                warn_of_unused(name, [f"{track} is no CSV file" for track in tracks])
         else:
             folders[name] = part
     return folders
@@ -99,9 +101,10 @@ def tells_no_place(source: str | os.PathLike[str] | Sequence[str | os.PathLike[s
     )
 
 
-def _positions_of(name: str, given: Path, video: Path) -> list[Path]:
+def _positions_of(name: str, given: Path, video: Path, endings: Sequence[str] = CSV) -> list[Path]:
     """Files beside a video that may hold its positions."""
-    return [file for stem in (video.with_suffix(""), given.parent / name) for file in beside(stem, CSV)]
+    stems = dict.fromkeys((video.with_suffix(""), given.parent / name))
+    return [file for stem in stems for file in beside(stem, endings)]
 
 
 def _named(parts: Sequence[Path]) -> dict[str, tuple[Path, Path]]:
@@ -186,7 +189,7 @@ def _recorded_as(part: Path) -> Path:
 
 def _bring_positions(there: Sequence[Path], folder: Path) -> None:
     """Copy the first file of positions beside a video into its folder of frames; without one, no copy stays there."""
-    copy = folder / "positions.csv"
+    copy = folder / POSITIONS
     if not there:
         copy.unlink(missing_ok=True)
         return

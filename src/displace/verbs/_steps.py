@@ -99,6 +99,13 @@ class Steps:
         else:
             lined = []
             self._check_lined_up(store.manifest, traversals, exclude)
+        if any("--anchor" in line for line in lined):
+            again = shlex.join(
+                ["displace", "build", str(store.folder), "-o", str(self.output), "--overwrite"]
+            )
+            lined.append(
+                f"  another anchor: displace align {quote(str(store.folder))} --anchor NAME, then {again}"
+            )
         for line in lined:
             logger.warning("%s", line)
 
@@ -114,14 +121,17 @@ class Steps:
 
     def _told_by_names(self, manifest: Manifest) -> bool:
         """Whether places are no more than equal names or numbers of files, as they were before anybody changed them."""
-        by_name = manifest.frame is not None and manifest.geo is None and "alignment" not in manifest.numbers
+        by_name = manifest.frame is not None and "alignment" not in manifest.numbers
+        by_name = by_name and not _all_located(manifest)
         return by_name and _agree(_labelled(manifest), self._as_made)
 
     def _manifest(self) -> Path:
         """Manifest of recordings; one that was made before is gone on with."""
         from displace.manifest.table import Manifest
-        from displace.verbs.manifest import manifest
+        from displace.verbs.manifest import check_is_manifest, manifest
 
+        if self.table.exists():
+            check_is_manifest(self.table)
         if self.table.exists() and not self.overwrite:
             check_made_of(self.source, self.table, self.every)
             if not self._outdated():
@@ -207,14 +217,13 @@ class Steps:
                 raise InputError(f"{what}; they were edited by hand or come from another --layout. {WAY_OUT}")
             logger.warning("%s: it is rewritten", what)
             return True
-        if known.geo is not None and not untouched:
+        by_position = _all_located(known)
+        if by_position and not untouched:
             logger.warning(
                 "%s has other places than the recordings' positions give now: it is kept; --overwrite rewrites it",
                 self.table,
             )
-        lacking = (
-            sorted(set(wanted) - set(ours)) if known.geo is None else []
-        )  # by position some are left out
+        lacking = [] if by_position else sorted(set(wanted) - set(ours))  # by position some are left out
         if not lacking:
             return False
         what = f"{self.table} lacks {len(lacking):,} images ({lacking[0].parent.name}/{lacking[0].name} …)"
@@ -242,6 +251,13 @@ def _labelled(manifest: Manifest) -> dict[Path, str]:
     folders = {folder: folder.resolve() for folder in {path.parent for path in paths}}
     full = (folders[path.parent] / path.name for path in paths)
     return dict(zip(full, manifest.places.tolist(), strict=True))
+
+
+def _all_located(manifest: Manifest) -> bool:
+    """Whether every recording has positions, by which places are told then."""
+    return manifest.geo is not None and set(manifest.traversals) == set(
+        manifest.traversals[manifest.geo.known]
+    )
 
 
 def _agree(ours: dict[Path, str], theirs: dict[Path, str]) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from displace.errors import FallbackWarning, InputError
+from displace.errors import FallbackWarning, InputError, RouteWarning
 from displace.files.memory import physical_memory
 from displace.progress import Progress, part
 from displace.verbs._steps import Steps
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from displace.descriptors.store import DescriptorStore
     from displace.fusion.base import Fusion
     from displace.maps import PlaceMap
+    from displace.references import ReferenceSet
 
 BESIDE = (".csv", ".desc", ".frames")
 """Endings of what recordings become beside their map: it would replace them."""
@@ -148,7 +149,9 @@ def build(
         stream = described.stream(traversals, exclude or ())
         if cluster is not None or stream.nbytes > MEMORY_SHARE * physical_memory():
             _check_streamable(fusion, keep_references)
-            look_at_neighbours(sample(stream), tolerance)
+            seen = sample(stream)
+            _tell_of_copies(seen)
+            look_at_neighbours(seen, tolerance)
             options: dict[str, Any] = {
                 "dtype": dtype,
                 "calibration": calibration,
@@ -157,6 +160,7 @@ def build(
             }
             return _streamed(cluster, described, fusion, traversals, exclude or (), output, options)
         refs = described.references(traversals, exclude or ())
+        _tell_of_copies(refs)
         look_at_neighbours(refs, tolerance)
         chosen: str | Fusion = fusion
         with limit_threads(threads_for(threads, *refs.vectors.shape)), warnings.catch_warnings():
@@ -177,6 +181,19 @@ def build(
             )
         place_map.save(output)
     return place_map
+
+
+def _tell_of_copies(refs: ReferenceSet) -> None:
+    """Warn of recordings that are there twice."""
+    from displace.neighbours import copies
+
+    for name, other in copies(refs).items():
+        warnings.warn(
+            f"images of {str(name)!r} are those of {str(other)!r}: a recording that counts twice tells "
+            "nothing new, and how sure matches are is learned wrongly; leave the copy out (--exclude)",
+            RouteWarning,
+            stacklevel=3,
+        )
 
 
 def _check_options(fusion: str, dtype: str, tolerance: str | None, layout: str) -> None:

@@ -140,11 +140,12 @@ def extract(
 def _model_of(folder: Path, overwrite: bool) -> str:
     """Name of the model for a store: the one that has described some of it, else the best that is installed."""
     from displace.descriptors.store import DescriptorStore, is_store
-    from displace.models import default_model, model_name
+    from displace.models import check_installed, default_model, model_name
 
     if is_store(folder) and not overwrite:
         made = DescriptorStore(folder).model
         if not made.get("imported"):
+            check_installed(made)
             return model_name(made)
     return default_model()
 

@@ -67,7 +67,7 @@ def locate(
         A map made by `build`; or one in a database, postgresql://host/database#name; or one on a server,
         http://host:8008, which also describes the images (set its token in the environment, DISPLACE_TOKEN).
     sources : sequence of path-like
-        Images, folders of images, videos; or one descriptor store.
+        Images, folders of images, videos, ROS bags; or one descriptor store.
     output : path-like, optional
         File with one row per image or frame: .csv, or .geojson for points.
     k : int, optional

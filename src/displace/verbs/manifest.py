@@ -125,6 +125,8 @@ def manifest(
     output = manifest_output(sources, output)
     if not check:
         check_folder_of(output)
+    if output.exists() and not check:
+        check_is_manifest(output)
     if output.exists() and not check and not overwrite:  # it may have been edited by hand
         raise ManifestError(f"{output} exists; choose another name with -o, or replace it with --overwrite")
     if dataset:
@@ -170,6 +172,17 @@ def manifest(
 def manifest_output(sources: Sequence[PathLike], output: PathLike | None) -> Path:
     """Where the manifest goes."""
     return Path(beside(Path(sources[0]).resolve(), ".csv").name if output is None else output)
+
+
+def check_is_manifest(output: Path) -> None:
+    """Refuse to write over what is no manifest, such as the positions of a recording of the same name."""
+    from displace.manifest.csv_file import is_table
+
+    if output.stat().st_size and not is_table(output):
+        raise ManifestError(
+            f"{output} is no manifest, and is not written over: choose another name with -o. "
+            "(Beside a map is its manifest.)"
+        )
 
 
 def _of_dataset(dataset: str, folder: PathLike, output: Path | None) -> Check:
