@@ -25,63 +25,45 @@ BASES = ("held-out traversals", "two traversals", "one traversal")
 
 @dataclass(frozen=True)
 class Calibration:
-    """How matches become probabilities, and how well that worked on held-out traversals.
-
-    Parameters
-    ----------
-    weights, offsets, scales : list of float
-        Of similarity, standing, lead and distance, and of registration where it was learned from:
-        sigmoid(bias + Σ weight·(feature − offset)/scale − novelty)·sigmoid(steepness·lead).
-    bias : float
-    n_queries, n_correct : int
-        Held-out queries it was fitted on, and how many of their top matches were right.
-    auc : float
-        Area under the ROC curve for right against wrong top matches; each fold judged by the others' fit.
-    error : float
-        Expected calibration error over ten bins, judged likewise.
-    curve : list of [float, float, int]
-        Mean probability, share of right matches and number of queries in each bin that has any; in shares and error,
-        queries without an answer count as often as the confidence reckons with.
-    traversals : list of str
-        Traversals that were held out.
-    lowest, highest : list of float
-        Range of the features that were seen, which bounds those of queries. Empty for maps of the first release, whose
-        features are others: top score, margin over the second place, and standard score against the next nineteen.
-    farthest, spread : float, optional
-        Distance up to which a query is as near to its references as right matches are, and the scale beyond it: t
-        scales farther take t + t²/2 from the logarithm of the odds (`novelty`).
-    steepness : float
-        Of the lead, for the choice between the first place and its rival.
-    ceiling : float
-        Highest probability that is given.
-    doubt : float
-        What the logarithm of the odds is multiplied by below one half (`tempered`).
-    centred : bool
-        Whether similarity and standing are measured from the mean of the references.
-    basis : str
-        What it was learned from: "held-out traversals"; "two traversals", a quarter of one held out at a time; or "one
-        traversal", where there are no right matches to learn from and fixed weights are used.
-    """
+    """How matches become probabilities, and how well that worked on held-out traversals."""
 
     weights: list[float]
     offsets: list[float]
     scales: list[float]
+    """Of similarity, standing, lead and distance, and of registration where it was learned from:
+    sigmoid(bias + Σ weight·(feature − offset)/scale − novelty)·sigmoid(steepness·lead)."""
     bias: float
     n_queries: int
     n_correct: int
+    """Held-out queries it was fitted on, and how many of their top matches were right."""
     auc: float
+    """Area under the ROC curve for right against wrong top matches; each fold judged by the others' fit."""
     error: float
+    """Expected calibration error over ten bins, judged likewise."""
     curve: list[list[float]]
+    """Mean probability, share of right matches and number of queries in each bin that has any; in shares and error,
+    queries without an answer count as often as the confidence reckons with."""
     traversals: list[str]
+    """Traversals that were held out."""
     lowest: list[float] = field(default_factory=list)
     highest: list[float] = field(default_factory=list)
+    """Range of the features that were seen, which bounds those of queries. Empty for maps of the first release, whose
+    features are others: top score, margin over the second place, and standard score against the next nineteen."""
     farthest: float | None = None
     spread: float = 1.0
+    """Distance up to which a query is as near to its references as right matches are, and the scale beyond it: t scales
+    farther take t + t²/2 from the logarithm of the odds (`novelty`)."""
     steepness: float = 8.0
+    """Of the lead, for the choice between the first place and its rival."""
     ceiling: float = 1.0
+    """Highest probability that is given."""
     doubt: float = 1.0
+    """What the logarithm of the odds is multiplied by below one half (`tempered`)."""
     centred: bool = False
+    """Whether similarity and standing are measured from the mean of the references."""
     basis: str = BASES[0]
+    """What it was learned from: "held-out traversals"; "two traversals", a quarter of one held out at a time; or "one
+    traversal", where there are no right matches to learn from and fixed weights are used."""
 
     @property
     def reads_rankings(self) -> bool:

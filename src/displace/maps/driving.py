@@ -171,15 +171,10 @@ class _HeldOut:
 
 @dataclass
 class DriveWatch:
-    """Watches the folds of a map's calibration, for what they tell about drives.
-
-    Parameters
-    ----------
-    truth : Truth
-        Which places count as the same; it knows the route's order.
-    """
+    """Watches the folds of a map's calibration, for what they tell about drives."""
 
     truth: Truth
+    """Which places count as the same; it knows the route's order."""
     _seen: list[_HeldOut] = field(default_factory=list)
 
     def watch(self, fitted: Fusion, queries: ReferenceSet) -> None:

@@ -26,15 +26,10 @@ NO_UPDATES = "a map in a database holds no statistics: update the map's file, an
 
 @dataclass(frozen=True, eq=False)
 class StateInDatabase(MapState):
-    """A map whose rows are searched where they are.
-
-    Parameters
-    ----------
-    source : PgVector
-        The rows. `vectors` has their shape and type, and no numbers.
-    """
+    """A map whose rows are searched where they are."""
 
     source: PgVector | None = None
+    """The rows. `vectors` has their shape and type, and no numbers."""
 
     def index(self, search: str) -> Index:
         """The database, unless another backend is asked for; that one fetches all rows."""

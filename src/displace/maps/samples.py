@@ -18,26 +18,18 @@ KEPT = 400
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Evidence about held-out queries, and what is known of their matches.
-
-    Parameters
-    ----------
-    evidence : array of shape (m, 4 or 5)
-    labels : array of shape (m,)
-        1 for a right match, 0 for a wrong one, −1 for a query without a right answer.
-    folds : array of shape (m,)
-        Fold of each query.
-    names : list of str
-        Traversal of each fold.
-    centred : bool
-        Whether similarity and standing are measured from the mean of the references.
-    """
+    """Evidence about held-out queries, and what is known of their matches."""
 
     evidence: Vectors
+    """Shape (m, 4 or 5)."""
     labels: NDArray[np.int8]
+    """Shape (m,). 1 for a right match, 0 for a wrong one, −1 for a query without a right answer."""
     folds: NDArray[np.int32]
+    """Shape (m,). Fold of each query."""
     names: list[str]
+    """Traversal of each fold."""
     centred: bool = False
+    """Whether similarity and standing are measured from the mean of the references."""
 
     def __len__(self) -> int:
         return len(self.labels)

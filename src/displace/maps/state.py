@@ -46,79 +46,53 @@ DAMAGED = "the rows of the map are damaged: build it anew, or take a copy that i
 
 @dataclass(frozen=True, eq=False)
 class MapState:
-    """Places, each with one or more rows, and everything that turns a query into matches.
-
-    Parameters
-    ----------
-    places : Places
-        Ids, positions, images and route order.
-    vectors : array of shape (R, n)
-        Rows as stored: float16, float32, or int8 with `scales`.
-    row_places : array of shape (R,)
-        Index of each row's place; the rows of one place are side by side.
-    fusion : str
-        Registry name of the fusion that made it.
-    settings : dict
-        Its parameters, with what was "auto" decided.
-    reason : str
-        Why those settings.
-    dim : int
-        D, the dimension of a descriptor.
-    projection, mean : arrays of shape (D, n) and (D,), optional
-        A query q becomes normalise((q − mean)·projection).
-    scales : array of shape (R,), optional
-        For int8 rows: row = scale · stored.
-    model : dict, optional
-        Fingerprint of the descriptor model; None for maps of bare vectors.
-    traversals : dict of str to int
-        References of each traversal that went in.
-    calibration : Calibration, optional
-        How rankings become probabilities.
-    calibrated_on : dict of str to int, optional
-        `traversals` as they were when the calibration was made.
-    anchors : Anchors, optional
-        Where the references lie, which a confidence needs.
-    samples : Samples, optional
-        What the confidence was learned from.
-    driving : DriveCalibration, optional
-        What held-out drives told about following.
-    tolerance : Tolerance
-        What "correct" meant in the calibration.
-    notes : dict
-        Further facts that `inspect` shows, such as the loss by storing rows in float16.
-    statistics : MapStatistics, optional
-        What an update needs; kept in a file of its own.
-    no_statistics : str
-        Why a map that was read from a file has none.
-    estimator : Fusion, optional
-        The fusion, unfitted, where the map was built in this process; a map that was read finds it by name.
-    area : Area, optional
-        Where queries are known to be: only places inside are found.
-    """
+    """Places, each with one or more rows, and everything that turns a query into matches."""
 
     places: Places
+    """Ids, positions, images and route order."""
     vectors: NDArray[Any]
+    """Shape (R, n). Rows as stored: float16, float32, or int8 with `scales`."""
     row_places: Indices
+    """Shape (R,). Index of each row's place; the rows of one place are side by side."""
     fusion: str
+    """Registry name of the fusion that made it."""
     settings: dict[str, Any]
+    """Its parameters, with what was "auto" decided."""
     reason: str
+    """Why those settings."""
     dim: int
+    """D, the dimension of a descriptor."""
     projection: Vectors | None = None
     mean: Vectors | None = None
+    """Shapes (D, n) and (D,). A query q becomes normalise((q − mean)·projection)."""
     scales: Vectors | None = None
+    """Shape (R,). For int8 rows: row = scale · stored."""
     model: dict[str, Any] | None = None
+    """Fingerprint of the descriptor model; None for maps of bare vectors."""
     traversals: dict[str, int] = field(default_factory=dict)
+    """References of each traversal that went in."""
     calibration: Calibration | None = None
+    """How rankings become probabilities."""
     calibrated_on: dict[str, int] | None = None
+    """`traversals` as they were when the calibration was made."""
     anchors: Anchors | None = None
+    """Where the references lie, which a confidence needs."""
     samples: Samples | None = None
+    """What the confidence was learned from."""
     driving: DriveCalibration | None = None
+    """What held-out drives told about following."""
     tolerance: Tolerance = field(default_factory=lambda: Tolerance("exact"))
+    """What "correct" meant in the calibration."""
     notes: dict[str, Any] = field(default_factory=dict)
+    """Further facts that `inspect` shows, such as the loss by storing rows in float16."""
     statistics: MapStatistics | None = None
+    """What an update needs; kept in a file of its own."""
     no_statistics: str = ""
+    """Why a map that was read from a file has none."""
     estimator: Fusion | None = None
+    """The fusion, unfitted, where the map was built in this process; a map that was read finds it by name."""
     area: Area | None = None
+    """Where queries are known to be: only places inside are found."""
 
     def unmapped(self) -> MapState:
         """Return the same map with no array mapped from its file, which may then be written over in place."""

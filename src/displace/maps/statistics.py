@@ -28,21 +28,14 @@ OF_REFERENCES = {
 
 @dataclass(frozen=True, eq=False)
 class MapStatistics:
-    """What is kept of a map's references; read from its file when it is first used.
-
-    Parameters
-    ----------
-    arrays : dict of str to array
-        Of the fusion's statistics (`Fusion.restored_statistics`); empty where the rows of the map say all.
-    references : ReferenceSet or None
-        The references, where they were kept.
-    digests : dict of str to str
-        What `digests_of` gives for each traversal; empty in files older than it.
-    """
+    """What is kept of a map's references; read from its file when it is first used."""
 
     arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
+    """Of the fusion's statistics (`Fusion.restored_statistics`); empty where the rows of the map say all."""
     references: ReferenceSet | None = None
+    """The references, where they were kept."""
     digests: dict[str, str] = field(default_factory=dict)
+    """What `digests_of` gives for each traversal; empty in files older than it."""
 
     def __post_init__(self) -> None:
         if taken := sorted(OF_REFERENCES & self.arrays.keys()):
@@ -82,17 +75,11 @@ class MapStatistics:
 
 @dataclass(frozen=True, eq=False)
 class StatisticsFile(MapStatistics):
-    """Statistics in a file, read when they are used.
-
-    Parameters
-    ----------
-    path : Path
-    map_checksum : str
-        Of the map that they were found for.
-    """
+    """Statistics in a file, read when they are used."""
 
     path: Path = Path()
     map_checksum: str = ""
+    """Of the map that they were found for."""
 
     @staticmethod
     def belongs_to(path: Path) -> str:

@@ -43,22 +43,14 @@ SMALL_ROWS = 2**26
 
 @dataclass(frozen=True)
 class Learned:
-    """A fusion fitted without all references at hand.
-
-    Parameters
-    ----------
-    estimator : Fusion
-        Fitted; its rows may lie on disk.
-    rows : Rows
-        What the map stores, before rounding and turning.
-    arrays : dict of str to array
-        What an update needs.
-    digests : Digests
-    """
+    """A fusion fitted without all references at hand."""
 
     estimator: Fusion
+    """Fitted; its rows may lie on disk."""
     rows: Rows
+    """What the map stores, before rounding and turning."""
     arrays: dict[str, NDArray[Any]]
+    """What an update needs."""
     digests: Digests
 
 

@@ -48,34 +48,23 @@ OTHER_WAY = "remove it, as a camera that looks ahead sees other places then"
 
 @dataclass(frozen=True)
 class Update:
-    """What an update did.
-
-    Parameters
-    ----------
-    n_references : int
-        References added, or removed (negative).
-    n_places : int
-        Places gained or lost.
-    moved : float
-        Share (%) of the projection's span that is not common to the old and the new one, of the larger of the two: 0
-        where they are the same, and for maps without a projection.
-    sampling_ratio : (float, float) or None
-        γ before and after, for `displace`.
-    decided : str
-        Settings that the map had left open, being of one traversal, and that were decided now; empty where none were.
-    confidence : str
-        What became of the confidence; empty for a map that was built without.
-    advice : list of str
-        What should be done again, and why.
-    """
+    """What an update did."""
 
     n_references: int
+    """References added, or removed (negative)."""
     n_places: int
+    """Places gained or lost."""
     moved: float = 0.0
+    """Share (%) of the projection's span that is not common to the old and the new one, of the larger of the two: 0
+    where they are the same, and for maps without a projection."""
     sampling_ratio: tuple[float, float] | None = None
+    """γ before and after, for `displace`."""
     decided: str = ""
+    """Settings that the map had left open, being of one traversal, and that were decided now; empty where none were."""
     confidence: str = ""
+    """What became of the confidence; empty for a map that was built without."""
     advice: list[str] = field(default_factory=list)
+    """What should be done again, and why."""
 
 
 def added(

@@ -46,24 +46,16 @@ TINY = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Anchors:
-    """Where the references of each row lie in the descriptors' own space.
-
-    Parameters
-    ----------
-    mean : array of shape (D,)
-        Mean of the places.
-    lengths : array of shape (R,)
-        Inner product of each row with the projected mean of its references.
-    squares : array of shape (R,)
-        Squared distance of that mean from `mean`.
-    counts : array of shape (R,)
-        References of each row.
-    """
+    """Where the references of each row lie in the descriptors' own space."""
 
     mean: Vectors
+    """Shape (D,). Mean of the places."""
     lengths: Vectors
+    """Shape (R,). Inner product of each row with the projected mean of its references."""
     squares: Vectors
+    """Shape (R,). Squared distance of that mean from `mean`."""
     counts: Vectors
+    """Shape (R,). References of each row."""
 
     @classmethod
     def of(
