@@ -30,26 +30,17 @@ Projected = tuple[Vectors, Vectors, Vectors]
 
 @dataclass(frozen=True)
 class Contestant:
-    """A way to fuse.
-
-    Parameters
-    ----------
-    ridge : float
-        ε.
-    center : bool
-    rows : int or None
-        Most rows a place; None for every view.
-    between_places : bool
-        S_B between the means of places instead of those of views.
-    projects : bool
-        Whether there is a projection at all: without one and with one row it is HOPS, with all references pooling.
-    """
+    """A way to fuse."""
 
     ridge: float = 0.0
+    """ε."""
     center: bool = False
     rows: int | None = None
+    """Most rows a place; None for every view."""
     between_places: bool = False
+    """S_B between the means of places instead of those of views."""
     projects: bool = True
+    """Whether there is a projection at all: without one and with one row it is HOPS, with all references pooling."""
 
 
 HOPS = Contestant(rows=1, projects=False)

@@ -38,18 +38,12 @@ ChooseN = Callable[[Vectors], int]
 
 @dataclass(frozen=True)
 class Solution:
-    """Solution of the generalized eigenproblem.
-
-    Parameters
-    ----------
-    projection : array of shape (D, n)
-        P, its columns the leading generalized eigenvectors.
-    eigenvalues : array of shape (min(D, N − 1),)
-        All eigenvalues, descending, float64; rounding below zero is clipped.
-    """
+    """Solution of the generalized eigenproblem."""
 
     projection: Vectors
+    """Shape (D, n). P, its columns the leading generalized eigenvectors."""
     eigenvalues: Vectors
+    """Shape (min(D, N − 1),). All eigenvalues, descending, float64; rounding below zero is clipped."""
 
 
 def choose_n(eigenvalues: Vectors, tau: float) -> int:

@@ -14,20 +14,15 @@ from displace.errors import InputError
 
 @dataclass
 class KeptReferences:
-    """Unit references in order of place: all that pooling is, and what its map holds anyway.
-
-    Parameters
-    ----------
-    vectors : array of shape (m, D)
-    places : array of shape (m,)
-        Ascending.
-    """
+    """Unit references in order of place: all that pooling is, and what its map holds anyway."""
 
     rounding: ClassVar[float] = 5e-3
     """Largest difference between a number of a unit vector and what a map has stored of it."""
 
     vectors: Vectors
+    """Shape (m, D)."""
     places: NDArray[Any]
+    """Shape (m,), ascending."""
 
     @property
     def place_ids(self) -> NDArray[Any]:

@@ -16,22 +16,15 @@ from displace.references import ReferenceSet
 
 @dataclass
 class KeptViews(KeptReferences):
-    """References with traversals and views: a new traversal may show which of them belong together.
-
-    Parameters
-    ----------
-    vectors : array of shape (m, D)
-    places, traversals : arrays of shape (m,)
-        Places ascending.
-    groups : array of shape (m,) or None
-        Views, where they were given.
-    """
+    """References with traversals and views: a new traversal may show which of them belong together."""
 
     rounding = 1e-5
     """Largest difference between the numbers of a reference and of what is removed as being the same."""
 
     traversals: NDArray[Any]
+    """Shape (m,)."""
     groups: NDArray[Any] | None = None
+    """Shape (m,). Views, where they were given."""
 
     @classmethod
     def of(cls, refs: ReferenceSet) -> KeptViews:

@@ -13,31 +13,20 @@ from displace.fusion.solver.scatter import Scatter
 
 @dataclass(frozen=True)
 class Problem:
-    """References, their statistics and how the projection will be cut off.
-
-    Parameters
-    ----------
-    vectors : array of shape (m, d)
-        References, or their coordinates in their own span (then d < D).
-    index : array of shape (m,)
-        View of each reference; with one view a place, its place.
-    traversals : array of shape (m,)
-    scatter : Scatter
-        Statistics of `vectors` with `index` as place ids.
-    places : array of shape (G,)
-        Place of each view.
-    dim : int
-        D, the dimension of the descriptors.
-    tau : float
-    n_components : int or None
-    """
+    """References, their statistics and how the projection will be cut off."""
 
     vectors: Vectors
+    """Shape (m, d). References, or their coordinates in their own span (then d < D)."""
     index: Indices
+    """Shape (m,). View of each reference; with one view a place, its place."""
     traversals: NDArray[Any]
+    """Shape (m,)."""
     scatter: Scatter
+    """Statistics of `vectors` with `index` as place ids."""
     places: Indices
+    """Shape (G,). Place of each view."""
     dim: int
+    """D, the dimension of the descriptors."""
     tau: float
     n_components: int | None
 

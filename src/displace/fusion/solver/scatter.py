@@ -29,24 +29,17 @@ MAX_MEAN = 1e18
 
 @dataclass
 class Scatter:
-    """Statistics of a set of references.
-
-    Parameters
-    ----------
-    place_ids : array of shape (N,)
-        Sorted.
-    counts : array of shape (N,)
-        References of each place, at least 1.
-    means : array of shape (N, D)
-        Place means; `DiskRows` where they are too many for memory, for everything but adding and removing.
-    within : array of shape (D, D)
-        W, unnormalised, Fortran-ordered; only the lower triangle is kept.
-    """
+    """Statistics of a set of references."""
 
     place_ids: NDArray[Any]
+    """Shape (N,), sorted."""
     counts: Indices
+    """Shape (N,). References of each place, at least 1."""
     means: Vectors
+    """Shape (N, D). Place means; `DiskRows` where they are too many for memory, for everything but adding and
+    removing."""
     within: Vectors
+    """Shape (D, D). W, unnormalised, Fortran-ordered; only the lower triangle is kept."""
 
     @classmethod
     def empty(

@@ -55,33 +55,22 @@ FEWER_ROWS = 0.5
 
 @dataclass(frozen=True)
 class Settings:
-    """What was decided, and why.
-
-    Parameters
-    ----------
-    ridge : float
-        ε; the ridge is ε·tr(S_W)/D.
-    center : bool
-        Whether the mean of the place means is subtracted before projecting.
-    reason : str
-        One line for a person.
-    recalls : dict
-        Mean R@1 (%) of each (ε, centre) compared; empty where a rule decided.
-    rows : int or None
-        Most rows a place; None for one of each view, or of each reference where nothing is projected.
-    between_places : bool
-        S_B between places instead of views.
-    projects : bool
-        False: P = I.
-    """
+    """What was decided, and why."""
 
     ridge: float
+    """ε; the ridge is ε·tr(S_W)/D."""
     center: bool
+    """Whether the mean of the place means is subtracted before projecting."""
     reason: str
+    """One line for a person."""
     recalls: dict[tuple[float, bool], float] = field(default_factory=dict)
+    """Mean R@1 (%) of each (ε, centre) compared; empty where a rule decided."""
     rows: int | None = None
+    """Most rows a place; None for one of each view, or of each reference where nothing is projected."""
     between_places: bool = False
+    """S_B between places instead of views."""
     projects: bool = True
+    """False: P = I."""
 
 
 @dataclass(frozen=True)

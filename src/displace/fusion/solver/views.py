@@ -39,24 +39,17 @@ FEW = 8
 
 @dataclass(frozen=True, eq=False)
 class Views:
-    """References grouped by what they show.
-
-    Parameters
-    ----------
-    index : array of shape (m,)
-        Group of each reference, 0 … G−1; groups of one place are neighbours, places in order.
-    places : array of shape (G,)
-        Index of each group's place.
-    kind : {"one", "given", "found", "apart"}
-        One view a place; groups as given; as found; or every reference alone, nothing being known about conditions.
-    reason : str
-        One line for a person; empty for one view a place.
-    """
+    """References grouped by what they show."""
 
     index: Indices
+    """Shape (m,). Group of each reference, 0 … G−1; groups of one place are neighbours, places in order."""
     places: Indices
+    """Shape (G,). Index of each group's place."""
     kind: str = "one"
+    """One of "one", one view a place; "given", groups as given; "found", as found; and "apart", every reference alone,
+    nothing being known about conditions."""
     reason: str = ""
+    """One line for a person; empty for one view a place."""
 
     @classmethod
     def one_each(cls, index: Indices, n_places: int) -> Views:
