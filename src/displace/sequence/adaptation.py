@@ -44,18 +44,12 @@ _ALIKE = 3
 
 @dataclass(frozen=True, eq=False)
 class MapRows:
-    """Rows of a map and the place of each, in route order where there is one.
-
-    Parameters
-    ----------
-    vectors : array of shape (R, n)
-        Unit rows; those of one place side by side.
-    starts : array of shape (N,)
-        First row of each place.
-    """
+    """Rows of a map and the place of each, in route order where there is one."""
 
     vectors: Vectors
+    """Shape (R, n). Unit rows; those of one place side by side."""
     starts: Indices
+    """Shape (N,). First row of each place."""
 
     @cached_property
     def columns(self) -> Vectors:
@@ -77,26 +71,17 @@ class MapRows:
 
 @dataclass(frozen=True, eq=False)
 class Adaptation:
-    """What a batch of queries told about itself.
-
-    Parameters
-    ----------
-    rows : MapRows
-    centred : array of shape (R, n)
-        Rows less their mean, as unit vectors.
-    mean : array of shape (n,)
-        Of the queries.
-    penalty : array of shape (N,)
-        Mean of the best scores of each place.
-    coverage : float
-        Share of the route that the queries cover, 0 to 1.
-    """
+    """What a batch of queries told about itself."""
 
     rows: MapRows
     centred: Vectors
+    """Shape (R, n). Rows less their mean, as unit vectors."""
     mean: Vectors
+    """Shape (n,). Of the queries."""
     penalty: Floats
+    """Shape (N,). Mean of the best scores of each place."""
     coverage: float
+    """Share of the route that the queries cover, 0 to 1."""
 
     def scores(self, queries: Vectors) -> Vectors:
         """Scores (b, N) of projected queries, comparable with cosines."""

@@ -49,46 +49,31 @@ _COARSE = 300
 
 @dataclass(frozen=True, eq=False)
 class Track:
-    """Where along the route the frames of one recording were taken.
-
-    Parameters
-    ----------
-    places : array of shape (n,)
-        Number of the place along the route; −1 where the anchor never was, or where it is not sure enough.
-    low, high : arrays of shape (n,)
-        Between them the place lies with a probability of 90 %.
-    confidence : array of shape (n,)
-        Probability that the place is right within two.
-    references : array of shape (n,) of bool
-        One frame of each place: the surest. The others of a stop say nothing new.
-    """
+    """Where along the route the frames of one recording were taken."""
 
     places: Indices
+    """Shape (n,). Number of the place along the route; −1 where the anchor never was, or where it is not sure
+    enough."""
     low: Indices
     high: Indices
+    """Both of shape (n,). Between them the place lies with a probability of 90 %."""
     confidence: Floats
+    """Shape (n,). Probability that the place is right within two."""
     references: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    """Shape (n,). One frame of each place: the surest. The others of a stop say nothing new."""
 
 
 @dataclass(frozen=True, eq=False)
 class Alignment:
-    """Recordings in a common order of places.
-
-    Parameters
-    ----------
-    anchor : str
-        The recording whose frames are the places.
-    n_places : int
-    tracks : dict of str to Track
-        Of every recording, the anchor's included.
-    notes : list of str
-        What a user should know.
-    """
+    """Recordings in a common order of places."""
 
     anchor: str
+    """The recording whose frames are the places."""
     n_places: int
     tracks: dict[str, Track]
+    """Of every recording, the anchor's included."""
     notes: list[str]
+    """What a user should know."""
 
 
 def align(

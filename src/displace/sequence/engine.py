@@ -73,33 +73,22 @@ class Given:
 
 @dataclass(frozen=True)
 class Motion:
-    """How a drive moves along the route.
-
-    Parameters
-    ----------
-    steps : sequence of float
-        Probability of moving on by 0, 1, 2 … places; sums to 1.
-    jump : float
-        Probability of being anywhere on the route instead.
-    leave : float
-        Probability of leaving the map.
-    back : float
-        Probability of coming back to it, anywhere.
-    paces : sequence of sequence of float
-        Where a drive keeps one of several paces for a while: the steps of each, instead of `steps`.
-    roadway : Roadway, optional
-        Where the map lacks stretches of the route: the chain then runs over its positions, not over the places.
-    besides : sequence of float
-        Rates, in places a frame, that the drive has at times.
-    """
+    """How a drive moves along the route."""
 
     steps: tuple[float, ...] = STEPS
+    """Probability of moving on by 0, 1, 2 … places; sums to 1."""
     jump: float = 0.01
+    """Probability of being anywhere on the route instead."""
     leave: float = 0.01
+    """Probability of leaving the map."""
     back: float = 0.05
+    """Probability of coming back to it, anywhere."""
     paces: tuple[tuple[float, ...], ...] = ()
+    """Where a drive keeps one of several paces for a while: the steps of each, instead of `steps`."""
     roadway: Roadway | None = None
+    """Where the map lacks stretches of the route: the chain then runs over its positions, not over the places."""
     besides: tuple[float, ...] = ()
+    """Rates, in places a frame, that the drive has at times."""
 
     @property
     def mean_step(self) -> float:
@@ -282,18 +271,12 @@ def update(predicted: Belief, places: Floats, off_map: float) -> tuple[Belief, f
 
 @dataclass
 class Learner:
-    """Learns the motion from the frames seen so far: expected counts on top of a prior, slowly forgotten.
-
-    Parameters
-    ----------
-    motion : Motion
-        As it is before the first frame.
-    memory : float
-        Frames after which what was learned has faded to 37 %.
-    """
+    """Learns the motion from the frames seen so far: expected counts on top of a prior, slowly forgotten."""
 
     motion: Motion = field(default_factory=Motion)
+    """As it is before the first frame."""
     memory: float = 200.0
+    """Frames after which what was learned has faded to 37 %."""
 
     def __post_init__(self) -> None:
         rest = 1 - self.motion.jump

@@ -55,24 +55,16 @@ class Sparse:
 
 @dataclass(frozen=True, eq=False)
 class Fix:
-    """Where a frame of a drive was taken.
-
-    Parameters
-    ----------
-    place : object
-        Id of the most likely place.
-    probability : float
-        That it is right: calibrated where the map learned to follow drives, else the belief itself.
-    off_map : float
-        Probability that the frame shows none of the map's places.
-    kept : array of shape (N,), or its likely entries
-        The belief, as `belief` returns it.
-    """
+    """Where a frame of a drive was taken."""
 
     place: Any
+    """Id of the most likely place."""
     probability: float
+    """That it is right: calibrated where the map learned to follow drives, else the belief itself."""
     off_map: float
+    """Probability that the frame shows none of the map's places."""
     kept: Vectors | Sparse
+    """Shape (N,), or its likely entries. The belief, as `belief` returns it."""
 
     @property
     def belief(self) -> Vectors:
@@ -150,30 +142,22 @@ def _bounded(value: Any, name: str) -> float:
 
 @dataclass(frozen=True)
 class DriveCalibration:
-    """What held-out drives told about following: the level of the off-map state, and how sure answers are.
-
-    Parameters
-    ----------
-    level : float
-        Of the evidence: see `Scale`.
-    followed, smoothed, batch, online : Logistic or None
-        Of frames followed, smoothed, and located with adaptation to their batch, or to those before them.
-    n_frames : int
-        Held-out frames.
-    recall : dict of str to float
-        Share of right answers among frames that have one: single, followed, smoothed, batch.
-    share : float
-        Of right answers among all frames located with adaptation; 0 where it was not kept.
-    """
+    """What held-out drives told about following: the level of the off-map state, and how sure answers are."""
 
     level: float
+    """Of the evidence: see `Scale`."""
     followed: Logistic | None = None
     smoothed: Logistic | None = None
     batch: Logistic | None = None
+    """Of frames followed, smoothed, and located with adaptation to their batch."""
     n_frames: int = 0
+    """Held-out frames."""
     recall: dict[str, float] = field(default_factory=dict)
+    """Share of right answers among frames that have one: single, followed, smoothed, batch."""
     share: float = 0.0
+    """Of right answers among all frames located with adaptation; 0 where it was not kept."""
     online: Logistic | None = None
+    """Of frames located with adaptation to those before them."""
 
     def to_json(self) -> dict[str, Any]:
         """Return a record for the map's header."""
@@ -229,29 +213,19 @@ class DriveCalibration:
 
 @dataclass(frozen=True, eq=False)
 class Course:
-    """A map as a drive sees it: places in route order, and what counts as the same.
-
-    Parameters
-    ----------
-    ids : array of shape (N,)
-        Place ids in route order.
-    rows : MapRows
-        In the same order.
-    ordered : bool
-        Whether there is such an order; without, each frame is believed for itself.
-    same : callable
-        The places that count as the same as the i-th: a slice, or a function that chooses those of some places.
-    calibration : DriveCalibration, optional
-    roadway : Roadway, optional
-        Where the numbers of the places say that the map lacks stretches of the route.
-    """
+    """A map as a drive sees it: places in route order, and what counts as the same."""
 
     ids: NDArray[Any]
+    """Shape (N,). Place ids in route order."""
     rows: MapRows
+    """In the same order."""
     ordered: bool
+    """Whether there is such an order; without, each frame is believed for itself."""
     same: Callable[[int], Any]
+    """The places that count as the same as the i-th: a slice, or a function that chooses those of some places."""
     calibration: DriveCalibration | None = None
     roadway: Roadway | None = None
+    """Where the numbers of the places say that the map lacks stretches of the route."""
 
     @property
     def scale(self) -> Scale:

@@ -29,22 +29,15 @@ _ABOVE, _MORE = 0.27, 0.5
 
 @dataclass(frozen=True)
 class Lap:
-    """A stretch that is seen again.
-
-    Parameters
-    ----------
-    first, last : int
-        Its frames.
-    again : int
-        From which frame on it is seen again.
-    sure : bool
-        Whether the recording as a whole speaks for it; a short stretch may be a resemblance.
-    """
+    """A stretch that is seen again."""
 
     first: int
     last: int
+    """Its frames."""
     again: int
+    """From which frame on it is seen again."""
     sure: bool
+    """Whether the recording as a whole speaks for it; a short stretch may be a resemblance."""
 
 
 def second_lap(vectors: Vectors) -> Lap | None:

@@ -44,37 +44,25 @@ _MANY = 2e11
 
 @dataclass(frozen=True, eq=False)
 class Pairing:
-    """Where frames of a recording were taken, as frames of another.
-
-    Parameters
-    ----------
-    frames : array of shape (q,)
-        Most likely frame of the anchor.
-    low, high : arrays of shape (q,)
-        Between them it lies with a probability of 90 %, if anywhere.
-    confidence : array of shape (q,)
-        Probability that it is right within `AROUND` frames.
-    off : array of shape (q,)
-        Probability that the anchor was never there.
-    motion : Motion
-        How the recording moves along the anchor.
-    gain : float
-        Log-evidence that the path earns above the anchor driven backwards, for each frame.
-    overlap : float
-        Share of the frames that the anchor has seen, too.
-    surplus : array of shape (q,)
-        What each frame earns beyond `RESEMBLES` times chance.
-    """
+    """Where frames of a recording were taken, as frames of another."""
 
     frames: Indices
+    """Shape (q,). Most likely frame of the anchor."""
     low: Indices
     high: Indices
+    """Both of shape (q,). Between them it lies with a probability of 90 %, if anywhere."""
     confidence: Floats
+    """Shape (q,). Probability that it is right within `AROUND` frames."""
     off: Floats
+    """Shape (q,). Probability that the anchor was never there."""
     motion: Motion
+    """How the recording moves along the anchor."""
     gain: float
+    """Log-evidence that the path earns above the anchor driven backwards, for each frame."""
     overlap: float
+    """Share of the frames that the anchor has seen, too."""
     surplus: Floats
+    """Shape (q,). What each frame earns beyond `RESEMBLES` times chance."""
 
     @property
     def stretch(self) -> float:
@@ -87,15 +75,12 @@ class Pairing:
 
 @dataclass(frozen=True, eq=False)
 class Cosines:
-    """Cosine similarity of two sets of unit vectors, block by block.
-
-    Parameters
-    ----------
-    queries, anchor : arrays of shape (q, D) and (N, D)
-    """
+    """Cosine similarity of two sets of unit vectors, block by block."""
 
     queries: Vectors
+    """Shape (q, D)."""
     anchor: Vectors
+    """Shape (N, D)."""
 
     @property
     def shape(self) -> tuple[int, int]:

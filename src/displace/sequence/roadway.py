@@ -26,15 +26,10 @@ _MOST = 2.0
 
 @dataclass(frozen=True, eq=False)
 class Roadway:
-    """A route of which a map lacks some stretches.
-
-    Parameters
-    ----------
-    places : array of shape (N,)
-        Position of each place along the route, ascending; the first is 0, the last M − 1.
-    """
+    """A route of which a map lacks some stretches."""
 
     places: Indices
+    """Shape (N,). Position of each place along the route, ascending; the first is 0, the last M − 1."""
 
     @classmethod
     def of(cls, numbers: Vectors) -> Roadway | None:

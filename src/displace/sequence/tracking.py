@@ -70,22 +70,15 @@ def searched_in_vain(off_map: float, frames: int, searched: int = SEARCHED, long
 
 @dataclass(frozen=True, eq=False)
 class Moment:
-    """What is known of a drive at a frame, for later frames to tell more about it.
-
-    Parameters
-    ----------
-    belief : Belief
-        As the frame was told.
-    chain : Belief
-        Of positions at each pace, (K, M).
-    places, off : array of shape (M,) and float
-        Likelihoods of the frame.
-    """
+    """What is known of a drive at a frame, for later frames to tell more about it."""
 
     belief: Belief
+    """As the frame was told."""
     chain: Belief
+    """Of positions at each pace, (K, M)."""
     places: Vectors
     off: float
+    """Likelihoods of the frame: shape (M,), and a number."""
 
 
 class Tracker:

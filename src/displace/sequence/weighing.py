@@ -57,19 +57,13 @@ _LOOKED_AT, _TOO_FEW = 300, 100
 
 @dataclass(frozen=True)
 class Scale:
-    """Evidence of a standard score z: ``slope · z − level``.
-
-    Parameters
-    ----------
-    slope : float
-        How fast evidence grows. Frames that follow each other make the same errors, so less than one frame alone is
-        worth.
-    level : float
-        What a frame must earn, by where it may be and how it got there, to be on the map rather than off it.
-    """
+    """Evidence of a standard score z: ``slope · z − level``."""
 
     slope: float = 1.5
+    """How fast evidence grows. Frames that follow each other make the same errors, so less than one frame alone is
+    worth."""
     level: float = 2.2
+    """What a frame must earn, by where it may be and how it got there, to be on the map rather than off it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,17 +98,11 @@ class Columns:
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """Standard scores of similarities, block by block.
-
-    Parameters
-    ----------
-    similarity : Blocks
-    columns : Columns, optional
-        Standardise over frames, too. Without, the tail of each frame counts: see `beyond_normal`.
-    """
+    """Standard scores of similarities, block by block."""
 
     similarity: Blocks
     columns: Columns | None = None
+    """Standardise over frames, too. Without, the tail of each frame counts: see `beyond_normal`."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -136,14 +124,10 @@ class WholeDrive:
 
     A place that many frames of the drive resemble, as a dark road does, stands out less: else a stretch that the map
     lacks would be taken for it.
-
-    Parameters
-    ----------
-    scores : Scores
-        Over places and frames.
     """
 
     scores: Scores
+    """Over places and frames."""
 
     @classmethod
     def of(cls, similarity: Blocks) -> WholeDrive:
