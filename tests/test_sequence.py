@@ -27,6 +27,7 @@ from displace.sequence.engine import (
     smooth,
     update,
 )
+from displace.sequence.following import Fix, Sparse
 from displace.sequence.hindsight import Hindsight
 from displace.sequence.roadway import Roadway
 from displace.sequence.tracking import UNDER_WAY, Tracker, level_between
@@ -736,3 +737,10 @@ def test_black_frames_do_not_make_a_slow_drive_a_stop() -> None:
     frames = way + 0.01 * rng.standard_normal((120, 64)) + np.eye(64)[0]
     frames[5::10] = 3 * np.eye(64)[2]
     assert len(moving(frames)) > 100
+
+
+@pytest.mark.parametrize("kept", [np.full(2000, 0.9 / 2000), Sparse.of(np.full(2000, 0.9 / 2000))])
+def test_a_fix_is_printed_without_its_belief(kept: np.ndarray | Sparse) -> None:
+    fix = Fix("corner", 0.75, 0.1, kept)
+    assert str(fix) == "Fix(place='corner', probability=0.75, off_map=0.1)"
+    assert fix.belief.shape == (2000,)

@@ -63,7 +63,7 @@ class Fix:
     """That it is right: calibrated where the map learned to follow drives, else the belief itself."""
     off_map: float
     """Probability that the frame shows none of the map's places."""
-    kept: Vectors | Sparse
+    kept: Vectors | Sparse = field(repr=False)
     """Shape (N,), or its likely entries. The belief, as `belief` returns it."""
 
     @property
