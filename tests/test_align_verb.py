@@ -26,6 +26,7 @@ from displace.descriptors.store_writing import relabel
 from displace.errors import DisplaceError, InputError, ManifestError, RouteWarning, UnknownNameError
 from displace.manifest.table import Manifest
 from displace.maps import PlaceMap
+from displace.places import Places
 from displace.report.html.alignment_page import weakest_stretches, write_alignment_page
 from displace.sequence.alignment import Alignment, Track
 
@@ -449,6 +450,48 @@ def test_a_video_is_followed(
         np.testing.assert_allclose(follower.step(file).belief, again.step(vector).belief, atol=1e-6)
     photos = verbs.locate(built, [tmp_path / "tonight"], k=5)  # photos stay single
     np.testing.assert_allclose(photos.matches.scores, place_map.locate(photos.vectors).scores, atol=1e-6)
+
+
+def test_images_are_followed_where_that_is_asked_for(built: Path, tmp_path: Path) -> None:
+    """Frames of a folder in the order of their names, files in the order given, a store's traversals."""
+    rng = np.random.default_rng(9)
+    record(tmp_path / "tonight", wall(0, 60), drive_along(60, rng, stops=1), rng, 1.5)
+    place_map, files = PlaceMap.load(built), sorted((tmp_path / "tonight").glob("*.png"))
+    folder = verbs.locate(built, [tmp_path / "tonight"], k=2, follow=True)
+    assert folder.followed
+    expected = place_map.smoothed(folder.vectors, 2)
+    np.testing.assert_array_equal(folder.matches.scores, expected.scores)
+    backwards = verbs.locate(built, files[::-1], k=2, follow=True)
+    expected = place_map.smoothed(folder.vectors[::-1], 2)
+    np.testing.assert_array_equal(backwards.matches.places, expected.places)
+
+    verbs.manifest([tmp_path / "tonight"], tmp_path / "t.csv", layout="order")
+    verbs.extract(tmp_path / "t.csv", tmp_path / "t.desc", model="hog")
+    stored = verbs.locate(built, [tmp_path / "t.desc"], k=2, follow=True, min_confidence=0.5)
+    np.testing.assert_allclose(stored.matches.scores, folder.matches.scores, atol=1e-4)
+    assert stored.min_confidence == 0.5
+
+    with pytest.raises(InputError, match="follow and near exclude each other"):
+        verbs.locate(built, files[:1], near="1,2", radius=5.0, follow=True)
+    unordered = place_map.changed(places=Places(place_map.place_ids))
+    unordered.save(tmp_path / "unordered.displace")
+    with pytest.raises(InputError, match="no order along a route"):
+        verbs.locate(tmp_path / "unordered.displace", files[:1], follow=True)
+
+    told = "--follow locates them so"
+    for options, said in (([], True), (["--follow"], False), (["--no-follow"], False)):
+        shown = CliRunner().invoke(app, ["locate", str(built), str(tmp_path / "tonight"), *options])
+        assert shown.exit_code == 0
+        assert (told in " ".join(shown.stdout.split())) == said
+
+
+def test_traversals_of_a_store_are_drives_of_their_own(built: Path) -> None:
+    store = DescriptorStore(built.with_suffix(".desc"))
+    located, place_map = verbs.locate(built, [store.folder], k=1, follow=True), PlaceMap.load(built)
+    for name in store.manifest.traversal_names():
+        own = store.manifest.traversals == name
+        alone = place_map.smoothed(store.vectors()[own], 1)
+        np.testing.assert_allclose(located.matches.scores[own], alone.scores, atol=1e-6)
 
 
 def test_a_store_adapts_where_that_is_asked_for(built: Path, tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ class Parameter:
         long = [flag for flag in given if flag.startswith("--")] or [f"--{self.name.replace('_', '-')}"]
         if len(self.name) == 1:
             long = []
-        if self.kind is bool and self.default:
+        if self.kind is bool and self.default is not False:  # None: neither was said
             long = [f"{flag}/--no-{flag[2:]}" for flag in long]
         return [*long, *(flag for flag in given if not flag.startswith("--"))]
 

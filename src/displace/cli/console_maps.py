@@ -17,7 +17,7 @@ from displace.descriptors.store import DescriptorStore
 from displace.maps import PlaceMap
 from displace.maps.calibration import Calibration
 from displace.maps.located import FRAME, Located
-from displace.maps.refusals import of_refusals
+from displace.maps.refusals import of_a_drive, of_refusals
 from displace.maps.remarks import (
     ADAPTED,
     STALE,
@@ -114,6 +114,8 @@ def show_locate(located: Located, given: Mapping[str, Any]) -> None:
         console.out.print(moved(located.place_map, located.matches.view), highlight=False)
     if remark := of_refusals(located):
         console.out.print(remark, style="yellow", highlight=False)
+    if given["follow"] is None and (remark := of_a_drive(located)):
+        console.say(console.out, remark)
     if located.place_map.calibration_is_stale:
         console.out.print(STALE, style="yellow", highlight=False)
 

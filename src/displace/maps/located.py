@@ -16,7 +16,7 @@ from displace.errors import InputError
 from displace.manifest.table import Manifest
 from displace.maps.place_map import PlaceMap
 from displace.maps.remote import RemoteMap
-from displace.matches import Matches
+from displace.matches import Matches, joined
 
 FRAME = ("frame", "timestamp")
 LIKELY = 0.5
@@ -89,14 +89,16 @@ class Located:
         search: str = "auto",
         adapt: str = "none",
         min_confidence: float | None = None,
+        follow: bool = False,
     ) -> Self:
         """Locate the images of a store, or of one of its traversals; the map's model must have described it.
 
-        With `adapt` "auto" images of several traversals do not adapt the matching: they are of several conditions.
+        With `adapt` "auto" images of several traversals do not adapt the matching: they are of several conditions. With
+        `follow` each traversal is a drive, its images being frames in the order of their names.
         """
         place_map.check_model(store.model)
-        skipped, others = store.skipped, {"min_confidence": min_confidence}
-        if traversal is None and adapt == "auto" and len(store.manifest.traversal_names()) > 1:
+        skipped = store.skipped
+        if traversal is None and not follow and adapt == "auto" and len(store.manifest.traversal_names()) > 1:
             adapt = "none"
         if traversal is None:
             queries = Queries(store.vectors(), store.places, store.manifest)
@@ -104,7 +106,13 @@ class Located:
             listed = {*store.index.manifest.select_traversals([traversal]).images}
             skipped = {image: why for image, why in skipped.items() if image in listed}
             queries = store.queries(traversal)
-        return cls.of(place_map, queries, k, search=search, adapt=adapt, skipped=skipped, **others)
+        if follow:
+            matches = _along_drives(place_map, queries, k, adapt)
+            return cls(
+                place_map, queries.manifest, matches, queries.vectors, skipped, min_confidence, followed=True
+            )
+        others = {"skipped": skipped, "min_confidence": min_confidence}
+        return cls.of(place_map, queries, k, search=search, adapt=adapt, **others)
 
     def __len__(self) -> int:
         return len(self.manifest)
@@ -173,3 +181,16 @@ def _or_none(name: str, value: float) -> float | None:
     if np.isnan(value):
         return None
     return int(value) if name == "frame" else round(float(value), 6)
+
+
+def _along_drives(place_map: PlaceMap | RemoteMap, queries: Queries, k: int, adapt: str) -> Matches:
+    """Matches of images whose traversals are drives."""
+    from displace.images import natural_key  # brings Pillow, which maps do without
+
+    images, traversals = queries.manifest.images, queries.manifest.traversals
+    parts = [
+        np.array(sorted(np.flatnonzero(traversals == name), key=lambda row: natural_key(str(images[row]))))
+        for name in queries.manifest.traversal_names()
+    ]
+    found = joined([place_map.smoothed(queries.vectors[rows], k, adapt=adapt) for rows in parts])
+    return found.take(np.argsort(np.concatenate(parts)))

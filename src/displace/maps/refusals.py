@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from displace.maps.located import Located
 from displace.maps.place_map import PlaceMap
-from displace.maps.remarks import A_VIDEO, ACCEPT_LESS, ELSEWHERE, ONE_CONDITION, TOGETHER, UNSEEN_CONDITION
+from displace.maps.remarks import ACCEPT_LESS, ELSEWHERE, FOLLOW, ONE_CONDITION, TOGETHER, UNSEEN_CONDITION
 from displace.sequence.adaptation import LEAST_QUERIES
 from displace.sequence.together import HARDLY
 
@@ -36,16 +36,28 @@ def of_refusals(located: Located) -> str:
         return ELSEWHERE
     if len(place_map.traversals) == 1:
         return ONE_CONDITION
-    order = place_map.places.order
-    if order is None:
-        return ""
     # Photos from elsewhere among accepted ones of the route follow nothing.
-    along = np.argsort(order)[place_map.places.rows_of(located.matches.places[refused, 0])]
-    if not follow_each_other(along, len(order)):
+    if not _along_the_route(located, refused):
         return ""
-    others = "" if located.followed else A_VIDEO if located.adapted else A_VIDEO + TOGETHER
+    others = "" if located.followed or located.adapted else TOGETHER
     median = float(np.floor(100 * np.median(confidence[refused])) / 100)
     return UNSEEN_CONDITION + others + (ACCEPT_LESS.format(median=median) if median >= LOWEST else "")
+
+
+def of_a_drive(located: Located) -> str:
+    """Say that images which were located one by one seem to be frames of a drive; blank where they do not."""
+    if located.followed or not _along_the_route(located, np.isfinite(located.matches.scores[:, 0])):
+        return ""
+    return FOLLOW
+
+
+def _along_the_route(located: Located, some: NDArray[np.bool_]) -> bool:
+    """Whether the places of some of the images follow each other along the map's route."""
+    place_map = located.place_map
+    if not isinstance(place_map, PlaceMap) or (order := place_map.places.order) is None:
+        return False
+    along = np.argsort(order)[place_map.places.rows_of(located.matches.places[some, 0])]
+    return follow_each_other(along, len(order))
 
 
 def follow_each_other(along: NDArray[np.intp], n_places: int) -> bool:

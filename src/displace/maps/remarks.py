@@ -70,8 +70,8 @@ UNSEEN_CONDITION = (
     "seems to show this season or light. Add one that does (displace update MAP --add STORE)"
 )
 """What is said where a map of several traversals does, of images that seem to be of its route."""
-A_VIDEO = ", or locate a video, which is followed"
-"""What is said then where none was."""
+FOLLOW = "the places of the images follow each other along the route, as those of a drive do: --follow locates them so"
+"""What is said of images that were located one by one."""
 TOGETHER = "; 100 or more images in one condition, located together, adapt the matching to it"
 """What is said then where they have not."""
 ACCEPT_LESS = (

@@ -36,15 +36,20 @@ class QueryImages:
         The image, or the video or bag that it is a frame of, as given.
     frames, times : list of float
         Number and time in seconds of a frame of a video or bag; NaN for images.
+    folders : dict of str to list of int
+        Rows of the images of each folder, by name; those that were named one by one are of no folder ("").
     """
 
     paths: list[Path] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     frames: list[float] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
+    folders: dict[str, list[int]] = field(default_factory=dict)
 
-    def add_files(self, paths: Sequence[Path]) -> None:
-        """Add image files."""
+    def add_files(self, paths: Sequence[Path], folder: str = "") -> None:
+        """Add image files, of a folder or named one by one."""
+        first = len(self.paths)
+        self.folders.setdefault(folder, []).extend(range(first, first + len(paths)))
         self.paths += paths
         self.names += map(str, paths)
         self.frames += [math.nan] * len(paths)
@@ -94,7 +99,7 @@ def images_of(sources: Sequence[PathLike], every: str, progress: Stage | None) -
                 found = find_images(source)
                 if not found:
                     raise InputError(f"no images in {source}{_deeper(source)}")
-                images.add_files(found)
+                images.add_files(found, str(source))
             elif is_video(source):
                 # A dash camera's last video ends where the power did: its frames are as good as others.
                 extract_frames(source, folder, every, allow_truncated=True, durable=False, progress=progress)

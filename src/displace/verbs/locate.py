@@ -43,7 +43,7 @@ def locate(
     search: str = "auto",
     near: Annotated[str | None, Option(metavar="LAT,LON")] = None,
     radius: float | None = None,
-    follow: bool = True,
+    follow: bool | None = None,
     adapt: str = "auto",
     every: str = "1",
     weights: PathLike | None = None,
@@ -83,8 +83,10 @@ def locate(
         Where the images are known to be, latitude,longitude or easting,northing: search only places within `radius`.
     radius : float, optional
         Metres around `near`.
-    follow : bool
-        Follow a video along the route, so that its frames support each other; otherwise locate each frame by itself.
+    follow : bool, optional
+        Follow drives along the route, so that their frames support each other, or locate each frame by itself. By
+        default videos and bags are followed; if you ask for it, so are the images of a folder in the order of their
+        names, images in the order given, and the traversals of a store.
     adapt : str
         Whether many images in one condition adapt the matching to it and are judged together: none, batch, or auto
         (from 100 images on; from a store, those of one traversal).
@@ -111,7 +113,8 @@ def locate(
 
         displace locate town.displace photo.jpg -k 5
         displace locate town.displace evening.mp4 --every 0.5s -o positions.csv
-        displace locate town.displace drive/ --min-confidence 0.5 --json
+        displace locate town.displace photos/ --min-confidence 0.5 --json
+        displace locate town.displace frames/ --follow
         displace locate town.displace route.desc --traversal night
         displace locate town.displace photo.jpg --near 51.752,-1.258 --radius 300
         displace locate 'postgresql://reader@db/maps#city' photo.jpg
@@ -139,12 +142,21 @@ def locate(
     else:
         place_map = PlaceMap.load(map_file)
     _check_options(place_map, search, adapt, min_confidence, form)
+    if follow:
+        _check_following(place_map, near)
     if centre is not None and radius is not None:
         place_map = place_map.within(centre, radius)
     if len(sources) == 1 and is_store(sources[0]):
         store = DescriptorStore(sources[0])
         located = Located.of_store(
-            place_map, store, traversal, shown, search=search, adapt=adapt, min_confidence=min_confidence
+            place_map,
+            store,
+            traversal,
+            shown,
+            search=search,
+            adapt=adapt,
+            min_confidence=min_confidence,
+            follow=bool(follow),
         )
     else:
         if traversal is not None:
@@ -157,8 +169,10 @@ def locate(
                 weights=weights, device=device, image_size=image_size, crop=crop, mask=mask
             )
         with images_of(sources, every, part(progress, "frames")) as images:
-            followed = follow and centre is None
-            located = _locate_images(place_map, model, images, shown, search, followed, adapt, progress)
+            drives = {} if follow is False or centre is not None else images.videos()
+            if follow:
+                drives |= images.folders
+            located = _locate_images(place_map, model, images, shown, search, drives, adapt, progress)
             located = replace(located, min_confidence=min_confidence)
     if output is not None and form is not None:
         export(form, located, output, min_confidence=min_confidence or 0.0, places=k or 1)
@@ -216,6 +230,17 @@ def _check_options(
         )
 
 
+def _check_following(place_map: PlaceMap | RemoteMap, near: str | None) -> None:
+    """Refuse to follow where that cannot be."""
+    if near is not None:
+        raise InputError("follow and near exclude each other: a drive is followed along the whole route")
+    if not place_map.has_order:
+        raise InputError(
+            "the map's places have no order along a route, so nothing can be followed; the manifest's column 'frame' "
+            "gives them one"
+        )
+
+
 def parsed_area(near: str | None, radius: float | None) -> tuple[float, float] | None:
     """Read the centre of an area; None where there is none."""
     if near is None and radius is None:
@@ -237,7 +262,7 @@ def _locate_images(
     images: QueryImages,
     k: int,
     search: str,
-    follow: bool,
+    drives: dict[str, list[int]],
     adapt: str,
     progress: Progress | None,
 ) -> Located:
@@ -265,8 +290,8 @@ def _locate_images(
             if len(good) == 1
             else f"none of the {len(good)} images could be read. First problem: {next(iter(skipped.values()))}"
         )
-    videos = images.videos() if follow and place_map.has_order else {}
-    matches = _matches(place_map, vectors, good, videos, k, search, adapt)
+    drives = drives if place_map.has_order else {}
+    matches = _matches(place_map, vectors, good, drives, k, search, adapt)
     return Located(
         place_map,
         images.manifest(),
@@ -274,7 +299,7 @@ def _locate_images(
         vectors,
         skipped,
         adapted=matches.adapted,
-        followed=bool(videos),
+        followed=bool(drives),
     )
 
 
@@ -282,17 +307,17 @@ def _matches(
     place_map: PlaceMap | RemoteMap,
     vectors: Vectors,
     good: NDArray[np.bool_],
-    videos: dict[str, list[int]],
+    drives: dict[str, list[int]],
     k: int,
     search: str,
     adapt: str,
 ) -> Matches:
-    """Matches of all images: frames of a video support each other, the others are located for themselves."""
+    """Matches of all images: frames of a drive support each other, the others are located for themselves."""
     import numpy as np
 
     from displace.matches import joined
 
-    followed = {name: [row for row in rows if good[row]] for name, rows in videos.items()}
+    followed = {name: [row for row in rows if good[row]] for name, rows in drives.items()}
     alone = np.setdiff1d(np.flatnonzero(good), [row for rows in followed.values() for row in rows])
     parts = [
         (np.array(rows), place_map.smoothed(vectors[rows], k, adapt=adapt))
