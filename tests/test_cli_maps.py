@@ -70,6 +70,7 @@ def test_build_shows_what_the_map_holds(run, folder):
         "how often held-out matches were right",
     ):
         assert text in done.stdout
+    assert done.stdout.endswith("next: displace locate shown.displace PHOTO, FOLDER or VIDEO\n")
     again = run("build", "route.desc", "-o", "shown.displace")
     assert again.exit_code == 2
     assert (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from math import isfinite, nan
 from pathlib import Path, PurePath
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -148,6 +149,7 @@ def show_build(place_map: PlaceMap, given: Mapping[str, Any]) -> None:
         said = f"{len(skipped):,} images are not in the map, because they could not be read"
         console.err.print(said, style="yellow", highlight=False)
         console.show_skipped(console.err, skipped)
+    console.say(console.out, f"next: displace locate {quote(str(output))} PHOTO, FOLDER or VIDEO")
 
 
 def show_export(written: list[Path] | list[str], _: Mapping[str, Any]) -> None:
