@@ -309,6 +309,9 @@ def test_rates_up_to_four_are_found(conditions: dict[str, np.ndarray]) -> None:
     found = pair(sun[::4], rain, rounds=1)  # before anything was learned
     assert (np.abs(found.frames - np.arange(0, 160, 4)) <= 2).mean() > 0.9
     assert (found.off < 0.5).mean() > 0.9
+    day, night = (standardised_recording(make_route(240, 0.25, seed=0, condition=c)[1]) for c in range(2))
+    found = pair(day[::3], night)  # frames by themselves do not tell, their numbers do
+    assert (np.abs(found.frames - np.arange(0, 240, 3)) <= 2).mean() > 0.96
 
 
 def test_steps_are_probabilities() -> None:
