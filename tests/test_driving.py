@@ -453,3 +453,25 @@ def test_unknown_ways_to_adapt_are_refused(place_map: displace.PlaceMap) -> None
         place_map.locate(np.ones((1, 32)), adapt="day")
     with pytest.raises(InputError, match="adapt='batch' must be one of online, none"):
         place_map.follow(adapt="batch")
+
+
+def test_frames_that_follow_no_order_are_no_surer_than_photos_are() -> None:
+    """Pictures from elsewhere may all resemble one place of the map: their number does not make them surer."""
+    seen = [make_route(120, 0.45, seed=2, condition=condition)[1] for condition in range(4)]
+    ids = np.arange(120)
+    refs = displace.ReferenceSet(
+        np.concatenate(seen[:3]),
+        np.tile(ids, 3),
+        np.repeat(["a", "b", "c"], 120),
+        info=Places(ids, frames=ids),
+    )
+    place_map = displace.build(refs, "hops")
+    assert place_map.calibration is not None
+    wary = place_map.changed(calibration=replace(place_map.calibration, bias=-20.0))
+    asked = seen[3][np.random.default_rng(0).permutation(120)]
+    photos = wary.locate(asked, 1, adapt="none")
+    assert photos.confidence is not None
+    fixes = wary.smooth(asked, adapt="none")
+    assert all(fix.probability <= sure for fix, sure in zip(fixes, photos.confidence, strict=True))
+    drive = wary.smooth(seen[3], adapt="none")  # frames in order are sure by themselves
+    assert np.median([fix.probability for fix in drive]) > 0.9

@@ -226,7 +226,7 @@ class DriveWatch:
             for belief in filtered(course, Given(seen.plain)):
                 fix = course.fix(belief, smoothed=False)
                 followed.add(fix.place, doubt(np.array([fix.probability])))
-            for fix in smooth_fixes(course, Given(seen.plain)):
+            for fix in smooth_fixes(course, Given(seen.plain))[0]:
                 smoothed.add(fix.place, doubt(np.array([fix.probability])))
             for answers, scores in ((batch, seen.adapted), (online, seen.causal), (single, seen.plain)):
                 for place, row in zip(course.ids[scores.argmax(axis=1)], standing_out(scores), strict=True):

@@ -375,8 +375,15 @@ class PlaceMap:
             means, _, stands = without_stops(projected)
             projected = l2_normalize(means)
         mode = tenable_mode(mode, course.rows, projected)
-        fixes = smooth_fixes(course, similarity_of(course.rows, projected, mode))
-        return [fixes[frame] for frame in stands], view
+        fixes, in_order = smooth_fixes(course, similarity_of(course.rows, projected, mode))
+        found = [fixes[frame] for frame in stands]
+        sure = None if in_order else PlaceMap(state).locate(vectors, 1, adapt="none").confidence
+        if sure is not None:  # located for itself, a frame is as sure as a photo is
+            found = [
+                replace(fix, probability=min(fix.probability, float(limit)))
+                for fix, limit in zip(found, sure, strict=True)
+            ]
+        return found, view
 
     def smoothed(
         self, queries: ArrayLike | Picture | Sequence[Picture], k: int = 5, *, adapt: str = "auto"

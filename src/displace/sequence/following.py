@@ -339,8 +339,8 @@ class Follower:
         return self.course.fix(self._hindsight.ago(frames), smoothed=True)
 
 
-def smooth_fixes(course: Course, similarity: Blocks) -> list[Fix]:
-    """Where each frame of a drive was taken, given all of them.
+def smooth_fixes(course: Course, similarity: Blocks) -> tuple[list[Fix], bool]:
+    """Where each frame of a drive was taken, given all of them; and whether they follow the route's order.
 
     Parameters
     ----------
@@ -354,8 +354,8 @@ def smooth_fixes(course: Course, similarity: Blocks) -> list[Fix]:
         fix = course.fix(belief, smoothed=True)
         found[frame] = Fix(fix.place, fix.probability, fix.off_map, Sparse.of(belief.places))
 
-    smooth_drive(similarity, course.scale, see, course.ordered, course.roadway)
-    return [found[frame] for frame in range(similarity.shape[0])]
+    in_order = smooth_drive(similarity, course.scale, see, course.ordered, course.roadway)
+    return [found[frame] for frame in range(similarity.shape[0])], in_order
 
 
 def filtered(course: Course, similarity: Blocks) -> list[Belief]:
