@@ -13,9 +13,9 @@ from displace.sequence.alignment import align
 from displace.sequence.engine import Belief, Given, Learner, Motion, around, paced, rate_told
 from displace.sequence.following import Fix
 from displace.sequence.pairing import pair, standardised_recording
-from displace.sequence.stride import USUAL, stride, strides
+from displace.sequence.stride import USUAL, stride, strides, told_strides
 from displace.sequence.tracking import Tracker
-from displace.sequence.weighing import _Together, scores_of_row, told_strides
+from displace.sequence.weighing import _Together, scores_of_row
 
 N = 400
 

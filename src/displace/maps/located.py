@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -107,7 +107,8 @@ class Located:
             skipped = {image: why for image, why in skipped.items() if image in listed}
             queries = store.queries(traversal)
         if follow:
-            matches = _along_drives(place_map, queries, k, adapt)
+            drives = _traversals(queries.manifest)
+            matches = along_drives(place_map, queries.vectors, drives, k, adapt=adapt)
             return cls(
                 place_map, queries.manifest, matches, queries.vectors, skipped, min_confidence, followed=True
             )
@@ -183,14 +184,49 @@ def _or_none(name: str, value: float) -> float | None:
     return int(value) if name == "frame" else round(float(value), 6)
 
 
-def _along_drives(place_map: PlaceMap | RemoteMap, queries: Queries, k: int, adapt: str) -> Matches:
-    """Matches of images whose traversals are drives."""
+def along_drives(
+    place_map: PlaceMap | RemoteMap,
+    vectors: Vectors,
+    drives: Mapping[str, Sequence[int]],
+    k: int,
+    good: NDArray[np.bool_] | None = None,
+    *,
+    search: str = "auto",
+    adapt: str = "auto",
+) -> Matches:
+    """Matches of images: the frames of a drive support each other, the others are located for themselves.
+
+    Parameters
+    ----------
+    place_map : PlaceMap or RemoteMap
+    vectors : array of shape (q, D)
+    drives : mapping of str to sequence of int
+        Rows of the frames of each drive, in the order in which they were taken.
+    k : int
+        Places of each image.
+    good : array of shape (q,), optional
+        Images that could be read; the others have neither place nor score.
+    search, adapt : str
+        As for `PlaceMap.locate`.
+    """
+    good = np.ones(len(vectors), bool) if good is None else good
+    followed = [[row for row in rows if good[row]] for rows in drives.values()]
+    alone = np.setdiff1d(np.flatnonzero(good), [row for rows in followed for row in rows])
+    parts = [(np.array(rows), place_map.smoothed(vectors[rows], k, adapt=adapt)) for rows in followed if rows]
+    if len(alone):
+        parts.append((alone, place_map.locate(vectors[alone], k, search=search, adapt=adapt)))
+    order = np.argsort(np.concatenate([rows for rows, _ in parts]))
+    return joined([matches for _, matches in parts]).take(order).spread(good)
+
+
+def _traversals(manifest: Manifest) -> dict[str, list[int]]:
+    """Rows of each traversal's images, in the order of their names."""
     from displace.images import natural_key  # brings Pillow, which maps do without
 
-    images, traversals = queries.manifest.images, queries.manifest.traversals
-    parts = [
-        np.array(sorted(np.flatnonzero(traversals == name), key=lambda row: natural_key(str(images[row]))))
-        for name in queries.manifest.traversal_names()
-    ]
-    found = joined([place_map.smoothed(queries.vectors[rows], k, adapt=adapt) for rows in parts])
-    return found.take(np.argsort(np.concatenate(parts)))
+    return {
+        name: sorted(
+            np.flatnonzero(manifest.traversals == name).tolist(),
+            key=lambda row: natural_key(str(manifest.images[row])),
+        )
+        for name in manifest.traversal_names()
+    }

@@ -9,6 +9,7 @@ import numpy as np
 from displace.arrays import Indices, Vectors, l2_normalize
 from displace.sequence.belonging import best_stretch
 from displace.sequence.engine import Belief, Blocks, Floats, Motion, smooth
+from displace.sequence.stride import told_strides
 from displace.sequence.tracking import level_between
 from displace.sequence.weighing import (
     Columns,
@@ -19,7 +20,6 @@ from displace.sequence.weighing import (
     earned_by_chance,
     earnings,
     mean_on_map,
-    told_strides,
 )
 
 AROUND = 2

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from displace.arrays import Indices
+from displace.holdout import spread
+from displace.sequence.engine import Blocks
 
 USUAL = 3
 """Places ahead that the chain expects without being told."""
@@ -20,8 +22,8 @@ _PACES = (4.5, 6.5, 9.0, 13.0, 18.0, 26.0)
 _WIDTH = 1.5
 _FEWEST, _SURE = 5, 3.0
 """Frames by which those ahead must outnumber those behind, and by how many standard deviations."""
-WINDOW = 30
-"""Frames of a drive that tell how fast it is there."""
+WINDOW, _WINDOWS = 30, 20
+"""Frames of a drive that tell how fast it is there, and how many such stretches are looked at."""
 
 
 def stride(best: Indices) -> float | None:
@@ -68,3 +70,10 @@ def strides(parts: Sequence[Indices]) -> tuple[float | None, tuple[float, ...]]:
         return None, ()
     rate, n_usual = float(np.median(fast)), len(told) - len(fast)
     return (rate, (1.0,) if n_usual else ()) if len(fast) > n_usual else (None, (rate,))
+
+
+def told_strides(scores: Blocks) -> tuple[float | None, tuple[float, ...]]:
+    """The same of a drive whose frames are compared with all places, from stretches that are spread over it."""
+    n_frames = scores.shape[0]
+    parts = [slice(first, min(first + WINDOW, n_frames)) for first in range(0, n_frames, WINDOW)]
+    return strides([scores.block(parts[at]).argmax(axis=1) for at in spread(len(parts), _WINDOWS)])

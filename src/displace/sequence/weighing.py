@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from displace.arrays import Vectors
-from displace.holdout import spread
 from displace.sequence.belonging import TOLD, belongs
 from displace.sequence.engine import (
     Belief,
@@ -27,7 +26,7 @@ from displace.sequence.engine import (
     update,
 )
 from displace.sequence.roadway import Roadway
-from displace.sequence.stride import WINDOW, strides
+from displace.sequence.stride import told_strides
 from displace.sequence.tracking import level_between, searched_in_vain
 
 _LEAST_SPREAD = 1e-6
@@ -389,13 +388,6 @@ def smooth_drive(
         motion = smoothed(motion, keep).motion(prior)
     smoothed(motion, tell)
     return True
-
-
-def told_strides(scores: Blocks) -> tuple[float | None, tuple[float, ...]]:
-    """Rates of a drive that are larger than usual, as its frames tell one by one: see `strides`."""
-    n_frames = scores.shape[0]
-    parts = [slice(first, min(first + WINDOW, n_frames)) for first in range(0, n_frames, WINDOW)]
-    return strides([scores.block(parts[at]).argmax(axis=1) for at in spread(len(parts), _SAMPLE // WINDOW)])
 
 
 def own_scale(scale: Scale, chance: float, path: Floats, on_map: Floats, n_frames: int) -> Scale:

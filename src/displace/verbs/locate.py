@@ -13,14 +13,9 @@ from displace.progress import Progress, part
 from displace.verbs.base import MAP_ENDING, Argument, MapPath, Option, Output, PathLike, check_output
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from displace.arrays import Vectors
     from displace.maps import PlaceMap
     from displace.maps.located import Located
     from displace.maps.remote import RemoteMap
-    from displace.matches import Matches
     from displace.models.base import DescriptorModel
     from displace.recordings.query_images import QueryImages
 
@@ -269,7 +264,7 @@ def _locate_images(
     import numpy as np
 
     from displace.descriptors.extraction import describe
-    from displace.maps.located import Located
+    from displace.maps.located import Located, along_drives
     from displace.maps.remote import RemoteMap
 
     failures: dict[int, str] = {}
@@ -291,7 +286,7 @@ def _locate_images(
             else f"none of the {len(good)} images could be read. First problem: {next(iter(skipped.values()))}"
         )
     drives = drives if place_map.has_order else {}
-    matches = _matches(place_map, vectors, good, drives, k, search, adapt)
+    matches = along_drives(place_map, vectors, drives, k, good, search=search, adapt=adapt)
     return Located(
         place_map,
         images.manifest(),
@@ -301,30 +296,3 @@ def _locate_images(
         adapted=matches.adapted,
         followed=bool(drives),
     )
-
-
-def _matches(
-    place_map: PlaceMap | RemoteMap,
-    vectors: Vectors,
-    good: NDArray[np.bool_],
-    drives: dict[str, list[int]],
-    k: int,
-    search: str,
-    adapt: str,
-) -> Matches:
-    """Matches of all images: frames of a drive support each other, the others are located for themselves."""
-    import numpy as np
-
-    from displace.matches import joined
-
-    followed = {name: [row for row in rows if good[row]] for name, rows in drives.items()}
-    alone = np.setdiff1d(np.flatnonzero(good), [row for rows in followed.values() for row in rows])
-    parts = [
-        (np.array(rows), place_map.smoothed(vectors[rows], k, adapt=adapt))
-        for rows in followed.values()
-        if rows
-    ]
-    if len(alone):
-        parts.append((alone, place_map.locate(vectors[alone], k, search=search, adapt=adapt)))
-    order = np.argsort(np.concatenate([rows for rows, _ in parts]))
-    return joined([matches for _, matches in parts]).take(order).spread(good)
