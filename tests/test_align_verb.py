@@ -29,6 +29,7 @@ from displace.maps import PlaceMap
 from displace.places import Places
 from displace.report.html.alignment_page import weakest_stretches, write_alignment_page
 from displace.sequence.alignment import Alignment, Track
+from displace.verbs._sight import _layout
 
 WIDTH, HEIGHT = 72, 54
 
@@ -930,3 +931,10 @@ def test_real_seasons_with_equal_names_are_told_apart(
     both = (shown["summer"].keys() & shown["winter"].keys()) - {""}
     assert len(both) >= 30
     assert all(abs(shown["summer"][place] - shown["winter"][place]) <= 2 for place in both)
+
+
+@pytest.mark.parametrize(
+    ("image", "layout"), [("a/a00000.jpg", "order"), ("a/000.jpg", "names"), ("000.jpg", "names")]
+)
+def test_numbers_in_order_are_not_called_names_where_names_end_in_them(image: str, layout: str) -> None:
+    assert _layout(Manifest([image], ["000"], ["a"], Path())) == layout

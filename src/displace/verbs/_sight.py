@@ -79,8 +79,10 @@ def names_looked_at(
 
 def _layout(manifest: Manifest) -> str:
     """Whether places are the names of images, or their numbers in order."""
-    images = (str(Path(image).with_suffix("")) for image in manifest.images)
-    named = (image.endswith(place) for image, place in zip(images, manifest.places.tolist(), strict=True))
+    images = ("/" + Path(image).with_suffix("").as_posix() for image in manifest.images)
+    named = (
+        image.endswith(f"/{place}") for image, place in zip(images, manifest.places.tolist(), strict=True)
+    )
     return "names" if all(named) else "order"
 
 
