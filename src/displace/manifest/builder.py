@@ -35,6 +35,7 @@ def build_manifest(
     radius: float = 10.0,
     max_heading: float = 45.0,
     max_gap: float = 2.0,
+    clock_offset: Mapping[str, float] | None = None,
     keep_off_route: bool = True,
 ) -> Manifest:
     """Make a manifest from folders of images.
@@ -58,6 +59,9 @@ def build_manifest(
         Metres between places; metres within which an image shows a place; degrees that its heading may differ.
     max_gap : float
         Seconds between an image and the nearest recorded position for the image to have one.
+    clock_offset : mapping of str to float, optional
+        Seconds to add to the times of a traversal's images, or of all (""), for the clock of recorded positions; or
+        when it began, in seconds since 1970, where the times count from then.
     keep_off_route : bool
         Keep images off the route, farther than both `radius` and `spacing` from every place or without a
         position, with a blank place. (Images between places, and those near a place to which another image of
@@ -75,7 +79,7 @@ def build_manifest(
     """
     check_known("layout", [layout], ["auto", *LAYOUTS])
     rule = Rule(spacing, radius, max_heading)
-    recordings = [_with_name_positions(r) for r in find_recordings(source, max_gap)]
+    recordings = [_with_name_positions(r) for r in find_recordings(source, max_gap, clock_offset)]
     route = Route(recordings, _root(source), rule, anchor, keep_off_route)
     if against is not None:
         known = KnownPlaces.of(against) if isinstance(against, Manifest) else against

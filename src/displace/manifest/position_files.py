@@ -1,4 +1,4 @@
-"""Positions recorded beside images: CSV files with time stamps or image names."""
+"""Positions recorded beside images: CSV files with time stamps or image names, GPX tracks and NMEA logs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from numpy.typing import NDArray
 from displace.errors import ManifestError, RouteWarning
 from displace.files.reading import open_csv
 from displace.geo import Positions, as_seconds, at_times
+from displace.manifest.clock import Clock
 from displace.manifest.csv_file import LIMITS
+from displace.manifest.gpx import read_gpx
+from displace.manifest.nmea import is_nmea, read_nmea
 from displace.manifest.taken_at import (
     dates_in_names,
     merely_count,
@@ -44,6 +47,9 @@ ALIASES = {
 }
 """Column names that are understood, in lower case; others are ignored."""
 
+_TRACK = ["timestamp", "latitude", "longitude"]
+_PERHAPS_NMEA = (".log", ".txt", ".nma")
+"""Endings under which logs of receivers are kept, among other things."""
 _OFFSET = 0.02
 """Of the length of a recording: clocks that differ by less are not told from a late start."""
 _ALIKE = 0.8
@@ -52,7 +58,7 @@ _ALIKE = 0.8
 
 @dataclass(frozen=True, eq=False)
 class PositionFile:
-    """Columns of one CSV file; what it does not have is None."""
+    """Columns of one file; what it does not have is None."""
 
     called: str
     header: list[str]
@@ -60,8 +66,19 @@ class PositionFile:
     times: Numbers | None
     positions: Positions | None
 
+    @property
+    def dates(self) -> Numbers | None:
+        """Times since 1970, by which images are found; None where that is by name, or times count from a start."""
+        by_time = self.images is None and self.times is not None and since_1970(self.times)
+        return self.times if by_time else None
+
     def for_images(
-        self, names: Sequence[str], times: Numbers | None, max_gap: float, images: Sequence[Path] = ()
+        self,
+        names: Sequence[str],
+        times: Numbers | None,
+        max_gap: float,
+        images: Sequence[Path] = (),
+        clock: Clock | None = None,
     ) -> Positions:
         """Positions of images, by name where the file has names, otherwise by time.
 
@@ -75,7 +92,10 @@ class PositionFile:
             Seconds; an image farther than that from every fix has no position.
         images : sequence of Path
             The images themselves, for EXIF.
+        clock : Clock, optional
+            How their times relate to those of the file; by default they are on one clock.
         """
+        clock = clock or Clock("")
         if self.positions is None:
             raise ManifestError(
                 f"{self.called} has no row with easting and northing or latitude and longitude"
@@ -84,20 +104,23 @@ class PositionFile:
             return self._by_name(self.positions, names)
         if self.times is None:
             raise ManifestError(f"{self.called} needs a column 'image' or 'timestamp'")
-        clock = self._clock(self.times, names, images) if times is None else times
         if not (self.positions.known & np.isfinite(self.times)).any():
             raise ManifestError(f"{self.called} has no row with both a time stamp and a position")
-        found = at_times(self.positions, self._apart(self.positions), clock, max_gap)
+        taken = self._taken(self.times, names, images) if times is None else times
+        taken = clock.times(taken, self.times, self.called)
+        found = at_times(self.positions, self._apart(self.positions), taken, max_gap)
+        fixes = self.times[self.positions.known]
         if not found.known.any():
             raise ManifestError(
-                f"no image has a position in {self.called}: images are from {span_of(clock)}, positions from "
-                f"{span_of(self.times)}; both must be on one clock. Times that name no zone, as in names of images, "
-                "count as UTC; those of a video's frames count from its start: subtract that from the file's"
+                f"no image has a position in {self.called}: images are from {span_of(taken)}, positions from "
+                f"{span_of(fixes)}; both must be on one clock. Times that name no zone, as in names of images, "
+                f"count as UTC. {clock.advice(taken, fixes)}"
             )
-        self._tell_of_clocks(self.times[self.positions.known], clock, max_gap)
+        self._tell_of_clocks(fixes, taken, max_gap, clock)
+        self._tell_of_few_fixes(fixes, taken[~found.known], max_gap)
         return found
 
-    def _tell_of_clocks(self, fixes: Numbers, images: Numbers, max_gap: float) -> None:
+    def _tell_of_clocks(self, fixes: Numbers, images: Numbers, max_gap: float, clock: Clock) -> None:
         """Warn where the images begin as much before the positions as they end, or as much after: clocks may differ."""
         begins, ends = np.nanmin(fixes) - np.nanmin(images), np.nanmax(fixes) - np.nanmax(images)
         near, far = sorted((abs(begins), abs(ends)))
@@ -107,12 +130,25 @@ class PositionFile:
             warnings.warn(
                 f"images begin {abs(begins):,.0f} s {order} the positions in {self.called}, and end {abs(ends):,.0f} s "
                 f"{order} them: where both were recorded together, the clocks differ by as much, and every position is "
-                "wrong. Mend the time stamps then",
+                f"wrong. If so: {clock.shifted(float(begins + ends) / 2)}",
                 RouteWarning,
                 stacklevel=4,
             )
 
-    def _clock(self, log: Numbers, names: Sequence[str], images: Sequence[Path]) -> Numbers:
+    def _tell_of_few_fixes(self, fixes: Numbers, without: Numbers, max_gap: float) -> None:
+        """Warn where images have no position because fixes are usually farther apart than `max_gap` reaches."""
+        step = float(np.median(np.diff(np.unique(fixes[np.isfinite(fixes)])))) if len(fixes) > 1 else 0.0
+        between = int(((without > np.nanmin(fixes)) & (without < np.nanmax(fixes))).sum())
+        if between and step > 2 * max_gap:
+            warnings.warn(
+                f"positions in {self.called} are about {step:,.0f} s apart: {between:,} images that were taken between "
+                f"them have none, as the nearest is more than max_gap={max_gap:g} s away. --max-gap {step / 2 + 1:.0f} "
+                "gives them one on the line between",
+                RouteWarning,
+                stacklevel=4,
+            )
+
+    def _taken(self, log: Numbers, names: Sequence[str], images: Sequence[Path]) -> Numbers:
         """Times of images, where no file says them: in their names, or in EXIF.
 
         EXIF says more than dates in names where it names the zone, and more than numbers that count from some start.
@@ -174,14 +210,24 @@ class PositionFile:
         return found
 
 
-def read_position_file(path: str | os.PathLike[str], called: str = "") -> PositionFile:
-    """Read a CSV file of positions; every cell that is not a number is listed with its line.
+def is_track(path: Path) -> bool:
+    """Whether a file is a track that can be read: GPX, or NMEA by its ending or content."""
+    ending = path.suffix.lower()
+    return ending in (".gpx", ".nmea") or (ending in _PERHAPS_NMEA and is_nmea(path))
 
-    Columns are separated by commas, or by semicolons or tabs: numbers may have decimal commas then. Messages name the
-    file by its path, or as it is `called`.
+
+def read_position_file(path: str | os.PathLike[str]) -> PositionFile:
+    """Read a CSV file of positions, a GPX track or an NMEA log; what is not a number is listed with its line.
+
+    Columns of CSV are separated by commas, or by semicolons or tabs: numbers may have decimal commas then.
     """
-    path, called = Path(path), called or str(path)
+    path = Path(path)
+    called, ending = str(path), path.suffix.lower()
     try:
+        if ending == ".gpx":
+            return _table(called, _TRACK, read_gpx(path, called), ",")
+        if ending in (".nmea", *_PERHAPS_NMEA):
+            return _table(called, _TRACK, read_nmea(path, called), ".")
         with open_csv(path) as file:
             first = file.readline()
             file.seek(0)
@@ -195,7 +241,13 @@ def read_position_file(path: str | os.PathLike[str], called: str = "") -> Positi
         ) from None
     except (OSError, csv.Error) as error:
         raise ManifestError(f"cannot read positions from {called}: {error}") from None
-    point = "." if separator == "," else ","
+    return _table(called, header, lines_rows, "." if separator == "," else ",")
+
+
+def _table(
+    called: str, header: list[str], lines_rows: list[tuple[int, list[str]]], point: str
+) -> PositionFile:
+    """Columns of the rows of a file; `point` is what may stand for the decimal point."""
     where = {
         name: next((header.index(a) for a in names if a in header), None) for name, names in ALIASES.items()
     }

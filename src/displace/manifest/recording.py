@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -14,15 +15,21 @@ from numpy.typing import NDArray
 from displace.errors import ManifestError, RouteWarning
 from displace.geo import Positions
 from displace.images import find_images, has_images, natural_key
-from displace.manifest.position_files import ALIASES, PositionFile, read_position_file
+from displace.manifest.clock import Clock
+from displace.manifest.csv_file import REQUIRED
+from displace.manifest.position_files import ALIASES, PositionFile, is_track, read_position_file
+from displace.registry import check_known
 
-CSV = (".csv", ".CSV")
-OTHER_TRACKS = (".gpx", ".GPX", ".kml", ".nmea", ".fit")
+_CSV = (".csv", ".CSV")
+_TRACKS = (".gpx", ".GPX", ".nmea", ".NMEA", ".nma", ".log", ".LOG", ".txt", ".TXT")
+_NOT_READ = (".kml", ".KML", ".kmz", ".fit", ".FIT", ".tcx", ".TCX")
+_NO_RECORDING = frozenset({*_CSV, *_TRACKS, *_NOT_READ, ".frames", ".desc", ".displace"})
+"""Endings of what lies among recordings and is none."""
 PathLike = str | os.PathLike[str]
 FRAMES = "frames.csv"
 """File beside frames taken from a video or bag: image, timestamp, and positions where the bag has them."""
 POSITIONS = "positions.csv"
-"""Copy of the file of positions beside a video, in the folder of its frames."""
+"""Positions of the frames of a video or bag by a file beside it, in the folder of the frames."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +62,11 @@ class Recording:
         )
 
 
-def find_recordings(source: PathLike | Mapping[str, PathLike], max_gap: float = 2.0) -> list[Recording]:
+def find_recordings(
+    source: PathLike | Mapping[str, PathLike],
+    max_gap: float = 2.0,
+    clock_offset: Mapping[str, float] | None = None,
+) -> list[Recording]:
     """Find the traversals in `source`.
 
     Parameters
@@ -65,35 +76,92 @@ def find_recordings(source: PathLike | Mapping[str, PathLike], max_gap: float = 
         traversal under its name.
     max_gap : float
         Seconds between an image and the nearest position for the image to have one.
+    clock_offset : mapping of str to float, optional
+        Seconds to add to the times of a traversal's images, or of all ("").
     """
     if not isinstance(source, Mapping):
         source = _traversal_folders(Path(source))
-    recordings = [read_recording(name, Path(folder), max_gap) for name, folder in source.items()]
+    check_offsets(clock_offset, source)
+    shared = cache(tracks_in)
+    recordings = [
+        read_recording(name, Path(folder), max_gap, Clock.of(name, clock_offset), shared)
+        for name, folder in source.items()
+    ]
     if empty := [r.name for r in recordings if not len(r)]:
         raise ManifestError(f"no images in traversal {', '.join(empty)}")
     return recordings
 
 
-def read_recording(name: str, folder: Path, max_gap: float = 2.0) -> Recording:
-    """Read one traversal: images at any depth below `folder`, and the positions beside them."""
+def check_offsets(clock_offset: Mapping[str, float] | None, names: Iterable[str]) -> None:
+    """Refuse an offset for a traversal that is none."""
+    check_known("traversal for clock_offset", [name for name in clock_offset or () if name], list(names))
+
+
+def read_recording(
+    name: str,
+    folder: Path,
+    max_gap: float = 2.0,
+    clock: Clock | None = None,
+    shared: Callable[[Path], list[PositionFile]] = lambda _: [],
+) -> Recording:
+    """Read one traversal: images at any depth below `folder`, and the positions beside them.
+
+    Where it has none of its own, those of tracks that it shares with others are used (`tracks_in`).
+    """
     images = find_images(folder, recursive=True)
     if not images:
         return Recording(name, [], [])
     common = Path(os.path.commonpath({image.parent for image in images}))
     start = len(str(common)) + 1 if common != Path() else 0
     names = [str(image)[start:].rpartition(".")[0].replace(os.sep, "/") for image in images]
-    files = [read_position_file(path, _called(path, name)) for path in _csv_files(folder, common)]
+    csv_files, tracks = files_of([folder.resolve()], [folder, common])
+    files = [read_position_file(path) for path in csv_files]
     times = _times(files, images)
-    with_positions = [file for file in files if file.positions is not None]
-    if len(with_positions) > 1:
-        listed = ", ".join(file.called for file in with_positions)
+    own = with_positions(files) or [read_position_file(path) for path in tracks]
+    own = own or [file for file in files if file.positions is not None]
+    if len(own) > 1:
+        listed = ", ".join(file.called for file in own)
         raise ManifestError(f"traversal {name!r} has several files of positions, keep one of them: {listed}")
-    positions = None
-    if with_positions:
-        positions = with_positions[0].for_images(_known_as(images), times, max_gap, images)
-    else:
-        _tell_of_unused(name, folder, files)
+    around = [] if own else shared(folder.resolve().parent)
+    pictures = Pictures(images, _known_as(images), times, clock or Clock(name))
+    positions = pictures.positions(own, around, max_gap)
+    if positions is None:
+        tell_of_unused(name, [folder.resolve()], files)
     return Recording(name, images, names, positions, times)
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Images of a traversal for which positions are looked for."""
+
+    images: Sequence[Path]
+    """Where they are."""
+    names: Sequence[str]
+    """What a file may call them."""
+    times: NDArray[np.float64] | None
+    """Shape (m,), in seconds; None where they stand in names or EXIF, if anywhere."""
+    clock: Clock
+    """What these times count from."""
+
+    def positions(
+        self, own: Sequence[PositionFile], around: Sequence[PositionFile], max_gap: float
+    ) -> Positions | None:
+        """Positions from the traversal's own file, or from that of the shared ones which tells most."""
+        if own:
+            return self._by(own[0], max_gap)
+        found: list[Positions] = []
+        reasons: list[str] = []
+        for file in around:
+            try:
+                found.append(self._by(file, max_gap))
+            except ManifestError as error:
+                reasons.append(str(error))
+        if not found and reasons:
+            warn_of_unused(self.clock.name, reasons)
+        return max(found, key=lambda positions: int(positions.known.sum()), default=None)
+
+    def _by(self, file: PositionFile, max_gap: float) -> Positions:
+        return file.for_images(self.names, self.times, max_gap, self.images, self.clock)
 
 
 def _traversal_folders(source: Path) -> dict[str, Path]:
@@ -122,16 +190,49 @@ def _traversal_folders(source: Path) -> dict[str, Path]:
         source = with_images[0]  # a single folder of folders, such as images/: look inside
 
 
-def _csv_files(folder: Path, images_folder: Path) -> list[Path]:
-    """CSV files that belong to a traversal: ``TRAVERSAL.csv`` beside its folder, and those inside."""
-    inside = {path for place in (folder, images_folder) for path in place.iterdir() if path.suffix in CSV}
-    return [*beside(folder.resolve(), CSV), *sorted(inside)]
+def files_of(stems: Sequence[Path], folders: Sequence[Path] = ()) -> tuple[list[Path], list[Path]]:
+    """CSV files and tracks of a traversal: ``TRAVERSAL.csv``, ``TRAVERSAL.gpx`` beside it, and those in folders."""
+    inside = sorted({path for folder in folders for path in folder.iterdir()})
+    csv_files = [path for stem in stems for path in beside(stem, _CSV)]
+    tracks = [path for stem in stems for path in beside(stem, _TRACKS)]
+    return (
+        [*csv_files, *(path for path in inside if path.suffix in _CSV)],
+        [path for path in (*tracks, *inside) if is_track(path)],
+    )
 
 
-def _called(path: Path, traversal: str) -> str:
-    """What messages call a file of positions: of a copy among frames, where the user's own is."""
-    copied = path.name == POSITIONS and (path.parent / FRAMES).is_file()
-    return f"the file of positions beside video {traversal!r}" if copied else str(path)
+def with_positions(files: Sequence[PositionFile]) -> list[PositionFile]:
+    """CSV files that somebody put there for their positions: no manifest, and not what a bag says of itself."""
+    return [
+        file
+        for file in files
+        if file.positions is not None
+        and Path(file.called).name != FRAMES
+        and not set(REQUIRED) <= set(file.header)
+    ]
+
+
+def tracks_in(folder: Path) -> list[PositionFile]:
+    """Tracks in a folder of recordings that belong to none of them by name, such as one of a whole day.
+
+    CSV files are not among them: any table may lie there.
+    """
+    try:
+        there = sorted(folder.iterdir())
+    except OSError:  # a folder whose own name is known, but not what is in there
+        return []
+    tracks = [path for path in there if path.suffix in _TRACKS and is_track(path)]
+    others = [path for path in there if tracks and path.suffix not in _NO_RECORDING]
+    owned = {name for path in others for name in (path.name, path.stem)}
+    files = []
+    for path in tracks:
+        if path.stem in owned:
+            continue
+        try:
+            files.append(read_position_file(path))
+        except ManifestError as error:
+            warnings.warn(f"{path} is not used: {error}", RouteWarning, stacklevel=4)
+    return files
 
 
 def beside(stem: Path, endings: Sequence[str]) -> list[Path]:
@@ -140,24 +241,28 @@ def beside(stem: Path, endings: Sequence[str]) -> list[Path]:
     return [path for row, path in enumerate(there) if not any(path.samefile(other) for other in there[:row])]
 
 
-def _tell_of_unused(name: str, folder: Path, files: Sequence[PositionFile]) -> None:
+def tell_of_unused(name: str, stems: Sequence[Path], files: Sequence[PositionFile]) -> None:
     """Warn of files that seem to hold positions of a traversal which has none."""
-    told = [f"{path} is no CSV file" for path in beside(folder.resolve(), OTHER_TRACKS)]
+    told = [
+        f"{path} is not read, convert it to GPX ({path.stem}.gpx)"
+        for stem in stems
+        for path in beside(stem, _NOT_READ)
+    ]
     for file in files:
         serves = file.images is not None and (file.times is not None or "place" in file.header)
         if not serves and any(file.header):
             told.append(f"{file.called} has {', '.join(map(repr, file.header[:12]))}")
     if told:
-        warn_of_unused(name, told)
+        known = ", ".join(column for column in ALIASES if column != "heading")
+        warn_of_unused(
+            name, told, f". Positions are columns of a CSV file ({known}), a GPX track or an NMEA log"
+        )
 
 
-def warn_of_unused(name: str, told: Sequence[str]) -> None:
+def warn_of_unused(name: str, told: Sequence[str], known: str = "") -> None:
     """Warn of a traversal without positions, beside which there seem to be some."""
-    known = ", ".join(column for column in ALIASES if column != "heading")
     warnings.warn(
-        f"traversal {name!r} has no positions: {'; '.join(told)}. Positions are columns of a CSV file ({known})",
-        RouteWarning,
-        stacklevel=5,
+        f"traversal {name!r} has no positions: {'; '.join(told)}{known}", RouteWarning, stacklevel=5
     )
 
 

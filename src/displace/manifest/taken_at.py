@@ -18,7 +18,7 @@ Numbers = NDArray[np.float64]
 _LAST_NUMBER = re.compile(r"(\d+(?:\.\d+)?)$")
 _DATE = re.compile(r"((?:19|20)\d\d)" + r"\D?(\d\d)" * 5 + r"(?:\D?(\d{1,6}))?$")
 """A date and a time of day at the end of a name, with or without signs between: ``20270104_123000``."""
-_SINCE_1970 = 1e8
+SINCE_1970 = 1e8
 """Seconds from which a number is a time since 1970 (1973 and later), and not a count of frames."""
 _LAST_DATE = 2e11
 """Seconds beyond which there is no date, in the year 8307."""
@@ -77,7 +77,7 @@ def _exif_time(image: Path) -> tuple[float, bool] | None:
 
 def since_1970(times: Numbers) -> bool:
     """Whether times are dates, and do not count from some start."""
-    return bool(np.nanmax(times, initial=0.0) >= _SINCE_1970)
+    return bool(np.nanmax(times, initial=0.0) >= SINCE_1970)
 
 
 def merely_count(numbers: Numbers) -> bool:
@@ -86,7 +86,7 @@ def merely_count(numbers: Numbers) -> bool:
     >>> merely_count(np.arange(20.0)), merely_count(1.4e9 + np.arange(20.0))
     (True, False)
     """
-    whole = bool(numbers[0] < _SINCE_1970 and (numbers == np.round(numbers)).all())
+    whole = bool(numbers[0] < SINCE_1970 and (numbers == np.round(numbers)).all())
     return whole and len(numbers) >= _LONG and len(np.unique(np.diff(numbers))) == 1
 
 
@@ -109,7 +109,7 @@ def span_of(times: Numbers) -> str:
     '0.000 to 12.250 s'
     """
     first, last = float(np.nanmin(times)), float(np.nanmax(times))
-    if first < _SINCE_1970 or last > _LAST_DATE:
+    if first < SINCE_1970 or last > _LAST_DATE:
         return f"{first:.3f} to {last:.3f} s"
     return (
         " to ".join(f"{datetime.fromtimestamp(t, UTC):%Y-%m-%d %H:%M:%S}" for t in (first, last)) + " (UTC)"

@@ -123,11 +123,7 @@ class FramesFolder:
 
     def finish(self, images: Sequence[str], columns: Mapping[str, Iterable[float]]) -> None:
         """Write `frames.csv`, which says that every frame is there."""
-        texts = [[number_text(float(value)) for value in column] for column in columns.values()]
-        with atomic_write(self.folder / FRAMES, "w") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(["image", *columns])
-            writer.writerows(zip(images, *texts, strict=True))
+        write_columns(self.folder / FRAMES, images, columns)
 
     def _old_record(self) -> Any:
         try:
@@ -148,6 +144,15 @@ class FramesFolder:
         for path in self.folder.iterdir():
             if _FRAME_NAME.fullmatch(path.name):
                 path.unlink()
+
+
+def write_columns(path: Path, images: Sequence[str], columns: Mapping[str, Iterable[float]]) -> None:
+    """Write numbers of frames as a CSV file, a column for each beside `image`."""
+    texts = [[number_text(float(value)) for value in column] for column in columns.values()]
+    with atomic_write(path, "w") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["image", *columns])
+        writer.writerows(zip(images, *texts, strict=True))
 
 
 def taken_every(folder: Path) -> str | None:

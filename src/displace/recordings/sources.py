@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections import Counter
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from shlex import quote
 from typing import Any
 
+import numpy as np
+
 from displace.errors import ManifestError
-from displace.files.atomic import write_whole
 from displace.images import has_images, natural_key
-from displace.manifest.recording import CSV, OTHER_TRACKS, POSITIONS, beside, warn_of_unused
+from displace.manifest.clock import Clock, instant
+from displace.manifest.position_files import PositionFile, read_position_file
+from displace.manifest.recording import (
+    FRAMES,
+    POSITIONS,
+    Pictures,
+    check_offsets,
+    files_of,
+    tell_of_unused,
+    tracks_in,
+    with_positions,
+)
 from displace.progress import Progress
+from displace.recordings.frames import write_columns
 from displace.recordings.rosbag import extract_bag, is_bag
 from displace.recordings.video import extract_frames, is_video
+from displace.recordings.video_start import video_start
+
+logger = logging.getLogger(__name__)
 
 _FOLDERS_AROUND = 3
 """How far above a source a name of its own is looked for: ``mon/camera/left`` is two folders deep."""
@@ -31,6 +49,7 @@ def unpack(
     positions_topic: str | None = None,
     max_gap: float = 2.0,
     allow_truncated: bool = False,
+    clock_offset: Mapping[str, float] | None = None,
     progress: Progress | None = None,
 ) -> Path | dict[str, Path]:
     """Make folders of images out of whatever a route was recorded as, for `build_manifest`.
@@ -40,12 +59,15 @@ def unpack(
     source : path-like or sequence of path-like
         A folder with a sub-folder, video or bag for each traversal; one video or bag; or several of these,
         each being a traversal named after its file. A folder without images that holds one video or bag, at any
-        depth, stands for it and gives it its name. A file of positions beside a video (``sun.mp4``,
-        ``sun.csv`` with seconds from the video's start) comes along.
+        depth, stands for it and gives it its name. A file of positions beside a video or bag (``sun.mp4``,
+        ``sun.gpx``) gives its frames positions; a CSV file may have seconds from the video's start.
     frames : path-like
         Folder for the frames, one sub-folder for each traversal; for ``route.csv`` by custom ``route.frames``.
     every, topic, positions_topic, max_gap, allow_truncated
         See `displace.recordings.video.extract_frames` and `displace.recordings.rosbag.extract_bag`.
+    clock_offset : mapping of str to float, optional
+        Seconds to add to the times of a traversal's frames, or of all (""), for the clock of the positions beside it;
+        or when it began, in seconds since 1970. By default videos began at their creation time.
     progress : callable, optional
         Called with (traversal, frames read, frames in all).
 
@@ -64,18 +86,27 @@ def unpack(
         "positions_topic": positions_topic,
         "max_gap": max_gap,
     }
+    named = _named(parts)
+    check_offsets(clock_offset, named)
+    # Whatever is wrong with them is said before a frame is decoded, which takes long.
+    logs = {
+        name: _Log.beside(name, given, part, clock_offset)
+        for name, (given, part) in named.items()
+        if _is_file(part)
+    }
+    shared = cache(tracks_in)
     folders: dict[str, Path] = {}
-    for name, (given, part) in _named(parts).items():
+    for name, (given, part) in named.items():
         report = partial(progress, name) if progress else None
+        if name not in logs:
+            folders[name] = part
+            continue
         if is_bag(part):
             folders[name] = extract_bag(part, Path(frames) / name, progress=report, **bags)
-        elif is_video(part):
-            folders[name] = extract_frames(part, Path(frames) / name, progress=report, **videos)
-            _bring_positions(positions := _positions_of(name, given, part), folders[name])
-            if not positions and (tracks := _positions_of(name, given, part, OTHER_TRACKS)):
-                warn_of_unused(name, [f"{track} is no CSV file" for track in tracks])
         else:
-            folders[name] = part
+            folders[name] = extract_frames(part, Path(frames) / name, progress=report, **videos)
+        places = dict.fromkeys((part.resolve().parent, given.resolve().parent))
+        logs[name].bring(folders[name], places, shared, max_gap)
     return folders
 
 
@@ -96,15 +127,66 @@ def tells_no_place(source: str | os.PathLike[str] | Sequence[str | os.PathLike[s
     """Whether a source is several videos and nothing else, none with positions; no frame is decoded to tell."""
     named = _named(_parts(source) or [])
     return len(named) > 1 and all(
-        is_video(part) and not is_bag(part) and not _positions_of(name, given, part)
+        is_video(part) and not is_bag(part) and not any(files_of(_stems(name, given, part)))
         for name, (given, part) in named.items()
     )
 
 
-def _positions_of(name: str, given: Path, video: Path, endings: Sequence[str] = CSV) -> list[Path]:
-    """Files beside a video that may hold its positions."""
-    stems = dict.fromkeys((video.with_suffix(""), given.parent / name))
-    return [file for stem in stems for file in beside(stem, endings)]
+@dataclass(frozen=True)
+class _Log:
+    """What lies beside a video or bag and may hold its positions."""
+
+    stems: list[Path]
+    """Paths without ending of which such files are."""
+    csv_files: list[PositionFile]
+    """All of them, also those without positions."""
+    own: list[PositionFile]
+    """Those with positions, or else tracks."""
+    clock: Clock
+    """What the times of its frames count from."""
+
+    @classmethod
+    def beside(cls, name: str, given: Path, part: Path, clock_offset: Mapping[str, float] | None) -> _Log:
+        """Read what lies beside a recording; it is refused where nothing relates its times to those of the images."""
+        stems = _stems(name, given, part)
+        csv_files, tracks = files_of(stems)
+        read = [read_position_file(path) for path in csv_files]
+        own = with_positions(read) or [read_position_file(path) for path in tracks]
+        clock = Clock.of(name, clock_offset, None if is_bag(part) else video_start(part))
+        if own and own[0].dates is not None and is_video(part) and clock.began is None:
+            clock.times(np.zeros(1), own[0].dates, own[0].called)
+        return cls(stems, read, own, clock)
+
+    def bring(
+        self,
+        folder: Path,
+        places: Iterable[Path],
+        shared: Callable[[Path], list[PositionFile]],
+        max_gap: float,
+    ) -> None:
+        """Write positions of frames into their folder, where the recording has no others; old ones do not stay there.
+
+        Without a file of its own they are looked for in tracks that lie in some places.
+        """
+        frames, copy = read_position_file(folder / FRAMES), folder / POSITIONS
+        copy.unlink(missing_ok=True)
+        if frames.positions is not None and not self.own:
+            return
+        names = frames.images or []
+        around = [] if self.own else [track for place in places for track in shared(place)]
+        positions = Pictures((), names, frames.times, self.clock).positions(self.own, around, max_gap)
+        if positions is None:
+            tell_of_unused(self.clock.name, self.stems, self.csv_files)
+            return
+        write_columns(copy, names, positions.columns())
+        if self.clock.began is not None and self.clock.by and (around or self.own[0].dates is not None):
+            began = instant(self.clock.began + self.clock.offset)
+            logger.warning("%s began at %s, by %s", self.clock.name, began, self.clock.by)
+
+
+def _stems(name: str, given: Path, part: Path) -> list[Path]:
+    """Paths without ending of files beside a video or bag that may hold its positions."""
+    return list(dict.fromkeys((part.with_suffix(""), given.parent / name)))
 
 
 def _named(parts: Sequence[Path]) -> dict[str, tuple[Path, Path]]:
@@ -185,12 +267,3 @@ def _recorded_as(part: Path) -> Path:
             f"displace manifest {quote(str(found[0]))} …"
         )
     return found[0] if found else part
-
-
-def _bring_positions(there: Sequence[Path], folder: Path) -> None:
-    """Copy the first file of positions beside a video into its folder of frames; without one, no copy stays there."""
-    copy = folder / POSITIONS
-    if not there:
-        copy.unlink(missing_ok=True)
-        return
-    write_whole(copy, there[0].read_bytes())

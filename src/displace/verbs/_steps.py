@@ -194,9 +194,9 @@ class Steps:
         from displace.manifest.builder import build_manifest
         from displace.recordings.sources import unpack
 
-        folders = unpack(self.source, self.table.with_suffix(".frames"), every=self.every)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RouteWarning)  # said where the manifest is made
+            folders = unpack(self.source, self.table.with_suffix(".frames"), every=self.every)
             return _labelled(build_manifest(folders, layout))
 
     def _outdated(self) -> bool:

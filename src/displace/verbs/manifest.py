@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from displace.errors import InputError, ManifestError
 from displace.progress import Progress, part
-from displace.verbs.base import MAP_ENDING, Argument, Output, PathLike, beside, check_folder_of, read_manifest
+from displace.verbs.base import (
+    MAP_ENDING,
+    Argument,
+    Option,
+    Output,
+    PathLike,
+    beside,
+    check_folder_of,
+    read_manifest,
+)
 
 if TYPE_CHECKING:
     from displace.datasets.base import Check
@@ -41,6 +50,7 @@ def manifest(
     radius: float = 10.0,
     max_heading: float = 45.0,
     max_gap: float = 2.0,
+    clock_offset: Annotated[Sequence[str] | None, Option(metavar="[NAME=]OFFSET")] = None,
     drop_off_route: bool = False,
     every: str = "1",
     topic: str | None = None,
@@ -51,10 +61,10 @@ def manifest(
 ) -> Summary | Check:
     """Make the table that says which image shows which place in which traversal.
 
-    A route has a folder for each traversal, and places are told by equal file names, equal order, a CSV file of
-    positions, GPS in the images (EXIF) or file names of the form @easting@northing@…@.jpg; or it has a folder for each
-    place. The layout is detected, or set with `layout`. Otherwise places stay blank, and `extract` and `align` find
-    them by sight.
+    A route has a folder for each traversal, and places are told by equal file names, equal order, positions (a GPX
+    track, NMEA log or CSV file beside each traversal), GPS in the images (EXIF) or file names of the form
+    @easting@northing@…@.jpg; or it has a folder for each place. The layout is detected, or set with `layout`. Otherwise
+    places stay blank, and `extract` and `align` find them by sight.
 
     Parameters
     ----------
@@ -84,6 +94,9 @@ def manifest(
         Degrees by which its heading may differ from the place's.
     max_gap : float
         Largest time in seconds between an image and the nearest recorded position.
+    clock_offset : sequence of str, optional
+        What to add to the times of images for the clock of the positions: seconds (-12.5) or hours (-1h); or when a
+        video began (2027-01-04T12:30:00Z). For one traversal: NAME=-1h.
     drop_off_route : bool
         Leave out images that are near no place; otherwise they are kept with a blank place.
     every : str
@@ -111,6 +124,7 @@ def manifest(
         displace manifest ROUTE -o route.csv
         displace manifest ROUTE -o route.csv --spacing 2 --radius 5
         displace manifest sun.mp4 night.mp4 -o route.csv --every 0.5s
+        displace manifest sun.mp4 night.mp4 -o route.csv --clock-offset -1h --clock-offset night=-2h
         displace manifest drive.bag -o route.csv --topic /camera/image_raw
         displace manifest 2027-01-04 -o snow.csv --against route.csv
         displace manifest NORDLAND -o nordland.csv --dataset nordland
@@ -134,9 +148,11 @@ def manifest(
     if check:
         return read_manifest(sources[0]).summary(check_images=True, progress=part(progress, "decoding"))
 
+    from displace.manifest.clock import read_offsets
     from displace.manifest.place_assignment import KnownPlaces
     from displace.recordings.sources import tells_no_place, unpack
 
+    offsets = read_offsets(clock_offset or ())
     known, place_map = (None, None) if against is None else _known(against)
     source = sources[0] if len(sources) == 1 else sources
     if known is None and layout == "auto" and tells_no_place(source):
@@ -152,6 +168,7 @@ def manifest(
         positions_topic=positions_topic,
         max_gap=max_gap,
         allow_truncated=allow_truncated,
+        clock_offset=offsets,
         progress=progress,
     )
     options: dict[str, Any] = {
@@ -160,6 +177,7 @@ def manifest(
         "radius": radius,
         "max_heading": max_heading,
         "max_gap": max_gap,
+        "clock_offset": offsets,
         "keep_off_route": not drop_off_route,
     }
     built = _built(folders, layout, known, place_map, options, progress)
