@@ -328,6 +328,25 @@ def test_manifests_and_positions(tmp_path):
         tried(lambda: read_position_file(path).for_images(["0.jpg", "1.jpg"], None, 2.0))
 
 
+TRACKS = {
+    "a.gpx": "<gpx><trk><trkseg>"
+    + "".join(
+        f'<trkpt lat="5{row}.5" lon="-{row}">\n<time>2027-01-15T12:00:0{row}.5+01:00</time></trkpt>'
+        for row in range(4)
+    )
+    + "</trkseg></trk></gpx>",
+    "a.nmea": "".join(f"$GPRMC,12000{row},A,5030.5,N,00815.5,E,,,150127,,\r\n" for row in range(4)),
+}
+
+
+@pytest.mark.parametrize("name", TRACKS)
+def test_tracks(tmp_path, name):
+    rng, path = random.Random(SEED + 7), tmp_path / name
+    for _ in range(CASES // 2):
+        path.write_bytes(damaged_text(TRACKS[name], rng))
+        tried(lambda: read_position_file(path).for_images(["0.jpg"], np.array([1.8e9 + 14_401]), 2.0))
+
+
 def test_suites(tmp_path):
     rng, path = random.Random(SEED + 6), tmp_path / "s.toml"
     shipped = Suite.read("town").text

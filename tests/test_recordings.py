@@ -159,7 +159,8 @@ def test_names_that_count_frames_are_no_times(tmp_path):
     [
         ("sun.csv", "time (s),gps lat,gps lon\n1,50,8\n", "sun.csv has 'time .s.', 'gps lat', 'gps lon'"),
         ("sun/log.csv", "image,breite\n1.jpg,50\n", "log.csv has 'image', 'breite'"),
-        ("sun.gpx", "<gpx/>", "sun.gpx is no CSV file"),
+        ("sun.kml", "<kml/>", r"sun.kml is not read, convert it to GPX \(sun.gpx\)"),
+        ("sun.FIT", "", r"sun.FIT is not read, convert it to GPX"),
     ],
 )
 def test_files_that_seem_to_hold_positions_are_named_where_none_are_known(tmp_path, name, text, told):

@@ -6,6 +6,7 @@ import csv
 import io
 import os
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -393,3 +394,24 @@ def test_a_pipe_is_no_bag(tmp_path, folder):
     os.mkfifo(tmp_path / "bag" / "a.bag")
     with pytest.raises(ImageError, match=r"a\.bag is a pipe or a device"):
         extract_bag(tmp_path / "bag" / ("" if folder else "a.bag"), tmp_path / "frames")
+
+
+@pytest.mark.parametrize("fixes", [False, True])
+def test_a_track_beside_a_bag_goes_before_its_own_positions_and_one_of_the_day_does_not(tmp_path, fixes):
+    bag = Bag("ros1")
+    for second in range(2):
+        bag.compressed(START + second, file_bytes(picture(second), "jpeg"))
+        if fixes:
+            bag.fix(START + second, 20, 8 + second)
+    path = bag.write(tmp_path)
+    row = '<trkpt lat="{}" lon="8"><time>{}</time></trkpt>'
+    times = [datetime.fromtimestamp(START + second, UTC).isoformat() for second in range(2)]
+    day = tmp_path / "day.gpx"
+    day.write_text(f"<gpx>{row.format(50, times[0])}{row.format(51, times[1])}</gpx>")
+
+    def north() -> list[float]:
+        return build_manifest(unpack([path], tmp_path / "f")).geo.points[:, 0].tolist()
+
+    assert north() == pytest.approx([20, 20] if fixes else [50, 51])
+    day.rename(tmp_path / "run.gpx")
+    assert north() == pytest.approx([50, 51])

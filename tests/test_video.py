@@ -13,13 +13,15 @@ import numpy as np
 import pytest
 
 from displace import verbs
-from displace.errors import ImageError, InputError, ManifestError, RouteWarning
+from displace.errors import DisplaceError, ImageError, InputError, ManifestError, RouteWarning
 from displace.images import find_images, read_image
 from displace.manifest.builder import build_manifest
+from displace.manifest.table import Manifest
 from displace.recordings.frames import Sampler
 from displace.recordings.query_images import images_of
 from displace.recordings.sources import unpack
 from displace.recordings.video import extract_frames, is_video
+from displace.recordings.video_start import video_start
 
 
 def video(
@@ -239,22 +241,128 @@ def test_a_folder_that_holds_one_video_stands_for_it(tmp_path):
     assert unpack([route / "night"], tmp_path / "g") == {"night": tmp_path / "g" / "night"}
 
 
-def test_messages_name_the_positions_beside_a_video_and_not_their_copy(tmp_path):
+def test_a_video_that_does_not_say_when_it_began_is_refused_before_it_is_decoded(tmp_path):
     source = video(tmp_path / "sun.avi", n=3)
     (tmp_path / "sun.csv").write_text("timestamp,easting,northing\n1800000000,1,2\n1800000001,3,4\n")
-    folders = unpack([source], tmp_path / "f")
-    with pytest.raises(
-        ManifestError,
-        match=r"no image has a position in the file of positions beside video 'sun': .*count from its start",
-    ):
-        build_manifest(folders)
+    message = (
+        r"nothing says when 'sun' began: .*positions in .*sun.csv are from 2027-01-15 08:00:00 to 2027-01-15 08:00:01 "
+        r"\(UTC\). If both began together: displace manifest … --clock-offset sun=2027-01-15T08:00:00Z"
+    )
+    with pytest.raises(ManifestError, match=message):
+        unpack([source], tmp_path / "f")
+    assert not (tmp_path / "f").exists()
+    folders = unpack([source], tmp_path / "f", clock_offset={"sun": 1_800_000_000.0})
+    points = build_manifest(folders, spacing=0.01).geo.points
+    np.testing.assert_allclose(points, [[1, 2], [1.08, 2.08], [1.16, 2.16]], rtol=1e-6)
 
 
-@pytest.mark.parametrize("track", ["sun.gpx", "sun.GPX"])
+def gpx(*points: tuple[str, float, float]) -> str:
+    """Text of a track of times, latitudes and longitudes."""
+    texts = [f'<trkpt lat="{north}" lon="{east}"><time>{time}</time></trkpt>' for time, north, east in points]
+    return f'<gpx version="1.1"><trk><trkseg>{"".join(texts)}</trkseg></trk></gpx>'
+
+
+def created(path: Path, seconds: int, android: bool = False) -> Path:
+    """Write a creation time, in seconds since 1904, into the header of an MP4 file."""
+    content = bytearray(path.read_bytes())
+    at = content.index(b"mvhd") + 8
+    content[at : at + 4] = seconds.to_bytes(4)
+    if android:  # in the place of a box that nothing depends on
+        at = content.index(b"udta")
+        content[at + 4 : at + 16] = b"com.android."
+    path.write_bytes(content)
+    return path
+
+
+NOON = 1_800_014_400
+"""2027-01-15 12:00:00 UTC."""
+TRACK = gpx(("2027-01-15T12:00:00Z", 50, 8), ("2027-01-15T12:00:02Z", 50.002, 8.004))
+
+
+@pytest.mark.parametrize(
+    ("name", "seconds", "android", "began"),
+    [
+        ("a.mp4", NOON + 2_082_844_800, False, NOON),
+        ("a.mp4", NOON, False, NOON),  # some cameras count from 1970
+        ("a.mp4", NOON + 2_082_844_800, True, NOON - 2),  # written when the recording ends
+        ("VID_20270115_120000.mp4", 0, False, NOON),
+        ("a.mp4", 0, False, None),
+    ],
+)
+def test_when_a_video_began(tmp_path, name, seconds, android, began):
+    source = created(video(tmp_path / name, codec="mp4v"), seconds, android)
+    found = video_start(source)
+    assert (found and found[0]) == began
+
+
+def test_headers_that_are_damaged_say_nothing_of_when_a_video_began(tmp_path):
+    whole = created(video(tmp_path / "a.mp4", n=3, codec="mp4v"), NOON).read_bytes()
+    at = whole.index(b"moov")
+    for size in (0, 4, 8, 12, 30, at + 2, at + 20, whole.index(b"mvhd") + 9):
+        (tmp_path / "a.mp4").write_bytes(whole[:size])
+        assert video_start(tmp_path / "a.mp4") is None
+    (tmp_path / "a.mp4").write_bytes(whole[: at - 4] + b"\0\0\0\1moov" + b"\xff" * 8 + whole[at + 4 :])
+    assert video_start(tmp_path / "a.mp4") is None
+    assert video_start(tmp_path / "absent.mp4") is None
+
+
+@pytest.mark.parametrize("track", ["sun.gpx", "sun.GPX", "day.gpx"])
+def test_a_gpx_track_beside_a_video_gives_positions(tmp_path, caplog, track):
+    """One of the video's own, or one of a whole day that lies among the recordings."""
+    source = created(video(tmp_path / "sun.mp4", n=50, codec="mp4v"), NOON)
+    (tmp_path / track).write_text(TRACK)
+    (tmp_path / "rain.gpx").write_text(gpx(("2027-01-15T12:00:00Z", 20, 3)))
+    video(tmp_path / "rain.avi", n=2)  # has a track of its own
+    folders = unpack([source], tmp_path / "f", every=25)
+    np.testing.assert_allclose(build_manifest(folders).geo.points, [[50, 8], [50.001, 8.002]])
+    assert caplog.messages == ["sun began at 2027-01-15T12:00:00Z, by the creation time in the video"]
+
+
+def test_a_csv_file_goes_before_a_track_and_a_manifest_behind_it(tmp_path):
+    source = created(video(tmp_path / "sun.mp4", n=2, codec="mp4v"), NOON)
+    (tmp_path / "sun.gpx").write_text(TRACK)
+    (tmp_path / "sun.csv").write_text("image,place,traversal,latitude,longitude\n000000.jpg,a,sun,1,2\n")
+    assert build_manifest(unpack([source], tmp_path / "f")).geo.points[0].tolist() == [50, 8]
+    (tmp_path / "sun.csv").write_text("timestamp,latitude,longitude\n0,7,7\n1,7,8\n")
+    assert build_manifest(unpack([source], tmp_path / "f")).geo.points[0].tolist() == [7, 7]
+
+
+def test_a_camera_in_another_time_zone_is_told_what_to_add_before_a_frame_is_decoded(tmp_path):
+    source = created(video(tmp_path / "sun.mp4", n=50, codec="mp4v"), NOON + 7200)
+    (tmp_path / "sun.gpx").write_text(TRACK)
+    message = (
+        r"images are from 2027-01-15 14:00:00 .*positions from 2027-01-15 12:00:00 to 2027-01-15 12:00:02 \(UTC\).*"
+        r"another time zone: displace manifest … --clock-offset sun=-2h"
+    )
+    with pytest.raises(ManifestError, match=message):
+        unpack([source], tmp_path / "f")
+    assert not (tmp_path / "f").exists()
+    verbs.manifest([source], tmp_path / "route.csv", clock_offset=["sun=-2h"], every="25")
+    table = Manifest.read(tmp_path / "route.csv")
+    np.testing.assert_allclose(table.geo.points, [[50, 8], [50.001, 8.002]])
+    with pytest.raises(DisplaceError, match="unknown traversal for clock_offset 'sund'; did you mean 'sun'"):
+        unpack([source], tmp_path / "g", clock_offset={"sund": 5.0})
+
+
+def test_a_track_of_the_day_that_is_of_another_time_is_named_and_not_used(tmp_path):
+    source = created(video(tmp_path / "sun.mp4", n=3, codec="mp4v"), NOON + 86_400)
+    (tmp_path / "day.gpx").write_text(TRACK)
+    (tmp_path / "planned.gpx").write_text('<gpx><rte><rtept lat="1" lon="2"/></rte></gpx>')
+    with pytest.warns(RouteWarning) as said:
+        folders = unpack([source], tmp_path / "f")
+    texts = [str(warning.message) for warning in said]
+    assert "planned.gpx is not used" in texts[0]
+    assert "'sun' has no positions from tracks around it: no image has a position in" in texts[1]
+    assert build_manifest(folders).geo is None
+
+
+@pytest.mark.parametrize("track", ["sun.kml", "sun.FIT"])
 def test_a_track_beside_a_video_that_is_not_read_is_named(tmp_path, track):
     source = video(tmp_path / "sun.avi", n=3)
-    (tmp_path / track).write_text("<gpx/>")
-    with pytest.warns(RouteWarning, match=f"'sun' has no positions: .*{track} is no CSV file. Positions are"):
+    (tmp_path / track).write_text("")
+    with pytest.warns(
+        RouteWarning, match=f"'sun' has no positions: .*{track} is not read, convert it to GPX"
+    ):
         unpack([source], tmp_path / "f")
     (tmp_path / "sun.csv").write_text("timestamp,easting,northing\n0,1,2\n1,3,4\n")
     unpack([source], tmp_path / "f")  # warnings are errors

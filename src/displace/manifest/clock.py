@@ -17,7 +17,7 @@ from displace.manifest.taken_at import SINCE_1970, seconds_of, since_1970, span_
 Numbers = NDArray[np.float64]
 
 _UNITS = {"": 1.0, "s": 1.0, "min": 60.0, "h": 3600.0}
-_AMOUNT = re.compile(r"([+-]?\d+(?:\.\d+)?)\s*(s|min|h|)")
+_AMOUNT = re.compile(r"([+-]?\d{1,11}(?:\.\d+)?)\s*(s|min|h|)")
 _ZONE = 900
 """Seconds of which the difference between two time zones is a multiple."""
 _ZONES = sorted(
@@ -65,11 +65,11 @@ class Clock:
         if dated or not since_1970(fixes):
             return images + self.offset
         if self.began is None:
+            began = self._option(instant(float(np.nanmin(fixes))))
             raise ManifestError(
-                f"nothing says when {self.name!r} began: its images are from {span_of(images)} after its start, "
-                f"positions in {called} from {span_of(fixes)}. If both began together: "
-                f"{self._option(instant(float(np.nanmin(fixes))))}. If they do not belong together, move the file "
-                "elsewhere"
+                f"nothing says when {self.name!r} began: its times count from its start, positions in {called} are "
+                f"from {span_of(fixes)}. If both began together: {began}. If they do not belong together, move the "
+                "file elsewhere"
             )
         return images + self.began + self.offset
 
@@ -80,7 +80,7 @@ class Clock:
         least = 0.5 * min(last - first, ends - begins)
         for zone in _ZONES:
             if since_1970(images) and min(last + zone, ends) - max(first + zone, begins) >= least:
-                return f"If the camera's clock has another time zone: {self.shifted(zone)}"
+                return f"If the camera's clock has another time zone: {self.shifted(zone)} (without the name: for all)"
         return f"If both began together: {self.shifted(begins - first)}"
 
     def shifted(self, seconds: float) -> str:

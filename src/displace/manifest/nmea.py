@@ -11,6 +11,7 @@ from pathlib import Path
 
 from displace.errors import ManifestError
 from displace.files.reading import MAX_TEXT, check_size, open_regular
+from displace.manifest.taken_at import seconds_of
 
 logger = logging.getLogger(__name__)
 
@@ -92,4 +93,8 @@ def _fix(fields: bytes) -> list[str] | None:
     longitude = (float(east) + float(e_minutes) / 60) * (-1 if west == "W" else 1)
     century = "19" if year >= "80" else "20"  # GPS began in 1980
     time = f"{century}{year}-{month}-{day}T{hours}:{minutes}:{seconds}Z"
-    return [time, repr(latitude), repr(longitude)]
+    try:
+        seconds_of(time)
+    except ValueError:  # a sentence without checksum may be damaged, too
+        return None
+    return [time, repr(latitude), repr(longitude)] if abs(latitude) <= 90 and abs(longitude) <= 180 else None

@@ -104,21 +104,30 @@ class PositionFile:
             return self._by_name(self.positions, names)
         if self.times is None:
             raise ManifestError(f"{self.called} needs a column 'image' or 'timestamp'")
-        if not (self.positions.known & np.isfinite(self.times)).any():
-            raise ManifestError(f"{self.called} has no row with both a time stamp and a position")
         taken = self._taken(self.times, names, images) if times is None else times
-        taken = clock.times(taken, self.times, self.called)
+        taken = self.on_clock(taken, max_gap, clock)
         found = at_times(self.positions, self._apart(self.positions), taken, max_gap)
         fixes = self.times[self.positions.known]
-        if not found.known.any():
+        self._tell_of_clocks(fixes, taken, max_gap, clock)
+        self._tell_of_gaps(fixes, taken, found.known, max_gap)
+        return found
+
+    def on_clock(self, times: Numbers, max_gap: float, clock: Clock) -> Numbers:
+        """Times of images on the clock of the file's; refused where it has a position at none of them."""
+        assert self.positions is not None
+        assert self.times is not None
+        known = self.positions.known & np.isfinite(self.times)
+        if not known.any():
+            raise ManifestError(f"{self.called} has no row with both a time stamp and a position")
+        fixes = self.times[known]
+        taken = clock.times(times, fixes, self.called)
+        if not at_times(self.positions, self.times, taken, max_gap).known.any():
             raise ManifestError(
                 f"no image has a position in {self.called}: images are from {span_of(taken)}, positions from "
                 f"{span_of(fixes)}; both must be on one clock. Times that name no zone, as in names of images, "
                 f"count as UTC. {clock.advice(taken, fixes)}"
             )
-        self._tell_of_clocks(fixes, taken, max_gap, clock)
-        self._tell_of_few_fixes(fixes, taken[~found.known], max_gap)
-        return found
+        return taken
 
     def _tell_of_clocks(self, fixes: Numbers, images: Numbers, max_gap: float, clock: Clock) -> None:
         """Warn where the images begin as much before the positions as they end, or as much after: clocks may differ."""
@@ -135,17 +144,25 @@ class PositionFile:
                 stacklevel=4,
             )
 
-    def _tell_of_few_fixes(self, fixes: Numbers, without: Numbers, max_gap: float) -> None:
-        """Warn where images have no position because fixes are usually farther apart than `max_gap` reaches."""
-        step = float(np.median(np.diff(np.unique(fixes[np.isfinite(fixes)])))) if len(fixes) > 1 else 0.0
-        between = int(((without > np.nanmin(fixes)) & (without < np.nanmax(fixes))).sum())
-        if between and step > 2 * max_gap:
-            warnings.warn(
-                f"positions in {self.called} are about {step:,.0f} s apart: {between:,} images that were taken between "
-                f"them have none, as the nearest is more than max_gap={max_gap:g} s away. --max-gap {step / 2 + 1:.0f} "
-                "gives them one on the line between",
-                RouteWarning,
-                stacklevel=4,
+    def _tell_of_gaps(
+        self, fixes: Numbers, images: Numbers, known: NDArray[np.bool_], max_gap: float
+    ) -> None:
+        """Say which images have no position: those before and after the file's, and in its gaps."""
+        clock, without = np.unique(fixes[np.isfinite(fixes)]), images[~known & np.isfinite(images)]
+        between = without[(without > clock[0]) & (without < clock[-1])]
+        after = np.searchsorted(clock, between)
+        longest = float(np.max(clock[after] - clock[after - 1], initial=0.0))
+        counts = {
+            "before its first": int((without < clock[0]).sum()),
+            "after its last": int((without > clock[-1]).sum()),
+            f"in gaps of up to {longest:,.0f} s (--max-gap {np.ceil(longest / 2):.0f} puts them on the straight line "
+            "across)": len(between),
+        }
+        if len(without):
+            logger.warning(
+                "%s: %s of %s images were taken more than %g s from every position and have none: %s",
+                *(self.called, f"{len(without):,}", f"{len(images):,}", max_gap),
+                ", ".join(f"{count:,} {where}" for where, count in counts.items() if count),
             )
 
     def _taken(self, log: Numbers, names: Sequence[str], images: Sequence[Path]) -> Numbers:
@@ -169,7 +186,8 @@ class PositionFile:
             are = "are none" if clock is None else "only count frames"
             raise ManifestError(
                 f"{self.called} has time stamps, and the images' names ({names[0]} to {names[-1]}) {are}; "
-                "name the images in a column 'image', or put a frames.csv (image,timestamp) beside them"
+                "name the images in a column 'image', put a frames.csv (image,timestamp) beside them, or pass the "
+                "video that they were taken from"
             )
         return clock
 

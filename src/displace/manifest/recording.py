@@ -157,7 +157,11 @@ class Pictures:
             except ManifestError as error:
                 reasons.append(str(error))
         if not found and reasons:
-            warn_of_unused(self.clock.name, reasons)
+            warnings.warn(
+                f"traversal {self.clock.name!r} has no positions from tracks around it: {'; '.join(reasons)}",
+                RouteWarning,
+                stacklevel=4,
+            )
         return max(found, key=lambda positions: int(positions.known.sum()), default=None)
 
     def _by(self, file: PositionFile, max_gap: float) -> Positions:
@@ -254,16 +258,12 @@ def tell_of_unused(name: str, stems: Sequence[Path], files: Sequence[PositionFil
             told.append(f"{file.called} has {', '.join(map(repr, file.header[:12]))}")
     if told:
         known = ", ".join(column for column in ALIASES if column != "heading")
-        warn_of_unused(
-            name, told, f". Positions are columns of a CSV file ({known}), a GPX track or an NMEA log"
+        warnings.warn(
+            f"traversal {name!r} has no positions: {'; '.join(told)}. Positions are columns of a CSV file ({known}), a "
+            "GPX track or an NMEA log",
+            RouteWarning,
+            stacklevel=4,
         )
-
-
-def warn_of_unused(name: str, told: Sequence[str], known: str = "") -> None:
-    """Warn of a traversal without positions, beside which there seem to be some."""
-    warnings.warn(
-        f"traversal {name!r} has no positions: {'; '.join(told)}{known}", RouteWarning, stacklevel=5
-    )
 
 
 def _times(files: list[PositionFile], images: list[Path]) -> NDArray[np.float64] | None:

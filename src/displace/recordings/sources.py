@@ -31,7 +31,7 @@ from displace.manifest.recording import (
 from displace.progress import Progress
 from displace.recordings.frames import write_columns
 from displace.recordings.rosbag import extract_bag, is_bag
-from displace.recordings.video import extract_frames, is_video
+from displace.recordings.video import extract_frames, is_video, length_of
 from displace.recordings.video_start import video_start
 
 logger = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ def unpack(
     check_offsets(clock_offset, named)
     # Whatever is wrong with them is said before a frame is decoded, which takes long.
     logs = {
-        name: _Log.beside(name, given, part, clock_offset)
+        name: _Log.beside(name, given, part, max_gap, clock_offset)
         for name, (given, part) in named.items()
         if _is_file(part)
     }
@@ -146,15 +146,17 @@ class _Log:
     """What the times of its frames count from."""
 
     @classmethod
-    def beside(cls, name: str, given: Path, part: Path, clock_offset: Mapping[str, float] | None) -> _Log:
-        """Read what lies beside a recording; it is refused where nothing relates its times to those of the images."""
+    def beside(
+        cls, name: str, given: Path, part: Path, max_gap: float, clock_offset: Mapping[str, float] | None
+    ) -> _Log:
+        """Read what lies beside a recording; it is refused where its times cannot be those of a video."""
         stems = _stems(name, given, part)
         csv_files, tracks = files_of(stems)
         read = [read_position_file(path) for path in csv_files]
         own = with_positions(read) or [read_position_file(path) for path in tracks]
         clock = Clock.of(name, clock_offset, None if is_bag(part) else video_start(part))
-        if own and own[0].dates is not None and is_video(part) and clock.began is None:
-            clock.times(np.zeros(1), own[0].dates, own[0].called)
+        if own and own[0].dates is not None and is_video(part):
+            own[0].on_clock(np.arange(0.0, length_of(part) + 1), max(max_gap, 1.0), clock)
         return cls(stems, read, own, clock)
 
     def bring(

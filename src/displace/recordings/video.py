@@ -22,6 +22,8 @@ EXTENSIONS = frozenset(
 """File name endings that count as videos, in lower case."""
 
 _QUALITY = 95
+_MOST_FRAMES = 1e8
+"""A header that states more does not know."""
 
 
 def is_video(path: str | os.PathLike[str]) -> bool:
@@ -100,6 +102,16 @@ def extract_frames(
         warnings.warn(f"{said}; using what can be read", RouteWarning, stacklevel=2)
     frames.finish(names, {"timestamp": times})
     return frames.folder
+
+
+def length_of(video: Path) -> float:
+    """Seconds that a video takes by its header; 0 where it does not say."""
+    capture = cv2.VideoCapture(str(video))
+    try:
+        count, rate = capture.get(cv2.CAP_PROP_FRAME_COUNT), capture.get(cv2.CAP_PROP_FPS)
+    finally:
+        capture.release()
+    return count / rate if 0 < count < _MOST_FRAMES and rate > 0 else 0.0
 
 
 def _grabbed(capture: cv2.VideoCapture) -> Iterator[tuple[int, float]]:

@@ -11,6 +11,8 @@ from displace.manifest.taken_at import dates_in_names
 
 _SINCE_1904 = 2_082_844_800
 """Seconds from 1904, when the times of MP4 and QuickTime begin, to 1970."""
+_LATEST = 2**33
+"""A time beyond is none, in the year 2176."""
 _LARGEST_HEADER = 256 * 2**20
 """Bytes of a header that is read; that of ten hours has about ten million."""
 
@@ -45,7 +47,7 @@ def _created(file: IO[bytes]) -> float | None:
     created = int.from_bytes(content[4 : 4 + width])
     rate = int.from_bytes(content[4 + 2 * width : 8 + 2 * width])
     duration = int.from_bytes(content[8 + 2 * width : 8 + 3 * width])
-    if not created:
+    if not 0 < created < _LATEST:
         return None
     file.seek(header[1])
     if b"com.android." in file.read(header[2] - header[1]) and rate:

@@ -73,7 +73,7 @@ def build(
     ----------
     store : path-like or sequence of path-like
         A store made by `extract`; a manifest; a folder with one folder of images, video or bag for each traversal; or
-        several of these recordings.
+        several of these recordings. A GPX track beside each (monday.mp4, monday.gpx) gives positions, as in `manifest`.
     output : path-like, optional
         The map; by default the source's name with ``.displace``. Required for several sources.
     fusion : str
