@@ -378,7 +378,8 @@ def test_a_folder_with_several_videos_is_no_traversal(tmp_path):
         unpack(tmp_path / "route", tmp_path / "f")
 
 
-def test_that_videos_tell_no_places_is_said_before_one_is_decoded(tmp_path, monkeypatch, caplog):
+@pytest.mark.parametrize("positions", ["a.csv", "day.gpx"])
+def test_that_videos_tell_no_places_is_said_before_one_is_decoded(tmp_path, monkeypatch, caplog, positions):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
@@ -390,7 +391,7 @@ def test_that_videos_tell_no_places_is_said_before_one_is_decoded(tmp_path, monk
             verbs.manifest(sources, tmp_path / "route.csv")
         assert before in caplog.text
         assert bool(before) == bool(caplog.text)
-        (tmp_path / "a.csv").touch()  # positions
+        (tmp_path / positions).touch()
 
 
 def test_what_is_wrong_with_the_last_recording_is_said_before_the_first_is_decoded(tmp_path):

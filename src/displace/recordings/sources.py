@@ -17,7 +17,7 @@ import numpy as np
 from displace.errors import ManifestError
 from displace.images import has_images, natural_key
 from displace.manifest.clock import Clock, instant
-from displace.manifest.position_files import PositionFile, read_position_file
+from displace.manifest.position_files import PositionFile, is_track, read_position_file
 from displace.manifest.recording import (
     FRAMES,
     POSITIONS,
@@ -127,7 +127,10 @@ def tells_no_place(source: str | os.PathLike[str] | Sequence[str | os.PathLike[s
     """Whether a source is several videos and nothing else, none with positions; no frame is decoded to tell."""
     named = _named(_parts(source) or [])
     return len(named) > 1 and all(
-        is_video(part) and not is_bag(part) and not any(files_of(_stems(name, given, part)))
+        is_video(part)
+        and not is_bag(part)
+        and not any(files_of(_stems(name, given, part)))
+        and not any(map(is_track, given.absolute().parent.iterdir()))
         for name, (given, part) in named.items()
     )
 
