@@ -12,8 +12,10 @@ import pytest
 
 from displace.errors import FormatError, InputError, UnknownNameError
 from displace.evaluation import results as module
+from displace.evaluation.loading import _order
 from displace.evaluation.results import Questions, Ranking, Result, Results
 from displace.evaluation.tables import build_tables
+from displace.manifest.table import Manifest
 
 GOLDEN = Path(__file__).parent / "golden" / "results_v1"
 
@@ -63,6 +65,36 @@ def test_correct_flags_are_those_of_sets():
     np.testing.assert_array_equal(questions.answerable, [True, True, False])
     np.testing.assert_array_equal(ranking.hits(1), [True, False, False])
     np.testing.assert_array_equal(ranking.hits(2), [True, True, False])
+
+
+def test_questions_of_before_the_order_was_kept_get_it_when_they_are_asked_again(tmp_path):
+    results, before = Results(tmp_path / "results"), make_questions()
+    name = results.add_questions("route-night", before)
+    asked = Questions.load(tmp_path / "results" / "questions" / name)
+    assert asked.query_order is None
+    assert np.isnan(asked.order).tolist() == [True] * 3
+    ordered = dataclasses.replace(before, query_order=np.array([2.0, 0.0, 1.0]))
+    for questions in (ordered, before):  # what is known stays
+        assert results.add_questions("route-night", questions) == name
+        np.testing.assert_array_equal(
+            Questions.load(tmp_path / "results" / "questions" / name).order, [2, 0, 1]
+        )
+
+
+@pytest.mark.parametrize(
+    ("columns", "order"),
+    [
+        ({}, None),
+        ({"frame": [3, 1, 2]}, [3, 1, 2]),
+        ({"frame": [3, np.nan, 2]}, [3, np.nan, 2]),
+        ({"frame": [3, 1, 2], "timestamp": [10, 30, 20]}, [10, 30, 20]),
+        ({"frame": [3, 1, 2], "timestamp": [10, np.nan, 20]}, [3, 1, 2]),
+    ],
+)
+def test_the_order_of_queries_is_that_of_their_times_else_of_their_frames(columns, order, tmp_path):
+    manifest = Manifest(["a", "b", "c"], ["p", "q", "r"], ["night"] * 3, tmp_path, **columns)
+    found = _order(manifest)
+    assert found is None if order is None else np.array_equal(found, order, equal_nan=True)
 
 
 def test_a_record_is_read_once_until_another_takes_its_place(tmp_path, monkeypatch):

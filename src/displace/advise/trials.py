@@ -11,6 +11,7 @@ import numpy as np
 from displace.advise.advice import Choice
 from displace.errors import ConditioningWarning
 from displace.fusion.base import Fusion
+from displace.geo import Numbers
 from displace.holdout import spread, thinned
 from displace.references import ReferenceSet
 from displace.truth import Flags, Truth
@@ -37,6 +38,8 @@ class Trials:
         Those that are held out and valued: all, or `MAX_HELD_OUT` of them.
     queries : dict of name to ReferenceSet
         Of the tried ones that have queries: references whose place the other traversals have.
+    order : dict of name to array of shape (q,)
+        Number along the route of each query's place, NaN where unknown: `order` of `displace.bootstrap.bootstrap`.
     n_left_out : dict of name to int
         References of each tried one whose place the others do not have.
     """
@@ -57,6 +60,8 @@ class Trials:
                     thinned(np.flatnonzero(answerable), refs.places, max_queries)
                 )
 
+        self.order = {name: _along(queries) for name, queries in self.queries.items()}
+
     def hits(self, choice: Choice, references: Collection[Any]) -> dict[Any, Flags]:
         """Fit on some traversals and ask the queries of all tried ones that are not among them.
 
@@ -75,6 +80,12 @@ class Trials:
     def others(self, *names: Any) -> frozenset[Any]:
         """All traversals but these."""
         return frozenset(self.names) - set(names)
+
+
+def _along(queries: ReferenceSet) -> Numbers:
+    """Number of each reference's place along the route; NaN where unknown."""
+    frames = queries.info.frames
+    return np.full(len(queries), np.nan) if frames is None else frames[queries.info.rows_of(queries.places)]
 
 
 def fit(choice: Choice, refs: ReferenceSet) -> Fusion:

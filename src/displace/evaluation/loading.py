@@ -20,6 +20,7 @@ from displace.errors import InputError
 from displace.evaluation.correct_places import correct_places
 from displace.evaluation.random_projection import random_projection
 from displace.evaluation.rankings import Questions
+from displace.manifest.table import Manifest
 from displace.references import view_groups
 
 IN_MEMORY = 2**30
@@ -65,6 +66,7 @@ class Split:
             starts,
             truth,
             np.array(_relative(manifest.root, folder)),
+            _order(manifest.select(queries)),
         )
         chosen = manifest.select(references)
         groups = view_groups(index, chosen.traversals, chosen.camera, chosen.heading)
@@ -108,6 +110,14 @@ def store_digest(store: DescriptorStore) -> str:
     for name, values in manifest.numbers.items():
         total.update(name.encode() + values.tobytes())
     return total.hexdigest()[:16]
+
+
+def _order(queries: Manifest) -> NDArray[np.float64] | None:
+    """Where each query is along its drive: its time where all have one, else its frame number; None without either."""
+    for numbers, needed in ((queries.timestamp, np.all), (queries.frame, np.any)):
+        if numbers is not None and needed(np.isfinite(numbers)):
+            return numbers
+    return None
 
 
 def _empty(shape: tuple[int, int]) -> Vectors:
