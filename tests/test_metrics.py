@@ -11,6 +11,7 @@ from displace.errors import InputError
 from displace.matches import Matches
 from displace.places import Places
 from displace.recall import recall_at
+from displace.references import ReferenceSet
 from displace.truth import SamePlace, Tolerance, Truth, WithinFrames, WithinMetres
 
 
@@ -117,6 +118,28 @@ class TestSetsOfCorrectPlaces:
 def test_no_known_place_is_a_miss_and_is_counted(truth):
     recalls = recall_at([[1], [2]], truth, ks=(1,))
     assert (recalls, recalls.n_unanswerable) == ({1: 50.0}, 1)
+
+
+class Missing:
+    """As pandas' NA, which compares with nothing."""
+
+    def __eq__(self, other):
+        return self
+
+    def __bool__(self):
+        raise TypeError("boolean value of NA is ambiguous")
+
+    __hash__ = object.__hash__
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, Missing()], ids=["none", "nan", "na"])
+@pytest.mark.parametrize("places", [None, ["a", "b"]], ids=["map unknown", "map known"])
+def test_a_missing_name_is_no_place(missing, places):
+    for truth in (np.array(["a", missing], object), ["a", missing], [{"a"}, {missing}]):
+        recalls = recall_at([["a"], ["b"]], truth, ks=(1,), places=places)
+        assert (recalls, recalls.n_unanswerable) == ({1: 50.0}, 1)
+    with pytest.raises(InputError, match=r"places has .* in row 1, which names nothing"):
+        ReferenceSet(np.eye(2), np.array(["a", missing], object))
 
 
 def test_a_place_is_near_by_any_of_its_frames():
