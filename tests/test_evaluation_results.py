@@ -10,12 +10,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from displace.datasets.base import Protocol
+from displace.descriptors.imported import write_store
+from displace.descriptors.store import Queries
 from displace.errors import FormatError, InputError, UnknownNameError
 from displace.evaluation import results as module
 from displace.evaluation.loading import _order
 from displace.evaluation.results import Questions, Ranking, Result, Results
 from displace.evaluation.tables import build_tables
 from displace.manifest.table import Manifest
+from displace.truth import Tolerance
 
 GOLDEN = Path(__file__).parent / "golden" / "results_v1"
 
@@ -81,20 +85,33 @@ def test_questions_of_before_the_order_was_kept_get_it_when_they_are_asked_again
         )
 
 
+ORDERED, SHUFFLED = np.arange(40.0), np.random.default_rng(0).permutation(40).astype(float)
+MISSING = np.where(ORDERED == 5, np.nan, 1)
+
+
+@pytest.mark.parametrize("drive", [True, False], ids=["drive", "webcams"])
 @pytest.mark.parametrize(
-    ("columns", "order"),
+    ("columns", "tolerance", "order"),
     [
-        ({}, None),
-        ({"frame": [3, 1, 2]}, [3, 1, 2]),
-        ({"frame": [3, np.nan, 2]}, [3, np.nan, 2]),
-        ({"frame": [3, 1, 2], "timestamp": [10, 30, 20]}, [10, 30, 20]),
-        ({"frame": [3, 1, 2], "timestamp": [10, np.nan, 20]}, [3, 1, 2]),
+        ({}, "exact", None),
+        ({"frame": ORDERED}, "exact", "of a drive"),
+        ({"frame": ORDERED}, "2 frames", ORDERED),
+        ({"frame": ORDERED * MISSING}, "2 frames", ORDERED * MISSING),
+        ({"frame": ORDERED, "timestamp": SHUFFLED}, "exact", SHUFFLED),
+        ({"frame": ORDERED, "timestamp": SHUFFLED * MISSING}, "2 frames", ORDERED),
     ],
 )
-def test_the_order_of_queries_is_that_of_their_times_else_of_their_frames(columns, order, tmp_path):
-    manifest = Manifest(["a", "b", "c"], ["p", "q", "r"], ["night"] * 3, tmp_path, **columns)
-    found = _order(manifest)
-    assert found is None if order is None else np.array_equal(found, order, equal_nan=True)
+def test_queries_have_an_order_where_they_are_a_drive(drive, columns, tolerance, order, tmp_path):
+    """Times tell, frames that are counted, and frames of which neighbours look alike; numbers of files do not."""
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(40, 8))
+    vectors = np.cumsum(vectors, axis=0) if drive else vectors
+    names = [f"{i:02d}" for i in range(40)]
+    manifest = Manifest(names, names, ["night"] * 40, tmp_path, **columns)
+    store = write_store(Queries(vectors, manifest.places, manifest), tmp_path / "made.desc", "made")
+    found = _order(store, Protocol("made", Tolerance.parse(tolerance)), "night")
+    expected = (ORDERED if drive else None) if isinstance(order, str) else order
+    assert found is None if expected is None else np.array_equal(found, expected, equal_nan=True)
 
 
 def test_a_record_is_read_once_until_another_takes_its_place(tmp_path, monkeypatch):

@@ -11,8 +11,8 @@ import numpy as np
 from displace.advise.advice import Choice
 from displace.errors import ConditioningWarning
 from displace.fusion.base import Fusion
-from displace.geo import Numbers
 from displace.holdout import spread, thinned
+from displace.neighbours import is_sequence
 from displace.references import ReferenceSet
 from displace.truth import Flags, Truth
 
@@ -39,7 +39,8 @@ class Trials:
     queries : dict of name to ReferenceSet
         Of the tried ones that have queries: references whose place the other traversals have.
     order : dict of name to array of shape (q,)
-        Number along the route of each query's place, NaN where unknown: `order` of `displace.bootstrap.bootstrap`.
+        Number along the route of each query's place, NaN where unknown or where neighbours do not look alike and frames
+        are not counted, so that the places are hardly a route: `order` of `displace.bootstrap.bootstrap`.
     n_left_out : dict of name to int
         References of each tried one whose place the others do not have.
     """
@@ -60,7 +61,11 @@ class Trials:
                     thinned(np.flatnonzero(answerable), refs.places, max_queries)
                 )
 
-        self.order = {name: _along(queries) for name, queries in self.queries.items()}
+        frames = refs.info.frames if truth.tolerance.kind == "frames" or is_sequence(refs) else None
+        self.order = {
+            name: np.full(len(asked), np.nan) if frames is None else frames[refs.info.rows_of(asked.places)]
+            for name, asked in self.queries.items()
+        }
 
     def hits(self, choice: Choice, references: Collection[Any]) -> dict[Any, Flags]:
         """Fit on some traversals and ask the queries of all tried ones that are not among them.
@@ -80,12 +85,6 @@ class Trials:
     def others(self, *names: Any) -> frozenset[Any]:
         """All traversals but these."""
         return frozenset(self.names) - set(names)
-
-
-def _along(queries: ReferenceSet) -> Numbers:
-    """Number of each reference's place along the route; NaN where unknown."""
-    frames = queries.info.frames
-    return np.full(len(queries), np.nan) if frames is None else frames[queries.info.rows_of(queries.places)]
 
 
 def fit(choice: Choice, refs: ReferenceSet) -> Fusion:
