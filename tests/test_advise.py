@@ -19,6 +19,7 @@ from displace.cli.console_advice import advice_table
 from displace.errors import InputError, UnknownNameError
 from displace.fusion import FUSIONS
 from displace.geo import Positions
+from displace.places import Places
 from displace.synthetic import make_route
 
 pytestmark = pytest.mark.filterwarnings("ignore::displace.errors.ConditioningWarning")
@@ -192,13 +193,47 @@ class TestRecommendation:
         assert found.notes[0].startswith("What each traversal is worth was left out")
 
 
+def test_intervals_along_a_route_are_of_blocks_of_neighbours():
+    """A fifth of the route lies in fog in each condition: its places are missed together.
+
+    What frame numbers of places that look nothing like their neighbours are, the tolerance says.
+    """
+    route = make_route(n_places=200, n_traversals=3, dim=64, seed=3).references
+    rng = np.random.default_rng(0)
+    vectors = route.vectors.copy()
+    for name, start in zip(route.traversal_ids.tolist(), (20, 80, 140), strict=True):
+        fog = (route.traversals == name) & np.isin(route.places, route.place_ids[start : start + 40])
+        vectors[fog] = rng.normal(size=(fog.sum(), 64))
+    frames = np.arange(200.0)
+    blind, ordered = (
+        advise(
+            ReferenceSet(vectors, route.places, route.traversals, info=Places(route.place_ids, frames=along)),
+            fusions=["hops"],
+            tolerance=tolerance,
+        )
+        for along, tolerance in ((frames, None), (frames, "0 frames"))
+    )
+    assert blind.best.mean.block == 1 < ordered.best.mean.block
+    assert ordered.best.mean.value == blind.best.mean.value
+    for name, estimate in ordered.best.recalls.items():
+        narrow = blind.best.recalls[name]
+        assert estimate.high - estimate.low > 1.5 * (narrow.high - narrow.low)
+    assert max(row.gain.block for row in ordered.worth) > 1
+    for found, told in ((blind, "bootstrap of queries"), (ordered, "neighbouring queries")):
+        console = Console(width=200)
+        with console.capture() as capture:
+            console.print(advice_table(found))
+        assert told in capture.get()
+
+
 class TestRule:
     """The choice from hits made up: 400 queries, so that one is 0.25 points."""
 
     @staticmethod
     def contender(name, n_bytes, n_right, params=None):
         hits = {"rain": np.arange(200) < n_right // 2, "dusk": np.arange(200) < n_right - n_right // 2}
-        return Contender(Choice(name, params or {}), n_bytes, True, "", hits)
+        order = {name: np.full(200, np.nan) for name in hits}
+        return Contender(Choice(name, params or {}), n_bytes, True, "", hits, order)
 
     def test_the_best_where_others_are_shown_to_be_worse(self):
         best = self.contender("pooling", 5000, 300)

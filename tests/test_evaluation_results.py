@@ -10,10 +10,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from displace.datasets.base import Protocol
+from displace.descriptors.imported import write_store
+from displace.descriptors.store import Queries
 from displace.errors import FormatError, InputError, UnknownNameError
 from displace.evaluation import results as module
+from displace.evaluation.loading import _order
 from displace.evaluation.results import Questions, Ranking, Result, Results
 from displace.evaluation.tables import build_tables
+from displace.manifest.table import Manifest
+from displace.truth import Tolerance
 
 GOLDEN = Path(__file__).parent / "golden" / "results_v1"
 
@@ -63,6 +69,49 @@ def test_correct_flags_are_those_of_sets():
     np.testing.assert_array_equal(questions.answerable, [True, True, False])
     np.testing.assert_array_equal(ranking.hits(1), [True, False, False])
     np.testing.assert_array_equal(ranking.hits(2), [True, True, False])
+
+
+def test_questions_of_before_the_order_was_kept_get_it_when_they_are_asked_again(tmp_path):
+    results, before = Results(tmp_path / "results"), make_questions()
+    name = results.add_questions("route-night", before)
+    asked = Questions.load(tmp_path / "results" / "questions" / name)
+    assert asked.query_order is None
+    assert np.isnan(asked.order).tolist() == [True] * 3
+    ordered = dataclasses.replace(before, query_order=np.array([2.0, 0.0, 1.0]))
+    for questions in (ordered, before):  # what is known stays
+        assert results.add_questions("route-night", questions) == name
+        np.testing.assert_array_equal(
+            Questions.load(tmp_path / "results" / "questions" / name).order, [2, 0, 1]
+        )
+
+
+ORDERED, SHUFFLED = np.arange(40.0), np.random.default_rng(0).permutation(40).astype(float)
+MISSING = np.where(ORDERED == 5, np.nan, 1)
+
+
+@pytest.mark.parametrize("drive", [True, False], ids=["drive", "webcams"])
+@pytest.mark.parametrize(
+    ("columns", "tolerance", "order"),
+    [
+        ({}, "exact", None),
+        ({"frame": ORDERED}, "exact", "of a drive"),
+        ({"frame": ORDERED}, "2 frames", ORDERED),
+        ({"frame": ORDERED * MISSING}, "2 frames", ORDERED * MISSING),
+        ({"frame": ORDERED, "timestamp": SHUFFLED}, "exact", SHUFFLED),
+        ({"frame": ORDERED, "timestamp": SHUFFLED * MISSING}, "2 frames", ORDERED),
+    ],
+)
+def test_queries_have_an_order_where_they_are_a_drive(drive, columns, tolerance, order, tmp_path):
+    """Times tell, frames that are counted, and frames of which neighbours look alike; numbers of files do not."""
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(40, 8))
+    vectors = np.cumsum(vectors, axis=0) if drive else vectors
+    names = [f"{i:02d}" for i in range(40)]
+    manifest = Manifest(names, names, ["night"] * 40, tmp_path, **columns)
+    store = write_store(Queries(vectors, manifest.places, manifest), tmp_path / "made.desc", "made")
+    found = _order(store, Protocol("made", Tolerance.parse(tolerance)), "night")
+    expected = (ORDERED if drive else None) if isinstance(order, str) else order
+    assert found is None if expected is None else np.array_equal(found, expected, equal_nan=True)
 
 
 def test_a_record_is_read_once_until_another_takes_its_place(tmp_path, monkeypatch):

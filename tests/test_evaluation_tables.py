@@ -21,7 +21,10 @@ from displace.evaluation.studies import PAPER, compressions_of
 from displace.evaluation.table_formats import FORMATS
 from displace.evaluation.tables import BOLD, UNDERLINE, Column, build_tables
 from displace.evaluation.wins import Duel, Wins, all_wins, count_wins
-from displace.report.html.findings import signed
+from displace.report.html.blocks import read_blocks
+from displace.report.html.findings import find, signed
+from displace.report.html.plots import plot_overview
+from displace.truth import Tolerance
 
 METHODS = (
     Method("single", each_reference=True),
@@ -195,6 +198,29 @@ def test_wins_have_paired_intervals(results):
     ]
 
 
+def test_intervals_of_drives_are_of_blocks_of_neighbours(tmp_path):
+    """A method misses a stretch of the drive: the frames tell that it is one."""
+    store = make_store(tmp_path / "made.desc", n_places=120, dim=16)
+    suite = make_suite({"made": store.folder}, tolerance=Tolerance("frames", 0))
+    results = run_suite(suite, tmp_path / "results").results
+    (table,) = build_tables(results)
+    (rival,) = results.select(label="HOPS")
+    np.testing.assert_array_equal(results.questions(rival).order, np.arange(120))
+    for cell in results:
+        ranking = results.ranking(cell)
+        ranking.correct[:, 0] = (np.arange(120) // 40 != 1) | (cell.label == "DisPlace")
+        results.add(cell, ranking)
+    wins = count_wins(table, "DisPlace", results)
+    difference = wins.duels[0].difference
+    assert difference.block > 5
+    assert f"95 % interval (bootstrap of blocks of {difference.block} neighbouring queries)" in str(wins)
+    (finding,) = find([table], read_blocks(results, [table]), results)
+    assert finding.difference == difference
+    assert finding.other_mean.block > 1
+    (trace,) = (t for t in plot_overview(read_blocks(results, [table]))["data"] if t["name"] == "HOPS")
+    assert "neighbouring queries" in trace["customdata"][0][2]
+
+
 def test_methods_that_were_not_asked_the_same_have_no_interval(results):
     """Another seed, or other questions: the hits of one query cannot be set against those of another."""
     cells = list(results.select(model="narrow", query="night", projection=None))
@@ -225,8 +251,9 @@ def test_numbers_that_are_printed_alike_are_equal():
     assert count_wins(table, "DisPlace").n_won == 1
     close = Duel(column, 91.04, "HOPS", 90.96, Estimate(0.08, 0.02, 0.14))
     assert (close.won, close.ahead, close.behind) == (False, True, False)
-    assert "wins 0 of 1 against it, compared as printed; beyond its 95 % interval: 1 ahead, 0 behind" in str(
-        Wins("DisPlace", "it", [close])
+    assert (
+        "wins 0 of 1 against it, compared as printed; beyond its 95 % interval (bootstrap of queries): 1 ahead"
+        in str(Wins("DisPlace", "it", [close]))
     )
 
 

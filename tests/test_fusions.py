@@ -286,6 +286,33 @@ class TestSingle:
         assert fusion.traversal_recalls_ == pytest.approx(recalls)
         assert fusion.traversal_ == max(recalls, key=recalls.get) == "sun"
 
+    def test_a_short_traversal_does_not_win_by_answering_its_own_places(self):
+        """Four recordings of one street by night, one of the whole town by day."""
+        rng = np.random.default_rng(0)
+        own, night = rng.normal(size=(200, 16)), 2 * rng.normal(size=(20, 16))
+        parts = {"town": own + 0.3 * rng.normal(size=own.shape)}
+        parts |= {f"street{i}": own[:20] + night + 0.3 * rng.normal(size=night.shape) for i in range(4)}
+        refs = ReferenceSet(
+            np.concatenate([*parts.values()]),
+            np.concatenate([np.arange(len(part)) for part in parts.values()]),
+            np.repeat([*parts], [len(part) for part in parts.values()]),
+        )
+        fusion = fit("single", refs)
+        assert fusion.traversal_ == "town"
+        assert all(recall <= 10 for name, recall in fusion.traversal_recalls_.items() if name != "town")
+
+    def test_the_choice_is_by_the_images_that_are_then_used(self):
+        """The second image of each place of the first traversal would be good, but the first is what is used."""
+        rng = np.random.default_rng(0)
+        own = rng.normal(size=(40, 8))
+        parts = [rng.normal(size=own.shape), own, own + 0.8 * rng.normal(size=own.shape), own]
+        refs = ReferenceSet(
+            np.concatenate(parts), [*range(40)] * 4, np.repeat(["blurred", "blurred", "plain", "other"], 40)
+        )
+        fusion = fit("single", refs)
+        assert fusion.traversal_ != "blurred"
+        assert fusion.traversal_recalls_["blurred"] < 10
+
     @pytest.mark.parametrize("traversal", [None, 1, "1"])
     def test_traversals_that_are_numbers_make_a_map(self, traversal):
         rng = np.random.default_rng(0)

@@ -6,11 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.neighbors import NearestNeighbors
 
-from displace.bootstrap import bootstrap, paired_bootstrap
+from displace.bootstrap import _resampled_means, block_length, bootstrap, paired_bootstrap
 from displace.errors import InputError
 from displace.matches import Matches
 from displace.places import Places
 from displace.recall import recall_at
+from displace.references import ReferenceSet
 from displace.truth import SamePlace, Tolerance, Truth, WithinFrames, WithinMetres
 
 
@@ -117,6 +118,28 @@ class TestSetsOfCorrectPlaces:
 def test_no_known_place_is_a_miss_and_is_counted(truth):
     recalls = recall_at([[1], [2]], truth, ks=(1,))
     assert (recalls, recalls.n_unanswerable) == ({1: 50.0}, 1)
+
+
+class Missing:
+    """As pandas' NA, which compares with nothing."""
+
+    def __eq__(self, other):
+        return self
+
+    def __bool__(self):
+        raise TypeError("boolean value of NA is ambiguous")
+
+    __hash__ = object.__hash__
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, Missing()], ids=["none", "nan", "na"])
+@pytest.mark.parametrize("places", [None, ["a", "b"]], ids=["map unknown", "map known"])
+def test_a_missing_name_is_no_place(missing, places):
+    for truth in (np.array(["a", missing], object), ["a", missing], [{"a"}, {missing}]):
+        recalls = recall_at([["a"], ["b"]], truth, ks=(1,), places=places)
+        assert (recalls, recalls.n_unanswerable) == ({1: 50.0}, 1)
+    with pytest.raises(InputError, match=r"places has .* in row 1, which names nothing"):
+        ReferenceSet(np.eye(2), np.array(["a", missing], object))
 
 
 def test_a_place_is_near_by_any_of_its_frames():
@@ -365,6 +388,10 @@ class TestBootstrap:
     @pytest.mark.parametrize(
         ("call", "message"),
         [
+            (
+                lambda: bootstrap([True], order=[1, 2]),
+                r"order must have shape \(1,\), a number for each query",
+            ),
             (lambda: bootstrap([]), r"at least one; got shape \(0,\)"),
             (lambda: bootstrap([[True]]), r"got shape \(1, 1\)"),
             (lambda: bootstrap([True], level=1.5), "level=1.5 must be above 0 and below 1"),
@@ -376,3 +403,104 @@ class TestBootstrap:
     def test_bad_input_is_named(self, call, message):
         with pytest.raises(InputError, match=message):
             call()
+
+
+def drive(n, share, correlation, rng):
+    """Hits of which neighbours are alike: ``correlation ** lag`` is the correlation of two frames."""
+    fresh, hits = rng.random(n) >= correlation, rng.random(n) < share
+    return hits[np.maximum.accumulate(np.where(fresh, np.arange(n), 0))]
+
+
+def naive_blocks(values, length, n_samples, seed):
+    """Means of samples of circular blocks, by loops."""
+    rng, n = np.random.default_rng(seed), len(values)
+    means = []
+    for _ in range(n_samples):
+        starts = rng.integers(0, n, -(-n // length))
+        rows = np.concatenate([np.arange(start, start + length) for start in starts])[:n] % n
+        means.append(values[rows].mean())
+    return np.array(means)
+
+
+def covers(estimates, truth):
+    return np.mean([estimate.low <= truth <= estimate.high for estimate in estimates])
+
+
+class TestBlocksOfNeighbours:
+    """Frames of a drive that are found or missed together."""
+
+    TEN = np.exp(-1 / 10)
+    """Correlation of neighbours with a correlation length of ten frames."""
+
+    def test_a_drive_is_covered_as_often_as_it_says_and_by_single_queries_is_not(self):
+        rng, order = np.random.default_rng(0), np.arange(400)
+        drives = [drive(400, 0.7, self.TEN, rng) for _ in range(400)]
+        assert covers([bootstrap(hits, order=order, n_samples=1000) for hits in drives], 70) >= 0.92
+        assert covers([bootstrap(hits, n_samples=1000) for hits in drives], 70) < 0.5
+
+    def test_differences_of_two_methods_too(self):
+        rng, order = np.random.default_rng(1), np.arange(400)
+        pairs = [(drive(400, 0.7, self.TEN, rng), drive(400, 0.6, self.TEN, rng)) for _ in range(300)]
+        of_blocks = [paired_bootstrap(*pair, order=order, n_samples=1000) for pair in pairs]
+        assert covers(of_blocks, 10) >= 0.92
+        assert covers([paired_bootstrap(*pair, n_samples=1000) for pair in pairs], 10) < 0.5
+
+    def test_without_correlation_it_is_the_interval_of_single_queries(self):
+        rng = np.random.default_rng(2)
+        drives = [rng.random(400) < 0.7 for _ in range(100)]
+        same = [bootstrap(hits, order=np.arange(400)) == bootstrap(hits) for hits in drives]
+        assert np.mean(same) >= 0.95
+
+    def test_the_length_is_what_theory_gives(self):
+        """Of an autoregressive series, G/g is 2ρ/(1 − ρ²)."""
+        rng = np.random.default_rng(3)
+        for correlation in (0.3, 0.6, 0.9):
+            best = (1.5 * 20_000 * (2 * correlation / (1 - correlation**2)) ** 2) ** (1 / 3)
+            found = np.mean([block_length(drive(20_000, 0.5, correlation, rng)) for _ in range(5)])
+            assert found == pytest.approx(best, rel=0.15)
+
+    def test_the_length_has_bounds(self):
+        assert block_length(np.arange(900) < 450) <= 90
+        assert block_length(np.arange(30) < 15) <= 10
+        assert block_length([True, False]) == block_length([True] * 100) == block_length([0.1] * 100) == 1
+        assert block_length(np.arange(100) % 2) == 1
+
+    def test_blocks_against_loops(self):
+        """All but the widening: 50 values of which the last block is cut off."""
+        values = np.repeat([0.0, 1.0, 1.0, 0.0, 1.0], 10) + 0.0
+        length = block_length(values)
+        assert length > 1
+        assert 50 % length
+        rng = np.random.default_rng(0)
+        drawn = _resampled_means(values, length, 20_000, rng)
+        loops = naive_blocks(values, length, 20_000, seed=1)
+        quantiles = np.linspace(0.02, 0.98, 9)
+        np.testing.assert_allclose(np.quantile(drawn, quantiles), np.quantile(loops, quantiles), atol=0.02)
+        scattered = values + np.linspace(0, 1e-3, 50)  # every block is another: drawn one by one
+        np.testing.assert_allclose(
+            _resampled_means(scattered, length, 20_000, rng).std(), drawn.std(), rtol=0.03
+        )
+
+    def test_the_order_counts_not_the_listing(self):
+        rng = np.random.default_rng(4)
+        hits, other = drive(300, 0.7, 0.8, rng), drive(300, 0.7, 0.8, rng)
+        shuffled = rng.permutation(300)
+        found = paired_bootstrap(hits, other, order=np.arange(300))
+        assert found.block > 1
+        assert paired_bootstrap(hits[shuffled], other[shuffled], order=shuffled) == found
+
+    def test_each_condition_has_its_own_blocks(self):
+        rng = np.random.default_rng(5)
+        hits = np.concatenate([drive(300, 0.7, 0.8, rng), rng.random(300) < 0.7])
+        groups, frames = np.repeat(["drive", "photos"], 300), np.arange(600.0)
+        both = bootstrap(hits, groups=groups, order=frames)
+        photos = bootstrap(hits, groups=groups, order=np.where(groups == "drive", frames, np.nan))
+        assert both.block == photos.block == block_length(hits[:300])
+        assert both == photos
+        assert bootstrap(hits, groups=groups, order=np.full(600, np.nan)) == bootstrap(hits, groups=groups)
+
+    def test_no_interval_leaves_what_recalls_can_be(self):
+        hits = np.repeat([True, True, True, False], 5)
+        found = bootstrap(np.tile(hits, 3), order=np.arange(60))
+        assert found.block > 1
+        assert 0 <= found.low < found.high <= 100

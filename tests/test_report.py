@@ -122,7 +122,7 @@ def test_the_summary_names_the_best_other_method_and_its_numbers(results, writte
 
 def test_what_was_impossible_is_said(written):
     assert "DisPlace (paper) was not possible" in written[1]
-    assert "2 cells were not possible" in written[1]
+    assert "cells not possible, named below the tables: 2" in written[1]
 
 
 def test_queries_are_counted_once_for_all_models(tmp_path):

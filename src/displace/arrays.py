@@ -35,7 +35,12 @@ def as_vectors(values: ArrayLike, name: str = "vectors") -> Vectors:
     if array.shape[1] == 0:
         raise InputError(f"{name} have no dimensions; got shape {array.shape}")
     if array.dtype.kind not in "fiub":
-        raise InputError(f"{name} must be numbers; got dtype {array.dtype}")
+        way_out = (
+            "leave out columns that are none, and make nullable ones plain with table.to_numpy(np.float32)"
+            if hasattr(values, "columns")
+            else "convert them with np.asarray(values, np.float32)"
+        )
+        raise InputError(f"{name} must be numbers; got dtype {array.dtype}: {way_out}")
     array = array.astype(np.float64 if array.dtype == np.float64 else np.float32, copy=False)
     check_finite(array, name)
     return array
@@ -101,6 +106,12 @@ def as_labels(values: ArrayLike, n: int, name: str) -> NDArray[Any]:
     if array.shape != (n,):
         raise InputError(f"{name} must have shape ({n},), one for each vector; got shape {array.shape}")
     return array
+
+
+def is_named(label: Any) -> bool:
+    """Whether a label names something: None does not, nor do NaN and pandas' NA, which do not equal themselves."""
+    same = label == label
+    return label is not None and isinstance(same, bool | np.bool_) and bool(same)
 
 
 def l2_normalize(vectors: Vectors) -> Vectors:

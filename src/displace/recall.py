@@ -177,10 +177,14 @@ def _plain_rule(truth: Any) -> TruthRule:
         raise InputError(
             f"truth must list a place, or a set of places, for each query in order; got {type(truth).__name__}"
         )
+    if getattr(truth, "ndim", 1) > 1:
+        truth = np.asarray(truth)  # of a table, whose own items are its columns, the rows
     items = list(truth)
     is_set = [_is_collection(item) for item in items]
     if not any(is_set):
-        return SamePlace(np.asarray(truth if isinstance(truth, np.ndarray) else items))
+        # As objects where there is text: NaN among them would become the text "nan".
+        plain = isinstance(truth, np.ndarray) or not any(isinstance(item, str) for item in items)
+        return SamePlace(np.asarray(truth) if plain else np.array(items, object))
     if not all(is_set):
         odd = is_set.index(False)
         raise InputError(

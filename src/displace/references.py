@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from displace.arrays import Indices, Vectors, as_labels, as_vectors, check_size
+from displace.arrays import Indices, Vectors, as_labels, as_vectors, check_size, is_named
 from displace.errors import InputError
 from displace.files.tensors import MAX_LABEL
 from displace.places import Places
@@ -247,8 +247,7 @@ def as_ids(values: ArrayLike, n: int, name: str) -> NDArray[Any]:
 def _plain(ids: NDArray[Any], name: str) -> NDArray[Any]:
     """Objects and floating-point numbers as integers or text."""
     listed = ids.tolist()
-    # NaN is what differs from itself.
-    nameless = [row for row, value in enumerate(listed) if value is None or value != value]
+    nameless = [row for row, value in enumerate(listed) if not is_named(value)]
     if nameless:
         raise InputError(
             f"{name} has {listed[nameless[0]]} in row {nameless[0]}, which names nothing: name it, or drop the row"

@@ -16,6 +16,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from displace.arrays import is_named
 from displace.errors import InputError
 from displace.places import Places
 
@@ -182,7 +183,7 @@ class SamePlace:
     Parameters
     ----------
     places : array of shape (q,)
-        Place id of each query.
+        Place id of each query; None or NaN where it has none.
     """
 
     places: NDArray[Any]
@@ -190,6 +191,9 @@ class SamePlace:
 
     def __post_init__(self) -> None:
         _keep_checked(self, "places", "q")
+        if self.places.dtype == object:
+            named = [place if is_named(place) else None for place in self.places.tolist()]
+            object.__setattr__(self, "places", np.fromiter(named, object, len(named)))
 
     def correct(self, ranked: NDArray[Any]) -> Flags:
         """Whether each ranked place is the query's."""
@@ -200,7 +204,7 @@ class SamePlace:
     def answerable(self, places: NDArray[Any] | None) -> Flags:
         """Whether each query's place is in the map; None and NaN are no place."""
         if places is None:
-            return np.array([_is_named(place) for place in self.places.tolist()], bool)
+            return np.array([is_named(place) for place in self.places.tolist()], bool)
         return np.isin(self.places, places)
 
     def __len__(self) -> int:
@@ -222,7 +226,7 @@ class PlaceSets:
 
     def __post_init__(self) -> None:
         held = (s.flat if isinstance(s, np.ndarray) else s for s in self.sets)
-        lists = [[place for place in places if _is_named(place)] for places in held]
+        lists = [[place for place in places if is_named(place)] for places in held]
         object.__setattr__(self, "sets", lists)
 
     def correct(self, ranked: NDArray[Any]) -> Flags:
@@ -395,11 +399,6 @@ def _keep_checked(rule: Any, name: str, shape: str, *, numbers: bool = False) ->
     object.__setattr__(rule, name, array.astype(np.float64, copy=False) if numbers else array)
 
 
-def _is_named(place: Any) -> bool:
-    """Whether an id names a place: None does not, nor does NaN, which differs from itself."""
-    return place is not None and bool(place == place)
-
-
 def _check_reach(value: Any, name: str, unit: str) -> None:
     """Nothing is nearer than 0, nor than NaN: a recall of 0 would say nothing of the places."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
@@ -420,12 +419,10 @@ def check_comparable(ranked: NDArray[Any], truth: NDArray[Any], name: str = "tru
 
 
 def _examples(ids: NDArray[Any]) -> dict[bool, Any]:
-    """The first string and the first value that is none, by whether it is one; None, for "no place", is neither."""
+    """The first string and the first value that is none, by whether it is one; what names no place is neither."""
     if ids.dtype != object:
         return {ids.dtype.kind in "US": ids.flat[0].item()} if ids.size else {}
-    return {
-        isinstance(value, str | bytes): value for value in ids.ravel()[::-1].tolist() if value is not None
-    }
+    return {isinstance(value, str | bytes): value for value in ids.ravel()[::-1].tolist() if is_named(value)}
 
 
 def _look_up(ids: NDArray[Any], keys: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:

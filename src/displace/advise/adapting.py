@@ -38,7 +38,8 @@ def note_of(best: Contender) -> str | None:
         return None
     plain = [best.hits[name] for name in names]
     adapted, groups = in_groups(flags for name in names if (flags := best.adapted[name]) is not None)
-    gain = paired_bootstrap(adapted, np.concatenate(plain), groups=groups)
+    order, _ = in_groups(best.order[name] for name in names)
+    gain = paired_bootstrap(adapted, np.concatenate(plain), groups=groups, order=order)
     before = float(np.mean([percent(flags) for flags in plain]))
     return (
         f"Adapting the matching to the drive (--adapt batch; displace locate does so for {LEAST_QUERIES} or more "

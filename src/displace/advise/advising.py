@@ -11,7 +11,6 @@ from displace.advise.advice import Advice, Choice, Condition, Score, Worth
 from displace.advise.recommending import Contender, recommend
 from displace.advise.trials import Trials, fit
 from displace.advise.variation import coverage
-from displace.bootstrap import bootstrap
 from displace.errors import DisplaceError, InputError
 from displace.fusion import DEFAULT, FUSIONS
 from displace.fusion.base import Fusion
@@ -172,7 +171,8 @@ class _Advising:
                 hits[name] = self.trials.asked(fusion, others)[name]
                 adapted[name] = adapted_hits(fusion, queries, self.trials.truth)
                 self._step()
-            self.contenders.append(Contender(choice, *_stored(fit(choice, self.trials.refs)), hits, adapted))
+            stored = _stored(fit(choice, self.trials.refs))
+            self.contenders.append(Contender(choice, *stored, hits, self.trials.order, adapted))
         except DisplaceError as error:
             self.impossible[str(choice)] = str(error)
         except Exception as error:  # a fault of one fusion, such as another package's, must not end all
@@ -224,7 +224,7 @@ def _score(contender: Contender, best: Contender) -> Score:
         contender.choice,
         contender.n_bytes,
         contender.storable,
-        {str(name): bootstrap(flags) for name, flags in contender.hits.items()},
+        contender.recalls(),
         contender.mean(),
         best.ahead_of(contender),
     )

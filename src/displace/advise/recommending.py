@@ -8,6 +8,7 @@ from typing import Any
 
 from displace.advise.advice import Choice
 from displace.bootstrap import Estimate, bootstrap, in_groups, paired_bootstrap
+from displace.geo import Numbers
 from displace.truth import Flags
 
 SAME_SIZE = 1.1
@@ -26,19 +27,25 @@ class Contender:
     settings: str
     """Settings it takes with all traversals as references, in a line."""
     hits: dict[Any, Flags]
-    """By held-out traversal, shape (q,): whether each of its queries was found."""
+    order: dict[Any, Numbers]
+    """By held-out traversal, shape (q,): whether each of its queries was found, and where it is along the route."""
     adapted: dict[Any, Flags | None] = field(default_factory=dict)
     """The same with matching that adapts to the queries; None where it cannot."""
+
+    def recalls(self) -> dict[str, Estimate]:
+        """R@1 of each condition."""
+        return {str(name): bootstrap(flags, order=self.order[name]) for name, flags in self.hits.items()}
 
     def mean(self) -> Estimate:
         """Mean R@1 over the conditions."""
         hits, groups = in_groups(self.hits.values())
-        return bootstrap(hits, groups=groups)
+        return bootstrap(hits, groups=groups, order=in_groups(self.order.values())[0])
 
     def ahead_of(self, other: Contender) -> Estimate:
         """By how many points its mean is above another's, paired over queries."""
         hits, groups = in_groups(self.hits.values())
-        return paired_bootstrap(hits, in_groups(other.hits.values())[0], groups=groups)
+        order, _ = in_groups(self.order.values())
+        return paired_bootstrap(hits, in_groups(other.hits.values())[0], groups=groups, order=order)
 
 
 def recommend(contenders: Sequence[Contender]) -> Contender:

@@ -12,6 +12,7 @@ from displace.advise.advice import Choice
 from displace.errors import ConditioningWarning
 from displace.fusion.base import Fusion
 from displace.holdout import spread, thinned
+from displace.neighbours import is_sequence
 from displace.references import ReferenceSet
 from displace.truth import Flags, Truth
 
@@ -37,6 +38,9 @@ class Trials:
         Those that are held out and valued: all, or `MAX_HELD_OUT` of them.
     queries : dict of name to ReferenceSet
         Of the tried ones that have queries: references whose place the other traversals have.
+    order : dict of name to array of shape (q,)
+        Number along the route of each query's place, NaN where unknown or where neighbours do not look alike and frames
+        are not counted, so that the places are hardly a route: `order` of `displace.bootstrap.bootstrap`.
     n_left_out : dict of name to int
         References of each tried one whose place the others do not have.
     """
@@ -56,6 +60,12 @@ class Trials:
                 self.queries[name] = refs.select(
                     thinned(np.flatnonzero(answerable), refs.places, max_queries)
                 )
+
+        frames = refs.info.frames if truth.tolerance.kind == "frames" or is_sequence(refs) else None
+        self.order = {
+            name: np.full(len(asked), np.nan) if frames is None else frames[refs.info.rows_of(asked.places)]
+            for name, asked in self.queries.items()
+        }
 
     def hits(self, choice: Choice, references: Collection[Any]) -> dict[Any, Flags]:
         """Fit on some traversals and ask the queries of all tried ones that are not among them.

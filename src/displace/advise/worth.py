@@ -68,19 +68,20 @@ def _gain(trials: Trials, hits: Hits, name: Any) -> Estimate | None:
         partners = [s for s in trials.tried if s not in (name, held_out)]
         with_it[held_out] = np.mean([hits[frozenset([s, name])][held_out] for s in partners], axis=0)
         without[held_out] = np.mean([hits[frozenset([s])][held_out] for s in partners], axis=0)
-    return _difference(with_it, without)
+    return _difference(trials, with_it, without)
 
 
 def _loss(trials: Trials, hits: Hits, name: Any) -> Estimate | None:
     held_out = [h for h in trials.queries if h != name]
     with_it = {h: hits[trials.others(h)][h] for h in held_out}
     without = {h: hits[trials.others(h, name)][h] for h in held_out}
-    return _difference(with_it, without)
+    return _difference(trials, with_it, without)
 
 
-def _difference(with_it: dict[Any, Any], without: dict[Any, Any]) -> Estimate | None:
+def _difference(trials: Trials, with_it: dict[Any, Any], without: dict[Any, Any]) -> Estimate | None:
     """Paired difference, the mean of the held-out conditions'."""
     if not with_it:
         return None
     hits, groups = in_groups(with_it.values())
-    return paired_bootstrap(hits, in_groups(without.values())[0], groups=groups)
+    order, _ = in_groups(trials.order[name] for name in with_it)
+    return paired_bootstrap(hits, in_groups(without.values())[0], groups=groups, order=order)

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from displace.advise import Advice, Condition, Score
+from displace.bootstrap import resampled_text
 from displace.cli import console
 
 
@@ -56,7 +57,8 @@ def fusions_table(advice: Advice) -> Table:
         if all(score.storable for score in advice.scores)
         else "* for evaluation only: a map cannot hold it. "
     )
-    meaning = "R@1: percent of queries whose first place is right; brackets: 95 % bootstrap over queries"
+    over = resampled_text(estimate for score in advice.scores for estimate in (score.mean, score.behind))
+    meaning = f"R@1: percent of queries whose first place is right; brackets: 95 % bootstrap of {over}"
     table.caption, table.caption_justify = f"{note}{meaning}", "left"
     return table
 

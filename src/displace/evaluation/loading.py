@@ -20,6 +20,7 @@ from displace.errors import InputError
 from displace.evaluation.correct_places import correct_places
 from displace.evaluation.random_projection import random_projection
 from displace.evaluation.rankings import Questions
+from displace.neighbours import is_sequence, sample
 from displace.references import view_groups
 
 IN_MEMORY = 2**30
@@ -65,6 +66,7 @@ class Split:
             starts,
             truth,
             np.array(_relative(manifest.root, folder)),
+            _order(store, protocol, query),
         )
         chosen = manifest.select(references)
         groups = view_groups(index, chosen.traversals, chosen.camera, chosen.heading)
@@ -108,6 +110,23 @@ def store_digest(store: DescriptorStore) -> str:
     for name, values in manifest.numbers.items():
         total.update(name.encode() + values.tobytes())
     return total.hexdigest()[:16]
+
+
+def _order(store: DescriptorStore, protocol: Protocol, query: str) -> NDArray[np.float64] | None:
+    """Where each query is along its drive, NaN where unknown; None where the queries are no drive.
+
+    Their times tell, where all have one. Frame numbers do where the protocol counts in them, or where neighbours look
+    alike: webcams whose files are numbered have such numbers, too.
+    """
+    queries = store.manifest.select(protocol.asked(store.manifest, query))
+    if queries.timestamp is not None and np.isfinite(queries.timestamp).all():
+        return queries.timestamp
+    if queries.frame is None or not np.isfinite(queries.frame).any():
+        return None
+    if protocol.tolerance.kind == "frames":
+        return queries.frame
+    placed = bool((queries.places != "").any())
+    return queries.frame if placed and is_sequence(sample(store.stream([query]))) else None
 
 
 def _empty(shape: tuple[int, int]) -> Vectors:

@@ -10,7 +10,7 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
@@ -48,7 +48,12 @@ class _Arrays:
         """Read the arrays."""
         try:
             with open_regular(path) as file, zipfile.ZipFile(file) as members:
-                arrays = {field.name: _member(members, field.name) for field in fields(cls)}  # type: ignore[arg-type]
+                held = set(members.namelist())
+                arrays = {
+                    field.name: _member(members, field.name)
+                    for field in fields(cls)  # type: ignore[arg-type]
+                    if field.default is MISSING or f"{field.name}.npy" in held  # earlier files have not all
+                }
             read = cls(**arrays)
             read._check()
             return read
@@ -63,7 +68,8 @@ class _Arrays:
         """Raise ValueError where the arrays do not fit together."""
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
-        return {field.name: np.asarray(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
+        named = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        return {name: np.asarray(values) for name, values in named.items() if values is not None}
 
 
 def _member(members: zipfile.ZipFile, name: str) -> NDArray[Any]:
@@ -154,6 +160,9 @@ class Questions(_Arrays):
     """Indices into `place_ids`."""
     image_root: NDArray[np.str_]
     """Folder that image names start from, relative to the results folder, or absolute."""
+    query_order: NDArray[np.float64] | None = None
+    """Shape (q,). Frame number or time of each query along its drive, NaN where unknown; None without any, and in
+    files of earlier versions."""
 
     def _check(self) -> None:
         texts = (self.place_ids, self.place_images, self.query_images, self.query_places)
@@ -170,6 +179,9 @@ class Questions(_Arrays):
         require(bool(ordered), "the truth is out of order")
         inside = bool(((truth >= 0) & (truth < len(self.place_ids))).all())
         require(inside, "the truth names places that are not there")
+        order = self.query_order
+        if order is not None:
+            require(order.dtype.kind == "f" and order.shape == self.query_images.shape, "query_order is odd")
 
     def __len__(self) -> int:
         return len(self.query_images)
@@ -187,6 +199,11 @@ class Questions(_Arrays):
         return told_truth(self.correct_of(query), self.place_ids, self.query_places[query])
 
     @property
+    def order(self) -> NDArray[np.float64]:
+        """Where each query is along its drive, NaN where unknown: `order` of `displace.bootstrap.bootstrap`."""
+        return np.full(len(self), np.nan) if self.query_order is None else self.query_order
+
+    @property
     def answerable(self) -> Flags:
         """Whether each query has a correct place, shape (q,)."""
         return np.diff(self.truth_starts) > 0
@@ -196,10 +213,10 @@ class Questions(_Arrays):
         return are_correct(places, self.truth_starts, self.truth)
 
     def digest(self) -> str:
-        """Hash of everything asked; equal questions have equal digests, wherever the images lie."""
+        """Hash of everything asked, wherever the images lie; equal questions have equal digests."""
         total = hashlib.sha256()
         for name, array in self._arrays().items():
-            if name != "image_root":
+            if name not in ("image_root", "query_order"):
                 total.update(f"{name} {array.dtype.str} {array.shape}".encode())
                 total.update(np.ascontiguousarray(array).tobytes())
         return total.hexdigest()[:16]

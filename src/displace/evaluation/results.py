@@ -157,9 +157,13 @@ class Results:
         write_json(self.folder / CELLS / f"{result.name}.json", result.to_json())
 
     def add_questions(self, name: str, questions: Questions) -> str:
-        """Write what is asked, unless it is there whole; return the file's name for `Result.questions`."""
+        """Write what is asked, unless all of it is there; return the file's name for `Result.questions`."""
         path = make_folder(self.folder / QUESTIONS) / f"{cut(slug(name))}-{questions.digest()}.npz"
-        if not _loads(lambda: Questions.load(path)):
+        try:
+            known = Questions.load(path)
+        except FormatError:
+            known = None
+        if known is None or (known.query_order is None and questions.query_order is not None):
             questions.save(path)
         return path.name
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from displace.bootstrap import Estimate, paired_bootstrap
+from displace.bootstrap import Estimate, paired_bootstrap, resampled_text
 from displace.errors import InputError
 from displace.evaluation.results import Results
 from displace.evaluation.tables import Column, Row, Table, as_printed
@@ -72,7 +72,8 @@ class Wins:
         )
         if self.measured:
             ahead, behind = (sum(getattr(duel, side) for duel in self.duels) for side in ("ahead", "behind"))
-            text += f"; beyond its 95 % interval: {ahead} ahead, {behind} behind"
+            over = resampled_text(duel.difference for duel in self.duels)
+            text += f"; beyond its 95 % interval (bootstrap of {over}): {ahead} ahead, {behind} behind"
         return text
 
 
@@ -144,4 +145,5 @@ def _difference(own: Row, rival: Row, column: Column, results: Results) -> Estim
         np.mean([results.ranking(result).hits(k) for result in side.values()], axis=0)
         for side in (mine, other)
     )
-    return paired_bootstrap(first, second)
+    asked = results.questions(next(iter(mine.values())))
+    return paired_bootstrap(first, second, order=asked.order)

@@ -25,14 +25,16 @@ class Single(VectorFusion):
     Parameters
     ----------
     traversal : optional
-        The traversal to use. By default the one from which the others' places are found most often.
+        The traversal to use. By default the one from which the others' places are found most often; each place counts
+        once, so that a short traversal does not win by its few places being recorded often.
 
     Attributes
     ----------
     traversal_ : object
         The traversal used.
     traversal_recalls_ : dict
-        For each traversal that was compared, the share (%) of the other traversals' references whose place it finds.
+        For each traversal that was compared, the share (%) of the other traversals' references whose place it finds;
+        each place counts once.
     """
 
     title = "Single"
@@ -55,9 +57,9 @@ class Single(VectorFusion):
         else:
             self.traversal_recalls_ = {name: _recall(X, index, labels, name) for name in names.tolist()}
             self.traversal_ = max(self.traversal_recalls_, key=lambda name: self.traversal_recalls_[name])
-        places, first = np.unique(index[labels == self.traversal_], return_index=True)
-        self.place_ids_ = self.place_ids_[places]
-        self.place_vectors_ = l2_normalize(X[labels == self.traversal_][first])
+        rows = _rows(index, labels, self.traversal_)
+        self.place_ids_ = self.place_ids_[index[rows]]
+        self.place_vectors_ = l2_normalize(X[rows])
 
     def settings(self) -> dict[str, Any]:
         """The traversal that was used."""
@@ -68,10 +70,17 @@ class Single(VectorFusion):
         return refs.select(refs.traversals == self.traversal_)
 
 
+def _rows(index: Indices, labels: NDArray[Any], name: Any) -> Indices:
+    """The first reference of each place in traversal `name`, in order of place."""
+    own = np.flatnonzero(labels == name)
+    return own[np.unique(index[own], return_index=True)[1]]
+
+
 def _recall(X: Vectors, index: Indices, labels: NDArray[Any], name: Any) -> float:
-    """R@1 (%) of a sample of the other traversals' references in traversal `name`; absent places are misses."""
-    own, others = np.flatnonzero(labels == name), np.flatnonzero(labels != name)
+    """R@1 (%) of a sample of the other traversals' references, each place counted once; those it lacks are misses."""
+    own, others = _rows(index, labels, name), np.flatnonzero(labels != name)
     sample = others[np.lexsort((index[others], labels[others]))]
     sample = sample[spread(len(sample), MAX_QUERIES)]
     scores = l2_normalize(X[sample]) @ l2_normalize(X[own]).T
-    return 100 * float(np.mean(index[own][scores.argmax(axis=1)] == index[sample]))
+    hits = index[own][scores.argmax(axis=1)] == index[sample]
+    return 100 * float(np.average(hits, weights=1 / np.bincount(index[others])[index[sample]]))

@@ -10,6 +10,7 @@ from statistics import fmean
 
 import numpy as np
 
+from displace.bootstrap import resampled_text
 from displace.datasets.base import Protocol
 from displace.evaluation.effort import Effort
 from displace.evaluation.results import Results
@@ -198,7 +199,8 @@ class Demo:
             for duel in self.finding.wins.duels
         ]
         head = ["query", "DisPlace R@1", "best other fusion", "lead, points [95 %]"]
-        return TextTable("each condition as the query, R@1", head, rows)
+        over = resampled_text(duel.difference for duel in self.finding.wins.duels)
+        return TextTable(f"each condition as the query, R@1; brackets: bootstrap of {over}", head, rows)
 
     def _singles_table(self) -> TextTable:
         names = self.table.queries

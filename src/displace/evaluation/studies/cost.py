@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from displace.bootstrap import bootstrap
+from displace.bootstrap import Estimate, bootstrap, resampled_text
 from displace.errors import InputError
 from displace.evaluation.methods import Method
 from displace.evaluation.studies.task import Run, Setting, Task, all_methods, budgets, run, why_not
@@ -41,6 +41,8 @@ class CostRow:
     """To rank one query: median and quartiles over the rounds."""
     n_bytes: int
     """Stored for locating, as float32, the projection included."""
+    block: int = 1
+    """Neighbouring queries that were resampled together for the interval."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,13 @@ class Cost:
         """How the times came about."""
         on = f" of {self.device}" if self.device else ""
         return f"one thread{on}; median and quartiles of {self.repeats} interleaved rounds of {self.n_timed} queries"
+
+    @property
+    def resampled(self) -> str:
+        """What was resampled for the intervals of the recalls."""
+        return resampled_text(
+            Estimate(row.recall, row.recall_low, row.recall_high, row.block) for row in self.rows
+        )
 
 
 ROUNDS = 15
@@ -103,7 +112,7 @@ def study_cost(
         for turn in counted(range(repeats), part(progress, "timing")):
             for place in np.roll(np.arange(len(runs)), -turn).tolist():
                 times[place, turn] = _milliseconds(runs[place], sample)
-    rows = [_row(done, spent) for done, spent in zip(runs, times, strict=True)]
+    rows = [_row(done, spent, task.query_order) for done, spent in zip(runs, times, strict=True)]
     return Cost(task.setting, repeats, n_timed, rows, notes, device_name())
 
 
@@ -136,8 +145,8 @@ def _milliseconds(done: Run, sample: Any) -> float:
     return 1000 * (time.perf_counter() - start) / len(sample)
 
 
-def _row(done: Run, spent: Any) -> CostRow:
-    recall = bootstrap(done.hits)
+def _row(done: Run, spent: Any, order: Any) -> CostRow:
+    recall = bootstrap(done.hits, order=order)
     low, middle, high = np.quantile(spent, [0.25, 0.5, 0.75]).tolist()
     method = done.method
     return CostRow(
@@ -151,4 +160,5 @@ def _row(done: Run, spent: Any) -> CostRow:
         low,
         high,
         done.fusion.nbytes_,
+        recall.block,
     )

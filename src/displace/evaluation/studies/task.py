@@ -78,6 +78,8 @@ class Task:
         Place of each query, where it is known.
     content : str
         Hash of the descriptor store's content, where they come from one.
+    query_order : array of shape (q,), optional
+        Frame number or time of each query along its drive, for intervals (`displace.bootstrap.bootstrap`).
     """
 
     references: ReferenceSet
@@ -92,6 +94,7 @@ class Task:
     place_images: list[str] = field(default_factory=list)
     query_places: list[str] = field(default_factory=list)
     content: str = ""
+    query_order: NDArray[np.float64] | None = None
 
     @classmethod
     def of(cls, references: ReferenceSet, queries: ArrayLike, truth: Any, **names: Any) -> Task:
@@ -104,7 +107,8 @@ class Task:
         truth : array of shape (q,), sequence of q sets, or a rule
             As `displace.recall_at` takes it.
         **names
-            `query`, `dataset`, `model`, `protocol`, `query_images`, `place_images`, `query_places`.
+            `query`, `dataset`, `model`, `protocol`, `query_images`, `place_images`, `query_places`,
+            `query_order`.
         """
         vectors = as_vectors(queries, "queries")
         if vectors.shape[1] != references.dim:
@@ -150,6 +154,7 @@ class Task:
             [(root / image).as_posix() for image in asked.place_images.tolist()],
             asked.query_places.tolist(),
             str(made_from or ""),
+            asked.query_order,
         )
 
     @property

@@ -136,7 +136,7 @@ def draw_cost(study: Cost) -> Any:
         left.annotate(
             study.device, (0.98, 0.02), xycoords="axes fraction", ha="right", color=SOFT, fontsize=5.5
         )
-    right.set_title("bars: 95 % bootstrap over the queries", color=SOFT, fontsize=6.5)
+    right.set_title(f"bars: 95 % bootstrap of {study.resampled}", color=SOFT, fontsize=6.5)
     legend_below(figure, left, 5)
     return figure
 

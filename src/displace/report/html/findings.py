@@ -76,15 +76,16 @@ def _finding(table: Table, model: str, blocks: list[Block], results: Results) ->
     other = max(rivals, key=lambda label: fmean(float(part.mean()) for part in hits[label]))
     mine, groups = in_groups(hits[own.label])
     theirs, _ = in_groups(hits[other])
+    order, _ = in_groups(block.questions.order for block in asked)
     return Finding(
         table,
         model,
         own.label,
         count_wins(table, own.label, results),
-        bootstrap(mine, groups=groups),
+        bootstrap(mine, groups=groups, order=order),
         other,
-        bootstrap(theirs, groups=groups),
-        paired_bootstrap(mine, theirs, groups=groups),
+        bootstrap(theirs, groups=groups, order=order),
+        paired_bootstrap(mine, theirs, groups=groups, order=order),
     )
 
 

@@ -132,7 +132,7 @@ def _facts(blocks: Sequence[Block], cells: Sequence[Result]) -> str:
         + (" with each model" if len(models) > 1 else "")
         + f"; models: {', '.join(models)}; "
         f"protocols: {', '.join(protocols)}"
-        + (f"; {impossible:,} cells were not possible and are named below the tables" if impossible else "")
+        + (f"; cells not possible, named below the tables: {impossible:,}" if impossible else "")
         + "."
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from displace.bootstrap import bootstrap
+from displace.bootstrap import bootstrap, resampled_text
 from displace.evaluation.results import Result
 from displace.evaluation.studies import Compression, Cost, Space, Study, TauAblation, kind_of
 from displace.report.colours import other_setting, style_of
@@ -77,15 +77,16 @@ def _overview_trace(name: str, offset: float, blocks: Sequence[Block]) -> Plot:
         for at, result in enumerate(block.results)
         if _overview_name(result) == name
     ]
-    estimates = [bootstrap(block.rankings[at].hits()) for _, block, at in points]
+    estimates = [bootstrap(block.rankings[at].hits(), order=block.questions.order) for _, block, at in points]
     results = [block.results[at] for _, block, at in points]
     style = style_of(results[0].fusion, not results[0].parameters and not any(results[0].along))
     trace = markers(name, style, size=9) | {
         "x": [round(x + offset, 4) for x, _, _ in points],
         "y": [estimate.value for estimate in estimates],
         "text": [f"{result.query}, {result.label}" for result in results],
-        "customdata": [[estimate.low, estimate.high] for estimate in estimates],
-        "hovertemplate": "%{text}: <b>%{y:.1f} %</b> [%{customdata[0]:.1f}, %{customdata[1]:.1f}]<extra></extra>",
+        "customdata": [[e.low, e.high, resampled_text([e])] for e in estimates],
+        "hovertemplate": "%{text}: <b>%{y:.1f} %</b> [%{customdata[0]:.1f}, %{customdata[1]:.1f}]"
+        "<br>bootstrap of %{customdata[2]}<extra></extra>",
     }
     if results[0].group == "single":
         return trace  # side by side, their intervals would hide each other

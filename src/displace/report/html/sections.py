@@ -36,7 +36,7 @@ EXPLAINED = {
     "space": "t-SNE of the places most like the query; each point is one reference. Distances in such a picture are "
     "not to scale: the cosines under it are the numbers that rank.",
     "cost": "One query at a time: median and quartiles of rounds in which the methods take turns. "
-    "Vertical bars: 95 % bootstrap interval over the queries. Stored as float32, the projection included.",
+    "Stored as float32, the projection included.",
 }
 
 
@@ -114,7 +114,8 @@ def _details(study: Study) -> list[str]:
         chosen = f"Chosen from {study.n_differing:,} queries on which the methods differ: {study.rule}."
         return [chosen, *study.notes]
     if isinstance(study, Cost):
-        return [f"Measured on {study.measured}.", *study.notes]
+        bars = f"Vertical bars: 95 % bootstrap of {study.resampled}."
+        return [f"Measured on {study.measured}. {bars}", *study.notes]
     return study.notes
 
 

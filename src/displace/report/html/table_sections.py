@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from itertools import groupby
 
+from displace.bootstrap import resampled_text
 from displace.evaluation.effort import Effort
 from displace.evaluation.methods import GROUPS
 from displace.evaluation.published import Compared, compare
@@ -58,12 +59,13 @@ def duels_html(findings: Sequence[Finding]) -> str:
         for finding in findings
         for duel in finding.wins.duels
     ]
+    over = resampled_text(duel.difference for finding in findings for duel in finding.wins.duels)
     own = findings[0].label
     head = ["query", own, "best other", "difference, points [95 %]", f"{own} is"]
     return (
         heading(f"{own} against the best other multi-reference method, query by query")
         + html_table("duels", head, rows)
-        + note("Intervals: paired bootstrap over the queries.")
+        + note(f"Intervals: paired bootstrap of {over}.")
     )
 
 
