@@ -28,6 +28,8 @@ from displace.manifest.table import Manifest
 from displace.maps.remote import RemoteMap
 from displace.matches import joined
 from displace.models import get_model
+from displace.models.efficientnet_lite import EfficientNetLite
+from displace.models.hog import Hog
 from displace.places import Places
 from displace.synthetic import make_route
 from displace.verbs import extract, locate
@@ -303,7 +305,8 @@ class TestRefused:
         body = (pictures / "query" / "00.png").read_bytes()
         refused = asked.post("/v1/locate", content=body, headers={"content-type": "image/png"})
         assert refused.status_code == 422
-        assert "send descriptors" in refused.json()["error"]["message"]
+        assert "only descriptors can be located" in refused.json()["error"]["message"]
+        assert asked.get("/v1/map").json()["no_images"] == refused.json()["error"]["message"]
 
     def test_too_many_requests_of_one_client(self, vectors_map):
         with TestClient(app_of(vectors_map, limits=Limits(requests_per_second=1e-6))) as client:
@@ -461,6 +464,50 @@ def test_pictures_that_lie_elsewhere_are_said(pictures, tmp_path, caplog):
         assert client.get("/v1/places").json()["places"][0]["images"] == []
     (said,) = (record.getMessage() for record in caplog.records if record.name == "displace.serve")
     assert said.endswith(f"00.png lies outside of {tmp_path} and is not shown: name its folder with --images")
+
+
+class TestWithoutTheModel:
+    """A map whose model is not installed where it is served, which is told before the first photo."""
+
+    @pytest.fixture
+    def lacking(self, route, tmp_path, monkeypatch):
+        monkeypatch.setattr(EfficientNetLite, "packages", {"not_there": "not-there"})
+        path = tmp_path / "town.displace"
+        model = {"model": "efficientnet_lite", "variant": "1792", "dim": 16}
+        build(route.references, model=model).save(path)
+        return path
+
+    def test_it_is_said_when_the_server_starts(self, lacking, monkeypatch, caplog):
+        monkeypatch.setattr("uvicorn.run", lambda *_, **__: None)
+        serve(lacking, port=0)
+        (said,) = caplog.messages
+        assert said == (
+            "only descriptors can be located, no images: model 'efficientnet_lite' needs 'not-there': "
+            "pip install 'displace[lite]'"
+        )
+
+    def test_it_is_said_to_whoever_asks_and_descriptors_are_located(self, lacking, route):
+        photo = {"content": b"\xff\xd8", "headers": {"content-type": "image/jpeg"}}
+        with TestClient(app_of(lacking)) as client:
+            facts = client.get("/v1/map").json()
+            assert not facts["takes_images"] and not client.get("/ready").json()["takes_images"]
+            assert "pip install 'displace[lite]'" in facts["no_images"]
+            for path in ("/v1/locate", "/v1/describe"):
+                refused = client.post(path, **photo)
+                assert refused.status_code == 422
+                assert refused.json()["error"]["message"] == facts["no_images"]
+            assert client.post("/v1/locate", **raw(route.queries[:2])).status_code == 200
+
+    def test_a_model_that_is_there_by_then_is_used(self, pictures, monkeypatch):
+        body = (pictures / "query" / "03.png").read_bytes()
+        with monkeypatch.context() as gone:
+            gone.setattr(Hog, "packages", {"not_there": "not-there"})
+            app = app_of(pictures / "town.displace")
+        with TestClient(app) as client:
+            assert not client.get("/v1/map").json()["takes_images"]
+            found = client.post("/v1/locate", content=body, headers={"content-type": "image/png"})
+            assert found.json()["results"][0]["places"][0] == "03"
+            assert client.get("/v1/map").json()["takes_images"]
 
 
 class TestAdapting:

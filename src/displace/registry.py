@@ -182,10 +182,10 @@ def import_extra(module: str, extra: str, package: str = "") -> Any:
         raise missing_extra(package or module, extra) from None
 
 
-def missing_extra(package: str, extra: str) -> MissingExtraError:
-    """Error for an optional dependency that is not installed.
+def missing_extra(package: str, extra: str, who: str = "") -> MissingExtraError:
+    """Error for an optional dependency that is not installed, and who needs it.
 
     >>> str(missing_extra("faiss-cpu", "faiss"))
     "needs 'faiss-cpu': pip install 'displace[faiss]'"
     """
-    return MissingExtraError(f"needs '{package}': pip install 'displace[{extra}]'")
+    return MissingExtraError(f"{who} needs '{package}': pip install 'displace[{extra}]'".lstrip())

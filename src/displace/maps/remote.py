@@ -84,9 +84,7 @@ class RemoteMap:
     ) -> Vectors:
         """Descriptors of image files by the map's model, (q, D); `failures` takes why an image has none (NaN)."""
         if not self.facts["takes_images"]:
-            raise InputError(
-                "the server's map has no model to describe images with: locate a descriptor store"
-            )
+            raise InputError(f"{self.client.http.base_url}: {self.facts['no_images']}")
         vectors = np.full((len(paths), self.facts["dim"]), np.nan, np.float32)
 
         def one(row: int) -> None:

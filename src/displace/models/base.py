@@ -92,7 +92,7 @@ class DescriptorModel(ABC):
     ) -> None:
         for module, package in self.packages.items():
             if importlib.util.find_spec(module) is None:
-                raise missing_extra(package, self.extra or package)
+                raise missing_extra(package, self.extra or package, f"model {self.name!r}")
         self._choose_variant(variant)
         self.weights_file = None if weights is None else Path(weights)
         self.device = device

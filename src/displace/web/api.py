@@ -30,7 +30,7 @@ from displace.web.hosting import Hosted
 from displace.web.locating import Locating, Wanted
 from displace.web.metrics import histogram
 from displace.web.refused import RefusedError
-from displace.web.server import Server, ServerSettings, takes_images
+from displace.web.server import Server, ServerSettings
 from displace.web.uploads import VECTORS
 
 LIKELIEST = 10
@@ -252,7 +252,8 @@ def _map_record(server: Server, hosted: Hosted) -> dict[str, Any]:
         "bytes": place_map.nbytes,
         "model": place_map.model_name if place_map.model else None,
         "fingerprint": place_map.model,
-        "takes_images": takes_images(hosted),
+        "takes_images": hosted.no_images is None,
+        "no_images": hosted.no_images,
         "has_order": place_map.has_order,
         "degrees": None if place_map.positions is None else place_map.positions.degrees,
         "tolerance": str(place_map.tolerance),
@@ -279,8 +280,11 @@ def _add_site(app: FastAPI, server: Server) -> None:
 
     @app.get("/ready", summary="Can it locate?")
     async def ready() -> JSONResponse:
-        """Answer once the map is read; the map's version."""
-        return JSONResponse({"status": "ready", "map": server.host.current.version})
+        """Answer once the map is read: its version, and whether images can be located, or descriptors only."""
+        hosted = server.host.current
+        return JSONResponse(
+            {"status": "ready", "map": hosted.version, "takes_images": hosted.no_images is None}
+        )
 
     @app.get("/metrics", summary="Counters for Prometheus.")
     async def metrics() -> PlainTextResponse:

@@ -106,6 +106,7 @@ ANSWERS: dict[tuple[str, str], tuple[str, str, Any]] = {
             "dim": 512,
             "bytes": 940_000,
             "takes_images": True,
+            "no_images": None,
             "has_order": True,
             "min_confidence": 0.5,
         },
@@ -121,7 +122,7 @@ ANSWERS: dict[tuple[str, str], tuple[str, str, Any]] = {
     ),
     ("get", "/v1/places/{place}/images/{traversal}"): ("200", "image/jpeg", None),
     ("get", "/health"): ("200", _JSON, {"status": "alive"}),
-    ("get", "/ready"): ("200", _JSON, {"status": "ready", "map": _VERSION}),
+    ("get", "/ready"): ("200", _JSON, {"status": "ready", "map": _VERSION, "takes_images": True}),
     ("get", "/metrics"): (
         "200",
         "text/plain",

@@ -14,13 +14,23 @@ from displace.maps.place_map import PlaceMap
 log = logging.getLogger("displace.serve")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Hosted:
     """A map and its version; a request keeps to one from its beginning to its end."""
 
     place_map: PlaceMap
     version: str
     """The beginning of the checksum of its file's content."""
+    no_images: str | None = None
+    """Why images cannot be described; None where they can."""
+
+    def open_model(self) -> None:
+        """Open the map's model, and note why that cannot be."""
+        try:
+            self.place_map.own_model()
+            self.no_images = None
+        except DisplaceError as error:
+            self.no_images = f"only descriptors can be located, no images: {error}"
 
 
 class Host:
@@ -62,7 +72,11 @@ class Host:
     def _load(self) -> Hosted:
         version = version_of(self.path)
         # In memory: a file that is written over in place, as `cp` does, must not pull the rows from under a request.
-        return Hosted(PlaceMap(PlaceMap.load(self.path).state.unmapped()), version)
+        hosted = Hosted(PlaceMap(PlaceMap.load(self.path).state.unmapped()), version)
+        hosted.open_model()
+        if hosted.no_images is not None:
+            log.warning("%s", hosted.no_images)
+        return hosted
 
     def _mark(self) -> tuple[int, int, int] | None:
         """What tells one file from another of the same name; None while there is none."""

@@ -91,12 +91,8 @@ class Server:
         asked = await read_asked(request, hosted.place_map.dim, self.limits)
         if asked.vectors is not None:
             return asked.vectors
-        if not takes_images(hosted):
-            raise RefusedError(422, "this map cannot describe images: send descriptors")
+        if hosted.no_images is not None:
+            await self.in_pool(hosted.open_model)  # what was missing, such as weights, may be there by now
+        if hosted.no_images is not None:
+            raise RefusedError(422, hosted.no_images)
         return await self.describer.describe(hosted.place_map, asked.images)
-
-
-def takes_images(hosted: Hosted) -> bool:
-    """Whether the map has a model that describes images."""
-    model = hosted.place_map.model
-    return bool(model and not model.get("imported"))

@@ -46,7 +46,10 @@ async function readMap() {
   state.map = await ask("/v1/map");
   const m = state.map;
   $("about").textContent = `${m.places.toLocaleString()} places from ${Object.keys(m.traversals).length} traversals (${Object.keys(m.traversals).join(", ")})`;
-  if (!m.takes_images) $("drop-hint").textContent = "This map was built without a model, so it cannot take pictures; robots can send descriptors.";
+  if (!m.takes_images) {
+    $("drop-hint").textContent = `This server cannot look at pictures: ${m.no_images}`;
+    for (const button of document.querySelectorAll("#drop .actions, #drop .note")) button.hidden = true;
+  }
   const facts = {
     "version": m.map, "places": m.places, "traversals": Object.entries(m.traversals).map(([n, c]) => `${n} (${c})`).join(", "),
     "fusion": `${m.fusion}: ${m.reason}`,
