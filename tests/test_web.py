@@ -490,7 +490,8 @@ class TestWithoutTheModel:
         photo = {"content": b"\xff\xd8", "headers": {"content-type": "image/jpeg"}}
         with TestClient(app_of(lacking)) as client:
             facts = client.get("/v1/map").json()
-            assert not facts["takes_images"] and not client.get("/ready").json()["takes_images"]
+            assert not facts["takes_images"]
+            assert not client.get("/ready").json()["takes_images"]
             assert "pip install 'displace[lite]'" in facts["no_images"]
             for path in ("/v1/locate", "/v1/describe"):
                 refused = client.post(path, **photo)
@@ -589,7 +590,7 @@ class TestDrives:
         assert fix["frame"] == 6
         assert abs(fix["place"] - 15) <= 1
         assert 0 <= fix["off_map"] <= 1
-        assert len(fix["belief"]) == 40
+        assert len(fix["places"]) == len(fix["scores"]) == 10
         assert asked.delete(f"/v1/drives/{drive}").status_code == 204
         assert asked.post(f"/v1/drives/{drive}/frames", **raw(route.queries[:1])).status_code == 404
 
@@ -626,8 +627,22 @@ class TestDrives:
 
     def test_a_long_belief_is_summed_over_stretches(self):
         belief = np.arange(10.0)
-        assert _stretches(belief, 20).tolist() == belief.tolist()
-        assert _stretches(belief, 4).tolist() == [0 + 1, 2 + 3 + 4, 5 + 6, 7 + 8 + 9]
+        assert _stretches(belief, 20) == belief.tolist()
+        assert _stretches(belief, 4) == [0 + 1, 2 + 3 + 4, 5 + 6, 7 + 8 + 9]
+
+    def test_the_belief_over_the_route_is_sent_where_it_is_asked_for(self, asked, route):
+        drive = asked.post("/v1/drives").json()["drive"]
+        frames, frame = f"/v1/drives/{drive}/frames", raw(route.queries[:1])
+        assert "belief" not in asked.post(frames, **frame).json()
+        assert len(asked.post(f"{frames}?belief=8", **frame).json()["belief"]) == 8
+        assert len(asked.post(f"{frames}?belief=60", **frame).json()["belief"]) == 40
+        for query, said in (
+            ("belief=9999", "less than or equal to 2000"),
+            ("k=3", "k: there is no such parameter"),
+        ):
+            refused = asked.post(f"{frames}?{query}", **frame)
+            assert refused.status_code == 422
+            assert said in refused.json()["error"]["message"]
 
     def test_a_drive_has_an_end(self, vectors_map, route):
         with TestClient(app_of(vectors_map, limits=Limits(frames=2))) as client:
@@ -656,6 +671,7 @@ class TestTheClient:
         assert client.locate(route.queries[:2], k=2)["results"][0]["places"]
         with client.drive() as drive:
             assert "off_map" in drive.step(route.queries[0])
+            assert len(drive.step(route.queries[1], belief=5)["belief"]) == 5
         with pytest.raises(ServerError, match="no such drive"):
             drive.step(route.queries[0])
 

@@ -174,8 +174,8 @@ def test_several_pictures_are_located_one_after_the_other(opened, folder):
 
 def test_what_is_chosen_meanwhile_takes_the_place_of_a_video(opened, folder):
     page, held = opened(), []
-    page.route("**/frames", lambda route: held.append(route))
-    with page.expect_request("**/frames"):
+    page.route("**/frames?*", lambda route: held.append(route))
+    with page.expect_request("**/frames?*"):
         page.set_input_files("#pick", folder / "drive.webm")
     page.set_input_files("#pick", folder / "query" / "04.png")
     page.wait_for_selector("#history li")

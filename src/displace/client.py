@@ -197,12 +197,24 @@ class RemoteDrive:
     def __exit__(self, *_: object) -> None:
         self.end()
 
-    def step(self, frame: Query) -> dict[str, Any]:
-        """Send the next frame; returns place, probability and off_map."""
+    def step(self, frame: Query, belief: int = 0) -> dict[str, Any]:
+        """Send the next frame; returns place, probability and off_map, and the ten likeliest places with their scores.
+
+        Parameters
+        ----------
+        frame : path, bytes or array
+        belief : int
+            Also return the belief over the whole route, summed over so many stretches of it.
+        """
         body, kind = _body(frame)
         # Sent once: a frame that arrived twice would be a step too many.
         return self.client._json(
-            "POST", f"/v1/drives/{self.name}/frames", tries=1, content=body, headers={"content-type": kind}
+            "POST",
+            f"/v1/drives/{self.name}/frames",
+            tries=1,
+            params={"belief": belief} if belief else {},
+            content=body,
+            headers={"content-type": kind},
         )
 
     def end(self) -> None:

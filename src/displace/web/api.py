@@ -36,7 +36,7 @@ from displace.web.uploads import VECTORS
 LIKELIEST = 10
 """Places of a drive's frame, with their probabilities."""
 STRETCHES = 2000
-"""Numbers of a frame's belief."""
+"""Numbers of a frame's belief at most."""
 SITE = Path(__file__).parent / "site"
 
 
@@ -129,14 +129,24 @@ def _add_drives(app: FastAPI, server: Server) -> None:
         return JSONResponse({"drive": name, "map": hosted.version}, 201)
 
     @app.post("/v1/drives/{drive}/frames", openapi_extra=BODIES, summary="The next frame of a drive.")
-    async def frame(request: Request, drive: str) -> JSONResponse:
-        """Take the next frame in, and say where the drive is believed to be."""
+    async def frame(
+        request: Request,
+        drive: str,
+        belief: int = Query(
+            0,
+            ge=0,
+            le=STRETCHES,
+            description="Stretches of the route to give the belief of; by default none.",
+        ),
+    ) -> JSONResponse:
+        """Take the next frame in, and say where the drive is believed to be: the ten likeliest places."""
+        _check_parameters(request, ("belief",))
         followed = _drive(server, drive)
         vectors = await server.vectors(request, followed.hosted)
         if len(vectors) != 1:
             raise RefusedError(422, f"{len(vectors)} frames at once; send one at a time, in order")
         fix = await server.in_pool(followed.step, vectors[0])
-        record = _fix_record(fix, followed.hosted.place_map)
+        record = _fix_record(fix, followed.hosted.place_map, belief)
         return JSONResponse({"map": followed.hosted.version, "frame": followed.n_frames, **record})
 
     @app.delete("/v1/drives/{drive}", status_code=204, summary="End a drive.")
@@ -149,13 +159,17 @@ def _add_drives(app: FastAPI, server: Server) -> None:
 
 async def _check_no_more(request: Request, known: tuple[str, ...]) -> None:
     """Refuse parameters that there are not, and a body, which would go unread."""
-    for name in request.query_params:
-        if name not in known:
-            raise RefusedError(422, f"{name}: there is no such parameter; there are {', '.join(known)}")
+    _check_parameters(request, known)
     if await request.body():
         raise RefusedError(
             422, f"no body is read here: give {' and '.join(known)} in the address (?{known[0]}=…)"
         )
+
+
+def _check_parameters(request: Request, known: tuple[str, ...]) -> None:
+    for name in request.query_params:
+        if name not in known:
+            raise RefusedError(422, f"{name}: there is no such parameter; there are {', '.join(known)}")
 
 
 def _drive(server: Server, name: str) -> Drive:
@@ -167,8 +181,8 @@ def _drive(server: Server, name: str) -> Drive:
     return drive
 
 
-def _fix_record(fix: Any, place_map: PlaceMap) -> dict[str, Any]:
-    """A fix of a follower: its likeliest places, and the belief in route order, summed over stretches if it is long."""
+def _fix_record(fix: Any, place_map: PlaceMap, stretches: int) -> dict[str, Any]:
+    """A fix of a follower: its likeliest places and, where asked for, the belief summed over stretches of the route."""
     belief = np.asarray(fix.belief, np.float64)
     place = fix.place.item() if hasattr(fix.place, "item") else fix.place
     best = top_k(belief[None], LIKELIEST)
@@ -182,14 +196,15 @@ def _fix_record(fix: Any, place_map: PlaceMap) -> dict[str, Any]:
         "place": place,
         "probability": round(float(fix.probability), 6),
         "off_map": round(float(fix.off_map), 6),
-        "belief": [round(value, 5) for value in _stretches(belief).tolist()],
+        **({"belief": [round(value, 5) for value in _stretches(belief, stretches)]} if stretches else {}),
     }
 
 
-def _stretches(belief: Vectors, most: int = STRETCHES) -> Vectors:
+def _stretches(belief: Vectors, most: int) -> list[float]:
     """A belief of at most so many numbers: each is that of one place, or of neighbours together."""
     starts = np.linspace(0, len(belief), min(most, len(belief)), endpoint=False).astype(np.intp)
-    return np.add.reduceat(belief, starts)
+    summed: list[float] = np.add.reduceat(belief, starts).tolist()
+    return summed
 
 
 def _add_map(app: FastAPI, server: Server) -> None:

@@ -92,7 +92,6 @@ ANSWERS: dict[tuple[str, str], tuple[str, str, Any]] = {
             "place": "0012",
             "probability": 0.97,
             "off_map": 0.01,
-            "belief": [0.0, 0.02, 0.97, 0.0],
         },
     ),
     ("get", "/v1/map"): (

@@ -3,6 +3,7 @@ const $ = (id) => document.getElementById(id);
 const SVG = "http://www.w3.org/2000/svg";
 const EVERY = 0.5; // seconds between the frames of a video that are located
 const LONGEST = 1800; // seconds of a video: its frames stay in this page
+const STRETCHES = 60; // of the route, in the chart of a drive
 const PAGE = 60, MOST = 50000; // places shown at a time, and held by this page
 const state = { map: null, places: [], token: sessionStorage.getItem("displace-token") || "", first: 0, record: null, fixes: [], turn: 0 };
 
@@ -283,7 +284,7 @@ async function follow(file, turn) {
       await seek(Math.min(time, video.duration - 0.01));
       canvas.getContext("2d").drawImage(video, 0, 0, canvas.width, canvas.height);
       const frame = await new Promise((resolve) => canvas.toBlob(resolve, "image/jpeg", 0.92));
-      const fix = await ask(`/v1/drives/${drive}/frames`, { method: "POST", body: frame, headers: { "content-type": "image/jpeg" } });
+      const fix = await ask(`/v1/drives/${drive}/frames?belief=${STRETCHES}`, { method: "POST", body: frame, headers: { "content-type": "image/jpeg" } });
       fixes.push({ ...fix, time, source: URL.createObjectURL(frame) });
       if (turn === state.turn) $("busy").textContent = `Following ${file.name}: ${time.toFixed(1)} of ${video.duration.toFixed(1)} s …`;
     }
@@ -302,14 +303,12 @@ async function follow(file, turn) {
 }
 
 function drawBelief() {
-  const svg = $("belief"), n = state.fixes.length, rows = 60, cells = [];
+  const svg = $("belief"), n = state.fixes.length, cells = [];
   svg.setAttribute("viewBox", "0 0 1000 240");
   svg.setAttribute("preserveAspectRatio", "none");
   state.fixes.forEach((fix, i) => {
-    const belief = fix.belief || [];
-    const sums = new Array(rows).fill(0);
-    belief.forEach((value, place) => { sums[Math.min(rows - 1, Math.floor((place * rows) / belief.length))] += value; });
-    sums.forEach((value, row) => { if (value > 0.01) cells.push(shape("rect", { class: "cell", x: (1000 * i) / n, y: 236 - (4 * (row * 232)) / (rows * 4) - 4, width: Math.max(2, 1000 / n - 1), height: 4, opacity: Math.min(1, 0.2 + value) })); });
+    const tall = 236 / fix.belief.length; // of a short route there are fewer
+    fix.belief.forEach((value, row) => { if (value > 0.01) cells.push(shape("rect", { class: "cell", x: (1000 * i) / n, y: 238 - tall * (row + 1), width: Math.max(2, 1000 / n - 1), height: Math.max(4, tall), opacity: Math.min(1, 0.2 + value) })); });
   });
   svg.replaceChildren(...cells);
 }
