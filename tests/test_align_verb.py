@@ -895,14 +895,46 @@ def test_a_build_says_how_another_anchor_is_chosen(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It spoke of --anchor, which is an option of align."""
     lined = importlib.import_module("displace.verbs.align").Lined
     monkeypatch.setattr(lined, "found", lambda _: ["to map it, line up with --anchor noon"])
     said = said_by(caplog, counted[0], tmp_path / "town.displace", layout="sight")
-    assert (
-        f"displace align {tmp_path}/town.desc --anchor NAME, then displace build {tmp_path}/town.desc -o"
-        in said
-    )
+    assert "another anchor: run build again with --anchor NAME --overwrite" in said
+
+
+def test_a_build_is_told_its_anchor(
+    counted: tuple[Path, dict[str, np.ndarray]], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It took four steps: manifest, extract, align with an anchor, and build of the store."""
+    output = tmp_path / "town.displace"
+    for options in ({}, {"overwrite": True}):  # lined up for the first time, and once more
+        for name in counted[1]:
+            said = said_by(caplog, counted[0], output, anchor=name, **options)
+            assert f"40 places along {name!r}" in said
+            output.unlink()
+    store = output.with_suffix(".desc")
+    assert "places along 'dusk'" in said_by(caplog, store, output, anchor="dusk")
+
+
+def test_an_anchor_that_cannot_be_is_refused_with_the_way_out(
+    counted: tuple[Path, dict[str, np.ndarray]], tmp_path: Path
+) -> None:
+    drives, output = tmp_path / "drives", tmp_path / "town.displace"
+    shutil.copytree(counted[0], drives)
+    with pytest.raises(
+        InputError, match="anchor='noon' is for places that are found by sight, but layout='names'"
+    ):
+        verbs.build(drives, output, anchor="noon", layout="names")
+    with pytest.raises(UnknownNameError, match="unknown anchor 'moon'; did you mean 'noon'"):
+        verbs.build(drives, output, anchor="moon")
+    assert not output.with_suffix(".desc").exists()
+    verbs.manifest([drives], tmp_path / "named.csv", layout="names")
+    with pytest.raises(InputError, match=r"named.csv names the places already: leave it out"):
+        verbs.build(tmp_path / "named.csv", output, anchor="noon")
+    for name in counted[1]:
+        rows = [f"{image.name},{5 * row},0" for row, image in enumerate(sorted((drives / name).iterdir()))]
+        (drives / f"{name}.csv").write_text("\n".join(["image,easting,northing", *rows]))
+    with pytest.raises(InputError, match="drives has positions, which tell the places: leave it out"):
+        verbs.build(drives, output, anchor="noon", overwrite=True)
 
 
 @pytest.mark.parametrize("in_step", [True, False])

@@ -36,6 +36,8 @@ class Steps:
     """The map."""
     layout: str
     """How the places of recordings are told."""
+    anchor: str | None
+    """Recording whose frames become the places, by sight."""
     every: str
     """Frames to take from videos."""
     overwrite: bool
@@ -59,11 +61,12 @@ class Steps:
 
     def described(self, model: str | None, weights: PathLike | None, device: str) -> Path:
         """Store of whatever is given."""
-        from displace.descriptors.store import is_store
+        from displace.descriptors.store import DescriptorStore, is_store
+        from displace.manifest.table import Manifest
         from displace.verbs.extract import extract
 
         _check_together(self.sources)
-        if self.layout != "auto" and not self.of_recordings:
+        if self.layout != "auto" and self.anchor is None and not self.of_recordings:
             raise InputError(
                 f"layout={self.layout!r} is for recordings; {named(self.source)} already names the place of each image"
             )
@@ -71,8 +74,10 @@ class Steps:
         if is_store(folder) and folder in self.sources:
             if model is not None:
                 _check_holds(model, folder)
+            self._check_anchor(DescriptorStore(folder).manifest)
             return folder
         table = self._manifest() if self.of_recordings else self.sources[0]
+        self._check_anchor(Manifest.read(table))
         if model is not None and is_store(folder):
             _check_described_by(model, folder, table)
         extract(table, folder, model=model, weights=weights, device=device, progress=self.progress)
@@ -86,11 +91,17 @@ class Steps:
         from displace.verbs._sight import names_looked_at
         from displace.verbs.align import align
 
-        if (store.places == "").all():
+        if self.anchor is not None or (store.places == "").all():
             made = self.table if self.table.exists() else None
             names = store.chosen(traversals, exclude)
             done = align(
-                store.folder, made, traversals=names, partial=partial, overwrite=True, progress=self.progress
+                store.folder,
+                made,
+                anchor=self.anchor,
+                traversals=names,
+                partial=partial,
+                overwrite=True,
+                progress=self.progress,
             )
             lined = done.found()
         elif self.of_recordings and self.layout == "auto" and self._told_by_names(store.manifest):
@@ -100,14 +111,26 @@ class Steps:
             lined = []
             self._check_lined_up(store.manifest, traversals, exclude)
         if any("--anchor" in line for line in lined):
-            again = shlex.join(
-                ["displace", "build", str(store.folder), "-o", str(self.output), "--overwrite"]
-            )
-            lined.append(
-                f"  another anchor: displace align {quote(str(store.folder))} --anchor NAME, then {again}"
-            )
+            lined.append("  another anchor: run build again with --anchor NAME --overwrite")
         for line in lined:
             logger.warning("%s", line)
+
+    def _check_anchor(self, known: Manifest) -> None:
+        """Refuse an anchor that is no recording, or where nothing is lined up because the places are known."""
+        from displace.registry import check_known
+
+        if self.anchor is None:
+            return
+        check_known("anchor", [self.anchor], known.traversal_names())
+        why = None
+        if known.place_ids() and "alignment" not in known.numbers:
+            why = "names the places already: leave it out (displace align --overwrite replaces places of a store)"
+        elif self.of_recordings and _all_located(known):
+            why = "has positions, which tell the places: leave it out, or give it to displace manifest"
+        if why is not None:
+            raise InputError(
+                f"anchor={self.anchor!r} is for recordings that are lined up by sight, but {named(self.source)} {why}"
+            )
 
     def _check_lined_up(
         self, manifest: Manifest, traversals: Sequence[str] | None, exclude: Sequence[str]

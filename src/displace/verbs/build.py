@@ -57,6 +57,7 @@ def build(
     device: str = "auto",
     every: str = "1",
     layout: str = "auto",
+    anchor: str | None = None,
     cluster: Annotated[str | None, Option(metavar="ADDRESS")] = None,
     threads: int | None = None,
     partial: bool = False,
@@ -104,6 +105,8 @@ def build(
     layout : str
         For recordings: how places are determined, as in `manifest`: auto, names, sight … With auto, recordings whose
         equal names turn out not to be equal places are lined up by sight; names trusts the names.
+    anchor : str, optional
+        Line the recordings up by sight, along this one: its frames become the places, as in `align`.
     cluster : str, optional
         Build with the workers of a Dask cluster: local, local:4, or a scheduler's address.
     threads : int, optional
@@ -122,6 +125,7 @@ def build(
         displace build route.desc -o town.displace
         displace build drives/ -o town.displace --every 0.5s
         displace build monday.mp4 tuesday.mp4 -o town.displace
+        displace build drives/ -o town.displace --anchor monday
         displace build route.desc --exclude night --dtype int8
         displace build route.desc --fusion auto
         displace build route.desc --cluster local
@@ -140,8 +144,14 @@ def build(
     check_output(output, overwrite)
     check_threads(threads)
     _check_options(fusion, dtype, tolerance, layout)
+    if anchor is not None:
+        if layout not in ("auto", "sight"):
+            raise InputError(
+                f"anchor={anchor!r} is for places that are found by sight, but layout={layout!r} was given"
+            )
+        layout = "sight"
     with exclusive(output), limit_threads(threads):
-        steps = Steps(listed(store), output, layout, every, overwrite, progress)
+        steps = Steps(listed(store), output, layout, anchor, every, overwrite, progress)
         described = whole_store(steps.described(model, weights, device), partial)
         steps.place(described, partial, traversals, exclude or ())
         described = DescriptorStore(described.folder)
