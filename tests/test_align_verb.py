@@ -251,6 +251,34 @@ def blank(recorded: tuple[Path, dict[str, np.ndarray]], built: Path, tmp_path: P
     return tmp_path / "route.desc"
 
 
+def test_a_store_that_cannot_be_written_to_is_said_before_the_work(
+    blank: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a read-only disk the error came after the drives were lined up, and named a file that nobody knows."""
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(InputError, match="copy it to a disk"):
+        verbs.align(blank)
+
+
+def test_nothing_is_written_beside_the_recordings(
+    recorded: tuple[Path, dict[str, np.ndarray]], tmp_path: Path
+) -> None:
+    """They may lie on a disk that cannot be written to."""
+    card = tmp_path / "card"
+    shutil.copytree(recorded[0] / "noon", card / "drives" / "noon")
+    film(card / "drives" / "dusk.avi", [cv2.imread(str(f)) for f in sorted((recorded[0] / "dusk").iterdir())])
+    (tmp_path / "home").mkdir()
+
+    def listed() -> dict[Path, int]:
+        return {path: path.stat().st_mtime_ns for path in card.rglob("*")}
+
+    before = listed()
+    verbs.manifest([card / "drives"], tmp_path / "home" / "route.csv")
+    verbs.build(card / "drives", tmp_path / "home" / "town.displace", model="hog")
+    verbs.locate(tmp_path / "home" / "town.displace", [card / "drives" / "dusk.avi"])
+    assert listed() == before
+
+
 def test_unsure_frames_are_no_references(blank: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.import_module("displace.verbs.align"), "LEAST_CONFIDENCE", 1.5)
     verbs.align(blank)

@@ -385,7 +385,7 @@ def test_that_videos_tell_no_places_is_said_before_one_is_decoded(tmp_path, monk
 
     sources = [video(tmp_path / f"{name}.avi", n=2) for name in "ab"]
     monkeypatch.setattr("displace.recordings.sources.extract_frames", stop)
-    for before in ("places are not known yet", ""):
+    for before in ("places are found by sight later", ""):
         caplog.clear()
         with pytest.raises(KeyboardInterrupt):
             verbs.manifest(sources, tmp_path / "route.csv")

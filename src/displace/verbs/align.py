@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -135,6 +136,10 @@ def align(
         return _undone(described)
     described = whole_store(store, partial)
     names = list(traversals) if traversals else described.manifest.traversal_names()
+    if not os.access(described.folder, os.W_OK):
+        raise InputError(
+            f"cannot write to {store}, which keeps the places that are found: copy it to a disk that can be written to"
+        )
     _check_blank(described, names, overwrite)
     sighted = Sighted.of(described, names, anchor, progress)
     lined = sighted.kept(output)

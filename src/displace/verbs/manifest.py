@@ -157,8 +157,7 @@ def manifest(
     source = sources[0] if len(sources) == 1 else sources
     if known is None and layout == "auto" and tells_no_place(source):
         logger.warning(
-            "videos without positions: places are not known yet; run displace extract, then displace align to find "
-            "them by sight"
+            "videos without positions: their places are found by sight later (displace build, or extract and align)"
         )
     folders = unpack(
         source,
