@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from displace.errors import ImageError
-from displace.images import content_hash, find_images, natural_key, read_image
+from displace.images import content_hash, eight_bits, find_images, natural_key, read_image
 
 
 def picture(height: int = 6, width: int = 8) -> np.ndarray:
@@ -65,11 +65,25 @@ def test_grey_repeats_its_value(tmp_path):
 
 
 @pytest.mark.parametrize("dtype", ["<u2", "<i4"])
-def test_16_bit_keeps_the_high_byte(tmp_path, dtype):
-    deep = np.array([[0, 255, 256, 65535]], dtype=dtype)
+def test_16_bit_grey_goes_from_its_darkest_to_its_brightest(tmp_path, dtype):
+    """The high byte left eight greys of a thermal camera, whose scene fills 2,000 of 65,536 values."""
+    grey = np.arange(256, dtype=dtype).reshape(16, 16)
     suffix = "png" if dtype == "<u2" else "tif"
-    read = read_image(save(tmp_path / f"a.{suffix}", deep))
-    np.testing.assert_array_equal(read[0, :, 1], [0, 0, 1, 255])
+    for number, deep in enumerate((257 * grey, 7000 + 8 * grey, grey)):
+        read = read_image(save(tmp_path / f"{number}.{suffix}", deep.astype(dtype)))
+        np.testing.assert_array_equal(read[..., 1], grey)
+
+
+def test_dead_pixels_of_16_bits_leave_the_picture_as_it_is():
+    deep = np.tile(7000 + 8 * np.arange(256, dtype=np.uint16), (16, 1))
+    spoiled = deep.copy()
+    spoiled[3, 5], spoiled[9, 200] = 0, 65535
+    differ = eight_bits(spoiled) != eight_bits(deep)
+    assert differ.sum() == 2
+
+
+def test_noise_of_16_bits_is_not_made_a_picture():
+    assert np.ptp(eight_bits(np.array([[7000, 7003, 7010]], np.uint16))) == 10
 
 
 def test_16_bit_colour_png(tmp_path):

@@ -156,8 +156,9 @@ def test_odometry_gives_metres_and_compass_heading(tmp_path, kind):
 
 def raw_cases() -> list[Any]:
     colour, grey = picture(), picture()[..., 0]
-    deep = np.arange(120, dtype="<u2").reshape(10, 12) * 500
-    high = (deep >> 8).astype(np.uint8)
+    shallow = np.arange(120, dtype=np.uint8).reshape(10, 12) * 2
+    deep = 3000 + 16 * shallow.astype("<u2")  # 12 bits
+    high = np.round(255 / 238 * shallow.astype(float)).astype(np.uint8)
     opaque = np.concatenate([colour, np.full((10, 12, 1), 255, np.uint8)], axis=2)
     three = [np.repeat(a[..., None], 3, 2) for a in (grey, high)]
     return [

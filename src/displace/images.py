@@ -6,7 +6,8 @@ for images that are not plain 8-bit RGB:
 ==================== =============================================================================
 grey, palette, CMYK  converted to RGB by Pillow
 alpha                composited on black: a transparent pixel is one from which no light arrived
-16 bit               the high byte of each value (as Pillow does for 16-bit colour)
+16 bit grey          from its darkest to its brightest value: thermal cameras fill a few of the bits
+16 bit colour        the high byte of each value, as Pillow does
 EXIF orientation     applied, so that the picture is upright
 animation            its first frame
 floating point       refused: the values have no agreed white
@@ -151,6 +152,21 @@ def read_image(source: PathLike | bytes | Pixels) -> Pixels:
         raise ImageError(f"cannot read {named}: {error}{_if_empty(path)}") from error
 
 
+def eight_bits(pixels: NDArray[Any]) -> Pixels:
+    """Turn deep pixels into bytes, from the darkest value to the brightest; 255 steps of a sensor at least.
+
+    Cameras put 10, 12 or 14 bits into 16, and a scene in front of a thermal one fills a small part of them. The
+    outermost thousandth at each end is left out: sensors have dead pixels.
+
+    >>> eight_bits(np.array([[8000, 8200, 9000]], np.uint16))
+    array([[  0,  51, 255]], dtype=uint8)
+    """
+    darkest, brightest = np.percentile(pixels, (0.1, 99.9), method="nearest")
+    shares = (pixels.astype(np.float32) - darkest) / max(brightest - darkest, 255.0)
+    scaled: Pixels = (255 * shares.clip(0, 1)).round().astype(np.uint8)
+    return scaled
+
+
 def content_hash(path: PathLike) -> str:
     """SHA-256 of the file's bytes, in hexadecimal."""
     try:
@@ -275,7 +291,7 @@ def _rgb(image: Image.Image) -> Image.Image:
     if image.mode == "F":
         raise ImageError("has floating-point pixels; save it with 8 or 16 bits per channel")
     if image.mode.startswith("I"):
-        image = Image.fromarray((np.clip(np.asarray(image), 0, 65535) >> 8).astype(np.uint8))
+        image = Image.fromarray(eight_bits(np.asarray(image)))
     if image.has_transparency_data:
         image = image.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", image.size, (0, 0, 0, 255)), image).convert("RGB")

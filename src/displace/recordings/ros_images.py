@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.errors import ImageError
+from displace.images import eight_bits
 
 Pixels = NDArray[Any]
 
@@ -75,7 +76,7 @@ def encode(message: Any, where: str) -> tuple[str, bytes]:
 
 
 def decode_raw(message: Any, where: str) -> Pixels:
-    """Pixels of a raw Image message, grey or BGR, 8 or 16 bit."""
+    """Pixels of a raw Image message, grey or BGR, as bytes."""
     if message.encoding not in _ENCODINGS:
         known = ", ".join(_ENCODINGS)
         raise ImageError(f"{where} has encoding {message.encoding!r}; known: {known}")
@@ -90,4 +91,5 @@ def decode_raw(message: Any, where: str) -> Pixels:
     rows = data[: message.step * message.height].reshape(message.height, message.step)[:, :row_bytes]
     pixels = np.ascontiguousarray(rows).view(dtype).astype(dtype.newbyteorder("="), copy=False)
     more = (channels,) if channels > 1 else ()
-    return convert(pixels.reshape(message.height, message.width, *more))
+    shown = convert(pixels.reshape(message.height, message.width, *more))
+    return shown if shown.dtype == np.uint8 else eight_bits(shown)
