@@ -280,6 +280,9 @@ class TestRefused:
             "top: there is no such parameter; there are k, min_confidence, near, radius, adapt"
         )
 
+    def test_a_photo_of_a_phone_with_50_megapixels_is_taken(self):
+        assert Limits().pixels >= 8192 * 6144
+
     def test_more_than_the_limits(self, pictures, vectors_map, route):
         limits = Limits(upload_bytes=2000, pixels=10_000, queries=2, places=3)
         with TestClient(app_of(pictures / "town.displace", limits=limits)) as client:

@@ -18,8 +18,8 @@ class Limits:
 
     upload_bytes: int = 20 * 2**20
     """Of one request's body."""
-    pixels: int = 50_000_000
-    """Of one image."""
+    pixels: int = 52_000_000
+    """Of one image: phones with "50 megapixels" have up to 8192 × 6144."""
     queries: int = 256
     """Images or descriptors in one request."""
     places: int = 1000
