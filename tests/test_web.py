@@ -279,6 +279,8 @@ class TestRefused:
         assert message(asked.post("/v1/locate?top=3", **raw(route.queries[:1]))) == (
             "top: there is no such parameter; there are k, min_confidence, near, radius, adapt"
         )
+        form = {"photo": ("a.jpg", b"\xff\xd8", "image/jpeg")}
+        assert "curl -F image=@photo.jpg" in message(asked.post("/v1/locate", files=form))
 
     def test_a_photo_of_a_phone_with_50_megapixels_is_taken(self):
         assert Limits().pixels >= 8192 * 6144
@@ -440,6 +442,9 @@ class TestMap:
             assert old != new
             PlaceMap.load(path).changed(reason="the same rows").save(path)
             old, new = new, client.get("/v1/map").json()["map"]
+            assert old != new
+            build(refs, "hops").save(path)
+            old, new = new, client.get("/ready").json()["map"]
             assert old != new
             path.write_bytes(b"half a map")
             assert client.post("/v1/locate", **raw(route.queries[:1])).json()["map"] == new
@@ -675,7 +680,9 @@ class TestTheClient:
         with client.drive() as drive:
             assert "off_map" in drive.step(route.queries[0])
             assert len(drive.step(route.queries[1], belief=5)["belief"]) == 5
-        with pytest.raises(ServerError, match="no such drive"):
+        with pytest.raises(
+            ServerError, match="the server was restarted since. Begin another with POST /v1/drives"
+        ):
             drive.step(route.queries[0])
 
     def test_what_is_no_query_is_named(self, client, tmp_path):

@@ -37,6 +37,10 @@ LIKELIEST = 10
 """Places of a drive's frame, with their probabilities."""
 STRETCHES = 2000
 """Numbers of a frame's belief at most."""
+NO_DRIVE = (
+    "there is no such drive: it was ended, was idle too long, or the server was restarted since. Begin another with "
+    "POST /v1/drives"
+)
 SITE = Path(__file__).parent / "site"
 
 
@@ -153,7 +157,7 @@ def _add_drives(app: FastAPI, server: Server) -> None:
     async def end(drive: str) -> Response:
         """Forget a drive."""
         if not server.drives.end(drive):
-            raise RefusedError(404, "there is no such drive, or it was idle too long")
+            raise RefusedError(404, NO_DRIVE)
         return Response(status_code=204)
 
 
@@ -175,9 +179,7 @@ def _check_parameters(request: Request, known: tuple[str, ...]) -> None:
 def _drive(server: Server, name: str) -> Drive:
     drive = server.drives.get(name)
     if drive is None:
-        raise RefusedError(
-            404, "there is no such drive, or it was idle too long: begin one with POST /v1/drives"
-        )
+        raise RefusedError(404, NO_DRIVE)
     return drive
 
 
@@ -296,7 +298,7 @@ def _add_site(app: FastAPI, server: Server) -> None:
     @app.get("/ready", summary="Can it locate?")
     async def ready() -> JSONResponse:
         """Answer once the map is read: its version, and whether images can be located, or descriptors only."""
-        hosted = server.host.current
+        hosted = await server.hosted()
         return JSONResponse(
             {"status": "ready", "map": hosted.version, "takes_images": hosted.no_images is None}
         )

@@ -100,7 +100,7 @@ async def _form(request: Request, limits: Limits) -> list[bytes]:
             raise RefusedError(413, f"the form has more than {limits.queries} files: send fewer") from None
         raise RefusedError(422, f"the form cannot be read: {getattr(error, 'message', error)}") from None
     if not images:
-        raise RefusedError(422, "the form has no file named 'image'")
+        raise RefusedError(422, "the form has no file named 'image': name each so (curl -F image=@photo.jpg)")
     return images
 
 
