@@ -680,9 +680,7 @@ class TestTheClient:
         with client.drive() as drive:
             assert "off_map" in drive.step(route.queries[0])
             assert len(drive.step(route.queries[1], belief=5)["belief"]) == 5
-        with pytest.raises(
-            ServerError, match="the server was restarted since. Begin another with POST /v1/drives"
-        ):
+        with pytest.raises(ServerError, match="or the server was restarted since"):
             drive.step(route.queries[0])
 
     def test_what_is_no_query_is_named(self, client, tmp_path):
