@@ -347,6 +347,15 @@ class TestTokens:
                 )
                 assert client.get("/health").status_code == client.get("/").status_code == 200
 
+    def test_a_wrong_one_is_told_from_none(self, vectors_map):
+        """Whoever had sent one was told to send one."""
+        with TestClient(app_of(vectors_map, tokens=Tokens("full token of a robot"))) as client:
+            for headers, said in (
+                ({}, "DISPLACE_TOKEN"),
+                ({"authorization": "Bearer x"}, "the token is wrong"),
+            ):
+                assert said in client.get("/v1/map", headers=headers).json()["error"]["message"]
+
     def test_are_never_shown(self):
         assert "secret" not in repr(Tokens("secret", "secret"))
 
@@ -506,6 +515,23 @@ class TestWithoutTheModel:
                 assert refused.status_code == 422
                 assert refused.json()["error"]["message"] == facts["no_images"]
             assert client.post("/v1/locate", **raw(route.queries[:2])).status_code == 200
+
+    def test_a_mask_is_given_again(self, pictures, tmp_path):
+        """Of a map whose references were described with a mask no image could be located, by any option."""
+        mask, path = tmp_path / "mask.png", tmp_path / "town.displace"
+        Image.fromarray(np.repeat([[255], [0]], [100, 20], 0).repeat(160, 1).astype(np.uint8)).save(mask)
+        images = [pictures / "sun" / f"{place:02d}.png" for place in range(PLACES)]
+        model = get_model("hog", mask=mask)
+        vectors = model.describe(np.stack([model.prepare(read_image(image)) for image in images]))
+        refs = ReferenceSet(vectors, np.arange(PLACES), ["sun"] * PLACES)
+        build(refs, "hops", model=model.fingerprint()).save(path)
+        photo = {"content": images[3].read_bytes(), "headers": {"content-type": "image/png"}}
+        with TestClient(app_of(path)) as client:
+            assert "--mask FILE" in client.post("/v1/locate", **photo).json()["error"]["message"]
+        with TestClient(app_of(path, model={"mask": mask})) as client:
+            assert client.post("/v1/locate", **photo).json()["results"][0]["places"][0] == 3
+        with pytest.raises(InputError, match=r"mask='.*none\.png' is not a file"):
+            serve(path, mask=tmp_path / "none.png")
 
     def test_a_model_that_is_there_by_then_is_used(self, pictures, monkeypatch):
         body = (pictures / "query" / "03.png").read_bytes()

@@ -111,6 +111,21 @@ def worker():
     worker.end()
 
 
+def test_a_worker_has_the_mask_of_the_model(tmp_path):
+    """Of which a fingerprint has only the hash."""
+    mask = np.full((60, 80), 255, np.uint8)
+    mask[30:] = 0
+    Image.fromarray(mask).save(tmp_path / "mask.png")
+    masked = get_model("hog", mask=tmp_path / "mask.png")
+    worker = Worker(masked, Limits())
+    try:
+        worker.wait()
+        (answer,) = worker.prepare(PICTURES[:1])
+    finally:
+        worker.end()
+    np.testing.assert_array_equal(answer, prepared_image(masked, PICTURES[0], Limits()))
+
+
 class TestWorker:
     def test_it_prepares_as_the_server_itself_does(self, worker):
         answers = worker.prepare(PICTURES)

@@ -550,10 +550,10 @@ class PlaceMap:
         self.check_model(model.fingerprint())
         return model
 
-    def own_model(self) -> DescriptorModel:
-        """The model that describes images given to `locate`, opened once."""
+    def own_model(self, **options: Any) -> DescriptorModel:
+        """The model that describes images given to `locate`, opened once, with the `options` of `open_model`."""
         with self._opening:  # weights are read once
-            self._model = self._model or self.open_model()
+            self._model = self._model or self.open_model(**options)
             return self._model
 
     def check_model(self, fingerprint: Mapping[str, Any] | None) -> None:

@@ -97,6 +97,7 @@ class DescriptorModel(ABC):
         self.weights_file = None if weights is None else Path(weights)
         self.device = device
         self.image_size = image_size
+        self.mask_file = None if mask is None else Path(mask)
         self.frame = Frame.read(crop, mask)
 
     @property

@@ -29,6 +29,9 @@ def serve(
     images: Annotated[Sequence[PathLike] | None, Option("--images", metavar="FOLDER")] = None,
     manifest: PathLike | None = None,
     min_confidence: float = 0.5,
+    weights: PathLike | None = None,
+    device: str = "auto",
+    mask: PathLike | None = None,
     token_file: PathLike | None = None,
     origin: Annotated[Sequence[str] | None, Option(metavar="URL")] = None,
     workers: int | None = None,
@@ -56,6 +59,12 @@ def serve(
         Says which images show which place; by default the one image per place that the map names.
     min_confidence : float
         Below this probability the answer is "not in this map".
+    weights : path-like, optional
+        Weights file of the map's model; by default the published one.
+    device : str
+        Where the model runs: auto, cpu, cuda, cuda:1 …
+    mask : path-like, optional
+        The mask of the references, if they had one: the map stores only its content hash.
     token_file : path-like, optional
         File with the token in its first line, and optionally a read-only token in its second.
     origin : sequence of str, optional
@@ -105,12 +114,16 @@ def serve(
     for root in roots:
         if not root.is_dir():
             raise InputError(f"images={str(root)!r} is not a folder")
+    for name, file in (("weights", weights), ("mask", mask)):
+        if file is not None and not Path(file).is_file():
+            raise InputError(f"{name}={str(file)!r} is not a file")
     _check_free(host, port)
     app = make_app(
         ServerSettings(
             Path(map_file),
             roots,
             None if manifest is None else Path(manifest),
+            {"weights": weights, "device": device, "mask": mask},
             min_confidence,
             limits=Limits(requests_per_second=rate),
             tokens=tokens,

@@ -44,7 +44,7 @@ IMAGES = {
     }
 }
 _WHY = {
-    401: ("The token is missing or wrong.", "send a token: Authorization: Bearer TOKEN"),
+    401: ("The token is missing or wrong.", "the token is wrong, or may only view the map"),
     404: ("There is no such place, picture or drive.", "there is no such picture"),
     411: ("A form without Content-Length.", "a form needs a Content-Length"),
     413: (

@@ -120,7 +120,13 @@ class Guard:
             )
         given = headers.get(b"authorization", b"").decode("latin-1")
         if scope["path"] not in OPEN_TO_ALL and not self.tokens.admit(given, reads=method in ("GET", "HEAD")):
-            return error_response(401, "send a token: Authorization: Bearer TOKEN")
+            if given:
+                return error_response(401, "the token is wrong, or may only view the map")
+            return error_response(
+                401,
+                "this server needs a token: send Authorization: Bearer TOKEN (displace locate and Client take it from "
+                "the environment, DISPLACE_TOKEN)",
+            )
         if not self.rates.admits(scope["client"][0] if scope.get("client") else "?"):
             most = f"{self.limits.requests_per_second:g} requests a second"
             return error_response(429, f"more than {most} of one client: wait a moment")

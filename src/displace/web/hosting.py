@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from displace.errors import DisplaceError
 from displace.maps.file import version_of
@@ -21,13 +23,15 @@ class Hosted:
     place_map: PlaceMap
     version: str
     """The beginning of the checksum of its file's content."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of `PlaceMap.open_model`: weights, device and mask of the map's model."""
     no_images: str | None = None
     """Why images cannot be described; None where they can."""
 
     def open_model(self) -> None:
         """Open the map's model, and note why that cannot be."""
         try:
-            self.place_map.own_model()
+            self.place_map.own_model(**self.options)
             self.no_images = None
         except DisplaceError as error:
             self.no_images = f"only descriptors can be located, no images: {error}"
@@ -42,10 +46,12 @@ class Host:
     ----------
     path : Path
         A map.
+    options : mapping
+        Of `PlaceMap.open_model`: weights, device and mask of the map's model.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, options: Mapping[str, Any]) -> None:
+        self.path, self.options = path, options
         self._reading = threading.Lock()
         self._seen = self._mark()
         self.current = self._load()
@@ -72,7 +78,7 @@ class Host:
     def _load(self) -> Hosted:
         version = version_of(self.path)
         # In memory: a file that is written over in place, as `cp` does, must not pull the rows from under a request.
-        hosted = Hosted(PlaceMap(PlaceMap.load(self.path).state.unmapped()), version)
+        hosted = Hosted(PlaceMap(PlaceMap.load(self.path).state.unmapped()), version, self.options)
         hosted.open_model()
         if hosted.no_images is not None:
             log.warning("%s", hosted.no_images)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +33,8 @@ class ServerSettings:
     """Folders that pictures of places may come from."""
     manifest: Path | None = None
     """Which images show which place; without it those that the map names."""
+    model: Mapping[str, Any] = field(default_factory=dict)
+    """Options of `PlaceMap.open_model`: weights, device, mask."""
     min_confidence: float = 0.5
     """Below this probability an answer reads "not in this map"."""
     limits: Limits = field(default_factory=Limits)
@@ -48,7 +50,7 @@ class Server:
 
     def __init__(self, settings: ServerSettings) -> None:
         self.settings, self.limits = settings, settings.limits
-        self.host, self._looked = Host(settings.map_file), False
+        self.host, self._looked = Host(settings.map_file, settings.model), False
         self.metrics = Metrics()
         self.drives = Drives(self.limits)
         self.pool = ThreadPoolExecutor(max(2, os.cpu_count() or 1), thread_name_prefix="displace-serve")

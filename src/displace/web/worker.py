@@ -54,7 +54,7 @@ class Worker:
     Parameters
     ----------
     model : DescriptorModel
-        Made again in the process from its fingerprint.
+        Made again in the process from its fingerprint and files.
     limits : Limits
         What is refused before it is decoded.
     """
@@ -70,7 +70,13 @@ class Worker:
             start_new_session=True,
         )
         self._asks, self._answers = _piped(self._process)
-        self._begin = {"model": model.fingerprint(), "pixels": limits.pixels, "seconds": limits.seconds}
+        files = {"weights": model.weights_file, "mask": model.mask_file}
+        self._begin = {
+            "model": model.fingerprint(),
+            "files": {name: str(path) for name, path in files.items() if path is not None},
+            "pixels": limits.pixels,
+            "seconds": limits.seconds,
+        }
 
     @property
     def pid(self) -> int:
@@ -127,7 +133,7 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):  # of a terminal or of systemd: the server says when to end
         signal.signal(number, signal.SIG_IGN)
     begin = json.loads(asks.readline())
-    model = _ready_model(begin["model"])
+    model = _ready_model(begin["model"], begin["files"])
     limits = Limits(pixels=begin["pixels"], seconds=begin["seconds"])
     _send(answers, "ready", ())
     with suppress(BrokenPipeError):  # the server has gone
@@ -147,7 +153,7 @@ def _in_time(model: DescriptorModel, image: bytes, limits: Limits) -> Answer:
     return answer
 
 
-def _ready_model(fingerprint: dict[str, Any]) -> DescriptorModel:
+def _ready_model(fingerprint: dict[str, Any], files: dict[str, str]) -> DescriptorModel:
     """The model, with all that it imports at its first image."""
     import cv2
 
@@ -156,7 +162,7 @@ def _ready_model(fingerprint: dict[str, Any]) -> DescriptorModel:
     limit_threads(1)
     return_memory(LARGE_FOR_WORKER)
     leave_out_pillow()
-    model = open_model(fingerprint)
+    model = open_model(fingerprint, **files)
     with suppress(DisplaceError):  # a crop may leave nothing of an image this small
         model.prepare(np.zeros((256, 256, 3), np.uint8))
     return model
