@@ -252,6 +252,20 @@ def test_the_map_explains_itself(opened):
     assert "Nothing stands out" in page.inner_text("#advice")
 
 
+def test_a_server_without_the_maps_model_asks_for_no_pictures(opened):
+    page = opened()
+    lacking = {
+        "takes_images": False,
+        "no_images": "only descriptors can be located, no images: needs 'torch'",
+    }
+    page.route("**/v1/map", lambda route: route.fulfill(json={**route.fetch().json(), **lacking}))
+    page.reload()
+    page.wait_for_selector(
+        "#drop-hint:has-text(\"Only descriptors can be located, no images: needs 'torch'\")"
+    )
+    assert not page.is_visible("#drop .button")
+
+
 def test_all_places_of_a_large_map_are_read(opened):
     page = opened()
 

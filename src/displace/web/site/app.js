@@ -20,10 +20,12 @@ async function ask(path, options = {}) {
 
 function fail(error, name = "") {
   const message = error.message || String(error);
-  $("error").textContent = name ? `${name}: ${message}` : message[0].toUpperCase() + message.slice(1);
+  $("error").textContent = name ? `${name}: ${message}` : capital(message);
   $("error").hidden = false;
   $("busy").textContent = "";
 }
+
+const capital = (text) => text[0].toUpperCase() + text.slice(1);
 
 function element(name, attributes = {}, ...children) {
   const made = document.createElement(name);
@@ -48,7 +50,7 @@ async function readMap() {
   const m = state.map;
   $("about").textContent = `${m.places.toLocaleString()} places from ${Object.keys(m.traversals).length} traversals (${Object.keys(m.traversals).join(", ")})`;
   if (!m.takes_images) {
-    $("drop-hint").textContent = `This server cannot look at pictures: ${m.no_images}`;
+    $("drop-hint").textContent = capital(m.no_images);
     for (const button of document.querySelectorAll("#drop .actions, #drop .note")) button.hidden = true;
   }
   const facts = {
