@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from displace.errors import ImageError, ManifestError, MissingExtraError
+from displace import verbs
+from displace.errors import ImageError, InputError, ManifestError, MissingExtraError
 from displace.images import find_images, read_image
 from displace.manifest.builder import build_manifest
 from displace.recordings.query_images import images_of
@@ -220,13 +221,43 @@ def test_several_image_topics_need_a_choice(tmp_path):
     bag.compressed(START, right, "/right")
     path = bag.write(tmp_path)
     with pytest.raises(
-        ImageError, match=r"(?s)choice of image topic.*/left  1 messages.*/right.*manifest .*--topic /l"
+        ImageError, match=r"(?s)several image topics; choose with --topic one of:.*/left  1 messages.*/right"
     ):
         extract_bag(path, tmp_path / "frames")
     with pytest.raises(ImageError, match=r"no image topic '/top'"):
         extract_bag(path, tmp_path / "frames", topic="/top")
     folder = extract_bag(path, tmp_path / "frames", topic="/right")
     assert (folder / "000000.jpg").read_bytes() == right
+
+
+def test_compressed_depth_is_no_choice(tmp_path):
+    bag, jpeg = Bag("sqlite3"), file_bytes(picture(), "jpeg")
+    bag.compressed(START, jpeg, "/colour/compressed")
+    bag.compressed(START, bytes(12) + file_bytes(picture(), "png"), "/depth/compressedDepth")
+    folder = extract_bag(bag.write(tmp_path), tmp_path / "frames")
+    assert (folder / "000000.jpg").read_bytes() == jpeg
+
+
+def test_bags_of_several_cameras_are_built_and_located_by_one(tmp_path):
+    """Only `manifest` had the option, and its message was what `build` and `locate` said."""
+    (tmp_path / "drives").mkdir()
+    shown = [picture(place, (60, 80, 3)) for place in range(12)]
+    for name, dimmer in (("monday", 1), ("tuesday", 2)):
+        bag = Bag("ros1")
+        for place, pixels in enumerate(shown):
+            bag.compressed(START + place, file_bytes(pixels // dimmer, "png"), "/front")
+            bag.compressed(START + place, file_bytes(picture(99, (60, 80, 3)), "png"), "/rear")
+            bag.fix(START + place, 50 + place * 1e-3, 8)
+        bag.write(tmp_path / "drives", name)
+    output, query = tmp_path / "town.displace", tmp_path / "drives" / "monday.bag"
+    with pytest.raises(ImageError, match="has several image topics; choose with --topic one of"):
+        verbs.build(tmp_path / "drives", output, model="hog")
+    place_map = verbs.build(tmp_path / "drives", output, model="hog", topic="/front")
+    located = verbs.locate(output, [query], topic="/front", follow=False, adapt="none")
+    np.testing.assert_array_equal(located.matches.places[:, 0], place_map.place_ids)
+    output.unlink()
+    with pytest.raises(InputError, match="frames taken with topic='/front', but topic='/rear' was given"):
+        verbs.build(tmp_path / "drives", output, model="hog", topic="/rear")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -155,12 +155,12 @@ def write_columns(path: Path, images: Sequence[str], columns: Mapping[str, Itera
         writer.writerows(zip(images, *texts, strict=True))
 
 
-def taken_every(folder: Path) -> str | None:
-    """Which frames were taken, as `Sampler` was told; None of a folder that was not taken out of a recording."""
+def taken_with(folder: Path) -> dict[str, Any]:
+    """Settings that frames were taken with; none of a folder that was not taken out of a recording."""
     try:
-        return str(read_json(folder / _RECORD)["settings"]["every"])
+        return dict(read_json(folder / _RECORD)["settings"])
     except (OSError, ValueError, KeyError, TypeError):
-        return None
+        return {}
 
 
 def is_of(folder: Path, source: Path) -> bool:

@@ -84,7 +84,9 @@ class QueryImages:
 
 
 @contextmanager
-def images_of(sources: Sequence[PathLike], every: str, progress: Stage | None) -> Iterator[QueryImages]:
+def images_of(
+    sources: Sequence[PathLike], every: str, progress: Stage | None, topic: str | None = None
+) -> Iterator[QueryImages]:
     """All images named, in folders, videos or bags; frames of these live as long as the context."""
     images = QueryImages()
     with tempfile.TemporaryDirectory(prefix="displace-") as frames:
@@ -93,7 +95,7 @@ def images_of(sources: Sequence[PathLike], every: str, progress: Stage | None) -
                 raise InputError(f"no file or folder {source}")
             folder = Path(frames) / str(number)
             if is_bag(source):
-                extract_bag(source, folder, every=every, durable=False, progress=progress)
+                extract_bag(source, folder, topic=topic, every=every, durable=False, progress=progress)
                 images.add_frames(source, folder)
             elif source.is_dir():
                 found = find_images(source)

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -82,7 +81,7 @@ def extract_bag(
         frames = FramesFolder(folder, bag, settings, durable)
         if frames.complete:
             return frames.folder
-        connections = _topic(reader, bag, topic, IMAGE_TYPES, "image")
+        connections = _topic(reader, bag, topic, IMAGE_TYPES, "image", "topic")
         total = sum(connection.msgcount for connection in connections)
         names, times = [], []
         for index, (time, message) in enumerate(_messages(reader, connections)):
@@ -127,9 +126,14 @@ def _opened(bag: Path) -> Iterator[Any]:
         raise ImageError(f"cannot read bag {bag}: {error or type(error).__name__}{rename}") from error
 
 
-def _topic(reader: Any, bag: Path, topic: str | None, types: Sequence[str], kind: str) -> list[Any]:
+def _topic(
+    reader: Any, bag: Path, topic: str | None, types: Sequence[str], kind: str, option: str
+) -> list[Any]:
     """Connections of the topic asked for, or of the only one of these types."""
-    fitting = [c for c in reader.connections if c.msgtype in types]
+    # Compressed depth has a type of images, and is none.
+    fitting = [
+        c for c in reader.connections if c.msgtype in types and not c.topic.endswith("/compressedDepth")
+    ]
     names = sorted({c.topic for c in fitting})
     if topic is None and len(names) == 1:
         topic = names[0]
@@ -138,16 +142,10 @@ def _topic(reader: Any, bag: Path, topic: str | None, types: Sequence[str], kind
         return chosen
     listed = "".join(f"\n  {name}  {reader.topics[name].msgcount} messages" for name in names)
     every = "".join(f"\n  {c.topic}  {c.msgtype}" for c in reader.connections)
-    have = (
-        f"its {kind} topics are:{listed}" if names else f"it has no {kind} topic, only:{every or ' nothing'}"
-    )
-    wanted = f"has no {kind} topic {topic!r}" if topic else f"needs a choice of {kind} topic"
-    choice = (
-        f"\nchoose with: displace manifest {quote(str(bag))} --topic {quote(names[0])}"
-        if len(names) > 1
-        else ""
-    )
-    raise ImageError(f"{bag} {wanted}; {have}{choice}")
+    if not names:
+        raise ImageError(f"{bag} has no {kind} topic, only:{every or ' nothing'}")
+    wanted = f"has no {kind} topic {topic!r}" if topic else f"has several {kind} topics"
+    raise ImageError(f"{bag} {wanted}; choose with --{option} one of:{listed}")
 
 
 def _messages(reader: Any, connections: Sequence[Any]) -> Iterator[tuple[float, Any]]:
@@ -165,7 +163,7 @@ def _position_columns(
     found = [c for kind in POSITION_TYPES for c in reader.connections if c.msgtype == kind]
     if not found and topic is None:
         return {}
-    connections = _topic(reader, bag, topic or found[0].topic, POSITION_TYPES, "position")
+    connections = _topic(reader, bag, topic or found[0].topic, POSITION_TYPES, "position", "positions-topic")
     degrees = connections[0].msgtype == POSITION_TYPES[0]
     take = _fix if degrees else _pose
     rows = np.array([(time, *take(message)) for time, message in _messages(reader, connections)])

@@ -39,7 +39,9 @@ class Steps:
     anchor: str | None
     """Recording whose frames become the places, by sight."""
     every: str
-    """Frames to take from videos."""
+    """Frames to take from videos and bags."""
+    topic: str | None
+    """Image topic of bags."""
     overwrite: bool
     """Make the manifest anew."""
     progress: Progress | None
@@ -156,7 +158,7 @@ class Steps:
         if self.table.exists():
             check_is_manifest(self.table)
         if self.table.exists() and not self.overwrite:
-            check_made_of(self.source, self.table, self.every)
+            check_made_of(self.source, self.table, self.every, self.topic)
             if not self._outdated():
                 return self.table
         frames = self.table.with_suffix(".frames")
@@ -167,6 +169,7 @@ class Steps:
             self.table,
             layout=self.layout,
             every=self.every,
+            topic=self.topic,
             overwrite=True,
             progress=self.progress,
         )
@@ -219,7 +222,8 @@ class Steps:
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RouteWarning)  # said where the manifest is made
-            folders = unpack(self.source, self.table.with_suffix(".frames"), every=self.every)
+            frames = self.table.with_suffix(".frames")
+            folders = unpack(self.source, frames, every=self.every, topic=self.topic)
             return _labelled(build_manifest(folders, layout))
 
     def _outdated(self) -> bool:
@@ -324,10 +328,10 @@ def store_beside(sources: Sources, output: Path) -> Path:
     return given[0] if len(given) == 1 and is_store(given[0]) else output.with_suffix(".desc")
 
 
-def check_made_of(source: Sources, table: Path, every: str = "1") -> None:
+def check_made_of(source: Sources, table: Path, every: str = "1", topic: str | None = None) -> None:
     """Refuse to go on with a manifest that an earlier run made of other recordings, or of other frames of them."""
     from displace.manifest.table import Manifest
-    from displace.recordings.frames import is_of, taken_every
+    from displace.recordings.frames import is_of, taken_with
     from displace.recordings.sources import folders_of
 
     recordings = folders_of(source, table.with_suffix(".frames"))
@@ -343,11 +347,12 @@ def check_made_of(source: Sources, table: Path, every: str = "1") -> None:
             raise InputError(
                 f"{table} belongs to other recordings than {named(source)}: it has images in {folder}. {WAY_OUT}"
             )
-        if taken_every(within) not in (None, str(every)):
-            raise InputError(
-                f"{table} has frames taken with every={taken_every(within)!r}, but every={str(every)!r} was given. "
-                f"{WAY_OUT}"
-            )
+        taken = taken_with(within)
+        for name, given in {"every": str(every), "topic": topic}.items():
+            if taken.get(name, given) != given:
+                raise InputError(
+                    f"{table} has frames taken with {name}={taken[name]!r}, but {name}={given!r} was given. {WAY_OUT}"
+                )
         waiting -= above
     if waiting:
         names = ", ".join(sorted(folder.name for folder in waiting))

@@ -56,6 +56,7 @@ def build(
     weights: PathLike | None = None,
     device: str = "auto",
     every: str = "1",
+    topic: str | None = None,
     layout: str = "auto",
     anchor: str | None = None,
     cluster: Annotated[str | None, Option(metavar="ADDRESS")] = None,
@@ -101,7 +102,9 @@ def build(
     device : str
         Where the model runs: auto, cpu, cuda, cuda:1 …
     every : str
-        Video: take every n-th frame (5), or one frame per interval (0.5s).
+        Video, bag: take every n-th frame (5), or one frame per interval (0.5s).
+    topic : str, optional
+        Bag: image topic; by default the only one.
     layout : str
         For recordings: how places are determined, as in `manifest`: auto, names, sight … With auto, recordings whose
         equal names turn out not to be equal places are lined up by sight; names trusts the names.
@@ -151,7 +154,7 @@ def build(
             )
         layout = "sight"
     with exclusive(output), limit_threads(threads):
-        steps = Steps(listed(store), output, layout, anchor, every, overwrite, progress)
+        steps = Steps(listed(store), output, layout, anchor, every, topic, overwrite, progress)
         described = whole_store(steps.described(model, weights, device), partial)
         steps.place(described, partial, traversals, exclude or ())
         described = DescriptorStore(described.folder)

@@ -41,6 +41,7 @@ def locate(
     follow: bool | None = None,
     adapt: str = "auto",
     every: str = "1",
+    topic: str | None = None,
     weights: PathLike | None = None,
     device: str = "auto",
     image_size: str | None = None,
@@ -86,7 +87,9 @@ def locate(
         Whether many images in one condition adapt the matching to it and are judged together: none, batch, or auto
         (from 100 images on; from a store, those of one traversal).
     every : str
-        Video: take every n-th frame (5), or one frame per interval (0.5s).
+        Video, bag: take every n-th frame (5), or one frame per interval (0.5s).
+    topic : str, optional
+        Bag: image topic; by default the only one.
     weights : path-like, optional
         Weights file; by default the published one.
     device : str
@@ -163,7 +166,7 @@ def locate(
             model = place_map.open_model(
                 weights=weights, device=device, image_size=image_size, crop=crop, mask=mask
             )
-        with images_of(sources, every, part(progress, "frames")) as images:
+        with images_of(sources, every, part(progress, "frames"), topic) as images:
             drives = {} if follow is False or centre is not None else images.videos()
             if follow:
                 drives |= images.folders
