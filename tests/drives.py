@@ -26,6 +26,16 @@ def make_route(
     return _unit(base), _unit(changed)
 
 
+def make_mixed_scenery(seed: int, n_places: int = 400, dim: int = 48) -> tuple[np.ndarray, np.ndarray]:
+    """Descriptors of a route in two conditions: every second 80 places lie on an open plain, where all look alike."""
+    rng, other = np.random.default_rng(seed), np.random.default_rng([seed, 1])
+    base, noise = (_smooth(source.standard_normal((n_places, dim))) for source in (rng, other))
+    changed, plain = 0.55 * base + 0.45 * noise, rng.standard_normal(dim)
+    on_plain = (np.arange(n_places) // 80 % 2 == 1)[:, None]
+    first, second = (_unit(np.where(on_plain, plain + 0.8 * seen, seen)) for seen in (base, changed))
+    return first, second
+
+
 def drive_along(n_places: int, rng: np.random.Generator, stops: int = 2) -> np.ndarray:
     """Places at which frames were taken: changing speed (0.5 to 2 places a frame) and stops."""
     at, speed, frames = 0.0, 0.0, []

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from drives import drive_along, make_route
+from drives import drive_along, make_mixed_scenery, make_route
 
 from displace.arrays import l2_normalize
 from displace.sequence import SEQUENCES, engine, get_sequence
@@ -29,15 +29,17 @@ from displace.sequence.engine import (
 )
 from displace.sequence.following import Fix, Sparse
 from displace.sequence.hindsight import Hindsight
+from displace.sequence.pairing import pair, standardised_recording
 from displace.sequence.roadway import Roadway
 from displace.sequence.tracking import UNDER_WAY, Tracker, level_between
 from displace.sequence.weighing import (
     Columns,
     Scale,
     Scores,
+    Weighed,
     WholeDrive,
     beyond_normal,
-    own_scale,
+    own_levels,
     scores_of_row,
     smooth_drive,
     standardised,
@@ -554,10 +556,60 @@ def test_a_pace_is_its_mean_step(pace: float) -> None:
 
 
 def test_frames_off_the_path_do_not_count_for_the_level() -> None:
-    path = np.array([5.0, 5.0, 1.0, 1.0])
-    half = own_scale(Scale(level=9.0), 1.0, path, np.array([1.0, 1.0, 0.0, 0.0]), 10**9)
-    assert half.level == pytest.approx(level_between(1.0, 5.0, steep=0.3), abs=1e-5)
-    assert own_scale(Scale(level=9.0), 1.0, path, np.ones(4), 1).level > 8
+    path, chance = np.repeat([2.0, 1.0], 100), np.ones(200)
+    levels = own_levels(path, chance, np.repeat([1.0, 0.0], 100))
+    np.testing.assert_allclose(levels, level_between(1.0, 2.0, steep=0.35), rtol=1e-6)
+    assert levels.shape == (200, 1)
+
+
+def test_the_level_goes_up_and_down_with_chance_where_the_path_does() -> None:
+    chance = 3 + 2 * np.sin(np.arange(300) / 30)
+    path = chance + 1
+    levels = own_levels(path, chance, np.ones(300))[:, 0]
+    assert (levels > chance).all()
+    assert (levels < path).all()
+    assert np.ptp(levels) > 3.5
+
+
+def test_the_level_is_the_same_all_along_where_chance_tells_nothing_about_the_path() -> None:
+    chance = 3 + np.sin(np.arange(300) / 30)
+    path = np.full(300, 5.0)
+    assert np.ptp(own_levels(path, chance, np.ones(300))) < 1e-6
+
+
+def test_a_very_distinct_route_asks_little_more_than_chance_of_its_plain_stretches() -> None:
+    assert own_levels(np.full(100, 9.0), np.ones(100), np.ones(100)).max() == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("seed", [0, 2])
+def test_plain_stretches_of_a_route_are_on_the_map(seed: int) -> None:
+    """One level for the whole drive told 17 to 40 % of these frames off the map, however they were asked for."""
+    places, frames = (standardised_recording(vectors) for vectors in make_mixed_scenery(seed))
+    similarity, at = frames @ places.T, np.arange(len(places))
+    beliefs: dict[int, Belief] = {}
+    assert smooth_drive(Given(similarity), Scale(), lambda frame, belief, _: beliefs.update({frame: belief}))
+    assert np.mean([beliefs[frame].off_map > 0.5 for frame in at]) < 0.02
+    assert np.mean([abs(beliefs[frame].places.argmax() - frame) <= 2 for frame in at]) > 0.99
+    tracker = Tracker(Scale().level)
+    scaled = Weighed(Scores(Given(similarity)), Scale(level=0.0)).block(slice(0, len(at)))
+    assert np.mean([tracker.step(row).off_map > 0.5 for row in scaled]) < 0.02
+    paired = pair(frames, places)
+    assert np.mean(paired.off > 0.5) < 0.02
+    assert np.mean(np.abs(paired.frames - at) <= 2) > 0.99
+
+
+@pytest.mark.parametrize("seed", [0, 2])
+def test_stretches_that_the_map_lacks_are_told_in_mixed_scenery(seed: int) -> None:
+    places, frames = (standardised_recording(vectors) for vectors in make_mixed_scenery(seed))
+    kept = np.r_[:200, 260:400]  # the end of a built-up stretch and the beginning of a plain one are missing
+    off = np.zeros(len(frames))
+
+    def see(frame: int, belief: Belief, evidence: np.ndarray) -> None:
+        off[frame] = belief.off_map
+
+    assert smooth_drive(Given((frames @ places.T)[:, kept]), Scale(), see)
+    assert np.mean(off[200:260] > 0.5) > 0.95
+    assert np.mean(np.delete(off, slice(200, 260)) > 0.5) < 0.06
 
 
 def test_a_drive_that_leaves_the_map_is_off_it() -> None:

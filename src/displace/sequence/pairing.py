@@ -10,8 +10,8 @@ from displace.arrays import Indices, Vectors, l2_normalize
 from displace.sequence.belonging import best_stretch
 from displace.sequence.engine import Belief, Blocks, Floats, Motion, smooth
 from displace.sequence.stride import told_strides
-from displace.sequence.tracking import level_between
 from displace.sequence.weighing import (
+    Backwards,
     Columns,
     Scale,
     Scores,
@@ -19,7 +19,7 @@ from displace.sequence.weighing import (
     earned,
     earned_by_chance,
     earnings,
-    mean_on_map,
+    own_levels,
 )
 
 AROUND = 2
@@ -122,12 +122,11 @@ def pair(queries: Vectors, anchor: Vectors, rounds: int = 2) -> Pairing:
     similarity = Cosines(queries, anchor)
     scores = Scores(similarity, Columns.of(similarity))
     prior = _fastest_fitting(scores)
-    chance = earned_by_chance(scores, SLOPE, prior)
-    path = earnings(scores, SLOPE, prior)
+    path, chance = earnings(scores, SLOPE, prior), earnings(Backwards(scores), SLOPE, prior)
     found, motion = _Summary(len(queries), len(anchor)), prior
     for _ in range(rounds):
-        level = level_between(chance, mean_on_map(path, 1 - found.off), _STEEP, _MOST)
-        counts, _ = smooth(Weighed(scores, Scale(SLOPE, level)), motion, found.see)
+        levels = own_levels(path, chance, 1 - found.off, _STEEP, _MOST)
+        counts, _ = smooth(Weighed(scores, Scale(SLOPE), levels), motion, found.see)
         motion = prior.at_paces(counts.mean_step or prior.mean_step)
     return Pairing(
         frames=found.frames,
@@ -136,9 +135,9 @@ def pair(queries: Vectors, anchor: Vectors, rounds: int = 2) -> Pairing:
         confidence=found.confidence,
         off=found.off,
         motion=motion,
-        gain=float(path.mean()) - chance,
+        gain=float((path - chance).mean()),
         overlap=float((found.off < 0.5).mean()),
-        surplus=path - RESEMBLES * max(chance, 0.0),
+        surplus=path - RESEMBLES * max(float(chance.mean()), 0.0),
     )
 
 

@@ -35,9 +35,10 @@ _DOUBTED, _DOUBTED_LONGER = 60, 20.0
 """The same of a drive that has a path, but one that other streets would give as well."""
 _SOON, _NOW_AND_THEN = 50, 2
 """After so many frames, the pace is learned from one frame in so many: it does not change that fast."""
-_SELDOM, _RUN = 6, 12
-"""Of a drive that follows the route beyond doubt, one frame in so many is held against the route backwards, too, and so
-many in a row: alone they would not tell how far a wrong path comes."""
+_NEAR = 8.0
+"""Frames, about, that tell what is earned around a frame."""
+_EVEN = 10.0
+"""Frames, times the square of what is earned, that speak for chance earning the same all along the drive."""
 _LOOKED_AT = 20
 """Frames that tell how fast a drive is for which no path is found."""
 _FADED = 1e6
@@ -103,7 +104,7 @@ class Tracker:
     """
 
     _MEMORY = 50.0
-    _ENOUGH, _BEYOND_DOUBT = 14.0, 30.0
+    _ENOUGH = 14.0
     _SLOW, _SURE, _APART = 150.0, 20.0, 2.0
 
     def __init__(
@@ -123,9 +124,11 @@ class Tracker:
         self._matches: deque[int] = deque(maxlen=_LOOKED_AT)
         self._belonging = Belonging()
         self._seen: tuple[Vectors, float] | None = None
-        # What a frame earns on the path and by chance, with weights as if `_SURE` frames had been seen.
-        self._path, self._path_weight = self._SURE * (level + HALFWAY * self._APART), self._SURE
-        self._chance, self._chance_weight = self._SURE * (level - HALFWAY * self._APART), self._SURE
+        # What a frame earns on the path and by chance: all along the drive, and around the last frame.
+        path, chance = level + HALFWAY * self._APART, level - HALFWAY * self._APART
+        self._path, self._chance = _Mean(path, self._SURE, self._SLOW), _Mean(chance, self._SURE, self._SLOW)
+        self._near_path, self._near_chance = path, chance
+        self._together, self._varies = 0.0, _EVEN
 
     @property
     def order(self) -> float:
@@ -134,8 +137,14 @@ class Tracker:
 
     @property
     def level(self) -> float:
-        """Evidence that a frame must bring to be on the map."""
-        return level_between(self._chance / self._chance_weight, self._path / self._path_weight)
+        """Evidence that a frame must bring to be on the map.
+
+        It goes up and down with what chance earns around the frame, as far as the path's earnings did so: see
+        `own_levels`, for a drive that is known as a whole.
+        """
+        chance = self._chance.value
+        share = min(max(self._together / self._varies, 0.0), 1.0)
+        return level_between(chance, self._path.value) + share * (self._near_chance - chance)
 
     @property
     def motion(self) -> Motion:
@@ -181,16 +190,13 @@ class Tracker:
         on_map = 1 - forwards.off_map
         # Off the map the best of wrong paths would bring the level down to what chance earns.
         known = on_map * (self.order if self._searched > 2 * SEARCHED else 1.0)
-        self._path += known * (on_path + top) - self._path / self._SLOW
-        self._path_weight += known - self._path_weight / self._SLOW
-        every = 1 if self._gain < self._BEYOND_DOUBT else _SELDOM
-        if self._frame % (every * _RUN) < _RUN:
-            by_chance = backwards.step(motion, kernels, places, off)
-            # Off the map there is nothing to follow in order: the trust stays as it was.
-            self._gain += every * (on_path - by_chance - on_map * self._gain / self._MEMORY)
-            self._chance += every * (by_chance + top - self._chance / self._SLOW)
-            self._chance_weight += every * (1 - self._chance_weight / self._SLOW)
-        along = self._belonging.see(on_path + top, self._chance / self._chance_weight)
+        self._path.see(on_path + top, known)
+        by_chance = backwards.step(motion, kernels, places, off)
+        # Off the map there is nothing to follow in order: the trust stays as it was.
+        self._gain += on_path - by_chance - on_map * self._gain / self._MEMORY
+        self._chance.see(by_chance + top)
+        self._compare(on_path + top, by_chance + top, known)
+        along = self._belonging.see(on_path + top, self._chance.value)
         trust = self.order
         self._searched = 0 if trust > 0.5 else self._searched + 1
         self._doubted = self._doubted + 1 if trust > 0.5 and along < 0.5 else 0
@@ -198,6 +204,14 @@ class Tracker:
         if trust < _CERTAIN:
             told = self._mixed(told, _alone(places, off, self.begins_off), trust)
         return told if along > _CERTAIN else self._in_doubt(told, along)
+
+    def _compare(self, path: float, chance: float, known: float) -> None:
+        """Learn whether what the path earns goes up and down with what chance earns."""
+        self._near_path += (path - self._near_path) / _NEAR
+        self._near_chance += (chance - self._near_chance) / _NEAR
+        away = self._near_chance - self._chance.value
+        self._together += known * away * (self._near_path - self._path.value) - self._together / self._SLOW
+        self._varies += known * away**2 - (self._varies - _EVEN) / self._SLOW
 
     def _keep_up(self) -> None:
         """Expect other steps, where a drive without a path is seen to be faster than the chain expects, or no more."""
@@ -224,6 +238,32 @@ class Tracker:
         places = told.places * np.float32(share * along)
         places += np.float32((1 - along) * (1 - off_map) / len(places))
         return Belief(places, off_map)
+
+
+class _Mean:
+    """A mean of numbers, of which those long ago fade.
+
+    Parameters
+    ----------
+    value : float
+        Before any was seen.
+    weight : float
+        Numbers that it then counts for.
+    memory : float
+        Numbers after which one has faded to 37 %.
+    """
+
+    def __init__(self, value: float, weight: float, memory: float) -> None:
+        self._sum, self._weight, self._memory = value * weight, weight, memory
+
+    @property
+    def value(self) -> float:
+        return self._sum / self._weight
+
+    def see(self, number: float, weight: float = 1.0) -> None:
+        """Take another number."""
+        self._sum += weight * number - self._sum / self._memory
+        self._weight += weight - self._weight / self._memory
 
 
 def _kernels(motion: Motion) -> tuple[Vectors, Vectors]:

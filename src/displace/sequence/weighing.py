@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.ndimage import uniform_filter1d
 
 from displace.arrays import Vectors
 from displace.sequence.belonging import TOLD, belongs
@@ -27,7 +28,7 @@ from displace.sequence.engine import (
 )
 from displace.sequence.roadway import Roadway
 from displace.sequence.stride import told_strides
-from displace.sequence.tracking import level_between, searched_in_vain
+from displace.sequence.tracking import HALFWAY, level_between, searched_in_vain
 
 _LEAST_SPREAD = 1e-6
 _SAMPLE = 600
@@ -44,6 +45,10 @@ _USUAL = 50.0
 """Frames of a drive that tell as much about what all of them resemble as is known beforehand."""
 _SLOW, _PASSED = 0.52, 0.9
 """Places a frame below which a drive's frames count together, and how many they then pass."""
+_AROUND = 11
+"""Frames, half of them before, that tell what chance earns at the one in their middle."""
+_RISE = 1.0
+"""What a level is above chance, at most: however distinct most of a route is, some stretch of it may not be."""
 _STEEP = 0.35
 """As `STEEP` where a drive is followed; more, as all frames together leave less doubt about the path."""
 _TAIL, _NORMAL = 0.98, 2.054
@@ -181,6 +186,8 @@ class Weighed:
 
     scores: Blocks
     scale: Scale
+    levels: Vectors | None = None
+    """Shape (q, 1). The level of each frame, where it is not the same for all."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -189,7 +196,8 @@ class Weighed:
 
     def block(self, rows: slice) -> Vectors:
         """Return the evidence of some frames."""
-        return self.scale.slope * self.scores.block(rows) - self.scale.level
+        level = self.scale.level if self.levels is None else self.levels[rows]
+        return self.scale.slope * self.scores.block(rows) - level
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,26 +222,22 @@ class _AlongRoadway:
 
 
 @dataclass(frozen=True, eq=False)
-class _Middle:
-    """At most `_SAMPLE` frames from the middle of a drive, against the route or the route driven backwards."""
+class Backwards:
+    """Frames of a drive against the route driven backwards: all of them, or at most so many from the middle."""
 
     scores: Blocks
-    backwards: bool = False
+    most: int | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
-        return min(self.scores.shape[0], _SAMPLE), self.scores.shape[1]
-
-    @property
-    def rows(self) -> slice:
-        """Its frames."""
-        first = (self.scores.shape[0] - self.shape[0]) // 2
-        return slice(first, first + self.shape[0])
+        """Frames and places."""
+        n_frames, n_places = self.scores.shape
+        return min(n_frames, self.most or n_frames), n_places
 
     def block(self, rows: slice) -> Vectors:
-        first = self.rows.start
-        block = self.scores.block(slice(rows.start + first, rows.stop + first))
-        return block[:, ::-1] if self.backwards else block
+        """Return the scores of some frames."""
+        first = (self.scores.shape[0] - self.shape[0]) // 2
+        return self.scores.block(slice(rows.start + first, rows.stop + first))[:, ::-1]
 
 
 def standardised(similarity: Vectors) -> Vectors:
@@ -309,18 +313,13 @@ def earned(scores: Blocks, slope: float, motion: Motion) -> float:
     return float(earnings(scores, slope, motion).mean())
 
 
-def mean_on_map(each: Floats, on_map: Floats) -> float:
-    """Mean of what frames earn, each counting as much as it is likely on the map."""
-    return float(on_map @ each / max(float(on_map.sum()), 1e-9))
-
-
 def earned_by_chance(scores: Blocks, slope: float, motion: Motion) -> float:
     """Log-evidence of a frame on a path that cannot be right: along the route driven backwards.
 
     The same frames, the same places and the same resemblance between neighbours, but no true path; so it tells how
     far the best of many wrong paths comes.
     """
-    return earned(_Middle(scores, backwards=True), slope, motion)
+    return earned(Backwards(scores, _SAMPLE), slope, motion)
 
 
 def smooth_drive(
@@ -358,13 +357,12 @@ def smooth_drive(
         some = _Together(similarity, max(2, round(_PASSED / max(slow, 1 / _FEW))))
         return smooth_drive(some, scale, some.seen(see), ordered, roadway)
     motion = motion.at_paces(motion.mean_step)
-    every, middle = earnings(scores, slope, motion), _Middle(scores).rows
-    path, chance = every[middle], earnings(_Middle(scores, backwards=True), slope, motion)
-    if path.mean() - chance.mean() < _LEAST_GAIN + _GAIN_NOISE / np.sqrt(len(path)):
+    path, chance = earnings(scores, slope, motion), earnings(Backwards(scores), slope, motion)
+    if path.mean() - chance.mean() < _LEAST_GAIN + _GAIN_NOISE / np.sqrt(n_frames):
         _each_alone(Weighed(Scores(similarity), scale), see, searched=n_frames)
         return False
-    belonging, stretch = belongs(every, float(chance.mean()))
-    told = min(1.0, n_frames / TOLD)
+    belonging, stretch = belongs(path, float(chance.mean()))
+    told, short = min(1.0, n_frames / TOLD), _FEW / (n_frames + _FEW)
     # What being on the map earns is told by the best stretch at first: all else may be other streets.
     off_map = np.ones(n_frames)
     off_map[stretch] = 0.0
@@ -376,8 +374,8 @@ def smooth_drive(
         off_map[frame] = belief.off_map
 
     def smoothed(motion: Motion, see: Row) -> Moves:
-        level = own_scale(scale, float(chance.mean()), every, 1 - off_map, n_frames)
-        evidence: Blocks = Weighed(scores, level)
+        levels = short * scale.level + (1 - short) * own_levels(path, chance, 1 - off_map)
+        evidence: Blocks = Weighed(scores, scale, levels)
         if roadway is not None:
             along = _AlongRoadway(evidence, roadway)
             evidence, see = along, along.seen(see)
@@ -390,23 +388,32 @@ def smooth_drive(
     return True
 
 
-def own_scale(scale: Scale, chance: float, path: Floats, on_map: Floats, n_frames: int) -> Scale:
-    """Scale whose level is what a drive itself tells, the more so the longer it is.
+def own_levels(
+    path: Floats, chance: Floats, on_map: Floats, steep: float = _STEEP, most: float = HALFWAY
+) -> Vectors:
+    """Level of each frame of a drive as the drive itself tells it, (q, 1).
+
+    Where scenery changes slowly, as on an open plain, the best of many wrong paths earns little, and so does the true
+    one; among buildings both earn more. One level for a whole drive would call its plain stretches off the map. So the
+    level goes up and down with what chance earns around a frame, as far as the path's earnings do so on this drive.
 
     Parameters
     ----------
-    scale : Scale
-        Of the map.
-    chance : float
-        What a frame earns on a path that cannot be right.
-    path, on_map : arrays of shape (m,)
-        What frames earn on the path, and how likely each is on the map: the others do not count.
-    n_frames : int
-        Of the drive.
+    path, chance : arrays of shape (q,)
+        What frames earn on the path, and on one that cannot be right.
+    on_map : array of shape (q,)
+        How likely each is on the map: the others do not tell what the path earns.
+    steep, most : float
+        See `level_between`.
     """
-    own = level_between(chance, mean_on_map(path, on_map), _STEEP)
-    share = n_frames / (n_frames + _FEW)
-    return Scale(scale.slope, share * own + (1 - share) * scale.level)
+    around_path, around_chance = (uniform_filter1d(each, _AROUND, mode="nearest") for each in (path, chance))
+    varies = around_chance - around_chance.mean()
+    share = float(np.clip(varies @ around_path / max(float(varies @ varies), 1e-9), 0, 1))
+    here = chance.mean() + share * varies
+    gain = float(on_map @ (path - here) / max(float(on_map.sum()), 1e-9))
+    rise = min(level_between(0.0, gain, steep, most), _RISE)
+    levels: Vectors = (here + rise).astype(np.float32)[:, None]
+    return levels
 
 
 def _each_alone(evidence: Blocks, see: Row, searched: int = 0) -> None:
