@@ -1,4 +1,4 @@
-"""What `advise` finds, as records that become JSON and come back from it."""
+"""What `advise` finds, as records that can be written to JSON and read back."""
 
 from __future__ import annotations
 
@@ -44,7 +44,10 @@ class Choice:
         return get_fusion(self.fusion)(**self.params)
 
     def __str__(self) -> str:
-        return " ".join([self.fusion, *(f"{key}={_short(value)}" for key, value in self.params.items())])
+        shown = {
+            key: f"{value:g}" if isinstance(value, float) else value for key, value in self.params.items()
+        }
+        return " ".join([self.fusion, *(f"{key}={value}" for key, value in shown.items())])
 
 
 @dataclass(frozen=True)
@@ -138,14 +141,14 @@ class Advice:
         ]
 
     def _behind_others(self, name: str) -> bool:
-        """Whether R@1 of a held-out condition is below the others' mean; also where it could not be asked."""
+        """Whether R@1 of a held-out condition is below the others' mean, or could not be measured."""
         recalls = {} if self.best is None else dict(self.best.recalls)
         own = recalls.pop(name, None)
         others = [estimate.value for estimate in recalls.values()]
         return own is None or not others or own.value < sum(others) / len(others)
 
     def to_json(self) -> dict[str, Any]:
-        """Return a record of plain types; `from_json` is its opposite."""
+        """Return a record of plain types, which `from_json` reads."""
         record = {"format": FORMAT, **asdict(self), "warnings": self.warnings}
         for condition, row in zip(self.conditions, record["conditions"], strict=True):
             row["outside"] = condition.outside
@@ -158,7 +161,3 @@ class Advice:
         if version != FORMAT:
             raise InputError(f"format={version!r} of the advice is not {FORMAT}, which this version reads")
         return schema.made(cls, record)
-
-
-def _short(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
