@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from displace.descriptors.store import Queries
     from displace.maps import PlaceMap
     from displace.references import ReferenceSet
-    from displace.report.demonstration import Demo
-    from displace.report.night_drive import NightDrive
+    from displace.report.demonstration import Demo, NightDrive
 
 RESUMES = True
 QUERY = "night"
@@ -130,7 +129,7 @@ def _drive(place_map: PlaceMap, refs: ReferenceSet, queries: Queries, protocol: 
     import numpy as np
 
     from displace.maps import build
-    from displace.report.night_drive import follow_night
+    from displace.report.demonstration import follow_night
     from displace.truth import Truth
 
     ids = place_map.place_ids

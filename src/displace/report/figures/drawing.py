@@ -1,4 +1,4 @@
-"""Any study to a figure, and figures to files."""
+"""Draw any study, and write figures to files."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _DRAWN: dict[str, Callable[[Any], Any]] = {
 }
 
 _POWER = re.compile(r"\$\\mathdefault\{([-−\d.^{}]|\\times)*\}\$")
-"""A number as matplotlib writes it beside an axis."""
+"""A number beside an axis, as matplotlib writes it."""
 
 
 def draw(study: Study) -> Any:
-    """Return the matplotlib figure of a study; what it is about stands above it."""
+    """Return the matplotlib figure of a study, with its setting as the title."""
     with print_style():
         figure = _DRAWN[kind_of(study)](study)
         figure.suptitle(str(study.setting), fontsize=5.5, color=SOFT, wrap=True)
@@ -39,7 +39,7 @@ def draw(study: Study) -> Any:
 
 
 def _show_dollars(figure: Any) -> None:
-    """Show names as they are: between dollars matplotlib would read formulas. Its own, of axes, stay."""
+    """Escape dollar signs in names, which matplotlib would read as formulas; its own formulas stay."""
     from matplotlib.text import Text
 
     for text in figure.findobj(Text):

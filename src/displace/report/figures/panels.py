@@ -1,4 +1,4 @@
-"""What all figures share: sizes and type for print, axes that say which way is better, markers of methods."""
+"""Shared parts of the figures: sizes and fonts for print, axes, legends, markers of methods."""
 
 from __future__ import annotations
 

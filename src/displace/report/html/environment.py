@@ -1,4 +1,4 @@
-"""What is needed to repeat the results: versions, machine, descriptors, methods and commands."""
+"""How to repeat the results: versions, machine, descriptors, methods and commands."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ def environment_html(results: Sequence[Result], folder: Path) -> str:
 
 
 def _studied(folder: Path) -> str:
-    """Options of the studies that the folder has, and of their query where there is one."""
+    """Options of `displace report` that run the studies in the folder."""
     found = [(kind_of(study), study.setting.query) for study in load_studies(folder)]
     kinds = list(dict.fromkeys(kind for kind, _ in found))
-    queries = {query for kind, query in found if kind != "tau"}  # which takes all
+    queries = {query for kind, query in found if kind != "tau"}  # tau uses all queries
     asked = f" --query {quote(queries.pop())}" if len(queries) == 1 else ""
     named = "all" if len(kinds) == len(KINDS) else ",".join(kinds)
     return f" --studies {named}{asked}" if kinds else ""

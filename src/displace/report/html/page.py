@@ -24,7 +24,7 @@ from displace.report.html.environment import environment_html
 from displace.report.html.explorer import explorer_data
 from displace.report.html.findings import find
 from displace.report.html.markup import own_file
-from displace.report.html.plot_parts import Plot
+from displace.report.html.plots import Plot
 from displace.report.html.thumbnails import Album, collect
 
 
@@ -98,7 +98,7 @@ def write_report(
 
 
 def _all_studies(folder: Path, cells: Sequence[Result]) -> list[Study]:
-    """Studies that were run, and those of random projections that a suite had; of both, the one that was run."""
+    """Studies that were run, and studies of random projections in the suites unless these were run, too."""
     kept = studies_beside(folder, cells)
     known = {topic_of(study) for study in kept}
     return [*(study for study in compressions_of(cells) if topic_of(study) not in known), *kept]
@@ -138,7 +138,7 @@ def _facts(blocks: Sequence[Block], cells: Sequence[Result]) -> str:
 
 
 def _pictures(album: Album, blocks: Sequence[Block]) -> str:
-    """Say which pictures the page has."""
+    """Describe which pictures the page has."""
     queries = sum(len(block.questions) for block in blocks)
     if not album.pictures:
         return (

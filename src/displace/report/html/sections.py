@@ -15,8 +15,7 @@ from displace.report.figures.panels import print_style
 from displace.report.html.blocks import Block
 from displace.report.html.findings import Finding, sentences, verdict
 from displace.report.html.markup import heading, note
-from displace.report.html.plot_parts import Plot
-from displace.report.html.plots import plot_overview, plot_study
+from displace.report.html.plots import Plot, plot_overview, plot_study
 
 TITLES = {
     "compression": "Fewer dimensions",
@@ -66,7 +65,7 @@ def lead(findings: Sequence[Finding], n_cells: int) -> str:
 
 
 def summary(findings: Sequence[Finding]) -> str:
-    """Say in words which method wins where."""
+    """Describe in words which method wins where."""
     if not findings:
         return "<p>The results hold no two multi-reference methods that could be compared.</p>"
     parts = []
@@ -91,7 +90,7 @@ def overview(blocks: Sequence[Block], plots: dict[str, Plot]) -> str:
 
 
 def studies_html(studies: Sequence[Study], plots: dict[str, Plot]) -> str:
-    """Return the studies' section, and add its plots to `plots`; nothing where there is no study."""
+    """Return the section of the studies, and add its plots to `plots`; empty without studies."""
     if not studies:
         return ""
     parts = ['<section id="studies"><h2>Studies</h2>']
@@ -107,7 +106,7 @@ def studies_html(studies: Sequence[Study], plots: dict[str, Plot]) -> str:
 
 
 def _details(study: Study) -> list[str]:
-    """What else a reader must know."""
+    """Further notes on a study."""
     if isinstance(study, Space):
         return [f"Query {study.row}: {study.reason}.", *study.notes]
     if isinstance(study, Qualitative):

@@ -9,7 +9,7 @@ from itertools import groupby
 from displace.bootstrap import resampled_text
 from displace.evaluation.effort import Effort
 from displace.evaluation.methods import GROUPS
-from displace.evaluation.published import Compared, compare
+from displace.evaluation.published import compare
 from displace.evaluation.results import Result
 from displace.evaluation.table_formats import compared_texts
 from displace.evaluation.tables import BOLD, UNDERLINE, Column, Row, Table
@@ -28,15 +28,12 @@ def recalls_html(table: Table) -> str:
         rows = []
         for group, members in groupby(panel.rows, key=lambda row: row.group):
             rows.append(f'<tr class="group"><th colspan="{1 + len(names)}">{escape(GROUPS[group])}</th></tr>')
-            rows += [_recalls_row(panel, row) for row in members]
+            for row in members:
+                found = "".join(_cell(panel, row, column) for column in panel.columns)
+                rows.append(method_row(row.label, row.fusion, not row.parameters, found))
         parts.append(html_table("recalls", [title or "method", *names], rows))
     body = "".join([*parts, *map(note, table.notes)])
     return heading(table.title) + body if table.projection is None else folded(table.title, body)
-
-
-def _recalls_row(table: Table, row: Row) -> str:
-    found = "".join(_cell(table, row, column) for column in table.columns)
-    return method_row(row.label, row.fusion, not row.parameters, found)
 
 
 def _cell(table: Table, row: Row, column: Column) -> str:
@@ -49,7 +46,7 @@ def _cell(table: Table, row: Row, column: Column) -> str:
 
 
 def duels_html(findings: Sequence[Finding]) -> str:
-    """Every query traversal: the method, the best other, and what the difference amounts to."""
+    """For every query traversal: the method, the best other one, and their difference."""
     if not findings:
         return ""
     rows = [
@@ -70,22 +67,20 @@ def duels_html(findings: Sequence[Finding]) -> str:
 
 
 def published_html(tables: Sequence[Table]) -> str:
-    """Measured beside published numbers, where there are any under the same protocol."""
+    """Measured beside published numbers, if there are any for the same protocol."""
     parts = []
     for table in tables:
         found = compare(table)
         if found.rows:
             head = ["cell", "method", "measured", "published", "difference"]
-            body = html_table("recalls", head, map(_compared_row, found.rows)) + "".join(
-                map(note, found.notes)
-            )
+            rows = [
+                f"<tr><th>{escape(f'{row.column.model} · {row.column.query}')}</th>"
+                f"{cells(row.label, *compared_texts(row))}</tr>"
+                for row in found.rows
+            ]
+            body = html_table("recalls", head, rows) + "".join(map(note, found.notes))
             parts.append(folded(f"{table.title}: {len(found.rows)} measured beside published numbers", body))
     return "".join(parts)
-
-
-def _compared_row(row: Compared) -> str:
-    where = escape(f"{row.column.model} · {row.column.query}")
-    return f"<tr><th>{where}</th>{cells(row.label, *compared_texts(row))}</tr>"
 
 
 def effort_html(blocks: Sequence[Block]) -> str:

@@ -28,11 +28,11 @@ class Album:
     pictures: list[str] = field(default_factory=list)
     """Base64 of each JPEG."""
     numbers: dict[str, int] = field(default_factory=dict)
-    """Which picture a path became; −1 where it could not be read."""
+    """Number of each path's picture; −1 where it could not be read."""
     n_bytes: int = 0
     """Bytes of all pictures, as text."""
     n_queries: int = 0
-    """Queries of which every picture is there."""
+    """Queries all of whose pictures are there."""
 
     def add(self, paths: Sequence[str]) -> bool:
         """Add the pictures of one query, all of them or, where they do not fit, none."""
@@ -48,7 +48,7 @@ class Album:
         return True
 
     def number(self, path: str) -> int:
-        """Return which picture shows a path; −1 where none does."""
+        """Number of a path's picture; −1 without one."""
         return self.numbers.get(path, -1)
 
 
@@ -98,7 +98,7 @@ def collect(blocks: Sequence[Block], budget: int, progress: Progress | None = No
 
 
 def _in_order(block: Block) -> Iterator[list[str]]:
-    """Paths of the pictures of each query, the telling ones first."""
+    """Paths of the pictures of each query; queries on which the methods differ come first."""
     hits = block.hits
     differ = hits.any(axis=0) != hits.all(axis=0)
     for rows in (np.flatnonzero(differ), np.flatnonzero(~differ)):
