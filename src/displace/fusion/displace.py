@@ -36,7 +36,7 @@ from displace.fusion.solver.views import Views, group_views, merged, several_ima
 from displace.references import ReferenceSet, as_ids, slot_of_each, sum_by
 
 AT_HAND = 2**30
-"""Bytes of references that are read together where a stream of them is to be decided about."""
+"""Bytes of references that may be read at once to decide the settings of a streamed build."""
 WARN_ABOVE = 0.2
 """γ above which the paper's setting, no ridge, is warned about."""
 
@@ -341,9 +341,8 @@ class DisPlace(VectorFusion):
         if self.project is False or views.kind == "apart":
             self._undecided = views.kind == "apart"
             reason = views.reason if self._undecided else AS_GIVEN
-            self._retrieve(
-                X, index, statistics, Settings(0.0, False, reason, rows=self._row_limit(1), projects=False)
-            )
+            settings = Settings(0.0, False, reason, rows=self._plain_rows(), projects=False)
+            self._retrieve(X, index, statistics, settings)
             return
         dim = X.shape[1]
         basis, coordinates, scatter = self._coordinates(_squarable(X), views.index, statistics)
@@ -372,8 +371,9 @@ class DisPlace(VectorFusion):
             except LinAlgError:
                 raise self._singular(scatter, dim) from None
         self._keep(solution, scatter, basis, X.dtype)
-        if self.n_rows == "all":
-            self._keep_every_reference(X, index)
+        if self.n_rows == "all":  # every reference is a row, in the space of the projection
+            order = np.argsort(index, kind="stable")
+            self.row_places_, self.place_vectors_ = index[order], self._project(X[order])
 
     def _views(
         self, X: Vectors, index: Indices, traversals: NDArray[Any] | None, groups: NDArray[Any] | None
@@ -384,10 +384,10 @@ class DisPlace(VectorFusion):
         slots = slot_of_each(index, None) if traversals is None else traversals
         return group_views(X, index, slots, groups)
 
-    def _row_limit(self, auto: int | None) -> int | None:
-        """Most rows a place as given; `auto` where that is to be decided, None for every view or reference."""
+    def _plain_rows(self) -> int | None:
+        """Most rows a place where nothing is projected; None for every reference."""
         if self.n_rows == "auto":
-            return None if self.views_.kind == "apart" else auto
+            return None if self.views_.kind == "apart" else 1
         return None if self.n_rows == "all" else int(self.n_rows)
 
     def _decide(self, problem: Problem) -> None:
@@ -430,11 +430,6 @@ class DisPlace(VectorFusion):
         self.mean_ = (mean if basis is None else basis @ mean).astype(dtype, copy=False)
         self.eigenvalues_ = solution.eigenvalues
         self.n_components_ = P.shape[1]
-
-    def _keep_every_reference(self, X: Vectors, index: Indices) -> None:
-        """Make every reference a row, in the space of the projection."""
-        order = np.argsort(index, kind="stable")
-        self.row_places_, self.place_vectors_ = index[order], self._project(X[order])
 
     def _retrieve(self, X: Vectors, index: Indices, statistics: Scatter | None, settings: Settings) -> None:
         """Leave P = I, nothing subtracted: one row a place is HOPS, every reference a row is pooling."""

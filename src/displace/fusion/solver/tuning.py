@@ -182,7 +182,8 @@ class Contest:
             return best
         most = int(np.bincount(self.problem.places).max())
         self.run([replace(best, rows=n) for n in ROWS if n < most])
-        enough = max(self.recall(one) for one in self.hits if _same_space(one, best)) - FEWER_ROWS
+        same_space = [one for one in self.hits if replace(one, rows=best.rows) == best]
+        enough = max(map(self.recall, same_space)) - FEWER_ROWS
         for n in (n for n in ROWS if n < most):
             if self.recall(replace(best, rows=n)) >= enough:
                 return replace(best, rows=n)
@@ -204,10 +205,6 @@ class Contest:
             f"projection {self.recall(best):.1f})"
         )
         return _settings(rival, reason, recalls)
-
-
-def _same_space(a: Contestant, b: Contestant) -> bool:
-    return replace(a, rows=None) == replace(b, rows=None)
 
 
 def _settings(one: Contestant, reason: str, recalls: dict[tuple[float, bool], float]) -> Settings:
