@@ -215,7 +215,8 @@ def _described(
             failures |= {key: NOT_FINITE for key, fine in zip(keys, good, strict=True) if not fine}
             yield [key for key, fine in zip(keys, good, strict=True) if fine], vectors[good], failures
             failures = {}
-    yield [], np.empty((0, model.dim), np.float32), failures
+    if failures:  # of images after the last batch
+        yield [], np.empty((0, model.dim), np.float32), failures
 
 
 class ShardBuffer:

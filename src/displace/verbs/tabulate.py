@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 COMMAND = "table"
 MARKS = ("**Recall@", "dataset,protocol,tolerance,", "\\usepackage{booktabs")
-"""Near the beginning of the tables that are written, by format."""
+"""Marks near the beginning of tables that this verb writes, by format."""
 
 
 @dataclass(frozen=True)
 class Tabulated:
-    """A table, and who wins in it."""
+    """A table and its winners."""
 
     table: Table
     wins: list[Wins]
@@ -74,7 +74,7 @@ def tabulate(
 
 
 def tables_of(cells: Iterable[Result], results: Results, k: int = 1) -> list[Tabulated]:
-    """Make the tables of some cells of a results folder, such as those of one run."""
+    """Make tables of some cells of a results folder, such as those of one run."""
     from displace.evaluation.tables import build_tables
     from displace.evaluation.wins import all_wins
 
@@ -82,7 +82,7 @@ def tables_of(cells: Iterable[Result], results: Results, k: int = 1) -> list[Tab
 
 
 def as_text(tables: Iterable[Tabulated], form: str) -> str:
-    """All tables in one text; who wins is added where prose can stand."""
+    """All tables in one text; Markdown also says which method wins."""
     from displace.evaluation.table_formats import FORMATS, wins_to_markdown
 
     parts = []
