@@ -1,4 +1,4 @@
-"""What a verb's numpydoc says, taken apart for the command line's help and for docs/cli.md."""
+"""Parses the numpydoc of a verb, for the command line's help and docs/cli.md."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class Documentation:
     """A function's documentation."""
 
     paragraphs: list[str]
-    """Of the text above the sections, a line each; the first is the summary."""
+    """Paragraphs above the sections, a line each; the first is the summary."""
     parameters: dict[str, str]
-    """What is said of each parameter, in one line."""
+    """Description of each parameter, in one line."""
     examples: list[str]
     """The lines of the section Examples."""
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> Documentation:
-        """Take apart the docstring of a function."""
+        """Parse the docstring of a function."""
         head, *sections = _HEADING.split(inspect.getdoc(function) or "")
         parts = dict(zip(sections[::2], sections[1::2], strict=True))
         _, *found = _PARAMETER.split(parts.get("Parameters", ""))
