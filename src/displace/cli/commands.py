@@ -21,7 +21,6 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import typer
 
 from displace import verbs
-from displace.cli.docstrings import Documentation
 from displace.verbs.base import Argument, Option
 
 CALLBACKS = ("progress", "download")
@@ -30,6 +29,8 @@ ORDER = (
     *("evaluate", "bench", "table", "report", "inspect", "list", "export", "serve"),
 )
 """Order of the verbs in the help."""
+_HEADING = re.compile(r"^(\w+)\n-{3,}\n", re.MULTILINE)
+_PARAMETER = re.compile(r"^(\w[\w, ]*?) : .*$", re.MULTILINE)
 
 
 def path(text: str | Path) -> str | Path:
@@ -116,6 +117,33 @@ class Parameter:
     @property
     def _commas(self) -> bool:
         return isinstance(self.spelling, Option) and self.spelling.commas
+
+
+@dataclass(frozen=True)
+class Documentation:
+    """A function's documentation."""
+
+    paragraphs: list[str]
+    """Paragraphs above the sections, a line each; the first is the summary."""
+    parameters: dict[str, str]
+    """Description of each parameter, in one line."""
+    examples: list[str]
+    """The lines of the section Examples."""
+
+    @classmethod
+    def of(cls, function: Callable[..., Any]) -> Documentation:
+        """Parse the docstring of a function."""
+        head, *sections = _HEADING.split(inspect.getdoc(function) or "")
+        parts = dict(zip(sections[::2], sections[1::2], strict=True))
+        _, *found = _PARAMETER.split(parts.get("Parameters", ""))
+        parameters = {
+            name.strip(): _one_line(text)
+            for names, text in zip(found[::2], found[1::2], strict=True)
+            for name in names.split(",")
+        }
+        examples = [line.strip() for line in parts.get("Examples", "").splitlines()]
+        paragraphs = [_one_line(text) for text in head.strip().split("\n\n")]
+        return cls(paragraphs, parameters, [line for line in examples if line not in ("", "::")])
 
 
 @dataclass(frozen=True)
@@ -210,6 +238,10 @@ def plain(text: str, names: Mapping[str, str]) -> str:
 def escaped(text: str) -> str:
     """Text with square brackets escaped, which would be markup."""
     return text.replace("[", r"\[")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _kind_and_spelling(hint: Any) -> tuple[Any, Argument | Option]:

@@ -26,10 +26,9 @@ from displace.fusion.base import (
 )
 from displace.fusion.pooling import Pooling
 from displace.fusion.solver import tuning
-from displace.fusion.solver.contest import place_means
+from displace.fusion.solver.contest import Problem, place_means
 from displace.fusion.solver.eigen import ROUTES, Solution, solve, thin_basis
-from displace.fusion.solver.kept_views import KeptViews
-from displace.fusion.solver.problem import Problem
+from displace.fusion.solver.kept_references import KeptViews
 from displace.fusion.solver.scatter import Scatter
 from displace.fusion.solver.tuning import Settings
 from displace.fusion.solver.views import Views, group_views, merged, several_images

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,6 @@ from scipy.linalg import LinAlgError
 
 from displace.arrays import Indices, Vectors, l2_normalize
 from displace.fusion.solver.eigen import solve
-from displace.fusion.solver.problem import Problem
 from displace.fusion.solver.scatter import Scatter
 from displace.fusion.solver.views import merged
 from displace.holdout import Fold, spread
@@ -26,6 +26,36 @@ MAX_PLACES = 500
 
 Hits = NDArray[np.bool_]
 Projected = tuple[Vectors, Vectors, Vectors]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What DisPlace's settings are decided for: references, their statistics and where the projection is cut off."""
+
+    vectors: Vectors
+    """Shape (m, d). References, or their coordinates in their own span (then d < D)."""
+    index: Indices
+    """Shape (m,). View of each reference; with one view a place, its place."""
+    traversals: NDArray[Any]
+    """Shape (m,)."""
+    scatter: Scatter
+    """Statistics of `vectors` with `index` as place ids."""
+    places: Indices
+    """Shape (G,). Place of each view."""
+    dim: int
+    """D, the dimension of the descriptors."""
+    tau: float
+    n_components: int | None
+
+    @property
+    def sampling_ratio(self) -> float:
+        """γ = D / Σ(K − 1), the sum over the views of all places."""
+        return self.dim / self.scatter.freedom if self.scatter.freedom else float("inf")
+
+    @property
+    def several_views(self) -> bool:
+        """Whether some place has more than one view."""
+        return bool((self.places[1:] == self.places[:-1]).any())
 
 
 @dataclass(frozen=True)

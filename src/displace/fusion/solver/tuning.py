@@ -26,9 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from displace.fusion.solver.contest import HOPS, MAX_PLACES, POOLING, Contestant, Hits, Round
+from displace.fusion.solver.contest import HOPS, MAX_PLACES, POOLING, Contestant, Hits, Problem, Round
 from displace.fusion.solver.eigen import SMALL
-from displace.fusion.solver.problem import Problem
 from displace.fusion.solver.scatter import Scatter
 from displace.holdout import Fold, folds, spread
 from displace.threads import one_blas_thread

@@ -13,8 +13,7 @@ from displace.bootstrap import bootstrap, resampled_text
 from displace.evaluation.results import Result
 from displace.evaluation.studies import Compression, Cost, Space, Study, TauAblation, kind_of
 from displace.report.colours import Style, other_setting, style_of
-from displace.report.figures.curves import condition_styles
-from displace.report.figures.panels import RECALL
+from displace.report.figures import RECALL, condition_styles
 from displace.report.html.blocks import Block
 
 Plot = dict[str, Any]

@@ -10,8 +10,7 @@ from itertools import groupby
 
 from displace.evaluation.record import rule_text
 from displace.evaluation.studies import Compression, Cost, Qualitative, Space, Study, kind_of
-from displace.report.figures import draw
-from displace.report.figures.panels import print_style
+from displace.report.figures import draw, print_style
 from displace.report.html.blocks import Block
 from displace.report.html.findings import Finding, sentences, verdict
 from displace.report.html.markup import heading, note
