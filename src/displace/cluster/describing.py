@@ -1,4 +1,4 @@
-"""Describing images on a cluster: files go to the workers by name, vectors come back to the one writer of the store."""
+"""Describing images on a cluster: workers get file names and return vectors to the only writer of the store."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FILES_AT_ONCE = 64
 
 
 def describer_on(client: Any, make: Callable[[], DescriptorModel], batch_size: int = 16) -> Describer:
-    """Return what describes files with the workers of a Dask cluster, for `extract(describer=…)`.
+    """Return a describer that uses the workers of a Dask cluster, for `extract(describer=…)`.
 
     Parameters
     ----------

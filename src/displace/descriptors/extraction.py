@@ -1,6 +1,6 @@
 """Extraction: from a manifest's images to a descriptor store, resumable at any point.
 
-Two passes: the first reads the content hash of every file, which tells what is new; the second describes the
+Two passes: the first reads the content hash of every file, which shows what is new; the second describes the
 new contents, reading and preparing images ahead of the model, and writes a shard every so often.
 """
 
@@ -49,7 +49,7 @@ Describer = Callable[[list[tuple[str, str]]], Generator[Part[str]]]
 DTYPES = ("float32", "float16")
 SHARD_BYTES = 32 * 2**20
 SHARD_SECONDS = 30.0
-"""A shard is written when one of these is reached: what a killed run may have to compute again."""
+"""A shard is written when one of these is reached; a killed run loses at most that much."""
 HASHED_AT_ONCE = 32
 NOT_FINITE = "its descriptor is not finite (NaN or infinity)"
 
@@ -98,7 +98,7 @@ def extract(
     model : DescriptorModel
         From `displace.models.get_model`.
     folder : path-like
-        The store, created where it does not exist (``route.desc``).
+        The store, created if it does not exist (``route.desc``).
     dtype : {"float32", "float16"}, optional
         Stored type; by default the store's own, float32 for a new one.
     overwrite : bool
@@ -170,7 +170,7 @@ def _hash_each(paths: list[str]) -> list[str | Failure]:
 
 
 def _paths(root: Path, names: Iterable[str]) -> Iterator[str]:
-    """Where the images are, as plain strings: making a Path of each costs as much as hashing it."""
+    """Paths of the images as plain strings: making a Path of each costs as much as hashing it."""
     folder = str(root)
     return (os.path.join(folder, name) for name in names)  # noqa: PTH118
 
@@ -220,7 +220,7 @@ def _described(
 
 
 class ShardBuffer:
-    """Collects vectors and writes a shard when enough are there, or when the work ends or is interrupted."""
+    """Collects vectors and writes a shard when there are enough, or when the work ends or is interrupted."""
 
     def __init__(self, shards: Shards) -> None:
         self.shards = shards
@@ -232,7 +232,7 @@ class ShardBuffer:
         self._since = time.monotonic()
 
     def add(self, keys: Sequence[str], vectors: Vectors) -> None:
-        """Take vectors that may be lost until the next `flush`."""
+        """Add vectors, which are lost if the process dies before the next `flush`."""
         self._keys += keys
         self._parts.append(vectors)
         full = len(self._keys) * self.shards.dim * self.shards.dtype.itemsize >= SHARD_BYTES
@@ -240,7 +240,7 @@ class ShardBuffer:
             self.flush()
 
     def flush(self) -> None:
-        """Make everything taken so far durable."""
+        """Write all vectors to disk."""
         if self._keys:
             self.shards.append(self._keys, np.concatenate(self._parts))
         self._clear()
@@ -317,7 +317,7 @@ def described_batch(model: DescriptorModel, batch: Prepared) -> Vectors:
 
 
 def _check_outcome(store: DescriptorStore, strict: bool) -> None:
-    """Raise where nothing, or under `strict` not everything, could be described."""
+    """Raise an error if nothing was described, or with `strict` if anything was skipped."""
     n, skipped = len(store.index.manifest), store.skipped
     first = next(iter(skipped.values()), "")
     if n and not len(store):

@@ -18,7 +18,7 @@ from displace.evaluation.studies import Study, compressions_of, studies_beside, 
 from displace.evaluation.tables import build_tables
 from displace.files.atomic import write_whole
 from displace.progress import Progress
-from displace.report.html import sections, table_sections
+from displace.report.html import sections
 from displace.report.html.blocks import Block, read_blocks
 from displace.report.html.environment import environment_html
 from displace.report.html.explorer import explorer_data
@@ -79,10 +79,10 @@ def write_report(
         "facts": escape(_facts(blocks, cells)),
         "summary": sections.summary(findings),
         "overview": sections.overview(blocks, plots),
-        "tables": "".join(map(table_sections.recalls_html, tables)),
-        "duels": table_sections.duels_html(findings),
-        "published": table_sections.published_html(tables),
-        "effort": table_sections.effort_html(blocks),
+        "tables": "".join(map(sections.recalls_html, tables)),
+        "duels": sections.duels_html(findings),
+        "published": sections.published_html(tables),
+        "effort": sections.effort_html(blocks),
         "studies": sections.studies_html(studies, plots),
         "study_link": '<a href="#studies">Studies</a>' if studies else "",
         "pictures": escape(_pictures(album, blocks)),
