@@ -1,8 +1,7 @@
 """What counts as correct.
 
-A `Tolerance` says how far off a place may be. `Truth` applies it between the places of one route, which is what maps
-and advice need; a `TruthRule` says it for queries of their own, with positions or frame numbers, for
-`displace.recall_at`.
+A `Tolerance` is how far off a place may be. `Truth` applies it between the places of one route, for maps and advice; a
+`TruthRule` applies it to queries with their own positions or frame numbers, for `displace.recall_at`.
 """
 
 from __future__ import annotations
@@ -128,7 +127,7 @@ class Truth:
         """Whether each place found is right for a query at the place beside it; both in any one shape."""
         right: Flags = found == truth
         if self._points is not None:
-            with np.errstate(over="ignore"):  # positions beyond the universe are far away
+            with np.errstate(over="ignore"):  # absurdly large positions are far away
                 away = np.linalg.norm(self._at(found) - self._at(truth), axis=-1)
             right |= away <= self.tolerance.value
         return right
@@ -173,7 +172,7 @@ class TruthRule(Protocol):
         """Whether each ranked place (q, k) is correct for its query."""
 
     def answerable(self, places: NDArray[Any] | None) -> Flags:
-        """Whether each query has a correct place among `places` (all that the rule knows, where None)."""
+        """Whether each query has a correct place among `places` (None: all that the rule knows)."""
 
 
 @dataclass(frozen=True)
@@ -202,7 +201,7 @@ class SamePlace:
         return flags
 
     def answerable(self, places: NDArray[Any] | None) -> Flags:
-        """Whether each query's place is in the map; None and NaN are no place."""
+        """Whether each query's place is in the map; None and NaN are not places."""
         if places is None:
             return np.array([is_named(place) for place in self.places.tolist()], bool)
         return np.isin(self.places, places)
@@ -218,7 +217,7 @@ class PlaceSets:
     Parameters
     ----------
     sets : sequence of q collections of place ids
-        Sets, lists, arrays or whatever else holds the ids; kept as lists, without None and NaN, which are no places.
+        Sets, lists, arrays or other collections; stored as lists, without None and NaN, which are not places.
     """
 
     sets: Sequence[Collection[Any]]
@@ -254,7 +253,7 @@ class WithinFrames:
         Frame number of each query.
     tolerance : int
     places, place_frames : arrays of shape (m,), optional
-        Places with a frame number each; a place that has several numbers stands there with each of them. By default
+        Places with a frame number each; a place with several numbers is repeated. By default
         the place ids are the frame numbers.
     """
 
@@ -381,9 +380,9 @@ class WithinMetres:
 
 
 def _keep_checked(rule: Any, name: str, shape: str, *, numbers: bool = False) -> None:
-    """Keep what a rule was given under `name` as an array of this shape, such as "q, 2"; numbers as float64.
+    """Convert a rule's attribute to an array and check its shape, such as "q, 2"; numbers become float64.
 
-    An array of another shape would be spread over the queries, and the recall be one of something else.
+    An array of another shape would be broadcast over the queries and give a wrong recall.
     """
     array = np.asarray(getattr(rule, name))
     lengths = shape.split(", ")
@@ -400,7 +399,7 @@ def _keep_checked(rule: Any, name: str, shape: str, *, numbers: bool = False) ->
 
 
 def _check_reach(value: Any, name: str, unit: str) -> None:
-    """Nothing is nearer than 0, nor than NaN: a recall of 0 would say nothing of the places."""
+    """Refuse negative, infinite and NaN distances, instead of returning a recall of 0."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise InputError(f"{name}={value!r} must be a number of {unit}")
     if not 0 <= value < np.inf:
@@ -408,7 +407,7 @@ def _check_reach(value: Any, name: str, unit: str) -> None:
 
 
 def check_comparable(ranked: NDArray[Any], truth: NDArray[Any], name: str = "truth") -> None:
-    """Strings never equal numbers: say so instead of a recall of 0."""
+    """Refuse to compare strings with numbers, which are never equal, instead of returning a recall of 0."""
     have, want = _examples(ranked), _examples(truth)
     strange = want.keys() - have.keys()
     if have and strange:
