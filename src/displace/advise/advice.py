@@ -14,7 +14,7 @@ from displace.fusion.base import Fusion
 
 FORMAT = 1
 OUTSIDE_BELOW = 0.85
-"""Share of the usual coverage below which a condition counts as outside; `displace.advise.variation` says why."""
+"""Share of the usual coverage below which a condition counts as outside (see `displace.advise.variation`)."""
 
 
 @dataclass(frozen=True)
@@ -56,13 +56,13 @@ class Condition:
 
     traversal: str
     n_queries: int
-    """Queries asked; 0 where the others have none of its places."""
+    """Queries; 0 if the others have none of its places."""
     n_left_out: int
     """Its references whose place the others do not have: no fusion could find them."""
     coverage: float | None = None
     usual_coverage: float | None = None
     """Share of its deviation from the others that lies in directions in which the others vary, and the same share of
-    the others themselves; None where there are too few traversals or places to say."""
+    the others themselves; None with too few traversals or places."""
 
     @property
     def outside(self) -> bool:
@@ -74,7 +74,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Score:
-    """What one fusion reached."""
+    """Result of one fusion."""
 
     choice: Choice
     n_bytes: int
@@ -118,15 +118,15 @@ class Advice:
     scores: list[Score] = field(default_factory=list)
     """Best mean first."""
     worth: list[Worth] = field(default_factory=list)
-    """For the recommended fusion; empty with fewer than three traversals, or where `notes` say why."""
+    """For the recommended fusion; empty with fewer than three traversals, or as explained in `notes`."""
     impossible: dict[str, str] = field(default_factory=dict)
     """Fusions that could not be fitted, with the reason."""
     notes: list[str] = field(default_factory=list)
-    """What was left out or could not be said."""
+    """What was left out or is not known."""
 
     @property
     def best(self) -> Score | None:
-        """What the recommended fusion reached; None where nothing could be held out."""
+        """Score of the recommended fusion; None if nothing could be held out."""
         return next((score for score in self.scores if score.choice == self.recommended), None)
 
     @property

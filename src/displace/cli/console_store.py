@@ -145,7 +145,7 @@ def traversals_table(traversals: list[Traversal]) -> Table:
 
 
 def models_table(rows: Sequence[ModelRow]) -> Group:
-    """Every model with its licences and paper, and its variants; the bold one is what the name stands for."""
+    """Every model with its licences, paper and variants; the default variant is bold."""
     parts: list[RenderableType] = []
     for family, variants in groupby(rows, key=lambda row: row.name.partition(":")[0]):
         listed = list(variants)

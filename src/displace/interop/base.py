@@ -1,4 +1,4 @@
-"""What an exporter is: it writes a map, located images or a descriptor store for another program."""
+"""The interface of exporters, which write a map, located images or a descriptor store for another program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ONNX: what a map does to a query, normalise((q − mean)·P), as a file that any runtime executes."""
+"""ONNX: a map's projection of queries, normalise((q − mean)·P), as a file that any runtime executes."""
 
 from __future__ import annotations
 

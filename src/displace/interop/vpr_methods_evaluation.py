@@ -77,7 +77,7 @@ def write_locations(located: Located, folder: PathLike) -> list[Path]:
     Returns
     -------
     list of Path
-        Two arrays and lists of image names; that of the database only where the map has images.
+        Two arrays and lists of image names; that of the database only if the map has images.
     """
     place_map = located.whole_map
     if located.vectors is None:
@@ -135,7 +135,7 @@ def read_descriptors(
     Parameters
     ----------
     folder : path-like
-        Where the arrays are, in VPR-methods-evaluation a run's folder below ``logs``.
+        Folder of the arrays, in VPR-methods-evaluation a run's folder below ``logs``.
     side : {"database", "queries"}
     manifest : Manifest
         Says which place and traversal each image belongs to; images that it does not list are left out.

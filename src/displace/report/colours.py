@@ -1,6 +1,6 @@
 """One colour, marker and dash for each method, the same in every figure.
 
-The colours keep apart under the common kinds of colour blindness; marker and dash say the same without any colour.
+The colours are distinct under the common kinds of colour blindness; marker and dash are distinct without colour.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import zlib
 from dataclasses import dataclass, replace
 
 RIGHT, WRONG = "#00805f", "#c8420b"
-"""Frames of right and wrong matches; a mark ✓ or ✗ always stands beside them."""
+"""Colours of right and wrong matches; a mark ✓ or ✗ is always beside them."""
 
 
 @dataclass(frozen=True)

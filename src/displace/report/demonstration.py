@@ -51,7 +51,7 @@ class FusionScore:
 
 @dataclass(frozen=True)
 class TextTable:
-    """A table as text: names above its columns, and rows of which the first cell is a name."""
+    """A table of text cells; the first cell of each row is its name."""
 
     title: str
     head: Sequence[str]

@@ -162,7 +162,7 @@ def _draw_compression(study: Compression) -> Any:
 
 
 def _gaps(study: Compression) -> list[str]:
-    """Say at which dimensions a method could not be fitted."""
+    """Note the dimensions at which a method could not be fitted."""
     return [
         f"{curve.label}: not possible at {', '.join(str(dim) for dim in missing)}"
         for curve in study.curves
@@ -213,7 +213,7 @@ def condition_styles(study: TauAblation) -> dict[str, Style]:
 
 
 def _paper_setting(study: TauAblation) -> str:
-    """Say which curves are of the paper's setting, or that it is not possible."""
+    """Note which curves are of the paper's setting, or that it is not possible."""
     impossible = [curve.query for curve in study.curves if curve.error]
     if impossible and not any(curve.recalls for curve in study.curves if not curve.plain):
         return "paper's setting: not possible, the scatter is singular"
@@ -301,7 +301,7 @@ def _draw_examples(study: Qualitative) -> Any:
 
 
 def _tile(axes: Any, image: str | None, text: str, right: bool | None = None) -> None:
-    """One picture with its frame, or its name where the picture is not there."""
+    """One picture with its frame, or its name if there is no picture."""
     axes.grid(False)
     axes.set_xticks([])
     axes.set_yticks([])

@@ -126,7 +126,7 @@ class Database:
 
     @contextmanager
     def explained(self, doing: str) -> Iterator[None]:
-        """Turn the database's errors into ones that say what to do."""
+        """Turn the database's errors into a `DatabaseError` with a way out."""
         try:
             yield
         except self.psycopg.Error as error:
@@ -180,7 +180,7 @@ def migrate(connection: Any) -> None:
 
 
 def schema_version(connection: Any) -> int:
-    """Version of the schema in the database; 0 where there is none."""
+    """Version of the schema in the database; 0 without one."""
     if connection.execute("SELECT to_regclass('displace.migrations')").fetchone()[0] is None:
         return 0
     found = connection.execute("SELECT max(version) FROM displace.migrations").fetchone()[0] or 0

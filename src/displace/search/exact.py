@@ -84,7 +84,7 @@ class Exact(Index):
 
     @classmethod
     def chosen_kind(cls, kind: str, rows: Vectors) -> str:
-        """Return `kind`; by default float32, which is fastest, and the rows' own type where that would be too large."""
+        """Return `kind`; by default float32, which is fastest, or the rows' own type if that would be too large."""
         if not kind and 4 * rows.size <= MAPPED_ABOVE:
             return "float32"
         return super().chosen_kind(kind, rows)
@@ -144,7 +144,7 @@ def checked_queries(queries: Vectors, dim: int) -> Vectors:
 
 
 def is_mapped(array: NDArray[Any]) -> bool:
-    """Whether an array's numbers lie in a file."""
+    """Whether an array is memory-mapped."""
     base: Any = array
     while base is not None:
         if isinstance(base, np.memmap):

@@ -167,7 +167,7 @@ class Faiss(Index):
 
 
 def _in_row_order(best: Indices, scores: Vectors, k: int) -> tuple[Indices, Vectors, Indices]:
-    """The k best, rows of equal scores in their order, and the queries of which more rows score as the last of them.
+    """The k best, rows of equal scores in order, and the queries for which further rows score as the last of them.
 
     >>> _in_row_order(np.array([[7, 5, 4], [7, 5, 4]]), np.array([[1.0, 1, 0], [1, 0, 0]]), 2)
     (array([[5, 7],

@@ -55,7 +55,7 @@ class Steps:
 
     @property
     def table(self) -> Path:
-        """The manifest that is made of recordings."""
+        """The manifest that is made from recordings."""
         return self.output.with_suffix(".csv")
 
     @property
@@ -90,7 +90,7 @@ class Steps:
     def place(
         self, store: DescriptorStore, partial: bool, traversals: Sequence[str] | None, exclude: Sequence[str]
     ) -> None:
-        """Line recordings up by sight where no image has a place, or where sight contradicts equal names."""
+        """Line recordings up by sight if no image has a place, or if the images contradict equal names."""
         from displace.neighbours import sample
         from displace.verbs._sight import check_names
         from displace.verbs.align import align

@@ -78,7 +78,7 @@ POOLING = Contestant(projects=False)
 
 
 class Round:
-    """One fold: statistics without the traversal, its queries, and who answers them right.
+    """One fold: statistics without a traversal, its queries, and which contestants answer them correctly.
 
     Parameters
     ----------
@@ -99,9 +99,9 @@ class Round:
         self.kept = np.union1d(there[spread(len(there), MAX_PLACES)], self.truth)
 
     def hits(self, contestants: Sequence[Contestant]) -> Iterator[tuple[Contestant, Hits]]:
-        """Each contestant that can be solved, and for which queries its best place is right.
+        """Yield each contestant that has a solution, and for which queries its best place is right.
 
-        Contestants that differ in nothing but centring and rows should be neighbours: they share a projection.
+        Contestants that differ only in centring and rows should be adjacent, because they share a projection.
         """
         solved: tuple[object, Projected | None] = (None, None)
         for one in contestants:
@@ -118,7 +118,7 @@ class Round:
                 yield one, self._projected_hits(one, solved[1])
 
     def _projected(self, one: Contestant) -> Projected | None:
-        """Views, queries and mean in the space of a projection; None where there is no solution."""
+        """Views, queries and mean in the space of a projection; None without a solution."""
         scatter = place_means(self.scatter, self.places) if one.between_places else self.scatter
         unit = self.scatter.within_trace() / self.problem.dim
         try:

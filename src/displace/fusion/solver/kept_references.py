@@ -1,4 +1,4 @@
-"""The references themselves as statistics, where an update needs them: of pooling, and where views are told apart."""
+"""The references themselves as statistics, for pooling and for maps with several views per place."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from displace.references import ReferenceSet
 
 @dataclass
 class KeptReferences:
-    """Unit references in order of place: all that pooling is, and what its map holds anyway."""
+    """Unit references in order of place: the rows of a pooling map."""
 
     rounding: ClassVar[float] = 5e-3
-    """Largest difference between a number of a unit vector and what a map has stored of it."""
+    """Largest difference between a number of a unit vector and the rounded number in a map."""
 
     vectors: Vectors
     """Shape (m, D)."""
@@ -38,14 +38,14 @@ class KeptReferences:
         return len(self.vectors)
 
     def merge(self, other: Self) -> Self:
-        """Take further references in; returns self."""
+        """Add further references; returns self."""
         self.vectors = np.concatenate([self.vectors, other.vectors])
         self.places = np.concatenate([self.places, other.places])
         self._select(np.argsort(self.places, kind="stable"))
         return self
 
     def subtract(self, other: Self) -> Self:
-        """Take references out: each takes its nearest row of the same place with it; returns self."""
+        """Remove for each reference the nearest row of the same place; returns self."""
         keep = np.ones(len(self.vectors), bool)
         for vector, place in zip(other.vectors, other.places.tolist(), strict=True):
             start, end = np.searchsorted(self.places, place), np.searchsorted(self.places, place, "right")
@@ -63,7 +63,7 @@ class KeptReferences:
         return replace(self, vectors=self.vectors.astype(dtype))
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Nothing: the rows of the map say all."""
+        """Nothing: the rows of the map are the references."""
         return {}
 
     def _select(self, rows: NDArray[np.intp]) -> None:
@@ -75,12 +75,12 @@ class KeptViews(KeptReferences):
     """References with traversals and views: a new traversal may show which of them belong together."""
 
     rounding = 1e-5
-    """Largest difference between the numbers of a reference and of what is removed as being the same."""
+    """Largest difference between the numbers of a reference and of the one to remove."""
 
     traversals: NDArray[Any]
     """Shape (m,)."""
     groups: NDArray[Any] | None = None
-    """Shape (m,). Views, where they were given."""
+    """Shape (m,). Views, if given."""
 
     @classmethod
     def of(cls, refs: ReferenceSet) -> KeptViews:
@@ -112,14 +112,14 @@ class KeptViews(KeptReferences):
         if self.groups is not None and other.groups is not None:
             self.groups = np.concatenate([self.groups, other.groups])
         else:
-            self.groups = None  # where views of some are not known, they are found for all
+            self.groups = None  # if views of some are unknown, they are found for all
         same = self.traversals.dtype.kind == other.traversals.dtype.kind
         names = [kept.traversals if same else kept.traversals.astype(str) for kept in (self, other)]
         self.traversals = np.concatenate(names)
         return super().merge(other)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """What a file keeps, in float32."""
+        """Arrays to store, in float32."""
         arrays: dict[str, NDArray[Any]] = {"kept_vectors": self.vectors.astype(np.float32, copy=False)}
         arrays |= pack_labels("kept_places", self.places) | pack_labels("kept_traversals", self.traversals)
         if self.groups is not None:

@@ -2,7 +2,7 @@
 
 S_W must see what weather, light and season change, and nothing else. Where a traversal has several images of a place
 (a panorama, four cameras, frames along the way) the references of the place also differ in what they look at, which
-tells places apart and must stay. So references are grouped by view first: S_W is the scatter within groups, over
+distinguishes places and must stay. So references are grouped by view first: S_W is the scatter within groups, over
 traversals, and every group is a row of the map.
 
 Groups are given (heading, camera) or found: descriptors are centred by their traversal's mean, which takes most of the
@@ -60,7 +60,7 @@ class Views:
 def group_views(
     vectors: Vectors, index: Indices, traversals: NDArray[Any], given: NDArray[Any] | None = None
 ) -> Views:
-    """Tell the views of places apart.
+    """Separate the views of places.
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ from displace.evaluation.tables import Table
 from displace.truth import Flags
 
 OWN = "displace"
-"""The fusion that others are compared with, where the results have it."""
+"""The fusion that others are compared with, if the results have it."""
 
 
 @dataclass(frozen=True, eq=False)

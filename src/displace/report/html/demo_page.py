@@ -23,7 +23,7 @@ from displace.truth import Flags
 SURE = 0.8
 """Confidence above which the page counts matches as sure."""
 SHOWN_IN = "sun"
-"""Traversal whose pictures stand for the places."""
+"""Traversal whose pictures represent the places."""
 OWN_TITLE, RIVAL = "DisPlace", "hops"
 APART = 6
 """Examples of one kind are at least this many places apart."""
@@ -63,7 +63,7 @@ def _parts(demo: Demo) -> dict[str, str]:
 
 
 def summary(demo: Demo) -> str:
-    """Say in one sentence how the map did on the query."""
+    """Describe in one sentence how the map did on the query."""
     rival = demo.score(RIVAL)
     best, found = max(demo.singles[demo.query].items(), key=lambda item: item[1])
     return (

@@ -117,7 +117,7 @@ def _scripts() -> dict[str, str]:
 
 
 def _json(record: Any) -> str:
-    """JSON that cannot end the script element it stands in."""
+    """JSON that cannot end the script element around it."""
     text = json.dumps(record, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c")
 

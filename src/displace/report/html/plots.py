@@ -20,7 +20,7 @@ Plot = dict[str, Any]
 SECOND: Plot = {"xaxis": "x2", "yaxis": "y2", "showlegend": False}
 """Puts a trace into the second panel; its legend entry is that of the first."""
 SPREAD = 0.7
-"""Width over which the methods of one query stand side by side."""
+"""Width over which the methods of one query are spread."""
 LOOKS = (("", 9), ("-dot", 9), ("", 6), ("-dot", 13))
 """Marks and sizes that distinguish the rows of one fusion with other settings, sequences or adaptation."""
 
@@ -275,7 +275,7 @@ def _one_panel(x: str, y: str) -> Plot:
 
 
 def _upright(x: float, line: Plot, **axes: str) -> Plot:
-    """A line from the bottom of a panel to its top; `axes` say in what it is measured."""
+    """A vertical line through a panel; `axes` are its axis references."""
     return {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "line": line, **axes}
 
 

@@ -191,7 +191,7 @@ def reliability_plot(curves: Sequence[tuple[str, str, Sequence[Sequence[float]]]
 
 
 def _point(kind: str, x: float, y: float, r: float, n: float) -> str:
-    """A disc, or a square for the query's own curve, so that colour is not needed to tell them."""
+    """A disc, or a square for the query's own curve, so that they differ without colour."""
     words = f"<title>{n:.0f} pictures</title>"
     if kind == "own":
         return (

@@ -97,7 +97,7 @@ def overview(blocks: Sequence[Block], plots: dict[str, Plot]) -> str:
 
 
 def recalls_html(table: Table) -> str:
-    """One table with the marks of the paper, in panels where it is wide; folded where it is of random projections."""
+    """One table with the marks of the paper, in panels if it is wide; folded for random projections."""
     parts = []
     for title, panel in table.panels():
         names = [column.query if title else column.model for column in panel.columns]

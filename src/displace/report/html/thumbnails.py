@@ -35,7 +35,7 @@ class Album:
     """Queries all of whose pictures are there."""
 
     def add(self, paths: Sequence[str]) -> bool:
-        """Add the pictures of one query, all of them or, where they do not fit, none."""
+        """Add all pictures of one query, or none if they do not fit."""
         encoded = {path: thumbnail(path) for path in dict.fromkeys(paths) if path not in self.numbers}
         size = sum(len(text) for text in encoded.values() if text)
         if self.n_bytes + size > self.budget:
@@ -53,7 +53,7 @@ class Album:
 
 
 def thumbnail(path: str | Path, width: int = WIDTH, quality: int = QUALITY) -> str | None:
-    """Return a small JPEG of an image as base64; None where it cannot be read."""
+    """Return a small JPEG of an image as base64; None if it cannot be read."""
     import cv2
 
     try:
