@@ -135,14 +135,8 @@ class Truth:
     def answerable(self, truth: NDArray[Any], known: NDArray[Any]) -> Flags:
         """Whether `known` has a right answer for a query at each of the places `truth`."""
         there: Flags = np.isin(truth, known)
-        if self._points is None:
-            return there
-        from scipy.spatial import cKDTree
-
-        targets, asked = self._at(known), self._at(truth)
-        targets, located = targets[np.isfinite(targets).all(axis=1)], np.isfinite(asked).all(axis=1)
-        if len(targets):
-            there[located] |= cKDTree(targets).query(asked[located])[0] <= self.tolerance.value
+        if self._points is not None:
+            there |= _any_within(self.tolerance.value, self._at(truth), self._at(known))
         return there
 
     @cached_property
@@ -281,7 +275,8 @@ class WithinFrames:
 
     def correct(self, ranked: NDArray[Any]) -> Flags:
         """Whether each ranked place has a frame that is near enough."""
-        flags: Flags = np.any(self._near(self.frames[:, None, None], self._frames_of(ranked)), axis=2)
+        away = np.abs(self.frames[:, None, None] - self._frames_of(ranked))
+        flags: Flags = np.any(away <= self.tolerance, axis=2)
         return flags
 
     def answerable(self, places: NDArray[Any] | None) -> Flags:
@@ -289,17 +284,8 @@ class WithinFrames:
         known = self.places if places is None else places
         if known is None:
             return np.ones(len(self.frames), bool)
-        frames = self._frames_of(np.unique(known)).ravel()
-        frames = np.sort(frames[np.isfinite(frames)])
-        if not len(frames):
-            return np.zeros(len(self.frames), bool)
-        at = np.searchsorted(frames, self.frames)
-        below, above = frames[(at - 1).clip(min=0)], frames[at.clip(max=len(frames) - 1)]
-        return self._near(self.frames, below) | self._near(self.frames, above)
-
-    def _near(self, query: NDArray[Any], place: NDArray[Any]) -> Flags:
-        flags: Flags = np.abs(query - place) <= self.tolerance
-        return flags
+        frames = self._frames_of(np.unique(known)).reshape(-1, 1)
+        return _any_within(self.tolerance, self.frames[:, None], frames)
 
     def _frames_of(self, ids: NDArray[Any]) -> NDArray[np.float64]:
         """All frames of each place in a last dimension, NaN behind those of places that have fewer."""
@@ -366,14 +352,9 @@ class WithinMetres:
         return flags
 
     def answerable(self, places: NDArray[Any] | None) -> Flags:
-        """Whether any place of the map is near enough; a query or a place whose position is NaN is near none."""
-        from scipy.spatial import cKDTree
-
-        at = _look_up(self.places if places is None else np.unique(places), self.places, self.place_positions)
-        flags = np.asarray(np.isfinite(self.positions).all(axis=1))
-        away, _ = cKDTree(at[np.isfinite(at).all(axis=1)]).query(self.positions[flags])
-        flags[flags] = away <= self.radius
-        return flags
+        """Whether any place of the map is near enough."""
+        known = self.places if places is None else np.unique(places)
+        return _any_within(self.radius, self.positions, _look_up(known, self.places, self.place_positions))
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -422,6 +403,16 @@ def _examples(ids: NDArray[Any]) -> dict[bool, Any]:
     if ids.dtype != object:
         return {ids.dtype.kind in "US": ids.flat[0].item()} if ids.size else {}
     return {isinstance(value, str | bytes): value for value in ids.ravel()[::-1].tolist() if is_named(value)}
+
+
+def _any_within(radius: float, points: NDArray[Any], targets: NDArray[Any]) -> Flags:
+    """Whether each of the points (q, d) has a target (t, d) within `radius`; NaN is near nothing."""
+    from scipy.spatial import cKDTree
+
+    flags = np.asarray(np.isfinite(points).all(axis=1))
+    away, _ = cKDTree(targets[np.isfinite(targets).all(axis=1)]).query(points[flags])
+    flags[flags] = away <= radius
+    return flags
 
 
 def _look_up(ids: NDArray[Any], keys: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:

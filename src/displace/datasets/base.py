@@ -93,12 +93,11 @@ class Protocol:
 
     def truth(self, manifest: Manifest, query: str) -> TruthRule:
         """Rule for `displace.recall_at`: one truth for each image of `query`, in the manifest's order."""
-        makers = {"exact": _exact, "frames": _frames, "metres": _metres}
-        return makers[self.tolerance.kind](self, manifest, query)
-
-
-def _exact(protocol: Protocol, manifest: Manifest, query: str) -> TruthRule:
-    return SamePlace(protocol.split(manifest, query)[1].places)
+        if self.tolerance.kind == "frames":
+            return _frames(self, manifest, query)
+        if self.tolerance.kind == "metres":
+            return _metres(self, manifest, query)
+        return SamePlace(self.split(manifest, query)[1].places)
 
 
 def _frames(protocol: Protocol, manifest: Manifest, query: str) -> TruthRule:

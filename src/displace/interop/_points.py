@@ -118,11 +118,6 @@ class PointExporter(Exporter, ABC):
             gets latitude and longitude as well.
         places : int
             Best places of each image; the second and further ones as ``place_2``, ``score_2`` …
-
-        Returns
-        -------
-        list of Path
-            The file.
         """
         return cls.write(locations_table(located, min_confidence, places), path, crs)
 
@@ -136,10 +131,5 @@ class PointExporter(Exporter, ABC):
         path : path-like
         crs : str, optional
             As for located images.
-
-        Returns
-        -------
-        list of Path
-            The file.
         """
         return cls.write(places_table(place_map), path, crs)
