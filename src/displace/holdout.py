@@ -64,9 +64,9 @@ def folds(
     names = np.unique(traversals)
     for name in names[spread(len(names), max_folds)]:
         out = traversals == name
-        asked = np.flatnonzero(out)
-        asked = asked[np.isin(places[asked], places[~out])]
-        yield Fold(name, ~out, thinned(asked, places, max_queries))
+        queries = np.flatnonzero(out)
+        queries = queries[np.isin(places[queries], places[~out])]
+        yield Fold(name, ~out, thinned(queries, places, max_queries))
 
 
 def folds_with_a_gap(
@@ -103,8 +103,8 @@ def folds_with_a_gap(
             own, gone = traversals == name, np.isin(places, stretch)
             left = ~own & ~gone
             known = np.isin(places, places[left]) | gone
-            asked = np.flatnonzero(own & known & ~np.isin(places, edge))
-            yield Fold(name, left, asked[spread(len(asked), max_queries)])
+            queries = np.flatnonzero(own & known & ~np.isin(places, edge))
+            yield Fold(name, left, queries[spread(len(queries), max_queries)])
 
 
 def folds_of_quarters(
@@ -126,8 +126,8 @@ def folds_of_quarters(
         own, gone = traversals == name, np.isin(places, stretch)
         left = ~gone & ~(own & held)
         held &= np.isin(places, places[left])
-        asked = np.flatnonzero(own & (held | (gone & ~np.isin(places, edge))))
-        yield Fold(name, left, asked[spread(len(asked), max_queries)])
+        queries = np.flatnonzero(own & (held | (gone & ~np.isin(places, edge))))
+        yield Fold(name, left, queries[spread(len(queries), max_queries)])
 
 
 def _quarters(places: NDArray[Any], traversals: NDArray[Any], route: NDArray[Any]) -> list[int]:

@@ -185,6 +185,7 @@ class Verb:
     def parameters(self) -> list[Parameter]:
         """Its parameters in their order, arguments first."""
         signature = inspect.signature(self.function)
+        # Without the return type, which is imported for type checkers only.
         annotations = {name: p.annotation for name, p in signature.parameters.items()}
         hints = get_type_hints(
             types.SimpleNamespace(__annotations__=annotations),

@@ -118,6 +118,11 @@ class PointExporter(Exporter, ABC):
             gets latitude and longitude as well.
         places : int
             Best places of each image; the second and further ones as ``place_2``, ``score_2`` …
+
+        Returns
+        -------
+        list of Path
+            The file.
         """
         return cls.write(locations_table(located, min_confidence, places), path, crs)
 
@@ -131,5 +136,10 @@ class PointExporter(Exporter, ABC):
         path : path-like
         crs : str, optional
             As for located images.
+
+        Returns
+        -------
+        list of Path
+            The file.
         """
         return cls.write(places_table(place_map), path, crs)

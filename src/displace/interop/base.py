@@ -49,17 +49,17 @@ class Exporter:
     @classmethod
     def writer(cls, source: object) -> tuple[Writer, str]:
         """The method for a source, and the source's name in messages; raises InputError if there is none."""
-        for method, (kind, called) in KINDS.items():
+        for method, (kind, label) in KINDS.items():
             # A type is accepted in place of an object, so that options can be listed without one.
             if isinstance(source, kind) or (isinstance(source, type) and issubclass(source, kind)):
                 writer: Writer | None = getattr(cls, method)
                 if writer is not None:
-                    return writer, called
+                    return writer, label
                 break
         else:
-            called = type(source).__name__
-        takes = " or ".join(called for method, (_, called) in KINDS.items() if getattr(cls, method))
-        raise InputError(f"this export takes {takes}, not {called} ({cls.about()})")
+            label = type(source).__name__
+        takes = " or ".join(label for method, (_, label) in KINDS.items() if getattr(cls, method))
+        raise InputError(f"this export takes {takes}, not {label} ({cls.about()})")
 
     @classmethod
     def options(cls, source: object) -> dict[str, bool]:

@@ -53,6 +53,11 @@ def write_descriptors(
         By default the store's own; hloc itself writes float16.
     progress : callable, optional
         Called as ``progress("writing", done, total)``.
+
+    Returns
+    -------
+    list of Path
+        The file.
     """
     h5py = _h5py()
     if dtype not in (None, *DTYPES):
@@ -221,6 +226,11 @@ def write_pairs(
         Put before the images' names, so that they start from hloc's image folder (``"query/"``, ``"db/"``).
     min_confidence : float
         Leave images below it out: not in the map.
+
+    Returns
+    -------
+    list of Path
+        The file.
     """
     images = _images_of_places(located, references)
     accepted = located.accepted(min_confidence)

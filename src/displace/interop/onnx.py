@@ -34,6 +34,11 @@ def write_projection(place_map: PlaceMap, path: PathLike) -> list[Path]:
     place_map : PlaceMap
     path : path-like
         By custom ``*.onnx``.
+
+    Returns
+    -------
+    list of Path
+        The file.
     """
     onnx = import_extra("onnx", "onnx")
     size = sum(array.nbytes for array in (place_map.projection, place_map.mean) if array is not None)

@@ -145,7 +145,7 @@ def _command(
         "--tolerance": None,
         "--protocol": None,
     }
-    asked = [part for query in queries or () for part in ("--query", query)]
+    located = [part for query in queries or () for part in ("--query", query)]
     chosen = [
         part
         for (name, default), value in zip(options.items(), given, strict=True)
@@ -153,7 +153,7 @@ def _command(
         for part in (name, value)
     ]
     kept = [] if output is None else ["-o", str(output)]
-    return shlex.join(["displace", "evaluate", str(store), *asked, *chosen, *kept])
+    return shlex.join(["displace", "evaluate", str(store), *located, *chosen, *kept])
 
 
 def _rule(store: DescriptorStore, tolerance: str | None, protocol: str | None) -> tuple[str, Protocol]:
@@ -177,11 +177,11 @@ def _tell_of_left_out(store: DescriptorStore, rule: Protocol, queries: Sequence[
     """Report how many frames are not queries because they were not found along the route."""
     manifest = store.manifest
     for name in queries or manifest.traversal_names():
-        n, asked = int((manifest.traversals == name).sum()), int(rule.asked(manifest, name).sum())
-        if asked < n:
+        n, used = int((manifest.traversals == name).sum()), int(rule.asked(manifest, name).sum())
+        if used < n:
             logger.warning(
                 "%s: %s of %s frames are left out, because they were not found along the route",
                 name,
-                f"{n - asked:,}",
+                f"{n - used:,}",
                 f"{n:,}",
             )

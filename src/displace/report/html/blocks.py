@@ -100,7 +100,7 @@ def read_blocks(results: Results, tables: Sequence[Table]) -> list[Block]:
 
 
 def _block(results: Results, cells: list[Result]) -> Block:
-    asked = max(cells, key=lambda cell: cell.recency).questions
-    same = [cell for cell in cells if cell.questions == asked]  # others belong to an earlier manifest
+    latest = max(cells, key=lambda cell: cell.recency).questions
+    same = [cell for cell in cells if cell.questions == latest]  # others belong to an earlier manifest
     questions = results.questions(same[0])
     return Block(same, [results.ranking(cell) for cell in same], questions, questions.root(results.folder))

@@ -25,8 +25,10 @@ def environment_html(results: Sequence[Result], folder: Path) -> str:
     name = quote(folder.name)
     typed = folder / "suites" / COMMANDS
     given = read_text(typed, "a list of commands") if typed.exists() else ""
-    told = {Path(suite).stem for suite in re.findall(r"^displace bench '?([^'\s]+)", given, re.MULTILINE)}
-    commands = [f"displace bench {quote(path.name)} -o {name}/" for path in suites if path.stem not in told]
+    recorded = {Path(suite).stem for suite in re.findall(r"^displace bench '?([^'\s]+)", given, re.MULTILINE)}
+    commands = [
+        f"displace bench {quote(path.name)} -o {name}/" for path in suites if path.stem not in recorded
+    ]
     commands += [
         *given.splitlines(),
         f"displace table {name}/",
@@ -51,9 +53,9 @@ def _studied(folder: Path) -> str:
     found = [(kind_of(study), study.setting.query) for study in load_studies(folder)]
     kinds = list(dict.fromkeys(kind for kind, _ in found))
     queries = {query for kind, query in found if kind != "tau"}  # tau uses all queries
-    asked = f" --query {quote(queries.pop())}" if len(queries) == 1 else ""
+    option = f" --query {quote(queries.pop())}" if len(queries) == 1 else ""
     named = "all" if len(kinds) == len(KINDS) else ",".join(kinds)
-    return f" --studies {named}{asked}" if kinds else ""
+    return f" --studies {named}{option}" if kinds else ""
 
 
 def _versions(results: Sequence[Result]) -> str:
