@@ -103,8 +103,11 @@ def check_unused(output: PathLike, overwrite: bool) -> None:
 
 
 def check_own_output(output: PathLike, marks: Sequence[str], what: str) -> None:
-    """Refuse to replace a file that no earlier run wrote: those have one of `marks` near their beginning."""
-    path = Path(output)
+    """Refuse a file that cannot be written, or that no earlier run wrote, with one of `marks` near its beginning."""
+    from displace.files.atomic import check_file
+
+    path = Path(output).resolve()
+    check_file(path)
     if path.is_file():
         with path.open("rb") as file:
             head = file.read(4096)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from displace.verbs.base import Argument, Option, Output, PathLike, check_own_output
@@ -61,10 +60,9 @@ def tabulate(
         displace table results --format csv -o cells.csv
     """
     from displace.evaluation.results import Results
-    from displace.files.atomic import check_file, write_whole
+    from displace.files.atomic import write_whole
 
     if output is not None:
-        check_file(Path(output).resolve())
         check_own_output(output, MARKS, "table")
     folder = Results.open(results)
     found = tables_of(folder, folder, k)
