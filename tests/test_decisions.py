@@ -14,8 +14,7 @@ from displace.errors import FormatError, InputError
 from displace.fusion.base import Rows
 from displace.fusion.solver import contest as contests
 from displace.fusion.solver import tuning
-from displace.fusion.solver.contest import HOPS, POOLING, Contestant, Round, place_means
-from displace.fusion.solver.problem import Problem
+from displace.fusion.solver.contest import HOPS, POOLING, Contestant, Problem, Round, place_means
 from displace.fusion.solver.scatter import Scatter
 from displace.holdout import folds
 from displace.maps import building, learning, updating

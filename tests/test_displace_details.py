@@ -13,7 +13,7 @@ from displace.errors import ConditioningWarning, InputError, SingularScatterErro
 from displace.fusion import displace as module
 from displace.fusion.pooling import Pooling
 from displace.fusion.solver.eigen import _clip_rounding, pick_route, solve
-from displace.fusion.solver.kept_views import KeptViews
+from displace.fusion.solver.kept_references import KeptViews
 from displace.fusion.solver.scatter import Scatter
 from displace.fusion.solver.tuning import Settings
 from displace.synthetic import make_route

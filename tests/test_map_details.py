@@ -13,8 +13,7 @@ from displace.arrays import l2_normalize
 from displace.errors import FormatError, InputError
 from displace.files import tensors
 from displace.fusion.base import Rows
-from displace.fusion.solver.kept_references import KeptReferences
-from displace.fusion.solver.kept_views import KeptViews
+from displace.fusion.solver.kept_references import KeptReferences, KeptViews
 from displace.fusion.solver.scatter import Scatter
 from displace.geo import Positions
 from displace.maps import driving, file, relearning, rounding, samples, state, streaming

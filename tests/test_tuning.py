@@ -5,8 +5,7 @@ import pytest
 
 from displace import DisPlace, ReferenceSet, get_fusion
 from displace.fusion.solver import tuning
-from displace.fusion.solver.contest import Contestant
-from displace.fusion.solver.problem import Problem
+from displace.fusion.solver.contest import Contestant, Problem
 from displace.fusion.solver.scatter import Scatter
 from displace.synthetic import make_route
 

@@ -10,7 +10,7 @@ from displace import DisPlace, ReferenceSet
 from displace.arrays import l2_normalize
 from displace.errors import InputError
 from displace.fusion.solver import views
-from displace.fusion.solver.kept_views import KeptViews
+from displace.fusion.solver.kept_references import KeptViews
 from displace.fusion.solver.views import frames_of_one_drive, group_views, merged
 
 

@@ -17,7 +17,7 @@ BLOCK_BYTES = 64 * 2**20
 """Scores held at one time while ranking (float32 bytes)."""
 
 SMALLEST, LARGEST = 1e-30, 1e30
-"""Range in which the largest number of references must lie."""
+"""Range of the largest absolute value of references."""
 
 FEW = 10
 """Up to this k, finding the best score k times is faster than one partition (2.5 times at k = 5)."""
@@ -47,7 +47,7 @@ def as_vectors(values: ArrayLike, name: str = "vectors") -> Vectors:
 
 
 def as_array(values: ArrayLike, name: str) -> NDArray[Any]:
-    """Values as an array; an error names them where numpy cannot make one, as of rows of unequal length."""
+    """Values as an array; an error names them if numpy cannot make one, such as from rows of unequal length."""
     if isinstance(values, Iterator):
         raise InputError(
             f"{name} must be an array or a list; got a {type(values).__name__}: make a list of it"
@@ -63,7 +63,7 @@ def as_array(values: ArrayLike, name: str) -> NDArray[Any]:
 
 
 def check_not_masked(values: ArrayLike, name: str) -> None:
-    """Raise an error where something is masked: the mask would be lost, and what it hides used."""
+    """Refuse masked entries: the mask would be lost, and the values under it used."""
     if np.ma.is_masked(values):
         raise InputError(
             f"{name} has masked entries: drop those rows, or fill them, such as with values.filled()"
@@ -84,7 +84,7 @@ def check_finite(array: Vectors, name: str = "vectors") -> None:
 
 
 def check_size(array: Vectors, name: str = "vectors") -> None:
-    """Raise an error where the numbers are so near the ends of float32's range that sums of them are lost."""
+    """Refuse numbers so close to the limits of float32 that their sums overflow or vanish."""
     largest = max(float(array.max(initial=0)), -float(array.min(initial=0)))
     if largest and not SMALLEST <= largest <= LARGEST:
         raise InputError(
@@ -94,7 +94,7 @@ def check_size(array: Vectors, name: str = "vectors") -> None:
 
 
 def check_count(value: Any, name: str) -> None:
-    """Raise an error where a parameter is not a whole number of at least 1."""
+    """Refuse a parameter that is not a whole number of at least 1."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise InputError(f"{name}={value!r} must be a whole number of at least 1")
 
@@ -160,7 +160,7 @@ def top_k(scores: Vectors, k: int) -> Indices:
 
 
 def _few_best(score: Vectors, k: int) -> list[int]:
-    """Columns of the `k` highest scores, one after the other; none where scores of minus infinity are among them."""
+    """Columns of the `k` highest scores, one after the other; empty if one of them is minus infinity."""
     rest, best = score.copy(), []
     for _ in range(k):
         column = int(rest.argmax())

@@ -1,4 +1,4 @@
-"""Descriptors that are a grid over the picture: which numbers stand for which part of it."""
+"""Descriptors that are a grid over the picture: which numbers describe which part of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from displace.arrays import Vectors
 
 @dataclass(frozen=True)
 class CellLayout:
-    """Where the parts of a picture stand in its descriptor."""
+    """Which numbers of a descriptor describe which part of the picture."""
 
     rows: int
     columns: int
@@ -36,14 +36,14 @@ class CellLayout:
     def registration(self, one: Vectors, other: Vectors) -> Vectors:
         """How much more the cells of two pictures resemble those at the same spot than those next to it, (n,).
 
-        Mean cosine of all cells with the other picture's at the same spot, without that of all with those around it.
-        Pictures of one place fit as they are, and only so. What two pictures have in common by chance, such as much
-        sky or edges in all directions, is as like where it is moved.
+        Mean cosine of all cells with the other picture's at the same spot, minus that with the cells around it.
+        Pictures of one place match only if they are not shifted. What two pictures share by chance, such as sky, or
+        edges in all directions, matches as well when shifted.
 
         Parameters
         ----------
         one, other : arrays of shape (n, D)
-            Descriptors, measured from what is usual at each spot.
+            Descriptors minus the mean at each spot.
 
         Examples
         --------

@@ -39,7 +39,7 @@ class ServerError(DisplaceError):
     ----------
     message : str
     status : int, optional
-        HTTP status, where it answered.
+        HTTP status, if it answered.
     """
 
     def __init__(self, message: str, status: int | None = None) -> None:
@@ -55,13 +55,13 @@ class Client:
     address : str
         Such as ``http://127.0.0.1:8008``.
     token : str, optional
-        Where the server asks for one; by default that of the environment, DISPLACE_TOKEN.
+        Token of the server, if it requires one; by default the environment's DISPLACE_TOKEN.
     tries : int
-        How often a request is sent when the server is busy or cannot be reached.
+        How often a request is sent if the server is busy or cannot be reached.
     timeout : float
         Seconds until a try has failed.
     wait : callable
-        Called with the seconds between two tries.
+        Called with the seconds to wait between two tries.
     transport : httpx.BaseTransport, optional
         For tests: what carries the requests.
     """
@@ -150,7 +150,7 @@ class Client:
         return answer
 
     def send(self, method: str, path: str, tries: int | None = None, **options: Any) -> httpx.Response:
-        """Send a request, again where the server is busy or out of reach; an error that it explains is raised.
+        """Send a request, and again if the server is busy or cannot be reached; raise the error that it reports.
 
         Parameters
         ----------
@@ -207,7 +207,7 @@ class RemoteDrive:
             Also return the belief over the whole route, summed over so many stretches of it.
         """
         body, kind = _body(frame)
-        # Sent once: a frame that arrived twice would be a step too many.
+        # Sent once: a repeated frame would be an extra step.
         return self.client._json(
             "POST",
             f"/v1/drives/{self.name}/frames",
@@ -218,7 +218,7 @@ class RemoteDrive:
         )
 
     def end(self) -> None:
-        """Let the server forget the drive; one that was idle too long is forgotten already."""
+        """End the drive; the server has already ended one that was idle too long."""
         try:
             self.client.send("DELETE", f"/v1/drives/{self.name}")
         except ServerError as error:

@@ -1,4 +1,4 @@
-"""Exceptions and warnings of the package: each says what is wrong, and what would do."""
+"""Exceptions and warnings of the package: each says what is wrong and how to fix it."""
 
 
 class DisplaceError(Exception):
@@ -6,7 +6,7 @@ class DisplaceError(Exception):
 
 
 class InputError(DisplaceError, ValueError):
-    """Arrays or arguments that cannot be used; says which, and what would do."""
+    """Arrays or arguments that cannot be used."""
 
 
 class SingularScatterError(InputError):
@@ -14,15 +14,15 @@ class SingularScatterError(InputError):
 
 
 class StudyError(InputError):
-    """A study that has nothing to show of these references; others may have."""
+    """A study that is not possible for these references; others may be."""
 
 
 class UnknownNameError(DisplaceError, LookupError):
-    """A name that no registry entry has."""
+    """A name that is not registered."""
 
 
 class PluginError(DisplaceError):
-    """An entry of another package that cannot be loaded, or is none; says which, and from where."""
+    """A plug-in of another package that cannot be loaded or does not fit."""
 
 
 class MissingExtraError(DisplaceError, ImportError):
@@ -37,7 +37,7 @@ class ManifestError(DisplaceError):
     message : str
         What was being done.
     problems : sequence of str
-        Every problem found, each with its line where it has one. The text has the first 50 of them.
+        Every problem found, with its line if there is one. The message shows the first 50.
     """
 
     SHOWN = 50
@@ -74,18 +74,18 @@ class FormatError(DisplaceError):
 
 
 class DatabaseError(DisplaceError):
-    """A database that cannot be reached, has no such map, or does not allow what was asked."""
+    """A database that cannot be reached, lacks the map or denies access."""
 
 
 class WriteError(DisplaceError, OSError):
-    """A file or folder that cannot be written: what stands in the way, and the way out."""
+    """A file or folder that cannot be written."""
 
     def __init__(self, path: object, why: "str | OSError") -> None:
         text = why if isinstance(why, str) else why.strerror or str(why)
-        if "requested and" in text:  # what numpy says of a full disk
+        if "requested and" in text:  # numpy's message for a full disk
             text = f"the disk took only a part ({text})"
         Exception.__init__(self, str(path), text)
-        self.strerror = text  # for whoever names another file instead
+        self.strerror = text  # for callers that name another file
 
     def __reduce__(self) -> "tuple[type[WriteError], tuple[object, ...]]":
         return type(self), self.args  # worker processes raise it too
@@ -104,12 +104,12 @@ class DisplaceWarning(UserWarning):
 
 
 class RouteWarning(DisplaceWarning):
-    """What a route tells speaks against what was asked for, or against a default."""
+    """The data contradict an option or a default."""
 
 
 class ConditioningWarning(DisplaceWarning):
-    """The references are too few for the settings asked for."""
+    """The references are too few for the settings."""
 
 
 class FallbackWarning(ConditioningWarning):
-    """A simpler fusion takes the place of the one asked for; its `explain` says so too."""
+    """A simpler fusion replaces the chosen one; `explain` says so, too."""

@@ -9,7 +9,7 @@ import threading
 class ForkLock:
     """A reentrant lock that is another one in each process.
 
-    A forked process has a copy of every lock, and of none of the threads that held them: it would wait for ever.
+    A forked process has a copy of every lock but not of the threads that hold them: it would wait forever.
     """
 
     def __init__(self) -> None:
@@ -19,6 +19,6 @@ class ForkLock:
         self._locks.setdefault(os.getpid(), threading.RLock()).acquire()
 
     def __exit__(self, *_: object) -> None:
-        # There is none where the process was forked inside of the block.
+        # There is none if the process was forked inside the block.
         if lock := self._locks.get(os.getpid()):
             lock.release()

@@ -1,4 +1,4 @@
-"""Positions: metres or degrees, headings, a local projection, and what was known at a given time."""
+"""Positions: metres or degrees, headings, a local projection, and interpolation in time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Numbers = NDArray[np.float64]
 EQUATOR_RADIUS = 6378137.0
 _ECCENTRICITY2 = 6.69437999014e-3
 _STANDS, _UNSTEADY = 1.0, 0.1
-"""Metres below which a track stands, and the share of points at which one that follows a way may turn round."""
+"""Metres below which a track counts as standing, and the share of points at which a real track may turn back."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,9 +33,9 @@ class Positions:
 
     @classmethod
     def of(cls, columns: Mapping[str, Numbers]) -> Positions | None:
-        """Take positions from named columns; None where no row has a complete pair.
+        """Take positions from named columns; None if no row has a complete pair.
 
-        When metres and degrees are both there, the pair that more rows have counts (metres in a tie).
+        With both metres and degrees, the pair that more rows have is used (metres in a tie).
         """
         best: Positions | None = None
         for pair, degrees in ((("easting", "northing"), False), (("latitude", "longitude"), True)):
@@ -86,7 +86,7 @@ class Positions:
 
 @dataclass(frozen=True)
 class Area:
-    """A circle that is known to hold what is searched for.
+    """A circle to search in.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ class Area:
 
     @classmethod
     def of(cls, near: Any, radius: Any) -> Area:
-        """Make an area of what a caller gave: any two numbers, and one."""
+        """Make an area from any two numbers and a radius."""
         try:
             first, second = (float(value) for value in near)
             metres = float(radius)
@@ -126,13 +126,13 @@ class Area:
         return cls((first, second), metres)
 
     def inside(self, positions: Positions) -> NDArray[np.intp]:
-        """Rows of `positions` that lie inside; those that are not known do not."""
+        """Rows of `positions` inside the area; unknown positions are not."""
         self.check(positions.degrees)
         away = positions.metres(self.near) - (0.0 if positions.degrees else np.asarray(self.near))
         return np.flatnonzero(np.hypot(away[:, 0], away[:, 1]) <= self.radius)
 
     def check(self, degrees: bool) -> None:
-        """Raise an error where the centre cannot be a latitude and a longitude but must."""
+        """Raise an error if positions are in degrees and the centre is not a latitude and a longitude."""
         if degrees and not (abs(self.near[0]) <= 90 and abs(self.near[1]) <= 360):
             raise InputError(
                 f"near={self.near!r} is no latitude, longitude, which is what the places' positions are"
@@ -185,9 +185,9 @@ def heading_difference(a: ArrayLike, b: ArrayLike) -> Numbers:
 
 
 def courses(points: Numbers) -> Numbers:
-    """Direction in which a track goes at each of its points (m, 2), in degrees; NaN where it does not move on.
+    """Direction of a track at each of its points (m, 2), in degrees; NaN where it stands still.
 
-    NaN everywhere, too, where the points do not follow each other along a way, as photos in any order.
+    NaN everywhere if the points do not form a track, like photos in any order.
 
     >>> courses(np.array([[0.0, 0], [0, 5], [0, 10], [5, 10], [10, 10]]))
     array([nan,  0., 45., 90., nan])
@@ -205,7 +205,7 @@ def courses(points: Numbers) -> Numbers:
 
 
 def as_seconds(times: ArrayLike) -> Numbers:
-    """Time stamps in seconds. Those since 1970 may be given in s, ms, µs or ns, which their size tells.
+    """Time stamps in seconds. Those since 1970 may be given in s, ms, µs or ns: the unit is inferred from their size.
 
     >>> as_seconds([1418381798086398])
     array([1.4183818e+09])

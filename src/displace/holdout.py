@@ -1,6 +1,6 @@
-"""Held-out traversals: one is taken out of the references and asked as if it were new.
+"""Held-out traversals: each is removed from the references in turn, and its images are the queries.
 
-Everything that judges on a user's own data (settings, confidence, advice) makes its folds here.
+Everything that is decided on a user's own data (settings, confidence, advice) uses these folds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Mask = NDArray[np.bool_]
 STRETCH = 0.3
 """Share of the places that a fold with a missing stretch removes from the references."""
 MARGIN = 0.05
-"""Share of the stretch, at each end, whose queries are left out: what they see may be in the map."""
+"""Share of the stretch, at each end, whose queries are left out, because they may see places of the map."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +30,7 @@ class Fold:
     references: Mask
     """Mask of shape (m,): references that are left."""
     queries: Rows
-    """Row numbers of the held-out traversal's references that are asked."""
+    """Rows of the held-out traversal that are queries."""
 
 
 def spread(n: int, limit: int) -> Rows:
@@ -64,9 +64,9 @@ def folds(
     names = np.unique(traversals)
     for name in names[spread(len(names), max_folds)]:
         out = traversals == name
-        asked = np.flatnonzero(out)
-        asked = asked[np.isin(places[asked], places[~out])]
-        yield Fold(name, ~out, thinned(asked, places, max_queries))
+        queries = np.flatnonzero(out)
+        queries = queries[np.isin(places[queries], places[~out])]
+        yield Fold(name, ~out, thinned(queries, places, max_queries))
 
 
 def folds_with_a_gap(
@@ -80,8 +80,8 @@ def folds_with_a_gap(
 ) -> Iterator[Fold]:
     """Hold out each traversal in turn, and remove a stretch of places from the others.
 
-    Some queries then have no right answer, and none of them is at the edge of the stretch, where a neighbour may be
-    one. The stretch moves along the route from fold to fold.
+    Some queries then have no right answer. Queries at the edges of the stretch, where a neighbour may be right, are
+    left out. The stretch moves along the route from fold to fold.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def folds_with_a_gap(
     max_folds, max_queries : int
         As for `folds`.
     gaps : int
-        Folds of each traversal, each with a stretch of its own; for few places, of which one stretch says little.
+        Folds per traversal, each with a stretch of its own; with few places one stretch is not enough.
     """
     names = np.unique(traversals)
     names = names[spread(len(names), max_folds)]
@@ -103,14 +103,14 @@ def folds_with_a_gap(
             own, gone = traversals == name, np.isin(places, stretch)
             left = ~own & ~gone
             known = np.isin(places, places[left]) | gone
-            asked = np.flatnonzero(own & known & ~np.isin(places, edge))
-            yield Fold(name, left, asked[spread(len(asked), max_queries)])
+            queries = np.flatnonzero(own & known & ~np.isin(places, edge))
+            yield Fold(name, left, queries[spread(len(queries), max_queries)])
 
 
 def folds_of_quarters(
     places: NDArray[Any], traversals: NDArray[Any], route: NDArray[Any], *, max_folds: int, max_queries: int
 ) -> Iterator[Fold]:
-    """Folds for one or two traversals, of which none can be spared: a quarter of the route is removed each time.
+    """Folds for one or two traversals, none of which can be held out entirely: each removes a quarter of the route.
 
     Of two traversals, the quarter opposite is held out of one of them: its queries have a right answer from the other,
     while the rest of the route shows what differs between the two. Of one traversal no query has a right answer.
@@ -126,8 +126,8 @@ def folds_of_quarters(
         own, gone = traversals == name, np.isin(places, stretch)
         left = ~gone & ~(own & held)
         held &= np.isin(places, places[left])
-        asked = np.flatnonzero(own & (held | (gone & ~np.isin(places, edge))))
-        yield Fold(name, left, asked[spread(len(asked), max_queries)])
+        queries = np.flatnonzero(own & (held | (gone & ~np.isin(places, edge))))
+        yield Fold(name, left, queries[spread(len(queries), max_queries)])
 
 
 def _quarters(places: NDArray[Any], traversals: NDArray[Any], route: NDArray[Any]) -> list[int]:

@@ -46,7 +46,7 @@ EXTENSIONS = frozenset(
 """File name endings that count as images, in lower case."""
 
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "PPM", "GIF", "HEIF")
-"""What is decoded, whatever a file is called; JPEG with several pictures is its first. Pillow may not know the last."""
+"""Formats that are decoded, whatever the file's name. The last needs a plug-in of Pillow."""
 MAX_SCANS = 24
 """Scans of a JPEG of any size; cameras and programs write up to ten."""
 MAX_SCANNED = 10**9
@@ -64,13 +64,13 @@ _UPRIGHT = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-_PLUGINS = (TiffImagePlugin, WebPImagePlugin)  # importing them makes Pillow know the formats
+_PLUGINS = (TiffImagePlugin, WebPImagePlugin)  # importing them registers the formats with Pillow
 # Changing the warning filters is not thread-safe before Python 3.14, and images are read in threads.
 _FILTERS = ForkLock()
 
 
 def natural_key(name: str) -> tuple[list[tuple[int, int, str]], str]:
-    """Sort key that counts: ``frame9`` before ``frame10``, upper and lower case alike.
+    """Sort key for natural order: ``frame9`` before ``frame10``, ignoring case.
 
     >>> sorted(["b10", "b9", "A1"], key=natural_key)
     ['A1', 'b9', 'b10']
@@ -91,7 +91,7 @@ def _counted(digits: str) -> int:
 
 
 def is_image(path: PathLike) -> bool:
-    """Whether the file's name says that it is an image; hidden files never are."""
+    """Whether a file is an image by its name; hidden files are not."""
     # Plain strings: data sets have a million files, and making a Path of each takes longer than listing them.
     name = os.fspath(path).rpartition(os.sep)[2]
     stem, dot, suffix = name.rpartition(".")
@@ -176,7 +176,7 @@ def content_hash(path: PathLike) -> str:
 
 
 def _walk(folder: Path) -> Iterator[str]:
-    """Every file below `folder`, hidden folders left out; links are followed, and each folder is gone through once."""
+    """Every file below `folder` except in hidden folders; links are followed, and each folder is visited once."""
     seen = {_identity(folder)}
     for parent, folders, names in os.walk(folder, followlinks=True):
         kept = []
@@ -189,7 +189,7 @@ def _walk(folder: Path) -> Iterator[str]:
 
 
 def _identity(folder: PathLike) -> tuple[int, int] | str:
-    """What is the same for a folder by all its names."""
+    """Key that is equal for all names of a folder."""
     try:
         status = os.stat(folder)  # noqa: PTH116
     except OSError:
@@ -206,7 +206,7 @@ def open_image(source: PathLike | bytes) -> Iterator[Image.Image]:
     ImageError
         When decoding it would take minutes.
     OSError
-        When it is no regular file, or none of these formats (`UnidentifiedImageError`).
+        When it is not a regular file, or of another format (`UnidentifiedImageError`).
     """
     with open_header(source) as (image, file):
         if image.format in ("JPEG", "MPO"):
@@ -216,7 +216,7 @@ def open_image(source: PathLike | bytes) -> Iterator[Image.Image]:
 
 @contextmanager
 def open_header(source: PathLike | bytes) -> Iterator[tuple[Image.Image, IO[bytes]]]:
-    """Open an image as `open_image` does, and its file, of which no more than the beginning is read."""
+    """Open an image as `open_image` does, and its file, reading only the header."""
     with io.BytesIO(source) if isinstance(source, bytes) else open_regular(source) as file:
         if heif := _is_heif(file):
             _know_heif()
@@ -229,11 +229,11 @@ def open_header(source: PathLike | bytes) -> Iterator[tuple[Image.Image, IO[byte
 
 
 def exif_of(image: PathLike, directory: int) -> dict[int, Any]:
-    """Tags of one directory of an image's EXIF, which is read without the picture; empty where there are none."""
+    """Tags of one EXIF directory of an image, read without decoding the picture; empty without EXIF."""
     try:
         with open_header(image) as (opened, _), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Pillow's, of damaged EXIF
-            # Asked for EXIF that does not stand before the picture, Pillow decodes all of a PNG.
+            # If the EXIF data follow the picture, Pillow would decode all of a PNG.
             if "exif" not in opened.info and opened.format != "TIFF":
                 return {}
             return dict(opened.getexif().get_ifd(directory))
@@ -251,7 +251,7 @@ def _is_heif(file: IO[bytes]) -> bool:
 
 
 def _know_heif() -> None:
-    """Teach Pillow the format, or say what is missing."""
+    """Register HEIC with Pillow."""
     try:
         import pillow_heif
     except ImportError:
@@ -285,7 +285,7 @@ def _upright(image: Image.Image) -> Image.Image:
 
 
 def _rgb(image: Image.Image) -> Image.Image:
-    """Convert any mode to 8-bit RGB as the module's table says."""
+    """Convert any mode to 8-bit RGB as in the module's table."""
     if image.mode == "RGB" and not image.has_transparency_data:
         return image
     if image.mode == "F":

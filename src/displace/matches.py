@@ -25,13 +25,13 @@ class Matches:
     scores : array of shape (q, k)
         Higher is better; comparable within one query, and between queries of one fusion.
     confidence : array of shape (q,), optional
-        Probability that the first place is correct, where the source is calibrated.
+        Probability that the first place is correct, if the source is calibrated.
     positions : Positions, optional
-        Where the first place is, one row for each query, where the source knows.
+        Position of the first place of each query, if known.
     view : (int, int)
-        How far the queries' pictures are moved against those of a map, and were moved back: `PlaceMap.view_of`.
+        Shift of the queries' pictures against those of the map, which was undone: `PlaceMap.view_of`.
     adapted : bool
-        Whether the queries have adapted the matching to their condition, so that each alone would score otherwise.
+        Whether the matching was adapted to the condition of all queries together.
     """
 
     places: NDArray[Any]
@@ -45,7 +45,7 @@ class Matches:
         return len(self.places)
 
     def take(self, rows: NDArray[np.intp]) -> Matches:
-        """Return some of the queries, in the order asked for."""
+        """Return some of the queries, in the given order."""
         return replace(
             self,
             places=self.places[rows],

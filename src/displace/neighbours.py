@@ -1,8 +1,8 @@
-"""What neighbours along a route tell about references: whether they are a sequence, and whether traversals line up.
+"""Checks of references by neighbours along the route: whether they are a sequence, and whether traversals line up.
 
-Whether equal places of two traversals show the same is told by what surrounds them: around a place, the mean similarity
-of one traversal to the other is compared with that to the other shifted along the route. One image may resemble many
-places; some twenty in a row resemble their own, at night and in snow as well.
+Whether equal places of two traversals show the same is judged by their surroundings: around a place, the similarity of
+the two traversals is compared with that when one is shifted along the route. One image may resemble many places, but
+some twenty in a row resemble only their own, even at night and in snow.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from displace.places import Places
 from displace.references import ReferenceSet, ReferenceStream
 
 ENOUGH, FEW = 20, 10
-"""Places that a route must have to be judged, and images of a traversal."""
+"""Least number of places of a route, and of images of a traversal, for these checks."""
 LENGTH, STRETCHES = 300, 4
-"""Places of a stretch of the route, and stretches that are looked at."""
+"""Places per stretch of the route, and stretches that are checked."""
 NUMBERS = 2**26
-"""Of the references that are looked at where not all are in memory: they take four times as many bytes."""
+"""Numbers in the sample of references that are not all in memory; it takes four times as many bytes."""
 ALIKE = 1.5
 """Standard deviations by which neighbours must be more alike than places far apart."""
 AROUND = 10
@@ -42,7 +42,7 @@ SAME = 1e-4
 def is_sequence(refs: ReferenceSet) -> bool:
     """Whether places that follow each other look alike, as frames of one drive do and webcams do not.
 
-    Their order is that of the route; references without one are no sequence.
+    The order is that of the route; references without an order are not a sequence.
     """
     for name in refs.traversal_ids:
         parts = [_along(refs, name, places) for places in _shared(refs, [name])]
@@ -82,7 +82,7 @@ def copies(refs: ReferenceSet) -> dict[Any, Any]:
 def misaligned(refs: ReferenceSet) -> list[str]:
     """Traversals of a sequence that line up better with the first one when they are shifted along the route.
 
-    Returns sentences, none where all is well or nothing can be told.
+    Returns a sentence for each; empty if all line up or there is too little to judge.
     """
     names = refs.traversal_ids
     if len(names) < 2 or not is_sequence(refs):
@@ -103,7 +103,7 @@ def misaligned(refs: ReferenceSet) -> list[str]:
 
 
 def shifts_between(refs: ReferenceSet, one: Any, other: Any) -> Indices:
-    """By how many places a traversal lies behind another, at each place that both have of the stretches looked at."""
+    """By how many places one traversal is behind another, at each common place of the stretches."""
     found = [
         _shifts(_along(refs, one, places), _along(refs, other, places))
         for places in _shared(refs, [one, other])
@@ -112,16 +112,16 @@ def shifts_between(refs: ReferenceSet, one: Any, other: Any) -> Indices:
 
 
 def unconfirmed(refs: ReferenceSet) -> dict[Any, float]:
-    """Traversals of which sight does not confirm that equal places are the same, with the share of places that do.
+    """Traversals whose images do not confirm that equal places are the same, with the share of places that line up.
 
-    A traversal that lines up with the first one confirms others in turn; what shows nothing is left out. Empty where
-    all line up, or have too little in common to tell.
+    A traversal that lines up with the first one confirms others in turn; featureless ones are left out. Empty if all
+    line up, or have too little in common.
     """
     blank = featureless(refs)
     names = [name for name in refs.traversal_ids if name not in blank]
     confirmed, waiting = names[:1], names[1:]
     shares: dict[Any, float] = {}
-    for one in confirmed:  # grows while it is gone through
+    for one in confirmed:  # grows during the loop
         for other in list(waiting):
             shifts = shifts_between(refs, one, other)
             share = float((np.abs(shifts) <= NEAR).mean()) if len(shifts) else 1.0
@@ -133,7 +133,7 @@ def unconfirmed(refs: ReferenceSet) -> dict[Any, float]:
 
 
 def sample(stream: ReferenceStream) -> ReferenceSet:
-    """References of the stretches that are looked at, or without an order some of each traversal."""
+    """References of the stretches that are checked; without an order, some of each traversal."""
     names = np.unique(stream.traversals)
     n_most = max(ENOUGH, NUMBERS // max(1, stream.dim * len(names)))
     places = _stretches(stream.info, n_most)
@@ -144,10 +144,7 @@ def sample(stream: ReferenceStream) -> ReferenceSet:
 
 
 def _stretches(info: Places, n_most: int = LENGTH * STRETCHES) -> list[NDArray[Any]]:
-    """Places of the route in order: all in pieces, or where they are many, pieces spread over it.
-
-    Neighbours tell where a traversal is; places far apart do not.
-    """
+    """Places of the route in order: all of them in pieces, or if they are many, pieces spread over the route."""
     if info.order is None:
         return []
     route = info.ids[info.order]
@@ -160,7 +157,7 @@ def _stretches(info: Places, n_most: int = LENGTH * STRETCHES) -> list[NDArray[A
 
 
 def _shared(refs: ReferenceSet, names: list[Any]) -> list[NDArray[Any]]:
-    """Places that all of some traversals have, stretch by stretch; none where there is no order, or too few."""
+    """Places common to some traversals, stretch by stretch; empty without an order or with too few places."""
     found = []
     for places in _stretches(refs.info):
         for name in names:
@@ -179,7 +176,7 @@ def _along(refs: ReferenceSet, name: Any, places: NDArray[Any]) -> Vectors:
 
 
 def _shifts(a: Vectors, b: Vectors) -> Indices:
-    """By how many places b lies behind a at each place of a stretch, as far as its surroundings tell."""
+    """By how many places b is behind a at each place of a stretch, judged by its surroundings."""
     similarity = _standardised(_standardised(a @ b.T).T).T
     n, reach = len(a), len(a) // 2
     means = np.full((2 * reach + 1, n), -np.inf)
@@ -194,7 +191,7 @@ def _shifts(a: Vectors, b: Vectors) -> Indices:
 
 
 def _standardised(similarity: Vectors) -> Vectors:
-    """Rows of zero mean and unit spread: what an image shares with all others says nothing about its place."""
+    """Rows of zero mean and unit deviation: what an image shares with all others does not identify its place."""
     centred = similarity - similarity.mean(axis=1, keepdims=True)
     result: Vectors = centred / np.maximum(centred.std(axis=1, keepdims=True), 1e-6)
     return result

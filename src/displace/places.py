@@ -1,4 +1,4 @@
-"""Places: who they are, where they lie, what they look like, and in which order a route passes them."""
+"""Places: ids, positions, images and their order along the route."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from displace.geo import Numbers, Positions
 
 Rows = NDArray[np.intp]
 _IN_STEP = 2.0
-"""Frames by which numbers along a route may differ, in the median, and still count alike."""
+"""Median difference, in frames, up to which two numberings of a route count as consistent."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,9 +28,9 @@ class Places:
     positions : Positions, optional
         Where each place is.
     images : sequence of N str, optional
-        One reference image of each place; blank where none is known.
+        One reference image of each place; blank if unknown.
     frames : array of shape (N,), optional
-        Number of each place along the route, NaN where unknown. None where the places have no order.
+        Number of each place along the route, NaN if unknown. None if the places have no order.
 
     Examples
     --------
@@ -67,13 +67,13 @@ class Places:
 
     @property
     def order(self) -> Rows | None:
-        """Rows of the places along the route, those without a number last; None where there is no order."""
+        """Rows of the places in route order, those without a number last; None without an order."""
         if self.frames is None or not np.isfinite(self.frames).any():
             return None
         return np.argsort(self.frames, kind="stable")
 
     def rows_of(self, ids: NDArray[Any]) -> Rows:
-        """Row of each id; −1 where it is not there."""
+        """Row of each id; −1 if unknown."""
         if not len(self.ids):
             return np.full(len(ids), -1)
         rows = np.searchsorted(self.ids, ids).clip(max=len(self.ids) - 1)
@@ -90,9 +90,9 @@ class Places:
         )
 
     def updated(self, ids: NDArray[Any], new: Places) -> Places:
-        """Return the places `ids`: what is known of them here stays, the rest is taken from `new`.
+        """Return the places `ids` with what is known here, else in `new`; the rest is NaN or blank.
 
-        What neither knows is NaN or a blank. Route numbers of `new` are brought to those of these places.
+        Route numbers of `new` are converted to those of these places.
         """
         new = new.numbered_as(self)
         old_rows, new_rows = self.rows_of(ids), new.rows_of(ids)
@@ -109,8 +109,8 @@ class Places:
     def numbered_as(self, known: Places) -> Places:
         """Return these places with route numbers that count from where those of `known` do.
 
-        A recording of a part of the route may count from its own start; the places that both have tell. Where these
-        differ by no one number, there is no telling where on the route the others lie.
+        A recording of part of the route may count from its own start; the common places show the offset. If it is not
+        constant, it is unknown where on the route the other places are.
         """
         if self.frames is None or known.frames is None:
             return self

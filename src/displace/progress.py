@@ -1,4 +1,4 @@
-"""How far long work is: it reports to a callable, and prints nothing itself."""
+"""Progress of long work, which reports to a callable and prints nothing itself."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeVar
 Progress = Callable[[str, int, int], None]
 """Called as ``progress(stage, done, total)``."""
 Stage = Callable[[int, int], None]
-"""Called as ``progress(done, total)``, of work that is one stage."""
+"""Called as ``progress(done, total)``, for work of one stage."""
 Item = TypeVar("Item")
 
 
@@ -20,7 +20,7 @@ def part(progress: Progress | None, stage: str) -> Stage | None:
 
 
 def counted(items: Sequence[Item], steps: Stage | None) -> Iterator[Item]:
-    """Go through items one by one, and report each when the next is asked for.
+    """Iterate over items, and report each when it is done.
 
     >>> [item for item in counted("ab", lambda done, total: print(done, "of", total))]
     1 of 2

@@ -16,7 +16,7 @@ DEFAULT_KS = (1, 5, 10)
 
 
 class Recalls(dict[int, float]):
-    """Recall@N in percent, by N, with what it was counted over.
+    """Recall@N in percent, by N, with the protocol and the number of queries.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def recall_at(
         The values of N. Of 1, 5 and 10, the default, those above the number of ranked places are left out; other
         values must fit.
     places : array, optional
-        Ids of the places in the map, to tell queries that have no correct place there.
+        Ids of the places in the map, to identify queries without a correct place.
     unanswerable : {"miss", "drop"}
         Whether queries without a correct place count as misses (default) or are left out, for which `places` must be
         known, here or to the rule.
@@ -111,7 +111,7 @@ def recall_at(
 
 
 def _check_names(ranked: NDArray[Any]) -> None:
-    """Refuse what is a score or a distance and no place: a recall of 0 would say nothing."""
+    """Refuse scores or distances given as places, instead of returning a recall of 0."""
     if ranked.dtype.kind == "f" and len(odd := ranked[np.isfinite(ranked) & (ranked != np.floor(ranked))]):
         raise InputError(
             f"ranked_places has {odd[0]:g}, which names no place: give place ids, best first; of scores (q, N) these "
@@ -129,7 +129,7 @@ def _known_places(places: Any, ranked: NDArray[Any]) -> NDArray[Any]:
 
 
 def percent(hits: Flags) -> float:
-    """Share (%) of what is true, rounded once: a mean times 100 is 63.7 % of 255 in 400 when it is printed.
+    """Share (%) of true values, rounded once: 100 times the mean would print 255 of 400 as 63.7.
 
     >>> percent(np.arange(400) < 255)
     63.75
@@ -156,7 +156,7 @@ def _usable_ks(ks: Sequence[int], n_ranked: int, known: NDArray[Any] | None) -> 
 
 
 def _knows_no_map(rule: TruthRule) -> bool:
-    """Whether a rule takes every query for answerable unless it is told the places; an empty set has none anyway."""
+    """Whether a rule needs the places of the map to find queries without a correct place."""
     return isinstance(rule, SamePlace) or (isinstance(rule, WithinFrames) and rule.places is None)
 
 

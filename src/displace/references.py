@@ -34,7 +34,7 @@ class ReferenceSet:
     groups : array of shape (m,), optional
         View of each vector, such as a heading or a camera: vectors of one place and group show the same.
     info : Places, optional
-        What is known of the places: positions, images, their order along the route; of these places at least.
+        Positions, images and order of the places; it must contain every place of the references.
 
     Examples
     --------
@@ -148,7 +148,7 @@ class ReferenceSet:
     def without(self, *traversals: Any) -> ReferenceSet:
         """Return the references of all other traversals.
 
-        What `info` says of the places stays as it is, be it from these traversals or from others:
+        `info` stays as it is, even if it comes from the traversals that are left out;
         ``store.references(exclude=[…])`` takes images and positions from the others only.
         """
         return self.select(~self._in(traversals))
@@ -219,7 +219,7 @@ def _info_of(ids: NDArray[Any], info: Places | None) -> Places:
 
 
 def as_ids(values: ArrayLike, n: int, name: str) -> NDArray[Any]:
-    """Return one id for each of `n` rows, as 64-bit integers or as text; what a file could not keep is refused.
+    """Return one id for each of `n` rows, as 64-bit integers or text; ids that files cannot store are refused.
 
     Whole numbers of any type become integers (a column of a table that once held NaN is floating-point).
 
@@ -228,7 +228,7 @@ def as_ids(values: ArrayLike, n: int, name: str) -> NDArray[Any]:
     """
     ids = as_labels(values, n, name)
     if ids.dtype.kind == "U" and not isinstance(values, np.ndarray):
-        ids = np.array(values, dtype=object)  # text now, which some of them may not have been
+        ids = np.array(values, dtype=object)  # numpy made text of all, even of numbers among them
     if ids.dtype.kind in "fO":
         ids = _plain(ids, name)
     if ids.dtype.kind == "T":
@@ -284,7 +284,7 @@ def _integer(value: Any, name: str) -> int:
 
 
 def _check_text(ids: NDArray[np.str_], name: str) -> None:
-    """Refuse names that no file could keep: with NUL, halves of characters, or too long."""
+    """Refuse names that files cannot store: with NUL or surrogates, or too long."""
     width = ids.dtype.itemsize // 4
     if not width or not len(ids):
         return
@@ -386,8 +386,8 @@ def heading_groups(headings: ArrayLike, places: ArrayLike, traversals: ArrayLike
     Returns
     -------
     array of shape (m,) or None
-        None where headings do not tell views apart: they are missing, each traversal has one image of a place, or its
-        images look the same way within 10°.
+        None if headings do not separate views: they are missing, each traversal has one image of a place, or its
+        images differ by less than 10°.
 
     Examples
     --------
@@ -411,7 +411,7 @@ def heading_groups(headings: ArrayLike, places: ArrayLike, traversals: ArrayLike
 
 
 def _usual_angle(degrees: NDArray[np.float64], cell: Indices) -> float | None:
-    """Median angle between neighbouring headings of one cell; None where there is none, or it is below 10°."""
+    """Median angle between neighbouring headings of one cell; None without neighbours or below 10°."""
     order = np.lexsort((degrees, cell))
     same = cell[order][1:] == cell[order][:-1]
     angles = np.diff(degrees[order])[same]

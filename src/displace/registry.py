@@ -1,4 +1,4 @@
-"""Registries: one file is one entry, named after the file and imported when asked for.
+"""Registries: one file is one entry, named after the file and imported on demand.
 
 A registry looks into one sub-package (``displace.fusion``, ``displace.models`` …). The entry ``hops`` is the
 one subclass of the registry's base class that ``fusion/hops.py`` defines. Packages outside of this one add
@@ -30,7 +30,7 @@ class Registry(Generic[T]):
     Parameters
     ----------
     kind : str
-        What an entry is called in messages, such as "fusion".
+        Name of an entry in messages, such as "fusion".
     package : str
         The sub-package whose files are the entries; also the entry-point group.
     base : str
@@ -38,7 +38,7 @@ class Registry(Generic[T]):
     packages : bool
         Whether a sub-package is an entry too, its class being defined in its ``__init__``.
     files : mapping of str to str, optional
-        Entries whose file is not named as they are, as another file of the package has that name.
+        Entries whose file has another name, because another file of the package has theirs.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class Registry(Generic[T]):
 
 
 def check_known(kind: str, wanted: Iterable[str], names: Iterable[str]) -> None:
-    """Raise `UnknownNameError` for the first of the wanted names that there is not."""
+    """Raise `UnknownNameError` for the first wanted name that is not known."""
     known = list(names)
     for name in wanted:
         if name not in known:
@@ -175,7 +175,7 @@ def unknown(kind: str, name: str, names: Iterable[str]) -> str:
 
 
 def import_extra(module: str, extra: str, package: str = "") -> Any:
-    """Import an optional dependency, by default named as its package; `MissingExtraError` where it is not installed."""
+    """Import an optional dependency; raise `MissingExtraError` if it is not installed."""
     try:
         return importlib.import_module(module)
     except ImportError:

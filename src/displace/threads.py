@@ -18,7 +18,7 @@ SMALL = 2**37
 
 _lock = ForkLock()
 _known: tuple[int, ThreadpoolController] | None = None
-"""Number of modules at the last walk, and what it found."""
+"""Number of modules at the last walk, and its result."""
 
 
 def controller() -> ThreadpoolController:
@@ -37,9 +37,9 @@ def limit_threads(threads: int | None) -> AbstractContextManager[object]:
 
 
 def threads_for(asked: int | None, n_vectors: int, dim: int) -> int | None:
-    """The number that was asked for; else 1 for so few vectors that threads would wait for each other, or None.
+    """Return `asked`; by default 1 for few vectors, where threads do not pay off, else None (no limit).
 
-    On a busy machine threads that wait cost several times what they save on an idle one.
+    On a busy machine, waiting threads cost several times what they save on an idle one.
 
     >>> threads_for(None, 1600, 2048), threads_for(None, 50_000, 8448), threads_for(4, 1600, 2048)
     (1, None, 4)

@@ -1,8 +1,7 @@
 """What counts as correct.
 
-A `Tolerance` says how far off a place may be. `Truth` applies it between the places of one route, which is what maps
-and advice need; a `TruthRule` says it for queries of their own, with positions or frame numbers, for
-`displace.recall_at`.
+A `Tolerance` is how far off a place may be. `Truth` applies it between the places of one route, for maps and advice; a
+`TruthRule` applies it to queries with their own positions or frame numbers, for `displace.recall_at`.
 """
 
 from __future__ import annotations
@@ -128,7 +127,7 @@ class Truth:
         """Whether each place found is right for a query at the place beside it; both in any one shape."""
         right: Flags = found == truth
         if self._points is not None:
-            with np.errstate(over="ignore"):  # positions beyond the universe are far away
+            with np.errstate(over="ignore"):  # absurdly large positions are far away
                 away = np.linalg.norm(self._at(found) - self._at(truth), axis=-1)
             right |= away <= self.tolerance.value
         return right
@@ -136,14 +135,8 @@ class Truth:
     def answerable(self, truth: NDArray[Any], known: NDArray[Any]) -> Flags:
         """Whether `known` has a right answer for a query at each of the places `truth`."""
         there: Flags = np.isin(truth, known)
-        if self._points is None:
-            return there
-        from scipy.spatial import cKDTree
-
-        targets, asked = self._at(known), self._at(truth)
-        targets, located = targets[np.isfinite(targets).all(axis=1)], np.isfinite(asked).all(axis=1)
-        if len(targets):
-            there[located] |= cKDTree(targets).query(asked[located])[0] <= self.tolerance.value
+        if self._points is not None:
+            there |= _any_within(self.tolerance.value, self._at(truth), self._at(known))
         return there
 
     @cached_property
@@ -173,7 +166,7 @@ class TruthRule(Protocol):
         """Whether each ranked place (q, k) is correct for its query."""
 
     def answerable(self, places: NDArray[Any] | None) -> Flags:
-        """Whether each query has a correct place among `places` (all that the rule knows, where None)."""
+        """Whether each query has a correct place among `places` (None: all that the rule knows)."""
 
 
 @dataclass(frozen=True)
@@ -202,7 +195,7 @@ class SamePlace:
         return flags
 
     def answerable(self, places: NDArray[Any] | None) -> Flags:
-        """Whether each query's place is in the map; None and NaN are no place."""
+        """Whether each query's place is in the map; None and NaN are not places."""
         if places is None:
             return np.array([is_named(place) for place in self.places.tolist()], bool)
         return np.isin(self.places, places)
@@ -218,7 +211,7 @@ class PlaceSets:
     Parameters
     ----------
     sets : sequence of q collections of place ids
-        Sets, lists, arrays or whatever else holds the ids; kept as lists, without None and NaN, which are no places.
+        Sets, lists, arrays or other collections; stored as lists, without None and NaN, which are not places.
     """
 
     sets: Sequence[Collection[Any]]
@@ -254,7 +247,7 @@ class WithinFrames:
         Frame number of each query.
     tolerance : int
     places, place_frames : arrays of shape (m,), optional
-        Places with a frame number each; a place that has several numbers stands there with each of them. By default
+        Places with a frame number each; a place with several numbers is repeated. By default
         the place ids are the frame numbers.
     """
 
@@ -282,7 +275,8 @@ class WithinFrames:
 
     def correct(self, ranked: NDArray[Any]) -> Flags:
         """Whether each ranked place has a frame that is near enough."""
-        flags: Flags = np.any(self._near(self.frames[:, None, None], self._frames_of(ranked)), axis=2)
+        away = np.abs(self.frames[:, None, None] - self._frames_of(ranked))
+        flags: Flags = np.any(away <= self.tolerance, axis=2)
         return flags
 
     def answerable(self, places: NDArray[Any] | None) -> Flags:
@@ -290,17 +284,8 @@ class WithinFrames:
         known = self.places if places is None else places
         if known is None:
             return np.ones(len(self.frames), bool)
-        frames = self._frames_of(np.unique(known)).ravel()
-        frames = np.sort(frames[np.isfinite(frames)])
-        if not len(frames):
-            return np.zeros(len(self.frames), bool)
-        at = np.searchsorted(frames, self.frames)
-        below, above = frames[(at - 1).clip(min=0)], frames[at.clip(max=len(frames) - 1)]
-        return self._near(self.frames, below) | self._near(self.frames, above)
-
-    def _near(self, query: NDArray[Any], place: NDArray[Any]) -> Flags:
-        flags: Flags = np.abs(query - place) <= self.tolerance
-        return flags
+        frames = self._frames_of(np.unique(known)).reshape(-1, 1)
+        return _any_within(self.tolerance, self.frames[:, None], frames)
 
     def _frames_of(self, ids: NDArray[Any]) -> NDArray[np.float64]:
         """All frames of each place in a last dimension, NaN behind those of places that have fewer."""
@@ -367,23 +352,18 @@ class WithinMetres:
         return flags
 
     def answerable(self, places: NDArray[Any] | None) -> Flags:
-        """Whether any place of the map is near enough; a query or a place whose position is NaN is near none."""
-        from scipy.spatial import cKDTree
-
-        at = _look_up(self.places if places is None else np.unique(places), self.places, self.place_positions)
-        flags = np.asarray(np.isfinite(self.positions).all(axis=1))
-        away, _ = cKDTree(at[np.isfinite(at).all(axis=1)]).query(self.positions[flags])
-        flags[flags] = away <= self.radius
-        return flags
+        """Whether any place of the map is near enough."""
+        known = self.places if places is None else np.unique(places)
+        return _any_within(self.radius, self.positions, _look_up(known, self.places, self.place_positions))
 
     def __len__(self) -> int:
         return len(self.positions)
 
 
 def _keep_checked(rule: Any, name: str, shape: str, *, numbers: bool = False) -> None:
-    """Keep what a rule was given under `name` as an array of this shape, such as "q, 2"; numbers as float64.
+    """Convert a rule's attribute to an array and check its shape, such as "q, 2"; numbers become float64.
 
-    An array of another shape would be spread over the queries, and the recall be one of something else.
+    An array of another shape would be broadcast over the queries and give a wrong recall.
     """
     array = np.asarray(getattr(rule, name))
     lengths = shape.split(", ")
@@ -400,7 +380,7 @@ def _keep_checked(rule: Any, name: str, shape: str, *, numbers: bool = False) ->
 
 
 def _check_reach(value: Any, name: str, unit: str) -> None:
-    """Nothing is nearer than 0, nor than NaN: a recall of 0 would say nothing of the places."""
+    """Refuse negative, infinite and NaN distances, instead of returning a recall of 0."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise InputError(f"{name}={value!r} must be a number of {unit}")
     if not 0 <= value < np.inf:
@@ -408,7 +388,7 @@ def _check_reach(value: Any, name: str, unit: str) -> None:
 
 
 def check_comparable(ranked: NDArray[Any], truth: NDArray[Any], name: str = "truth") -> None:
-    """Strings never equal numbers: say so instead of a recall of 0."""
+    """Refuse to compare strings with numbers, which are never equal, instead of returning a recall of 0."""
     have, want = _examples(ranked), _examples(truth)
     strange = want.keys() - have.keys()
     if have and strange:
@@ -423,6 +403,16 @@ def _examples(ids: NDArray[Any]) -> dict[bool, Any]:
     if ids.dtype != object:
         return {ids.dtype.kind in "US": ids.flat[0].item()} if ids.size else {}
     return {isinstance(value, str | bytes): value for value in ids.ravel()[::-1].tolist() if is_named(value)}
+
+
+def _any_within(radius: float, points: NDArray[Any], targets: NDArray[Any]) -> Flags:
+    """Whether each of the points (q, d) has a target (t, d) within `radius`; NaN is near nothing."""
+    from scipy.spatial import cKDTree
+
+    flags = np.asarray(np.isfinite(points).all(axis=1))
+    away, _ = cKDTree(targets[np.isfinite(targets).all(axis=1)]).query(points[flags])
+    flags[flags] = away <= radius
+    return flags
 
 
 def _look_up(ids: NDArray[Any], keys: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:

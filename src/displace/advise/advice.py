@@ -1,4 +1,4 @@
-"""What `advise` finds, as records that become JSON and come back from it."""
+"""What `advise` finds, as records that can be written to JSON and read back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from displace.fusion.base import Fusion
 
 FORMAT = 1
 OUTSIDE_BELOW = 0.85
-"""Share of the usual coverage below which a condition counts as outside; `displace.advise.variation` says why."""
+"""Share of the usual coverage below which a condition counts as outside (see `displace.advise.variation`)."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,10 @@ class Choice:
         return get_fusion(self.fusion)(**self.params)
 
     def __str__(self) -> str:
-        return " ".join([self.fusion, *(f"{key}={_short(value)}" for key, value in self.params.items())])
+        shown = {
+            key: f"{value:g}" if isinstance(value, float) else value for key, value in self.params.items()
+        }
+        return " ".join([self.fusion, *(f"{key}={value}" for key, value in shown.items())])
 
 
 @dataclass(frozen=True)
@@ -53,13 +56,13 @@ class Condition:
 
     traversal: str
     n_queries: int
-    """Queries asked; 0 where the others have none of its places."""
+    """Queries; 0 if the others have none of its places."""
     n_left_out: int
     """Its references whose place the others do not have: no fusion could find them."""
     coverage: float | None = None
     usual_coverage: float | None = None
     """Share of its deviation from the others that lies in directions in which the others vary, and the same share of
-    the others themselves; None where there are too few traversals or places to say."""
+    the others themselves; None with too few traversals or places."""
 
     @property
     def outside(self) -> bool:
@@ -71,7 +74,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Score:
-    """What one fusion reached."""
+    """Result of one fusion."""
 
     choice: Choice
     n_bytes: int
@@ -115,15 +118,15 @@ class Advice:
     scores: list[Score] = field(default_factory=list)
     """Best mean first."""
     worth: list[Worth] = field(default_factory=list)
-    """For the recommended fusion; empty with fewer than three traversals, or where `notes` say why."""
+    """For the recommended fusion; empty with fewer than three traversals, or as explained in `notes`."""
     impossible: dict[str, str] = field(default_factory=dict)
     """Fusions that could not be fitted, with the reason."""
     notes: list[str] = field(default_factory=list)
-    """What was left out or could not be said."""
+    """What was left out or is not known."""
 
     @property
     def best(self) -> Score | None:
-        """What the recommended fusion reached; None where nothing could be held out."""
+        """Score of the recommended fusion; None if nothing could be held out."""
         return next((score for score in self.scores if score.choice == self.recommended), None)
 
     @property
@@ -138,14 +141,14 @@ class Advice:
         ]
 
     def _behind_others(self, name: str) -> bool:
-        """Whether R@1 of a held-out condition is below the others' mean; also where it could not be asked."""
+        """Whether R@1 of a held-out condition is below the others' mean, or could not be measured."""
         recalls = {} if self.best is None else dict(self.best.recalls)
         own = recalls.pop(name, None)
         others = [estimate.value for estimate in recalls.values()]
         return own is None or not others or own.value < sum(others) / len(others)
 
     def to_json(self) -> dict[str, Any]:
-        """Return a record of plain types; `from_json` is its opposite."""
+        """Return a record of plain types, which `from_json` reads."""
         record = {"format": FORMAT, **asdict(self), "warnings": self.warnings}
         for condition, row in zip(self.conditions, record["conditions"], strict=True):
             row["outside"] = condition.outside
@@ -158,7 +161,3 @@ class Advice:
         if version != FORMAT:
             raise InputError(f"format={version!r} of the advice is not {FORMAT}, which this version reads")
         return schema.made(cls, record)
-
-
-def _short(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)

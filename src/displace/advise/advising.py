@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from displace.advise import worth
-from displace.advise.adapting import adapted_hits, note_of
 from displace.advise.advice import Advice, Choice, Condition, Score, Worth
-from displace.advise.recommending import Contender, recommend
+from displace.advise.recommending import Contender, adapted_hits, adapting_note, recommend
 from displace.advise.trials import Trials, fit
 from displace.advise.variation import coverage
 from displace.errors import DisplaceError, InputError
@@ -35,9 +34,9 @@ def advise(
     Parameters
     ----------
     refs : ReferenceSet
-        Three traversals with common places to compare fusions; with one the structure of the data alone decides.
+        Comparing fusions needs three traversals with common places; with one, the structure of the data decides.
     positions : Positions, optional
-        Of the places, in the order of ``refs.place_ids``, where `refs` itself does not know them.
+        Positions of the places, in the order of ``refs.place_ids``, if `refs` has none.
     tolerance : str, float or Tolerance, optional
         What counts as correct: "25m" or a number of metres where places have positions (25 by default), "2 frames"
         where they have an order along the route, or "exact".
@@ -91,7 +90,7 @@ def choices_of(fusions: Sequence[str | Choice] | None) -> list[Choice]:
 
 
 def _of_one_traversal(refs: ReferenceSet, truth: Truth, choices: list[Choice]) -> Advice:
-    """Advise what the structure alone says: with one traversal nothing can be held out."""
+    """Advise from the structure of the data: with one traversal nothing can be held out."""
     default = Choice(DEFAULT)
     chosen = default if default in choices else choices[0]
     several = len(refs) > len(refs.place_ids)
@@ -117,7 +116,7 @@ def _of_one_traversal(refs: ReferenceSet, truth: Truth, choices: list[Choice]) -
 
 
 class _Advising:
-    """One run: the trials, what is compared, and how far it is."""
+    """State of one run: the trials, the fusions compared so far, and the progress."""
 
     def __init__(self, trials: Trials, choices: list[Choice], progress: Stage | None) -> None:
         if not trials.queries:
@@ -144,7 +143,8 @@ class _Advising:
             )
         best = recommend(storable) if len(self.trials.names) > 2 else storable[0]
         scores = [_score(contender, best) for contender in self.contenders]
-        self.notes += [note for note in [note_of(best)] if note]
+        if note := adapting_note(best):
+            self.notes.append(note)
         refs = self.trials.refs
         return Advice(
             n_references=len(refs),
@@ -168,7 +168,7 @@ class _Advising:
             for name, queries in self.trials.queries.items():
                 others = self.trials.others(name)
                 fusion = fit(choice, self.trials.refs.only(*others))
-                hits[name] = self.trials.asked(fusion, others)[name]
+                hits[name] = self.trials.hits_of(fusion, others)[name]
                 adapted[name] = adapted_hits(fusion, queries, self.trials.truth)
                 self._step()
             stored = _stored(fit(choice, self.trials.refs))
@@ -195,7 +195,7 @@ class _Advising:
         return worth.value(self.trials, hits) if self.subsets else []
 
     def _valued_subsets(self) -> list[frozenset[Any]]:
-        """Sets of traversals to fit on for the worth; none, with a note, where it cannot be told."""
+        """Sets of traversals to fit on for the worth; none, with a note, if it cannot be computed."""
         if len(self.trials.names) < 3:
             self.notes.append(
                 "With 2 traversals each is located in the other alone, so all fusions are plain retrieval with the "

@@ -1,4 +1,4 @@
-"""The choice among fusions that were measured on the same queries."""
+"""Contenders: fusions measured on the same queries, the choice among them, and what adapting would add."""
 
 from __future__ import annotations
 
@@ -6,10 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from displace.advise.advice import Choice
 from displace.bootstrap import Estimate, bootstrap, in_groups, paired_bootstrap
+from displace.fusion.base import Fusion
 from displace.geo import Numbers
-from displace.truth import Flags
+from displace.recall import percent
+from displace.references import ReferenceSet
+from displace.sequence.adaptation import LEAST_QUERIES, MapRows, adapt
+from displace.truth import Flags, Truth
 
 SAME_SIZE = 1.1
 """Sizes that differ by less than this factor count as equal."""
@@ -17,7 +23,7 @@ SAME_SIZE = 1.1
 
 @dataclass(frozen=True, eq=False)
 class Contender:
-    """A fusion with what it needs and what it found."""
+    """A fusion, its size and what it found."""
 
     choice: Choice
     n_bytes: int
@@ -25,12 +31,12 @@ class Contender:
     storable: bool
     """Whether a map can hold it."""
     settings: str
-    """Settings it takes with all traversals as references, in a line."""
+    """The settings it chose with all traversals as references, in a line."""
     hits: dict[Any, Flags]
     order: dict[Any, Numbers]
     """By held-out traversal, shape (q,): whether each of its queries was found, and where it is along the route."""
     adapted: dict[Any, Flags | None] = field(default_factory=dict)
-    """The same with matching that adapts to the queries; None where it cannot."""
+    """The same with matching that adapts to the queries; None where there are too few."""
 
     def recalls(self) -> dict[str, Estimate]:
         """R@1 of each condition."""
@@ -42,18 +48,18 @@ class Contender:
         return bootstrap(hits, groups=groups, order=in_groups(self.order.values())[0])
 
     def ahead_of(self, other: Contender) -> Estimate:
-        """By how many points its mean is above another's, paired over queries."""
+        """Points by which its mean exceeds another's, paired over queries."""
         hits, groups = in_groups(self.hits.values())
         order, _ = in_groups(self.order.values())
         return paired_bootstrap(hits, in_groups(other.hits.values())[0], groups=groups, order=order)
 
 
 def recommend(contenders: Sequence[Contender]) -> Contender:
-    """Return the smallest of those that are not shown to be worse than the best.
+    """Return the smallest contender that is not significantly worse than the best.
 
-    Shown is a difference whose paired interval lies above 0. Sizes up to 10 % above the smallest count as equal to it,
-    and then the higher mean decides. Settings other than a fusion's defaults must earn their place: they give way to
-    the defaults where these are about as small and not shown to be worse.
+    A difference is significant if its paired interval lies above 0. Sizes up to 10 % above the smallest count as equal
+    to it, and then the higher mean decides. A fusion's defaults are preferred to its other settings if they are about
+    as small and not significantly worse.
     """
 
     def mean(contender: Contender) -> float:
@@ -71,3 +77,38 @@ def recommend(contenders: Sequence[Contender]) -> Contender:
         ):
             return plain
     return chosen
+
+
+def adapted_hits(fusion: Fusion, queries: ReferenceSet, truth: Truth) -> Flags | None:
+    """Whether each query is located correctly with ``adapt="batch"``; None if it cannot adapt.
+
+    Parameters
+    ----------
+    fusion : Fusion
+        Fitted on other traversals.
+    queries : ReferenceSet
+        Of one traversal, spread over the route.
+    """
+    rows = fusion.rows()
+    if rows is None or len(queries) < LEAST_QUERIES:
+        return None
+    projected = rows.project(np.asarray(queries.vectors, np.float32))
+    scores = adapt(MapRows(np.asarray(rows.vectors, np.float32), rows.starts), projected).scores(projected)
+    return truth.correct(fusion.place_ids_[scores.argmax(axis=1)], queries.places)
+
+
+def adapting_note(best: Contender) -> str | None:
+    """What adapting changes with the recommended fusion; None if no traversal had enough queries."""
+    names = [name for name in best.hits if best.adapted.get(name) is not None]
+    if not names:
+        return None
+    plain = [best.hits[name] for name in names]
+    adapted, groups = in_groups(flags for name in names if (flags := best.adapted[name]) is not None)
+    order, _ = in_groups(best.order[name] for name in names)
+    gain = paired_bootstrap(adapted, np.concatenate(plain), groups=groups, order=order)
+    before = float(np.mean([percent(flags) for flags in plain]))
+    return (
+        f"Adapting the matching to the drive (--adapt batch; displace locate does so for {LEAST_QUERIES} or more "
+        f"images) changed the mean R@1 of {len(names)} held-out traversals by {gain.value:+z.1f} "
+        f"[{gain.low:+z.1f}, {gain.high:+z.1f}] points, from {before:.1f}"
+    )

@@ -68,14 +68,11 @@ class Trials:
         }
 
     def hits(self, choice: Choice, references: Collection[Any]) -> dict[Any, Flags]:
-        """Fit on some traversals and ask the queries of all tried ones that are not among them.
+        """Fit on some traversals and locate the queries of all tried ones that are not among them."""
+        return self.hits_of(fit(choice, self.refs.only(*references)), references)
 
-        Of each of these, whether the best place was right for each query, shape (q,).
-        """
-        return self.asked(fit(choice, self.refs.only(*references)), references)
-
-    def asked(self, fusion: Fusion, references: Collection[Any]) -> dict[Any, Flags]:
-        """As `hits`, of a fusion that is fitted."""
+    def hits_of(self, fusion: Fusion, references: Collection[Any]) -> dict[Any, Flags]:
+        """Whether a fusion of some traversals finds each query of the others, shape (q,), by traversal."""
         return {
             name: self.truth.correct(fusion.predict(queries.vectors), queries.places)
             for name, queries in self.queries.items()
@@ -88,7 +85,7 @@ class Trials:
 
 
 def fit(choice: Choice, refs: ReferenceSet) -> Fusion:
-    """Fit a fusion, without the warnings that a deliberate trial of few references would raise."""
+    """Fit a fusion without warnings about few references, which are deliberate here."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConditioningWarning)
         return choice.make().fit_references(refs)

@@ -30,11 +30,11 @@ from displace.holdout import spread
 from displace.references import ReferenceSet
 
 MAX_PLACES = 600
-"""Places that are looked at, spread evenly."""
+"""Most places that are used, spread evenly."""
 MAX_OTHERS = 12
-"""Other traversals that are looked at, spread evenly."""
+"""Most other traversals that are used, spread evenly."""
 MIN_PLACES = 20
-"""Fewer common places say nothing."""
+"""Fewest common places for an estimate."""
 
 
 def coverage(refs: ReferenceSet, name: Any) -> tuple[float, float] | None:
@@ -71,7 +71,7 @@ def coverage(refs: ReferenceSet, name: Any) -> tuple[float, float] | None:
 
 
 def _row_of_each_place(refs: ReferenceSet, name: Any) -> Indices:
-    """First reference of each place in a traversal, shape (N,); −1 where it has none."""
+    """First reference of each place in a traversal, shape (N,); −1 without one."""
     own = np.flatnonzero(refs.traversals == name)
     places, first = np.unique(refs.places[own], return_index=True)
     rows = np.full(len(refs.place_ids), -1, np.intp)
@@ -80,7 +80,7 @@ def _row_of_each_place(refs: ReferenceSet, name: Any) -> Indices:
 
 
 def _gather(refs: ReferenceSet, rows: Indices) -> tuple[Vectors, NDArray[np.bool_]]:
-    """Vectors (K, n, D) at `rows` (K, n), zero where there is none, and where there are any."""
+    """Vectors (K, n, D) at `rows` (K, n), zero where a row is missing, and which rows are present."""
     present = rows >= 0
     vectors = np.zeros((*rows.shape, refs.vectors.shape[1]), refs.vectors.dtype)
     vectors[present] = refs.vectors[rows[present]]

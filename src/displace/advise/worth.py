@@ -1,12 +1,12 @@
-"""What each traversal is worth as a reference.
+"""What each traversal t is worth as a reference.
 
-*Gain when added*: to somebody who has one other traversal s. R@1 of a held-out condition h from {s, t} minus that from
-{s}; mean over s, then over h.
+*Gain when added* to one other traversal s: R@1 of a held-out condition h from {s, t} minus that from {s}; mean over s,
+then over h.
 
-*Loss when removed*: from somebody who has all. R@1 of h from all but h, minus that from all but h and t; mean over h.
+*Loss when removed* from all traversals: R@1 of h from all but h, minus that from all but h and t; mean over h.
 
-Both are of the same queries in pairs; h, s and t differ. A place that only t has counts: without t its queries are
-misses. With three traversals the two are the same number.
+Both are paired over the same queries; h, s and t differ. Queries of places that only t has are misses without t. With
+three traversals the two are the same number.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def subsets(trials: Trials) -> list[frozenset[Any]]:
 
 
 def operations(refs: ReferenceSet, n_fits: int) -> float:
-    """Floating-point operations of so many fits of DisPlace with cross-validation, at most, from the sizes alone."""
+    """Upper bound of the floating-point operations of `n_fits` fits of DisPlace with cross-validation."""
     m, n = len(refs), len(refs.place_ids)
     d = min(refs.vectors.shape[1], m)
     small = min(n, d)
@@ -53,7 +53,7 @@ def operations(refs: ReferenceSet, n_fits: int) -> float:
 
 
 def value(trials: Trials, hits: Hits) -> list[Worth]:
-    """Gain and loss of each traversal, from the hits of all subsets; without those that no query can tell about."""
+    """Gain and loss of each traversal, from the hits of all subsets; traversals without queries are left out."""
     found = []
     for name in trials.tried:
         gain, loss = _gain(trials, hits, name), _loss(trials, hits, name)

@@ -1,4 +1,4 @@
-"""The command line: verbs as commands, and what they print."""
+"""The command line: verbs as commands, and their output."""
 
 from displace.cli.app import app
 

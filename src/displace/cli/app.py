@@ -1,4 +1,4 @@
-"""The `displace` command: its verbs are the files of `displace.verbs`, what they print is in the console files.
+"""The `displace` command: its verbs are the files of `displace.verbs`; the console files print their results.
 
 Exit codes: 0 done, 1 done but images were skipped (--strict, locate) or problems found (--check), 2 bad input,
 130 interrupted.
@@ -19,7 +19,7 @@ from displace.cli import console
 from displace.cli.commands import Verb, all_verbs
 
 JSON = {"evaluate", "locate", "advise", "inspect", "list"}
-"""Verbs that print their result for other programs on demand."""
+"""Verbs with an option --json."""
 SHOWS = {
     "advise": "console_advice",
     "bench": "console_evaluation",
@@ -37,8 +37,8 @@ SHOWS = {
     "table": "console_evaluation",
     "update": "console_maps",
 }
-"""The file whose function ``show_VERB(result, given)`` prints a verb's result; others are printed as text. It may also
-have ``record_VERB``, what JSON has of it, and ``exit_VERB``, the exit code."""
+"""The file whose function ``show_VERB(result, given)`` prints a verb's result; others print as text. It may
+also have ``record_VERB``, which makes the record for JSON, and ``exit_VERB``, which returns the exit code."""
 
 app = typer.Typer(
     cls=console.Verbs,
@@ -83,7 +83,7 @@ def displace(
 
 
 def command(verb: Verb) -> Callable[..., None]:
-    """Make the function that typer calls: it calls the verb, and shows what it returns."""
+    """Make the function that typer calls: it calls the verb and prints its result."""
 
     def run(**given: Any) -> None:
         as_json = given.pop("as_json", False)
@@ -112,7 +112,7 @@ def command(verb: Verb) -> Callable[..., None]:
 
 
 def _show(verb: Verb, result: Any, given: dict[str, Any], as_json: bool) -> int | None:
-    """Print what a verb returned; returns the exit code where that is not 0."""
+    """Print the result of a verb; return its exit code, or None for 0."""
     shows = importlib.import_module(f"displace.cli.{SHOWS.get(verb.name, 'console')}")
     if as_json:
         record = getattr(shows, f"record_{verb.name}", console.record)

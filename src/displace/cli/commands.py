@@ -1,7 +1,7 @@
 """Turns verbs into commands: options and defaults from the signature, help from the docstring.
 
 A parameter is an option ``--its-name`` unless it is annotated otherwise (`displace.verbs.base`). A sequence is given by
-repeating the option, a mapping as ``KEY=VALUE``. The callbacks `progress` and `download` are the progress bars.
+repeating the option, a mapping as ``KEY=VALUE``. The callbacks `progress` and `download` update progress bars.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import typer
 
 from displace import verbs
-from displace.cli.docstrings import Documentation
 from displace.verbs.base import Argument, Option
 
 CALLBACKS = ("progress", "download")
@@ -29,50 +28,52 @@ ORDER = (
     *("demo", "manifest", "extract", "import", "align", "build", "locate", "update", "advise"),
     *("evaluate", "bench", "table", "report", "inspect", "list", "export", "serve"),
 )
-"""In which help lists the verbs."""
+"""Order of the verbs in the help."""
+_HEADING = re.compile(r"^(\w+)\n-{3,}\n", re.MULTILINE)
+_PARAMETER = re.compile(r"^(\w[\w, ]*?) : .*$", re.MULTILINE)
 
 
 def path(text: str | Path) -> str | Path:
-    """Read a path; addresses, such as those of maps in databases, stay as they are: a path has no double slash."""
+    """Parse a path; addresses, such as those of maps in databases, stay strings: a Path has no double slash."""
     return text if "://" in str(text) else Path(text)
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a verb, as the command line has it."""
+    """A parameter of a verb on the command line."""
 
     name: str
-    """In the verb's signature."""
+    """Its name in the verb's signature."""
     kind: Any
-    """Without None: Path, str, int, float, bool, a Literal, `list` of one of them, or `dict` for a mapping."""
+    """Its type without None: Path, str, int, float, bool, a Literal, `list` of one of them, or `dict`."""
     default: Any
-    """The verb's; `inspect.Parameter.empty` where it must be given."""
+    """Its default; `inspect.Parameter.empty` if it is required."""
     spelling: Argument | Option
     """How the command line spells it."""
     help: str
-    """What the verb's docstring says."""
+    """Its description in the verb's docstring."""
 
     @property
     def flags(self) -> list[str]:
-        """The option's names, the long one first; none of an argument."""
+        """The option's names, the long one first; empty for an argument."""
         if isinstance(self.spelling, Argument):
             return []
         given = self.spelling.flag.split()
         long = [flag for flag in given if flag.startswith("--")] or [f"--{self.name.replace('_', '-')}"]
         if len(self.name) == 1:
             long = []
-        if self.kind is bool and self.default is not False:  # None: neither was said
+        if self.kind is bool and self.default is not False:  # None: neither flag was given
             long = [f"{flag}/--no-{flag[2:]}" for flag in long]
         return [*long, *(flag for flag in given if not flag.startswith("--"))]
 
     @property
     def metavar(self) -> str | None:
-        """What usage lines call the value, where that is not its type."""
+        """Name of the value in usage lines, if it is not the type's."""
         return self.spelling.metavar
 
     @property
     def shown(self) -> str:
-        """What the verb's documentation calls it, on the command line."""
+        """Its name in help texts."""
         return self.flags[0].partition("/")[0] if self.flags else str(self.metavar)
 
     @property
@@ -81,7 +82,7 @@ class Parameter:
         return bool(self.flags) and not self._commas and (self.kind is dict or get_origin(self.kind) is list)
 
     def typed(self) -> inspect.Parameter:
-        """The same parameter for typer."""
+        """The parameter as typer takes it."""
         kind, default = self.kind, self.default
         if self._commas:
             kind, default = str, ",".join(default)
@@ -100,7 +101,7 @@ class Parameter:
         )
 
     def value(self, given: Any) -> Any:
-        """What the verb gets for what was given."""
+        """The verb's argument for a value of the command line."""
         if self._commas:
             return tuple(part.strip() for part in given.split(","))
         if self.kind is dict and given is not None:
@@ -119,56 +120,84 @@ class Parameter:
 
 
 @dataclass(frozen=True)
+class Documentation:
+    """A function's documentation."""
+
+    paragraphs: list[str]
+    """Paragraphs above the sections, a line each; the first is the summary."""
+    parameters: dict[str, str]
+    """Description of each parameter, in one line."""
+    examples: list[str]
+    """The lines of the section Examples."""
+
+    @classmethod
+    def of(cls, function: Callable[..., Any]) -> Documentation:
+        """Parse the docstring of a function."""
+        head, *sections = _HEADING.split(inspect.getdoc(function) or "")
+        parts = dict(zip(sections[::2], sections[1::2], strict=True))
+        _, *found = _PARAMETER.split(parts.get("Parameters", ""))
+        parameters = {
+            name.strip(): _one_line(text)
+            for names, text in zip(found[::2], found[1::2], strict=True)
+            for name in names.split(",")
+        }
+        examples = [line.strip() for line in parts.get("Examples", "").splitlines()]
+        paragraphs = [_one_line(text) for text in head.strip().split("\n\n")]
+        return cls(paragraphs, parameters, [line for line in examples if line not in ("", "::")])
+
+
+@dataclass(frozen=True)
 class Verb:
     """A verb: a module of `displace.verbs`."""
 
     module: types.ModuleType
-    """It has a function of its own name, and may say how the command is called (``COMMAND``) and that an interrupted
-    run goes on when it is started again (``RESUMES``, or a function ``resumes`` of the arguments)."""
+    """It has a function of its own name. It may define the command's name (``COMMAND``) and whether an interrupted run
+    can be resumed (``RESUMES``, or a function ``resumes`` of the arguments)."""
 
     @property
     def function(self) -> Callable[..., Any]:
-        """The function."""
+        """The verb itself."""
         function: Callable[..., Any] = getattr(self.module, self.module.__name__.rpartition(".")[2])
         return function
 
     @property
     def name(self) -> str:
-        """The command."""
+        """Name of the command."""
         return str(getattr(self.module, "COMMAND", self.function.__name__))
 
     def resumes(self, given: Mapping[str, Any]) -> bool:
-        """Whether an interrupted run with these arguments goes on when it is started again."""
+        """Whether an interrupted run with these arguments can be resumed."""
         if hasattr(self.module, "resumes"):
             return bool(self.module.resumes(given))
         return bool(getattr(self.module, "RESUMES", False))
 
     @cached_property
     def documentation(self) -> Documentation:
-        """What its docstring says."""
+        """Its docstring, parsed."""
         return Documentation.of(self.function)
 
     @cached_property
     def callbacks(self) -> list[str]:
-        """Those of its parameters that are given by the command line."""
+        """Its parameters that are progress callbacks."""
         return [name for name in CALLBACKS if name in inspect.signature(self.function).parameters]
 
     @cached_property
     def parameters(self) -> list[Parameter]:
         """Its parameters in their order, arguments first."""
         signature = inspect.signature(self.function)
+        # Without the return type, which is imported for type checkers only.
         annotations = {name: p.annotation for name, p in signature.parameters.items()}
         hints = get_type_hints(
             types.SimpleNamespace(__annotations__=annotations),
             globalns=vars(self.module),
             include_extras=True,
         )
-        said = self.documentation.parameters
+        documented = self.documentation.parameters
         found = []
         for name, parameter in signature.parameters.items():
             if name not in CALLBACKS:
                 kind, spelling = _kind_and_spelling(hints[name])
-                found.append(Parameter(name, kind, parameter.default, spelling, said.get(name, "")))
+                found.append(Parameter(name, kind, parameter.default, spelling, documented.get(name, "")))
         names = {option.name: option.shown for option in found}
         for row, option in enumerate(found):
             several = " Repeat the option for several." if option.repeats else ""
@@ -188,7 +217,7 @@ class Verb:
 
 @cache
 def all_verbs() -> tuple[Verb, ...]:
-    """Every file of `displace.verbs` but the base and what begins with _, in the order of `ORDER`; others come last."""
+    """Every public file of `displace.verbs` except the base, in the order of `ORDER`; others come last."""
     modules = [found.name for found in pkgutil.iter_modules(verbs.__path__)]
     names = [name for name in modules if name != "base" and not name.startswith("_")]
     found = (Verb(importlib.import_module(f"displace.verbs.{name}")) for name in names)
@@ -208,8 +237,12 @@ def plain(text: str, names: Mapping[str, str]) -> str:
 
 
 def escaped(text: str) -> str:
-    """Text in which square brackets are no markup."""
+    """Text with square brackets escaped, which would be markup."""
     return text.replace("[", r"\[")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _kind_and_spelling(hint: Any) -> tuple[Any, Argument | Option]:

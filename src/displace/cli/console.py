@@ -1,4 +1,4 @@
-"""What the command line shows: progress, tables, errors."""
+"""Output of the command line: progress, tables, errors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import asdict
 from typing import Any
 
@@ -36,16 +36,16 @@ from displace.errors import DisplaceError, DisplaceWarning, SkippedImagesError
 
 SECONDS_BETWEEN_LINES = 30.0
 SHOWN = 10
-"""Skipped images that are listed by name; the store has all of them."""
+"""Skipped images that are listed; the store has all of them."""
 RESUME = "interrupted: nothing lost, run the same command again to resume"
 AGAIN = "interrupted: no file is left half-written; run the same command to start again"
 
 SAVING = ("--workers", "--threads", "--batch-size")
-"""Options of verbs that take less memory with a smaller number."""
+"""Options that reduce memory use when they are smaller."""
 
 
 class Visible(RenderHook):
-    """Shows control characters of names as text: they would move the cursor, or worse."""
+    """Prints control characters in names as text, so that they cannot control the terminal."""
 
     def process_renderables(self, renderables: list[Any]) -> list[Any]:
         """Wrap what is about to be printed."""
@@ -68,7 +68,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 
 
 def visible(text: str) -> str:
-    """Text with its control characters as escapes; ends of lines and tabs stay."""
+    """Text with its control characters escaped, except for line ends and tabs."""
     return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
 
 
@@ -79,24 +79,28 @@ for _console in (out, err):
 
 
 def say(shown: Console, text: str, style: str = "") -> None:
-    """Print a text as it is: whole, and whatever it holds is no markup."""
+    """Print a text as it is: not wrapped, and without interpreting markup."""
     shown.print(Text(text, style=style), soft_wrap=True)
 
 
-def bare_table(title: str | None = None) -> Table:
-    """Make a table without lines but that below its head."""
-    return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+def bare_table(title: str | None = None, left: Iterable[str] = (), right: Iterable[str] = ()) -> Table:
+    """Make a table with no line but the one below its head: columns of text, then of numbers."""
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for names, justify in ((left, "left"), (right, "right")):
+        for name in names:
+            table.add_column(name, justify=justify, overflow="fold")  # type: ignore[arg-type]
+    return table
 
 
 def take_any_text() -> None:
-    """Let terminals and files of another encoding show what they cannot as an escape, instead of failing."""
+    """Escape characters that the encoding of stdout or stderr lacks, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
 class Messages(logging.Handler):
-    """Shows what the package logs."""
+    """Prints the package's log messages."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print one message."""
@@ -106,14 +110,14 @@ class Messages(logging.Handler):
 def format_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
-    """Make text of a warning: of the package's own what they say, without the place in the code."""
+    """Format a warning; the package's own are shown without the place in the code."""
     if issubclass(category, DisplaceWarning):
         return f"warning: {visible(str(message))}\n"
     return f"{filename}:{lineno}: {category.__name__}: {visible(str(message))}\n{line or ''}"
 
 
 class Verbs(TyperGroup):
-    """Turns the package's exceptions into messages and exit codes, for every verb."""
+    """Turns the package's exceptions into messages and exit codes."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the verb."""
@@ -142,7 +146,7 @@ class Verbs(TyperGroup):
 
 
 def no_memory(options: Set[str]) -> str:
-    """Say what helps where memory is short, of the options that a verb has."""
+    """Message for a lack of memory, with the options of a verb that help."""
     smaller = " or ".join(name for name in SAVING if name in options)
     return (
         f"there is not enough memory for this; close other programs, {f'give a smaller {smaller}, ' * bool(smaller)}"
@@ -151,7 +155,7 @@ def no_memory(options: Set[str]) -> str:
 
 
 class Rate(ProgressColumn):
-    """Images a second."""
+    """Images per second."""
 
     def render(self, task: Task) -> Text:
         """Show the task's speed."""
@@ -159,10 +163,10 @@ class Rate(ProgressColumn):
 
 
 class Bars:
-    """Progress of a run's stages, each shown from its beginning; `stage` and `download` are the callbacks.
+    """Progress of the stages of a run; `stage` and `download` are the callbacks.
 
-    On a terminal these are bars with count, rate and time left; in a log file lines: the first and the last of each
-    stage, and one now and then between them.
+    On a terminal these are bars with count, rate and time left. In a log file they are lines: the first and the last of
+    each stage, and some in between.
     """
 
     def __init__(self, console: Console) -> None:
@@ -181,15 +185,15 @@ class Bars:
         self.line_due = 0.0
 
     def stage(self, name: str, done: int, total: int) -> None:
-        """Show that `done` of `total` images of a stage are done; 0 in all is a total not known."""
+        """Show that `done` of `total` images of a stage are done; a total of 0 is unknown."""
         if not done and not total:
             return
         first, last = name not in self.tasks, done == total
         if first:
-            # Started with the first stage, so that an error before it stands alone.
+            # Started with the first stage, so that an error before it is shown without bars.
             self.progress.start()
             self.tasks[name] = self.progress.add_task(name, total=total or None)
-        # A stage may turn out longer than it seemed; None leaves the total as it is.
+        # The total may have grown; None leaves it as it is.
         self.progress.update(self.tasks[name], completed=done, total=total or None)
         if self.progress.disable and (first or last or time.monotonic() >= self.line_due):
             self.line_due = time.monotonic() + SECONDS_BETWEEN_LINES
@@ -198,17 +202,17 @@ class Bars:
             )
 
     def download(self, done: int, total: int | None) -> None:
-        """Show how much of the weights is there, in megabytes."""
+        """Show how much of the weights has been downloaded, in megabytes."""
         self.stage("weights, MB", done // 10**6, (total or 0) // 10**6)
 
     def close(self) -> None:
-        """Leave the bars as they are; nothing where no stage began."""
+        """Stop updating the bars."""
         if self.tasks:
             self.progress.stop()
 
 
 def show_skipped(console: Console, skipped: Mapping[str, str]) -> None:
-    """List the first skipped images with the reasons."""
+    """List the first skipped images, with reasons."""
     for reason in list(skipped.values())[:SHOWN]:
         say(console, f"  skipped: {reason}", "yellow")
     if len(skipped) > SHOWN:
@@ -218,13 +222,13 @@ def show_skipped(console: Console, skipped: Mapping[str, str]) -> None:
 
 
 def show_text(result: Any, _: Mapping[str, Any]) -> None:
-    """Print a result that has no view of its own, if there is one."""
+    """Print a result without a view of its own as text; None prints nothing."""
     if result is not None:
         say(out, str(result))
 
 
 def record(result: Any, given: Mapping[str, Any]) -> Any:
-    """Make a JSON-able record of a result, or of a list of them."""
+    """Make a JSON-able record of a result or a list of results."""
     if isinstance(result, list | tuple):
         return [record(part, given) for part in result]
     return result.to_json() if hasattr(result, "to_json") else asdict(result)
@@ -237,5 +241,5 @@ def show_json(console: Console, record: Any) -> None:
 
 
 def show_error(console: Console, message: str) -> None:
-    """Print an error, red, whole."""
+    """Print an error in red, not wrapped."""
     console.print(Text.assemble(("error: ", "bold red"), (message, "red")), soft_wrap=True)

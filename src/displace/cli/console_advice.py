@@ -10,7 +10,7 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
-from displace.advise import Advice, Condition, Score
+from displace.advise import Advice, Condition
 from displace.bootstrap import resampled_text
 from displace.cli import console
 
@@ -51,12 +51,11 @@ def fusions_table(advice: Advice) -> Table:
         style = "bold green" if score.choice == advice.recommended else ""
         label = Text(f"{score.choice}{'' if score.storable else '*'}", style=style)
         behind = "" if score.choice == advice.recommended else str(score.behind)
-        table.add_row(label, str(score.mean), behind, decimal(score.n_bytes), Text(_worst(score)))
-    note = (
-        ""
-        if all(score.storable for score in advice.scores)
-        else "* for evaluation only: a map cannot hold it. "
-    )
+        worst, recall = min(score.recalls.items(), key=lambda item: item[1].value)
+        cells = (str(score.mean), behind, decimal(score.n_bytes), Text(f"{worst} {recall.value:.1f}"))
+        table.add_row(label, *cells)
+    storable = all(score.storable for score in advice.scores)
+    note = "" if storable else "* for evaluation only: a map cannot hold it. "
     over = resampled_text(estimate for score in advice.scores for estimate in (score.mean, score.behind))
     meaning = f"R@1: percent of queries whose first place is right; brackets: 95 % bootstrap of {over}"
     table.caption, table.caption_justify = f"{note}{meaning}", "left"
@@ -64,11 +63,9 @@ def fusions_table(advice: Advice) -> Table:
 
 
 def conditions_table(advice: Advice) -> Table:
-    """R@1 of the recommended and of the best other fusion in each condition, and how far the others cover it."""
-    table = console.bare_table("conditions, as queries to all others")
-    table.add_column("held out", overflow="fold")
-    for name in ("queries", "R@1", "best other fusion", "covered (usual)"):
-        table.add_column(name, justify="right", overflow="fold")
+    """R@1 of the recommended and the best other fusion in each condition, and its coverage by the others."""
+    numbers = ("queries", "R@1", "best other fusion", "covered (usual)")
+    table = console.bare_table("conditions, as queries to all others", ["held out"], numbers)
     best = advice.best
     for condition in advice.conditions:
         table.add_row(
@@ -87,18 +84,12 @@ def conditions_table(advice: Advice) -> Table:
 
 def worth_table(advice: Advice) -> Table:
     """Gain and loss of each traversal."""
-    table = console.bare_table("what each traversal is worth, points of the others' mean R@1")
-    table.add_column("traversal", overflow="fold")
-    table.add_column("gain, added to one other", justify="right")
-    table.add_column("loss, removed from all", justify="right")
+    title = "what each traversal is worth, points of the others' mean R@1"
+    numbers = ("gain, added to one other", "loss, removed from all")
+    table = console.bare_table(title, ["traversal"], numbers)
     for row in advice.worth:
         table.add_row(Text(row.traversal), str(row.gain), str(row.loss))
     return table
-
-
-def _worst(score: Score) -> str:
-    name = min(score.recalls, key=lambda name: score.recalls[name].value)
-    return f"{name} {score.recalls[name].value:.1f}"
 
 
 def _best_other(advice: Advice, condition: Condition) -> str:

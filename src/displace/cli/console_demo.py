@@ -1,4 +1,4 @@
-"""What the command line shows of the demonstration, for a terminal of 80 columns."""
+"""Output of the demonstration, for a terminal of 80 columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the command line shows of evaluations: recalls of one's own data, tables, who wins."""
+"""Output of evaluations: recalls on one's own data, tables, winners."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STYLES = {BOLD: "bold green", UNDERLINE: "underline"}
 
 
 def show_evaluate(results: Sequence[Result], given: Mapping[str, Any]) -> None:
-    """Print recalls, times and bytes, and where they are kept."""
+    """Print recalls, times and bytes, and where the results are."""
     console.out.print(evaluation_table(results))
     if given["output"] is not None:
         report = shlex.join(["displace", "report", str(given["output"])])
@@ -38,14 +38,14 @@ def show_evaluate(results: Sequence[Result], given: Mapping[str, Any]) -> None:
 
 
 def show_bench(outcome: Outcome, _: Mapping[str, Any]) -> None:
-    """Say what was computed, and print the tables of the suite."""
+    """Print what was computed, and the tables of the suite."""
     show_outcome(console.err, outcome)
     for tabulated in tables_of(outcome.cells, outcome.results):
         console.out.print(results_table(tabulated))
 
 
 def show_table(tables: Sequence[Tabulated], given: Mapping[str, Any]) -> None:
-    """Print tables, or the name of the file that has them."""
+    """Print tables, or the file that they were written to."""
     if given["output"] is not None:
         console.show_text(given["output"], given)
     elif given["form"] == "terminal":
@@ -57,7 +57,7 @@ def show_table(tables: Sequence[Tabulated], given: Mapping[str, Any]) -> None:
 
 
 def show_report(done: Report, _: Mapping[str, Any]) -> None:
-    """Say where the report is and what it has."""
+    """Print where the report is and what it contains."""
     studied = "1 study" if done.n_studies == 1 else f"{done.n_studies:,} studies"
     console.say(
         console.out,
@@ -79,10 +79,7 @@ def evaluation_table(results: Sequence[Result]) -> Group:
 def _query_table(query: str, cells: list[Result]) -> list[RenderableType]:
     first = cells[0]
     head = Text(f"{query} located in {', '.join(first.references)}: {first.protocol}", style="bold")
-    grid = console.bare_table()
-    grid.add_column("fusion", overflow="fold")
-    for name in ("R@1", "R@5", "R@10", "fit", "a query", "bytes"):
-        grid.add_column(name, justify="right")
+    grid = console.bare_table(None, ["fusion"], ("R@1", "R@5", "R@10", "fit", "a query", "bytes"))
     done = [cell for cell in cells if cell.ok]
     best = max((as_printed(cell.recalls[1]) for cell in done), default=0.0)
     for cell in done:
@@ -102,19 +99,18 @@ def _query_table(query: str, cells: list[Result]) -> list[RenderableType]:
         f"{first.n_queries:,} queries{missed}; {first.model}, {first.dim} dimensions",
         style="dim",
     )
-    told = [NOTHING_TO_FUSE] if first.nothing_to_fuse else _explanations(done)
-    settings = [Text(line, style="dim") for line in told]
-    return [head, grid, counts, *settings, Text()]
+    explained = [NOTHING_TO_FUSE] if first.nothing_to_fuse else _explanations(done)
+    return [head, grid, counts, *(Text(line, style="dim") for line in explained), Text()]
 
 
 def _explanations(cells: list[Result]) -> list[str]:
-    """What each fusion decided, once: sequences and adaptation change what it is asked, not what it is."""
-    told: dict[tuple[str, str], str] = {}
+    """What each fusion decided, once: sequences and adaptation use the same fitted fusion."""
+    labels: dict[tuple[str, str], str] = {}
     for cell in cells:
         if cell.explanation not in ("", AS_GIVEN):
             key = cell.fusion, cell.explanation
-            told[key] = min(told.get(key, cell.label), cell.label, key=len)
-    return [f"{label}: {explanation}" for (_, explanation), label in told.items()]
+            labels[key] = min(labels.get(key, cell.label), cell.label, key=len)
+    return [f"{label}: {explanation}" for (_, explanation), label in labels.items()]
 
 
 def results_table(tabulated: Tabulated) -> Group:
@@ -129,11 +125,8 @@ def results_table(tabulated: Tabulated) -> Group:
 
 
 def _wins_table(wins: Wins) -> Grid:
-    """By how much in each column, with the interval."""
-    grid = console.bare_table()
-    for name in ("model", "query", "best other"):
-        grid.add_column(name, overflow="fold")
-    grid.add_column("difference, 95 % interval", justify="right")
+    """The difference in each column, with its interval."""
+    grid = console.bare_table(None, ("model", "query", "best other"), ["difference, 95 % interval"])
     for duel in wins.duels:
         style = "green" if duel.ahead else "red" if duel.behind else ""
         rival = f"{duel.rival} {duel.rival_value:.1f}"
@@ -143,15 +136,12 @@ def _wins_table(wins: Wins) -> Grid:
 
 
 def published_view(table: Table) -> Group:
-    """Measured, published and difference of each cell that the paper has."""
+    """Measured and published number of each cell that the paper has, and their difference."""
     compared = compare(table)
     parts: list[RenderableType] = [Text(table.title, style="bold")]
     if compared.rows:
-        grid = console.bare_table()
-        for name in ("model", "query", "method"):
-            grid.add_column(name, overflow="fold")
-        for name in ("measured", "published", "difference"):
-            grid.add_column(name, justify="right")
+        names, numbers = ("model", "query", "method"), ("measured", "published", "difference")
+        grid = console.bare_table(None, names, numbers)
         for row in compared.rows:
             grid.add_row(*map(Text, (row.column.model, row.column.query, row.label, *compared_texts(row))))
         parts.append(grid)
@@ -159,7 +149,7 @@ def published_view(table: Table) -> Group:
 
 
 def show_outcome(shown: Console, outcome: Outcome) -> None:
-    """Say what a run computed, and what it could not."""
+    """Print what a run computed, and what it could not."""
     reused = len(outcome.cells) - outcome.n_computed
     console.say(
         shown,

@@ -1,4 +1,4 @@
-"""What the command line shows of maps: summaries, located images, updates, advice."""
+"""Output of verbs on maps: summaries, located images, updates."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from displace.maps import Update
 
 SHOWN = 40
-"""Images of which the table shows a row; -o writes all."""
+"""Images that the table shows; -o writes all."""
 FOLDED = 0.4
-"""Share of the width above which a name would be folded beside the other columns."""
+"""Share of the width above which names would be folded beside the other columns."""
 
 
 def show_map(shown: Console, place_map: PlaceMap, path: str | Path) -> None:
@@ -85,7 +85,7 @@ def _facts(place_map: PlaceMap, path: str | Path) -> Iterable[tuple[str, str]]:
 
 
 def reliability_table(calibration: Calibration) -> Table:
-    """Show how often matches of each probability were right, on held-out traversals."""
+    """Show how often held-out matches of each probability were right."""
     table = Table(title="how often held-out matches were right", title_justify="left")
     for name in ("probability", "right", "queries"):
         table.add_column(name, justify="right")
@@ -126,7 +126,7 @@ def _rows(records: list[dict[str, Any]]) -> str:
 
 
 def _unsure(located: Located, records: list[dict[str, Any]]) -> str:
-    """What a file has of images that the screen calls not in the map, where nobody chose a limit."""
+    """A note on images that the screen calls not in the map but the file has a place for, without a limit."""
     if located.min_confidence is not None or all(record["in_map"] is not False for record in records):
         return ""
     return (
@@ -135,25 +135,28 @@ def _unsure(located: Located, records: list[dict[str, Any]]) -> str:
 
 
 def exit_locate(located: Located, _: Mapping[str, Any]) -> int:
-    """1 where images could not be read, or none is in the map."""
+    """1 if images could not be read, or none is in the map."""
     console.show_skipped(console.err, located.skipped)
     return 1 if located.skipped or not located.reached.any() else 0
 
 
 def show_build(place_map: PlaceMap, given: Mapping[str, Any]) -> None:
-    """Show what a map holds, and which images it could not have."""
+    """Show what a map holds, and which images could not be read."""
     output = map_output(given["store"], given["output"])
     show_map(console.out, place_map, output)
     skipped = DescriptorStore(store_beside(given["store"], output)).skipped
     if skipped:
-        said = f"{len(skipped):,} images are not in the map, because they could not be read"
-        console.err.print(said, style="yellow", highlight=False)
+        console.say(
+            console.err,
+            f"{len(skipped):,} images are not in the map, because they could not be read",
+            "yellow",
+        )
         console.show_skipped(console.err, skipped)
     console.say(console.out, f"next: displace locate {quote(str(output))} PHOTO, FOLDER or VIDEO")
 
 
 def show_export(written: list[Path] | list[str], _: Mapping[str, Any]) -> None:
-    """Name the files, or the map in a database."""
+    """Print the names of the files, or of the map in a database."""
     for path in written:
         console.say(console.out, str(path))
 
@@ -187,7 +190,7 @@ POSITION = ("easting", "northing", "latitude", "longitude")
 
 
 def _show_many(shown: Console, records: list[dict[str, Any]], where: str) -> None:
-    """Show the first of many located images, and where the others are."""
+    """Show the first of many located images, and how to get the others."""
     folder, names = _within(shown, [record["image"] for record in records[:SHOWN]])
     if folder:
         console.say(shown, f"images in {folder}")
@@ -203,14 +206,9 @@ def _show_many(shown: Console, records: list[dict[str, Any]], where: str) -> Non
         table.add_column(name, justify="right", overflow="fold")  # a number that is cut off is another number
     for name, record in zip(names, records, strict=False):
         score = f"{record['scores'][0]:.3f}" if record["scores"] else ""
-        cells = [_cell(name, record) for name in columns]
-        table.add_row(
-            Text(name),
-            *[_number(name, record[name]) for name in frame],
-            _place(record),
-            score,
-            *cells,
-        )
+        frames = [_number(column, record[column]) for column in frame]
+        cells = [_cell(column, record) for column in columns]
+        table.add_row(Text(name), *frames, _place(record), score, *cells)
     shown.print(table)
     if len(records) > SHOWN:
         shown.print(f"… and {len(records) - SHOWN} more{where}", highlight=False)
@@ -222,7 +220,7 @@ def _show_many(shown: Console, records: list[dict[str, Any]], where: str) -> Non
 
 
 def _within(shown: Console, names: list[str]) -> tuple[str, list[str]]:
-    """The folder that all images are in, and their names there, where whole names would be folded; else none."""
+    """The common folder of the images and their names in it, if whole names would be folded; else no folder."""
     parents = [set(PurePath(name).parents) for name in names]
     folder = max(set.intersection(*parents), key=lambda parent: len(parent.parts), default=PurePath())
     if not folder.name or max(map(len, names)) <= shown.width * FOLDED:
@@ -237,7 +235,7 @@ def _place(record: dict[str, Any]) -> Text:
 
 
 def _cell(name: str, record: dict[str, Any]) -> str:
-    """A number of a located image; where it is not in the map, the position of its likeliest place is none of it."""
+    """A number of a located image; one that is not in the map has no position."""
     return "" if name in POSITION and record["in_map"] is False else _number(name, record[name])
 
 

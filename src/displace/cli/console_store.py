@@ -1,4 +1,4 @@
-"""What the command line shows of manifests and stores, and the listings."""
+"""Output of verbs on manifests and stores, and listings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from rich.table import Table
 from rich.text import Text
 
 from displace.cli import console, console_maps
-from displace.cli.console import say, show_skipped
 from displace.datasets.base import Check
 from displace.descriptors.extraction import Extraction
 from displace.descriptors.store_summary import StoreSummary, summarize_store
@@ -34,7 +33,7 @@ def show_manifest(summary: Summary | Check, given: Mapping[str, Any]) -> None:
 
 
 def _next(given: Mapping[str, Any]) -> str:
-    """What makes a recording part of the map whose places it got: described by another model it would be refused."""
+    """The commands that add a recording to the map whose places it got, with the map's model."""
     against = given["against"]
     if given["check"] or against is None or Path(against).suffix != MAP_ENDING:
         return ""
@@ -48,12 +47,12 @@ def _next(given: Mapping[str, Any]) -> str:
 
 
 def exit_manifest(summary: Summary | Check, given: Mapping[str, Any]) -> int:
-    """1 where a check found problems."""
+    """1 if a check found problems."""
     return 1 if given["check"] and not summary.ok else 0
 
 
 def show_extract(done: Extraction, given: Mapping[str, Any]) -> None:
-    """Say what was described; of a store that got other labels what it holds."""
+    """Print what was described; after relabelling, what the store holds."""
     if given["relabel"]:
         show_store(console.out, summarize_store(done.store))
     else:
@@ -61,12 +60,12 @@ def show_extract(done: Extraction, given: Mapping[str, Any]) -> None:
 
 
 def show_import(summary: StoreSummary, _: Mapping[str, Any]) -> None:
-    """Say what the store holds."""
+    """Print what the store holds."""
     show_store(console.out, summary)
 
 
 def show_inspect(held: PlaceMap | StoreSummary, given: Mapping[str, Any]) -> None:
-    """Say what a map or a store holds."""
+    """Print what a map or a store holds."""
     if isinstance(held, PlaceMap):
         console_maps.show_map(console.out, held, given["source"])
     else:
@@ -86,25 +85,27 @@ def show_list(rows: Sequence[Any], given: Mapping[str, Any]) -> None:
     console.out.print(models_table(rows) if given["what"] == "models" else entries_table(rows))
 
 
-def show_extraction(console: Console, done: Extraction) -> None:
-    """Say what was described, reused and skipped."""
+def show_extraction(shown: Console, done: Extraction) -> None:
+    """Print what was described, reused and skipped."""
     store = done.store
     rate = f", {done.n_described / done.seconds:,.1f}/s" if done.n_described and done.seconds else ""
-    console.print(
+    shown.print(
         f"{done.n_described:,} images described, {done.n_reused:,} reused, {len(done.skipped):,} skipped "
         f"in {done.seconds:,.1f} s{rate}",
         highlight=False,
     )
     if done.n_unlisted:
-        console.print(
+        shown.print(
             f"{done.n_unlisted:,} images of the earlier manifest are no longer listed; their descriptors are kept",
             highlight=False,
         )
-    show_skipped(console, done.skipped)
-    say(console, f"{store.folder}: {len(store):,} × {store.dim} {store.dtype}, by {store.model.get('model')}")
+    console.show_skipped(shown, done.skipped)
+    console.say(
+        shown, f"{store.folder}: {len(store):,} × {store.dim} {store.dtype}, by {store.model.get('model')}"
+    )
 
 
-def show_store(console: Console, summary: StoreSummary) -> None:
+def show_store(shown: Console, summary: StoreSummary) -> None:
     """Print what a store holds."""
     facts = {
         "model": model_name({"model": "?", **summary.model}),
@@ -126,9 +127,9 @@ def show_store(console: Console, summary: StoreSummary) -> None:
     grid = Table.grid(padding=(0, 2))
     for key, value in facts.items():
         grid.add_row(key, Text(value))
-    console.print(Text(summary.folder, style="bold"), grid, sep="\n")
-    show_skipped(console, summary.skipped)
-    console.print(traversals_table(summary.traversals))
+    shown.print(Text(summary.folder, style="bold"), grid, sep="\n")
+    console.show_skipped(shown, summary.skipped)
+    shown.print(traversals_table(summary.traversals))
 
 
 def traversals_table(traversals: list[Traversal]) -> Table:
@@ -144,7 +145,7 @@ def traversals_table(traversals: list[Traversal]) -> Table:
 
 
 def models_table(rows: Sequence[ModelRow]) -> Group:
-    """Every model with its licences and paper, and its variants; the bold one is what the name stands for."""
+    """Every model with its licences, paper and variants; the default variant is bold."""
     parts: list[RenderableType] = []
     for family, variants in groupby(rows, key=lambda row: row.name.partition(":")[0]):
         listed = list(variants)

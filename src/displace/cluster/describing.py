@@ -1,23 +1,21 @@
-"""Describing images on a cluster: files go to the workers by name, vectors come back to the one writer of the store."""
+"""Describing images on a cluster: workers get file names and return vectors to the only writer of the store."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from displace.arrays import Vectors
-from displace.descriptors.extraction import Describer, describe
+from displace.descriptors.extraction import Describer, Part, describe
 from displace.models.base import DescriptorModel
 
 FILES_AT_ONCE = 64
 
-Described = tuple[list[str], Vectors, dict[str, str]]
-
 
 def describer_on(client: Any, make: Callable[[], DescriptorModel], batch_size: int = 16) -> Describer:
-    """Return what describes files with the workers of a Dask cluster, for `extract(describer=…)`.
+    """Return a describer that uses the workers of a Dask cluster, for `extract(describer=…)`.
 
     Parameters
     ----------
@@ -27,9 +25,12 @@ def describer_on(client: Any, make: Callable[[], DescriptorModel], batch_size: i
     batch_size : int
     """
 
-    def describer(files: list[tuple[str, str]]) -> Iterator[Described]:
+    def describer(files: list[tuple[str, str]]) -> Generator[Part[str]]:
         from distributed import as_completed
 
+        files = [
+            (content, str(Path(path).absolute())) for content, path in files
+        ]  # workers have other folders
         chunks = [files[start : start + FILES_AT_ONCE] for start in range(0, len(files), FILES_AT_ONCE)]
         futures = [client.submit(described, chunk, make, batch_size, pure=False) for chunk in chunks]
         for _, result in as_completed(futures, with_results=True):
@@ -40,7 +41,7 @@ def describer_on(client: Any, make: Callable[[], DescriptorModel], batch_size: i
 
 def described(
     files: list[tuple[str, str]], make: Callable[[], DescriptorModel], batch_size: int
-) -> Described:
+) -> Part[str]:
     """Describe some files; runs on a worker."""
     failures: dict[int, str] = {}
     model = _model_of_worker(make)

@@ -30,7 +30,7 @@ def connected(address: str) -> Iterator[Any]:
     kind, _, count = address.partition(":")
     if kind == LOCAL:
         n_workers = _n_workers(address, count)
-        # One thread each: workers compute with BLAS and would only be in each other's way.
+        # One thread each, because workers compute with BLAS.
         cluster = distributed.LocalCluster(
             n_workers=n_workers, threads_per_worker=1, dashboard_address="127.0.0.1:0", memory_limit=0
         )

@@ -1,8 +1,8 @@
 """Building a map on a cluster: statistics of each shard, merged in a tree, one solution, rows in parallel.
 
-Nothing but statistics travels: each shard leaves its places' means and one D×D matrix, two of them merge to one by the
-parallel-variance formula wherever they are (places whose references lie in different shards included), and the last
-one is solved. A worker that dies takes its results with it; Dask computes these again on the others.
+Only statistics are sent: each shard yields its places' means and one D×D matrix, pairs are merged by the
+parallel-variance formula (also for places whose references are in different shards), and the last one is solved. If a
+worker dies, Dask computes its results again on the others.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ShardPart:
 
 @dataclass(frozen=True, eq=False)
 class Partial:
-    """Statistics of some references, and the marks of their traversals."""
+    """Statistics of some references, and the digests of their traversals."""
 
     scatter: Scatter
     digests: Digests
@@ -135,7 +135,7 @@ def merged(a: Partial, b: Partial) -> Partial:
 
 
 def solved_on_worker(whole: Partial, estimator: Fusion, parts: list[ShardPart], n_traversals: int) -> Fusion:
-    """Fit on the statistics, with the references where these are few and wanted; runs on a worker."""
+    """Fit on the statistics, with the references if the fusion wants them; runs on a worker."""
     scatter, refs = whole.scatter, None
     n_places, dim = scatter.means.shape
     if estimator.wants_references(n_places, dim, n_traversals):
@@ -202,9 +202,8 @@ def _learned(
 def _reduced(client: Any, estimator: Fusion, parts: list[ShardPart], progress: Progress | None) -> Any:
     """Future of the statistics of all shards.
 
-    Nothing else is held on to: a worker lets statistics go once they are merged, and where it dies before, Dask knows
-    how to compute them again. They stay where they are: means of as many places as there are references would fill
-    this process.
+    No other future is kept, so that workers free statistics once they are merged; if one dies before, Dask computes
+    them again. The statistics stay on the workers: the means of very many places would fill this process.
     """
     from distributed import as_completed
 
@@ -233,7 +232,7 @@ def _rows(
     folder: Path,
     progress: Progress | None,
 ) -> tuple[DiskRows, DiskRows]:
-    """Means and rows on this process's disk; a few slices under way at a time, so that none of them pile up."""
+    """Write means and rows to this process's disk, with few slices in flight at a time."""
     means, rows = DiskRows(folder / "means", dim, np.float32), None
     waiting: deque[Any] = deque()
     slices = deque(blocks(n_places, 4 * dim, SLICE_BYTES))

@@ -1,4 +1,4 @@
-"""What a data set is: where its images are on disk, and the protocols people evaluate on it."""
+"""The interface of data sets: their images on disk, and the protocols of their evaluation."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class Protocol:
     references: tuple[str, ...] = ()
     """Traversals that make the map for every query; empty for all but the query."""
     expected: Counts | None = None
-    """For each query traversal, where the data set's size is known."""
+    """Expected counts for each query traversal, if known."""
     note: str = ""
     """Who uses it."""
     on_route: bool = False
-    """Leave out queries with neither a place nor a frame number: they were found nowhere along the route. Otherwise
-    they are misses."""
+    """Whether queries with neither a place nor a frame number are left out: they were not found along the route.
+    Otherwise they are misses."""
 
     def queries_in(self, manifest: Manifest) -> list[str]:
         """Query traversals that the manifest has."""
@@ -74,13 +74,13 @@ class Protocol:
         return manifest.select(self.mapped(manifest, query)), manifest.select(self.asked(manifest, query))
 
     def mapped(self, manifest: Manifest, query: str) -> NDArray[np.bool_]:
-        """Which images of the manifest make the map when `query` is located: those with a place."""
+        """Which images of the manifest are the references when `query` is located: those with a place."""
         names = self.references_for(query, manifest.traversal_names())
         placed: NDArray[np.bool_] = manifest.places != ""
         return placed & np.isin(manifest.traversals, names)
 
     def asked(self, manifest: Manifest, query: str) -> NDArray[np.bool_]:
-        """Which images of the manifest are asked when `query` is located."""
+        """Which images of the manifest are the queries when `query` is located."""
         own: NDArray[np.bool_] = manifest.traversals == query
         if self.on_route and manifest.frame is not None:
             own &= (manifest.places != "") | np.isfinite(manifest.frame)
@@ -93,12 +93,11 @@ class Protocol:
 
     def truth(self, manifest: Manifest, query: str) -> TruthRule:
         """Rule for `displace.recall_at`: one truth for each image of `query`, in the manifest's order."""
-        makers = {"exact": _exact, "frames": _frames, "metres": _metres}
-        return makers[self.tolerance.kind](self, manifest, query)
-
-
-def _exact(protocol: Protocol, manifest: Manifest, query: str) -> TruthRule:
-    return SamePlace(protocol.split(manifest, query)[1].places)
+        if self.tolerance.kind == "frames":
+            return _frames(self, manifest, query)
+        if self.tolerance.kind == "metres":
+            return _metres(self, manifest, query)
+        return SamePlace(self.split(manifest, query)[1].places)
 
 
 def _frames(protocol: Protocol, manifest: Manifest, query: str) -> TruthRule:
@@ -137,13 +136,13 @@ class Check:
 
     title: str
     rows: list[tuple[str, str, Counts, Counts | None]]
-    """Protocol, query traversal, counts found and counts expected (None where no number is known)."""
+    """Protocol, query traversal, counts found and counts expected (None if unknown)."""
     absent: list[str]
     """Expected traversals that are not there."""
     missing: list[str]
     """Images listed without a file."""
     notes: list[str] = field(default_factory=list)
-    """What else is worth knowing, such as images that were left out."""
+    """Further notes, such as on images that were left out."""
 
     @property
     def ok(self) -> bool:
@@ -174,7 +173,7 @@ class Dataset(ABC):
     title: ClassVar[str]
     paper: ClassVar[str]
     obtain: ClassVar[str]
-    """How to get it, and how it has to lie on disk; nothing is ever downloaded."""
+    """How to get it, and its layout on disk; nothing is downloaded."""
     traversals: ClassVar[tuple[str, ...]] = ()
     """Traversals that the whole data set has."""
     protocols: ClassVar[tuple[Protocol, ...]]
@@ -205,7 +204,7 @@ class Dataset(ABC):
         return self.check_manifest(self.manifest(root), root)
 
     def notes(self, root: Path, manifest: Manifest) -> list[str]:  # noqa: ARG002
-        """Say what a user must know about a manifest that `read` made of a folder."""
+        """Notes for the user about a manifest that `read` made."""
         return []
 
     def check_manifest(self, manifest: Manifest, root: PathLike) -> Check:
@@ -215,7 +214,7 @@ class Dataset(ABC):
         ----------
         manifest : Manifest
         root : path-like
-            Folder that it was made of, for `notes`.
+            Folder that it was made from, for `notes`.
         """
         names = manifest.traversal_names()
         rows = [

@@ -78,7 +78,7 @@ def _season_folders(root: Path) -> dict[str, Path]:
 
 
 def _chosen_names(root: Path) -> set[str] | None:
-    """Names of the frames that are used, without their ending, where a list of them is there."""
+    """Names of the frames that are used, without their ending, if there is a list of them."""
     for pattern in _LISTS:
         for path in sorted(root.glob(pattern)):
             lines = read_text(path, "a list of frames").splitlines()

@@ -62,7 +62,7 @@ class RobotCar(Dataset):
         return by_positions(route)
 
     def notes(self, root: Path, manifest: Manifest) -> list[str]:
-        """Say how many images of a download stand for no place."""
+        """Note how many images of a download are left out."""
         kept = Counter(manifest.traversals.tolist())
         return [
             f"{recording.name}: {len(recording) - kept[recording.name]:,} of {len(recording):,} images are off the "
@@ -73,7 +73,7 @@ class RobotCar(Dataset):
 
 
 def condition(folder_name: str) -> str:
-    """Condition that a folder's name stands for, or the name itself.
+    """Condition of a folder's name, or the name itself.
 
     >>> condition("ORC_Overcast-2"), condition("2015-08-12-15-04-18"), condition("2014-12-16-18-44-24")
     ('overcast2', 'sun', '2014-12-16-18-44-24')
@@ -91,7 +91,7 @@ def _recordings(root: Path) -> list[Recording]:
 
 
 def _recording(folder: Path) -> Recording:
-    """Read one traversal: stereo/left where there is one, otherwise all images below the folder."""
+    """Read one traversal: stereo/left if there is one, otherwise all images below the folder."""
     deeper = [path for path in folder.iterdir() if path.is_dir()]
     images = first_folder([folder / "stereo/left", *(path / "stereo/left" for path in deeper)]) or folder
     if not has_images(images):

@@ -1,7 +1,7 @@
 """The rendered town as drives: each traversal at its own speed, with stops, detours and its own number of frames.
 
-It is for lining recordings up and for following a drive: which place each frame shows is known, and so is which
-frames show none of the others' places.
+It is for lining recordings up and for following a drive: the place of each frame is known, and which frames show
+places that the other drives never pass.
 """
 
 from __future__ import annotations
@@ -101,8 +101,8 @@ def write(
 ) -> Path:
     """Draw drives into ``folder/<traversal>/<frame>.jpg`` and write ``folder/manifest.csv``.
 
-    As `displace.datasets.town.write`; frames are numbered from 0 in each drive, so nothing but the manifest tells
-    which show the same place.
+    As `displace.datasets.town.write`; frames are numbered from 0 in each drive, so only the manifest shows which
+    of them show the same place.
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ from displace.truth import Tolerance
 __all__ = ["HEADINGS", "LANES", "PLACES", "SIZE", "TownPanoramas", "write"]
 
 PLACES, STEP = 60, 4
-"""Places, and how many of the drive's lie from one to the next: some 28 m."""
+"""Places, and the step between them in places of the drive: some 28 m."""
 HEADINGS = 12
 SIZE = (160, 120)
 LANES: Mapping[str, float] = {"night": -1.5, "snow": -1.5}
@@ -48,7 +48,7 @@ def write(
     folder : path-like
         Created where absent. Must be empty, or hold the same panoramas.
     places : int
-        The first so many.
+        Number of places.
     traversals : sequence of str
         Which of the town's.
     headings : int

@@ -1,6 +1,6 @@
 """Extraction: from a manifest's images to a descriptor store, resumable at any point.
 
-Two passes: the first reads the content hash of every file, which tells what is new; the second describes the
+Two passes: the first reads the content hash of every file, which shows what is new; the second describes the
 new contents, reading and preparing images ahead of the model, and writes a shard every so often.
 """
 
@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -40,13 +41,15 @@ from displace.manifest.table import Manifest
 from displace.models.base import DescriptorModel
 from displace.progress import Progress
 
-Describer = Callable[[list[tuple[str, str]]], Iterator[tuple[list[str], Vectors, dict[str, str]]]]
-"""Takes (content, path) pairs; gives contents and their vectors, and why others failed."""
+Part = tuple[list[Key], Vectors, dict[Key, str]]
+"""Some images that were described, their vectors, and why other images could not be."""
+Describer = Callable[[list[tuple[str, str]]], Generator[Part[str]]]
+"""Describes files, given as (content hash, path)."""
 
 DTYPES = ("float32", "float16")
 SHARD_BYTES = 32 * 2**20
 SHARD_SECONDS = 30.0
-"""A shard is written when one of these is reached: what a killed run may have to compute again."""
+"""A shard is written when one of these is reached; a killed run loses at most that much."""
 HASHED_AT_ONCE = 32
 NOT_FINITE = "its descriptor is not finite (NaN or infinity)"
 
@@ -85,7 +88,7 @@ def extract(
 ) -> Extraction:
     """Describe the images of a manifest and keep the descriptors in a store.
 
-    Running it again goes on where it stopped: an image whose content has a descriptor by this model is not
+    Running it again continues where it stopped: an image whose content already has a descriptor of this model is not
     described again, whatever its name or position. The store then lists exactly the manifest's images.
 
     Parameters
@@ -95,11 +98,11 @@ def extract(
     model : DescriptorModel
         From `displace.models.get_model`.
     folder : path-like
-        The store, created where it does not exist (``route.desc``).
+        The store, created if it does not exist (``route.desc``).
     dtype : {"float32", "float16"}, optional
         Stored type; by default the store's own, float32 for a new one.
     overwrite : bool
-        Drop the descriptors that the store holds and start anew.
+        Drop the descriptors that the store holds and start over.
     strict : bool
         Raise `SkippedImagesError` at the end if images could not be read.
     workers : int, optional
@@ -107,8 +110,7 @@ def extract(
     batch_size : int
         Images of one shape given to the model at a time.
     describer : callable, optional
-        Describes files somewhere else, such as on a cluster: takes (content, path) pairs, gives contents, their vectors
-        and the reasons of those that failed, as they are done.
+        Describes the files elsewhere, such as on a cluster; by default `model` does so here.
     progress : callable, optional
         Called as ``progress(stage, done, total)``.
 
@@ -131,10 +133,8 @@ def extract(
         index = before.index.listing(manifest, hashes)
         index.write(folder)
         n_reused = sum(content in before.shards for content in hashes)
-        if describer is None:
-            failures = _describe_new(index, model, before.shards, workers, batch_size, report)
-        else:
-            failures = _describe_elsewhere(index, before.shards, describer, report)
+        here = partial(_described, model, workers=workers, batch_size=batch_size)
+        failures = _describe_new(index, before.shards, describer or here, report)
         paths = [str(path) for path in manifest.paths()]
         # Of equal files one was read, and is named in the message.
         read = dict(zip(hashes, paths, strict=True))
@@ -150,7 +150,7 @@ def extract(
 
 
 def _hash_all(manifest: Manifest, workers: int, report: Progress) -> tuple[list[str | None], dict[str, str]]:
-    """Content hash of every image, None where there is none to be had, and the reasons for those."""
+    """Content hash of every image (None where the file cannot be read), and why files cannot be read."""
     hashes: list[str | None] = []
     skipped: dict[str, str] = {}
     files = zip(manifest.images, _paths(manifest.root, manifest.images), strict=True)
@@ -170,40 +170,36 @@ def _hash_each(paths: list[str]) -> list[str | Failure]:
 
 
 def _paths(root: Path, names: Iterable[str]) -> Iterator[str]:
-    """Where the images are, as plain strings: making a Path of each costs as much as hashing it."""
+    """Paths of the images as plain strings: making a Path of each costs as much as hashing it."""
     folder = str(root)
     return (os.path.join(folder, name) for name in names)  # noqa: PTH118
 
 
 def _describe_new(
-    index: StoreIndex, model: DescriptorModel, shards: Shards, workers: int, batch_size: int, report: Progress
+    index: StoreIndex, shards: Shards, describer: Describer, report: Progress
 ) -> dict[str, str]:
     """Describe the contents that `shards` lacks; return those that cannot be described, and why."""
-    names = _new(index, shards)
-    files = zip(names, _paths(index.manifest.root, names.values()), strict=True)
+    names = {
+        c: name for c, name in zip(index.hashes, index.manifest.images, strict=True) if c and c not in shards
+    }
+    files = list(zip(names, _paths(index.manifest.root, names.values()), strict=True))
     failures: dict[str, str] = {}
-    n_good = 0
-    report("describing", 0, len(names))
-    batches = _described(model, files, len(names), workers, batch_size, failures)
-    with ShardBuffer(shards) as buffer, closing(batches):
-        for contents, vectors in batches:
-            good = np.asarray(np.isfinite(vectors).all(axis=1))
-            failures |= {c: NOT_FINITE for c, fine in zip(contents, good, strict=True) if not fine}
-            buffer.add([c for c, fine in zip(contents, good, strict=True) if fine], vectors[good])
-            n_good += int(good.sum())
-            report("describing", n_good + len(failures), len(names))
+    done = 0
+    report("describing", 0, len(files))
+    with ShardBuffer(shards) as buffer, closing(describer(files)) as parts:
+        for contents, vectors, failed in parts:
+            buffer.add(contents, vectors)
+            failures |= failed
+            done += len(contents) + len(failed)
+            report("describing", done, len(files))
     return failures
 
 
 def _described(
-    model: DescriptorModel,
-    files: Iterable[tuple[Key, Source]],
-    n_files: int,
-    workers: int,
-    batch_size: int,
-    failures: dict[Key, str],
-) -> Generator[tuple[list[Key], Vectors]]:
-    """Describe files batch by batch; `failures` takes why others cannot be read. Closing it ends the workers."""
+    model: DescriptorModel, files: Sequence[tuple[Key, Source]], workers: int, batch_size: int
+) -> Generator[Part[Key]]:
+    """Describe files batch by batch. Closing the generator ends the workers."""
+    failures: dict[Key, str] = {}
 
     def readable(answers: Iterable[tuple[Key, Prepared | Failure]]) -> Iterator[tuple[Key, Prepared]]:
         for key, answer in answers:
@@ -212,38 +208,19 @@ def _described(
             else:
                 yield key, answer
 
-    with preparing(model, files, n_files, workers, batch_size + 2 * workers) as answers:
+    with preparing(model, files, len(files), workers, batch_size + 2 * workers) as answers:
         for keys, batch in in_batches(readable(answers), batch_size):
-            yield keys, described_batch(model, batch)
-
-
-def _new(index: StoreIndex, shards: Shards) -> dict[str, str]:
-    """Contents that have no vector yet, with the name of an image that has each."""
-    return {
-        c: name for c, name in zip(index.hashes, index.manifest.images, strict=True) if c and c not in shards
-    }
-
-
-def _describe_elsewhere(
-    index: StoreIndex, shards: Shards, describer: Describer, report: Progress
-) -> dict[str, str]:
-    """Have the new contents described, and write what comes back."""
-    names = _new(index, shards)
-    files = list(zip(names, _paths(index.manifest.root.resolve(), names.values()), strict=True))
-    failures: dict[str, str] = {}
-    report("describing", 0, len(files))
-    done = 0
-    with ShardBuffer(shards) as buffer:
-        for contents, vectors, failed in describer(files):
-            buffer.add(contents, vectors)
-            failures |= failed
-            done += len(contents) + len(failed)
-            report("describing", done, len(files))
-    return failures
+            vectors = described_batch(model, batch)
+            good = np.asarray(np.isfinite(vectors).all(axis=1))
+            failures |= {key: NOT_FINITE for key, fine in zip(keys, good, strict=True) if not fine}
+            yield [key for key, fine in zip(keys, good, strict=True) if fine], vectors[good], failures
+            failures = {}
+    if failures:  # of images after the last batch
+        yield [], np.empty((0, model.dim), np.float32), failures
 
 
 class ShardBuffer:
-    """Collects vectors and writes a shard when enough are there, or when the work ends or is interrupted."""
+    """Collects vectors and writes a shard when there are enough, or when the work ends or is interrupted."""
 
     def __init__(self, shards: Shards) -> None:
         self.shards = shards
@@ -255,7 +232,7 @@ class ShardBuffer:
         self._since = time.monotonic()
 
     def add(self, keys: Sequence[str], vectors: Vectors) -> None:
-        """Take vectors that may be lost until the next `flush`."""
+        """Add vectors, which are lost if the process dies before the next `flush`."""
         self._keys += keys
         self._parts.append(vectors)
         full = len(self._keys) * self.shards.dim * self.shards.dtype.itemsize >= SHARD_BYTES
@@ -263,7 +240,7 @@ class ShardBuffer:
             self.flush()
 
     def flush(self) -> None:
-        """Make everything taken so far durable."""
+        """Write all vectors to disk."""
         if self._keys:
             self.shards.append(self._keys, np.concatenate(self._parts))
         self._clear()
@@ -301,21 +278,20 @@ def describe(
         As in `extract`.
     """
     workers = _positive(n_cores() if workers is None else workers, "workers")
-    files = (
+    files = [
         (row, os.fspath(image) if isinstance(image, os.PathLike) else image)
         for row, image in enumerate(images)
-    )
+    ]
     vectors = np.full((len(images), model.dim), np.nan, np.float32)
     failed: dict[int, str] = {}
     done = 0
-    with closing(_described(model, files, len(images), workers, batch_size, failed)) as batches:
-        for rows, found in batches:
+    with closing(_described(model, files, workers, batch_size)) as parts:
+        for rows, found, wrong in parts:
             vectors[rows] = found
-            done += len(rows)
+            failed |= {row: _named(images[row], why) for row, why in wrong.items()}
+            done += len(rows) + len(wrong)
             if progress:
-                progress("describing", done + len(failed), len(images))
-    for row in np.flatnonzero(~np.isfinite(vectors).all(axis=1)).tolist():
-        failed.setdefault(row, f"{_name(images[row])}: {NOT_FINITE}")
+                progress("describing", done, len(images))
     if failed and failures is None:
         raise ImageError(failed[min(failed)])
     if failures is not None:
@@ -323,12 +299,14 @@ def describe(
     return vectors
 
 
-def _name(image: object) -> str:
-    return str(image) if isinstance(image, str | os.PathLike) else "an image given as bytes or pixels"
+def _named(image: object, why: str) -> str:
+    """Name the image in a reason that does not."""
+    name = str(image) if isinstance(image, str | os.PathLike) else "an image given as bytes or pixels"
+    return f"{name}: {why}" if why == NOT_FINITE else why
 
 
 def described_batch(model: DescriptorModel, batch: Prepared) -> Vectors:
-    """Descriptors of prepared images; an error where a model breaks its promise."""
+    """Descriptors of prepared images, checked to have the shape that the model promises."""
     vectors = np.asarray(model.describe(batch))
     if vectors.shape != (len(batch), model.dim):
         raise InputError(
@@ -339,7 +317,7 @@ def described_batch(model: DescriptorModel, batch: Prepared) -> Vectors:
 
 
 def _check_outcome(store: DescriptorStore, strict: bool) -> None:
-    """Raise where nothing, or under `strict` not everything, could be described."""
+    """Raise an error if nothing was described, or with `strict` if anything was skipped."""
     n, skipped = len(store.index.manifest), store.skipped
     first = next(iter(skipped.values()), "")
     if n and not len(store):

@@ -1,4 +1,4 @@
-"""Descriptors that another program made, brought together with a manifest."""
+"""Descriptors of another program, matched with the images of a manifest."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def described(
     root : path-like, optional
         Folder that `names` start from; by default they are as in the manifest.
     source : path-like
-        Where the vectors are from, for messages.
+        Origin of the vectors, for messages.
     """
     row_of = {posixpath.normpath(name): row for row, name in enumerate(names)}
     wanted = names_from(manifest, root)
@@ -55,7 +55,7 @@ def described(
 def check_all_there(
     wanted: Sequence[str], there: Container[str], source: PathLike, names: Sequence[str]
 ) -> None:
-    """Raise an error that shows how names differ where some are not `there`, a container."""
+    """Raise an error with examples of both sides if some wanted names are not `there`."""
     missing = [name for name in wanted if name not in there]
     if missing:
         example = f"it has {len(names)}, such as {names[0]}" if names else "it has none"
@@ -97,7 +97,7 @@ def write_store(
     if not len(images.manifest):
         raise InputError("the manifest lists no images; there is nothing to keep")
     vectors = np.ascontiguousarray(images.vectors, np.float32)
-    # The files may not be here to be hashed, so a vector stands for the content of its image.
+    # The image files may not be on this machine, so the hash of the vector replaces that of the content.
     keys = [hashlib.sha256(vector.tobytes()).hexdigest() for vector in vectors]
     fingerprint = {"model": model, "imported": True}
     with opened_for_writing(Path(folder), fingerprint, vectors.shape[1], dtype, overwrite) as store:

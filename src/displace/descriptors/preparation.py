@@ -55,7 +55,7 @@ def n_cores() -> int:
 
 
 def attempt(function: Callable[[Item], Answer], path: Item) -> Answer | Failure:
-    """Call `function` on a file; what is wrong with the file is an answer, not an exception."""
+    """Call `function` on a file; return a `Failure` instead of raising if the file is bad."""
     try:
         return function(path)
     except MemoryError:
@@ -105,7 +105,7 @@ def in_batches(prepared: Iterable[tuple[Key, Prepared]], size: int) -> Iterator[
         if len(keys) == size:
             full = array.shape
         elif held >= 2 * size:
-            # Images of many sizes: the group that has waited longest goes though it is not full.
+            # Images of many sizes: the oldest group is yielded although it is not full.
             full = next(iter(groups))
         else:
             continue
@@ -125,9 +125,9 @@ def preparing(
     Parameters
     ----------
     model : DescriptorModel
-        Whose `prepare` is called; must be picklable if its `prepare_is_heavy`.
+        Its `prepare` is called; it must be picklable if `prepare_is_heavy`.
     files : iterable of (key, path, bytes or pixels)
-        Gone through once, no more than `ahead` files ahead of the consumer.
+        Iterated once, at most `ahead` files ahead of the consumer.
     n_files : int
         How many they are.
     workers : int
@@ -170,7 +170,7 @@ def processes(model: DescriptorModel, workers: int) -> ProcessPoolExecutor:
 
 
 def prepare(model: DescriptorModel, source: Source) -> Prepared | Failure:
-    """Read an image and prepare it for a model; what is wrong with the image is an answer."""
+    """Read an image and prepare it for a model, or return a `Failure`."""
     return attempt(lambda s: model.prepare(read_image(s)), source)
 
 
@@ -193,7 +193,7 @@ def _start_process(model: DescriptorModel) -> None:
 
 @contextmanager
 def _ctrl_c_later() -> Iterator[None]:
-    """Let Ctrl-C wait until the block ends, and keep it from processes started in it: the parent handles it."""
+    """Delay Ctrl-C until the block ends, and block it in processes started there: the parent handles it."""
     if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
         yield  # there is no mask to inherit; only the main thread may change handlers
         return

@@ -38,7 +38,7 @@ class Shards:
     Parameters
     ----------
     folder : Path
-        Where the files are; may not exist yet.
+        Folder of the files; may not exist yet.
     owner : str
         Mark of the model that made the vectors. Shards with another mark are not seen.
     dim : int
@@ -203,7 +203,7 @@ class Shards:
 
 
 def _digest(path: Path) -> str | None:
-    """SHA-256 of a file; None where it cannot be read."""
+    """SHA-256 of a file; None if it cannot be read."""
     try:
         return file_sha256(path)
     except OSError:
@@ -212,7 +212,7 @@ def _digest(path: Path) -> str | None:
 
 @contextmanager
 def writing_to(folder: Path) -> Iterator[None]:
-    """Turn errors of the file system into ones that say what to do."""
+    """Turn errors of the file system into a `StoreError` with a way out."""
     try:
         yield
     except OSError as error:

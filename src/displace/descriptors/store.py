@@ -43,7 +43,7 @@ class Queries(NamedTuple):
 
 
 class DescriptorStore:
-    """Descriptors on disk. Opening reads names and places; vectors are read when asked for.
+    """Descriptors on disk. Opening reads names and places; vectors are read on demand.
 
     Rows are the described images in the manifest's order: those of `manifest` and of `vectors()` go together.
 
@@ -53,7 +53,7 @@ class DescriptorStore:
         A folder written by `extract` (``route.desc``).
     verify : bool
         Read all vectors now and compare their checksums; images whose vectors are damaged count as not described.
-        Without, damage is an error when the vectors are asked for.
+        Otherwise damage raises an error when the vectors are read.
 
     Attributes
     ----------
@@ -174,7 +174,7 @@ class DescriptorStore:
         )
 
     def chosen(self, traversals: Iterable[str] | None = None, exclude: Iterable[str] = ()) -> list[str]:
-        """Names of the traversals asked for, all by default, without some; unknown ones are refused."""
+        """Names of the chosen traversals, all by default, without `exclude`; unknown names are refused."""
         keep = self._of(self.manifest.traversal_names() if traversals is None else traversals)
         return list(dict.fromkeys(self.traversals[keep & ~self._of(exclude)].tolist()))
 

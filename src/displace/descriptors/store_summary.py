@@ -1,4 +1,4 @@
-"""What a descriptor store holds, counted without reading a vector."""
+"""Summary of a descriptor store, made without reading vectors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from displace.manifest.summary import Traversal
 from displace.truth import Truth
 
 SIGHT_TOLERANCE = "2 frames"
-"""What counts as right where places were found by sight: as exact as alignment is."""
+"""Tolerance for places found by sight, which are only as exact as the alignment."""
 
 
 @dataclass(frozen=True)
@@ -40,16 +40,16 @@ class StoreSummary:
     damaged: list[str]
     """Shards that cannot be used; their images will be described again."""
     tolerance: str | None = None
-    """What counts as right between its places; None where no image has a place."""
+    """Default tolerance between its places; None if no image has a place."""
 
 
 def by_sight(store: DescriptorStore) -> bool:
-    """Whether places were found by sight: frames have a number along the route, and some no place on purpose."""
+    """Whether places were found by sight."""
     return "alignment" in store.manifest.numbers and store.manifest.frame is not None
 
 
 def own_tolerance(store: DescriptorStore) -> str | None:
-    """What counts as right unless told otherwise: two frames for places found by sight and without positions."""
+    """Default tolerance: two frames for places found by sight and without positions, else None."""
     return SIGHT_TOLERANCE if by_sight(store) and store.manifest.geo is None else None
 
 

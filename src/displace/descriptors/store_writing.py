@@ -20,7 +20,7 @@ from displace.models import differences, model_name
 
 def relabel(folder: str | os.PathLike[str], manifest: Manifest) -> DescriptorStore:
     """Replace places, traversals and positions of a store on disk; see `DescriptorStore.with_manifest`."""
-    DescriptorStore(folder)  # what is no store is refused before a lock is put there
+    DescriptorStore(folder)  # refuses other folders before a lock file is created
     _check_no_links(Path(folder))
     with exclusive(Path(folder)):
         store = DescriptorStore(folder).with_manifest(manifest)
@@ -32,7 +32,7 @@ def relabel(folder: str | os.PathLike[str], manifest: Manifest) -> DescriptorSto
 def opened_for_writing(
     folder: Path, model: Mapping[str, Any], dim: int, dtype: str | None = None, overwrite: bool = False
 ) -> Iterator[DescriptorStore]:
-    """Create or reopen a store as its one writer, and clear away what killed writers left.
+    """Create or reopen a store as its only writer, and remove what killed writers left.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def opened_for_writing(
         make_folder(folder)
     with exclusive(folder):
         remove_leftovers(folder / INDEX)
-        # Through JSON, so that a tuple asked for equals the list that was stored.
+        # Through JSON, so that a tuple equals the list that was stored.
         asked = StoreIndex(json.loads(json.dumps(dict(model))), dim, dtype or "float32")
         if is_store(folder) and not overwrite:
             _check_same(folder, StoreIndex.read(folder), asked, dtype)
@@ -65,7 +65,7 @@ def opened_for_writing(
 
 
 def _check_replaceable(folder: Path, overwrite: bool) -> None:
-    """Refuse to write into a file, or among files that are no store's."""
+    """Refuse to write into a file, or into a folder with other files."""
     if folder.exists() and not folder.is_dir():
         raise StoreError(f"{folder} is a file; a store is a folder: choose another name with -o")
     if not folder.exists() or (is_store(folder) and not overwrite) or _is_readable(folder):
@@ -88,7 +88,7 @@ def _is_readable(folder: Path) -> bool:
 
 
 def _check_no_links(folder: Path) -> None:
-    """Refuse to write through links: what they lead to is not the store's."""
+    """Refuse to write through links, which may lead out of the store."""
     shards = folder / "shards"
     parts = [folder / INDEX, folder / "lock", shards]
     if shards.is_dir() and not shards.is_symlink():

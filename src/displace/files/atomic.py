@@ -1,4 +1,4 @@
-"""Files that are either the old or the new one, never half of each."""
+"""Atomic writes: a file is either the old or the new one, never a mixture."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from typing import IO, Any
 from displace.errors import DisplaceError, WriteError
 
 _RANDOM = re.compile(r"\w{8}\.tmp")
-"""How names of temporary files go on after the file's own name."""
+"""End of the names of temporary files, after the file's own name."""
 
 
 @contextmanager
 def atomic_write(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
     """Open a temporary file beside `path`; on success make it durable and rename it to `path`.
 
-    When the block raises, or the process dies, whatever stood at `path` before stands there still.
+    If the block raises or the process dies, `path` is unchanged.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def atomic_write(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Give the name of a temporary file beside `path` to write; on success it becomes `path`, durably.
 
-    For libraries that write to a name; `atomic_write` opens the file itself. What the system refuses is a
+    For libraries that write to a name; `atomic_write` opens the file itself. Errors of the system become a
     `WriteError`.
     """
     path = Path(path)
@@ -73,7 +73,7 @@ def _replacing(path: Path) -> Iterator[Path]:
 
 
 def check_file(path: str | os.PathLike[str]) -> None:
-    """Refuse a file's name that stands for a folder or device, or lies in no folder: before a long computation."""
+    """Refuse the name of a folder or device, or in a missing folder, before a long computation."""
     path = Path(path)
     if path.is_dir():
         raise WriteError(path, "it is a folder")
@@ -84,7 +84,7 @@ def check_file(path: str | os.PathLike[str]) -> None:
 
 
 def make_folder(path: str | os.PathLike[str]) -> Path:
-    """Make a folder with all above it, durably, unless it is there; what the system refuses is a `WriteError`."""
+    """Make a folder and its parents, durably, if missing; errors of the system become a `WriteError`."""
     try:
         absent = [folder for folder in (Path(path), *Path(path).parents) if not folder.exists()]
         Path(path).mkdir(parents=True, exist_ok=True)
@@ -119,7 +119,7 @@ def write_json(path: str | os.PathLike[str], record: Any, indent: int | None = 1
 
 
 def sync_folder(folder: str | os.PathLike[str]) -> None:
-    """Make renames inside `folder` durable (where the system has such a call)."""
+    """Make renames inside `folder` durable, if the system supports it."""
     if not hasattr(os, "O_DIRECTORY"):
         return
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

@@ -23,13 +23,13 @@ LOCK_BYTES = 32
 
 @contextmanager
 def exclusive(path: Path) -> Iterator[None]:
-    """Be the one writer of the map at `path`: of two updates at a time one would be lost.
+    """Be the only writer of the map at `path`: of two concurrent updates one would be lost.
 
-    The lock is a file beside it, ``town.displace-lock``, that is gone afterwards. The system lifts the lock when the
-    process ends, however it ends; a file that a killed process left behind is in nobody's way.
+    The lock is a file beside it, ``town.displace-lock``, which is removed afterwards. The system releases the lock when
+    the process ends for any reason; a lock file left by a killed process blocks nobody.
     """
     key = os.path.realpath(path)
-    # Threads wait for each other; within one, a save inside an update is the same writer.
+    # Threads wait for each other; within one thread, a save inside an update is the same writer.
     with _TURNS.setdefault(key, ForkLock()):
         held = os.getpid(), key
         if held in _HELD:
@@ -68,12 +68,12 @@ def _open_locked(lock: Path, path: Path) -> IO[str]:
 
 
 def open_lock(path: Path) -> IO[str]:
-    """Open a lock's file, made where there is none: no link is followed, and nothing in it is changed.
+    """Open a lock file, and create it if missing; links are not followed, and its content is not changed.
 
     Raises
     ------
     OSError
-        What the system says; or that something else than a lock has its name.
+        An error of the system, or the file is not a lock.
     """
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     try:

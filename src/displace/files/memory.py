@@ -1,4 +1,4 @@
-"""How much memory there is: what is larger stays in files."""
+"""The size of the memory, above which data stay in files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
 def physical_memory() -> int:
-    """Bytes of memory of this machine, or of the container where it has less; 8 GiB where the system does not say."""
+    """Bytes of memory of this machine or container, whichever is less; 8 GiB if unknown."""
     try:
         machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):

@@ -1,4 +1,4 @@
-"""Files for other programs: written whole or not at all, with errors that say what to do."""
+"""Text files for other programs, written atomically, with helpful errors."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def write_text(path: PathLike, text: str) -> None:
 
 
 def read_text(path: PathLike, what: str) -> str:
-    """Read UTF-8 text; `what` it should be is named where it cannot be read."""
+    """Read UTF-8 text; errors name `what` it should be."""
     try:
         return reading.read_text(path)
     except OSError as error:
@@ -49,7 +49,7 @@ def read_text(path: PathLike, what: str) -> str:
 
 
 def cell_text(text: str) -> str:
-    """Text as a cell of a table that people open: a spreadsheet would compute one that begins like a formula.
+    """Text as a cell of a table: spreadsheets would evaluate a cell that begins like a formula.
 
     >>> cell_text("=1+1"), cell_text("-1.5"), cell_text("sun")
     ("'=1+1", '-1.5', 'sun')

@@ -1,4 +1,4 @@
-"""Reading files that others made: regular files only, of limited size, before anything is allocated."""
+"""Reading untrusted files: only regular files of limited size, checked before memory is allocated."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_TEXT = 2**30
 MAX_JSON = 256 * 2**20
 """Bytes of a JSON file; Python needs up to thirty times as many while it reads one."""
 MAX_DEPTH = 64
-"""How deep lists and objects may lie in each other."""
+"""How deeply lists and objects may be nested."""
 
 
 def open_regular(path: PathLike, buffering: int = -1) -> IO[bytes]:
@@ -26,7 +26,7 @@ def open_regular(path: PathLike, buffering: int = -1) -> IO[bytes]:
     Raises
     ------
     OSError
-        What the system says; that it is no regular file; or that the locale has no such name.
+        An error of the system, not a regular file, or a name that the locale cannot encode.
     """
     try:
         _check_regular(os.stat(path), path)  # noqa: PTH116  a device is not even opened
@@ -84,7 +84,7 @@ def parse_json(text: str) -> Any:
 
 
 def file_sha256(path: PathLike) -> str:
-    """SHA-256 of a regular file's bytes, in hexadecimal; raises OSError where it cannot be read."""
+    """SHA-256 of a regular file, in hexadecimal; raises OSError if it cannot be read."""
     # A buffer between file and digest doubles the cost of an ordinary photo.
     with open_regular(path, buffering=0) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
@@ -105,7 +105,7 @@ def _check_regular(status: os.stat_result, path: PathLike) -> None:
 
 
 def _deeper(record: Any, depth: int) -> bool:
-    """Whether lists and objects lie in each other more than `depth` deep."""
+    """Whether lists and objects are nested more than `depth` deep."""
     level = [record] if isinstance(record, dict | list) else []
     for _ in range(depth):
         parts = (value.values() if isinstance(value, dict) else value for value in level)

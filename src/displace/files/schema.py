@@ -1,6 +1,6 @@
-"""What a value in a file may be: its kind, its size and its range. Whatever is not so is a ValueError that names it.
+"""Checks of the type, size and range of values in files; each raises a ValueError that names the value.
 
-Where a message shows a value, it is made only to be raised: that value may be all of a file.
+Messages that show a value are formatted only to be raised, because a value may be as large as the file.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def number(value: Any, name: str, low: float = -math.inf, high: float = math.inf
 
 
 def listed(value: Any, name: str, check: Callable[[Any, str], Any], n: int | None = None) -> list[Any]:
-    """Check a list, of `n` entries, each of which passes `check`."""
+    """Check a list of `n` entries that all pass `check`."""
     if not isinstance(value, list):
         raise ValueError(f"{name} is {shown(value)}, not a list")
     require(n is None or len(value) == n, f"{name} has {len(value)} entries, not {n}")
@@ -92,13 +92,13 @@ def mapping(
 
 
 def made(kind: type[Record], record: Mapping[str, Any]) -> Record:
-    """Make a dataclass of what `dataclasses.asdict` made of it; keys that it does not know are passed over."""
+    """Make a dataclass from the output of `dataclasses.asdict`; unknown keys are ignored."""
     hints = get_type_hints(kind)
     return kind(**{name: _made_field(hints[name], value) for name, value in record.items() if name in hints})
 
 
 def _made_field(hint: Any, value: Any) -> Any:
-    """Value of a field of some type; dataclasses within, alone, in lists or by name, are made of theirs."""
+    """Value of a field of some type, with dataclasses in it, in lists and in dicts."""
     if get_origin(hint) is list:
         return [_made_field(get_args(hint)[0], entry) for entry in value]
     if get_origin(hint) is dict:

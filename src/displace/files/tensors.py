@@ -1,7 +1,7 @@
 """Files of arrays with a JSON header: safetensors, checked before anything is used.
 
-The header stands in the file's metadata under ``displace``. It holds `format`, `version` and the SHA-256 of the arrays'
-bytes. Beside it stands the SHA-256 of everything in the file before the arrays, taken with zeros in its own place. So a
+The header is in the file's metadata under ``displace``. It holds `format`, `version` and the SHA-256 of the arrays'
+bytes. Beside it is the SHA-256 of everything in the file before the arrays, computed with zeros in its own place. So a
 flipped bit anywhere is found: in the header always, in the arrays with ``verify=True``. Without it the arrays are
 memory-mapped and not read.
 """
@@ -38,7 +38,7 @@ MAX_LABELS = 2**28
 """Bytes that labels may take as text of one width, beyond 64 times those in the file."""
 CHUNK = 2**22
 ZEROS = "0" * 64
-# Quotes inside JSON text are escaped, so nothing that anybody is called can look like this.
+# Quotes inside JSON text are escaped, so no name can match this.
 _CHECKSUM = re.compile(rb'"checksum": ?"([0-9a-f]{64})"')
 
 Arrays = dict[str, NDArray[Any]]
@@ -52,12 +52,12 @@ def write(
 ) -> None:
     """Write `header` (JSON-able, with `format` and `version`) and `arrays` to `path`, atomically.
 
-    Equal input gives equal bytes. Raises OSError where the file system cannot take it.
+    Equal input gives equal bytes. Raises OSError if the file cannot be written.
 
     Parameters
     ----------
     check : callable, optional
-        Called with the name of the file before it replaces what is at `path`; what it raises keeps that there.
+        Called with the temporary file before it replaces `path`; an exception keeps the old file.
     """
     stored = {name: _in_order(array) for name, array in arrays.items()}
     text = json.dumps({**header, "payload_sha256": payload_digest(stored)}, ensure_ascii=False)
@@ -217,7 +217,7 @@ def _head(file: IO[bytes]) -> bytes:
 
 
 def _map(path: Path, whole: NDArray[np.uint8], start: int, size: int, entries: dict[str, Any]) -> Arrays:
-    """View each array of the table, after checking that they lie one after the other and all bytes are used."""
+    """View each array of the table, after checking that the arrays are contiguous and use all bytes."""
     arrays, spans = {}, []
     try:
         for name, entry in entries.items():
@@ -243,7 +243,7 @@ def _map(path: Path, whole: NDArray[np.uint8], start: int, size: int, entries: d
 
 
 def _view(whole: NDArray[np.uint8], begin: int, end: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Bytes as numbers, without a copy where they are aligned."""
+    """Bytes as numbers, without a copy if they are aligned."""
     raw = whole[begin:end]
     return raw.view(dtype) if begin % dtype.itemsize == 0 else np.frombuffer(raw.tobytes(), dtype)
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 FUSIONS: Registry[Fusion] = Registry("fusion", "displace.fusion", "Fusion")
 
 DEFAULT = "displace"
-"""The fusion that is meant where none is named."""
+"""Name of the default fusion."""
 
 
 def get_fusion(name: str) -> type[Fusion]:

@@ -1,7 +1,7 @@
-"""What a fusion is: a scikit-learn classifier from descriptors to places that can also rank.
+"""The interface of fusions: scikit-learn classifiers from descriptors to places that can also rank.
 
-A fusion *answers* what a map asks, and nothing outside this package knows one by name: `rows` says what to store,
-`statistics` what an update needs, `from_statistics` fits on that, `settings` and `explain` say what was decided.
+Maps use fusions only through this interface, never by name: `rows` is what a map stores, `statistics` what an update
+needs, `from_statistics` fits on those, `settings` and `explain` return what was decided.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ FLOATS = (np.float32, np.float64)
 """Working precision: float64 stays, everything else becomes float32."""
 
 AS_GIVEN = "as given"
-"""What a fusion says that decided nothing."""
+"""Explanation of a fusion with nothing to decide."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,9 +58,9 @@ class Rows:
     place_index : array of shape (R,)
         Index of each row's place in the fusion's `place_ids_`; the rows of one place side by side, places in order.
     projection : array of shape (D, n), optional
-        None where n = D and nothing is projected.
+        None if nothing is projected (n = D).
     mean : array of shape (D,), optional
-        None where nothing is subtracted.
+        None if nothing is subtracted.
     """
 
     vectors: Vectors
@@ -93,7 +93,7 @@ class Rows:
 
 
 class Statistics(Protocol):
-    """What a fusion can be fitted on instead of references, and that can be added up; such as `Scatter`."""
+    """Additive statistics that a fusion can be fitted on instead of references, such as `Scatter`."""
 
     @property
     def place_ids(self) -> NDArray[Any]:
@@ -113,7 +113,7 @@ class Statistics(Protocol):
         """Return a copy in another precision."""
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """What a file keeps; `Fusion.restored_statistics` is the way back."""
+        """Arrays to store; `Fusion.restored_statistics` is the inverse."""
 
 
 class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
@@ -159,7 +159,7 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         return self
 
     def fit_references(self, refs: ReferenceSet) -> Self:
-        """Fit on what the fusion uses of a reference set."""
+        """Fit on the parts of a reference set that the fusion uses."""
         return self.fit(refs.vectors, refs.places, refs.traversals)
 
     def rank(self, Q: ArrayLike, k: int = 5) -> Matches:
@@ -170,7 +170,7 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         Q : array of shape (q, D)
             Query descriptors.
         k : int
-            Places to return for each query; all of them where there are fewer.
+            Places to return for each query, or all if there are fewer.
         """
         queries = self._check_queries(Q)
         check_count(k, "k")
@@ -188,15 +188,15 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         return self.rank(Q, k=1).places[:, 0]
 
     def rows(self) -> Rows | None:
-        """What a map stores of the fitted fusion; None where whole score matrices are needed."""
+        """What a map stores of the fitted fusion; None if it needs whole score matrices."""
         return None
 
     def statistics(self, refs: ReferenceSet) -> Statistics | None:  # noqa: ARG002
-        """What `from_statistics` needs of references; None where a map of this fusion cannot be updated."""
+        """Statistics of references for `from_statistics`; None if a map of this fusion cannot be updated."""
         return None
 
     def further_statistics(self, refs: ReferenceSet, before: Any) -> Statistics | None:  # noqa: ARG002
-        """Statistics of references that are added to, or taken out of, those that `before` is of."""
+        """Statistics of references that are added to, or removed from, those in `before`."""
         return self.statistics(refs)
 
     def from_statistics(self, statistics: Any, refs: ReferenceSet | None = None) -> Self:
@@ -207,18 +207,18 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         statistics : Statistics
             As `statistics` makes them.
         refs : ReferenceSet, optional
-            The references that they are of, where they are at hand: for settings that are decided by holding some out.
+            The references themselves, if available: some settings are decided by holding traversals out.
         """
         raise NotImplementedError(f"{type(self).__name__} has no statistics to be fitted on")
 
     def rows_of(self, statistics: Any) -> Vectors:
-        """Rows of some places, from their statistics; where it is not `place_by_place`, of a fitted fusion."""
+        """Rows of some places, from their statistics; the fusion must be fitted unless it is `place_by_place`."""
         rows = clone(self).from_statistics(statistics).rows()
         vectors: Vectors = rows.vectors
         return vectors
 
     def wants_references(self, n_places: int, dim: int, n_traversals: int) -> bool:  # noqa: ARG002
-        """Whether `from_statistics` decides better with references at hand; only ever where they are few."""
+        """Whether `from_statistics` decides better with the references; only if they are few."""
         return False
 
     def for_blocks(self, places: NDArray[Any], traversals: NDArray[Any]) -> Fusion:  # noqa: ARG002
@@ -246,34 +246,34 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         return Scatter.from_arrays(arrays)
 
     def references_in(self, statistics: Any) -> ReferenceSet | None:  # noqa: ARG002
-        """The references themselves, where statistics are they; None where these are summed up."""
+        """The references, if the statistics contain them; None if they are summed up."""
         return None
 
     def settings(self) -> dict[str, Any]:
-        """Parameters with what was "auto" decided, JSON-able: an equal fusion on equal references is the same map."""
+        """Parameters with every "auto" decided, JSON-able: with them, equal references give the same map."""
         return dict(self.get_params())
 
     def explain(self) -> str:
-        """Say in one line which settings were used, and why."""
+        """Describe in one line which settings were used, and why."""
         return AS_GIVEN
 
     def outgrown(self, before: Any, after: Any, chosen_at: float | None = None) -> str:  # noqa: ARG002
-        """Say which settings, decided on one of two statistics, may not suit the other; blank where all do.
+        """Describe settings that were decided on `before` and may not suit `after`; blank if all do.
 
-        Where statistics have a `sampling_ratio` and updates came between, `chosen_at` is the one that was decided at.
+        After several updates, `chosen_at` is the `sampling_ratio` at which they were decided.
         """
         return ""
 
     def spectrum(self) -> Vectors:
-        """Eigenvalues of which the projection keeps the leading ones, descending; empty where there is no such."""
+        """Eigenvalues in descending order, of which the projection keeps the leading ones; empty without one."""
         return np.empty(0)
 
     def used(self, refs: ReferenceSet) -> ReferenceSet:
-        """Those of the references it was fitted on that it uses; all, unless it chose among them."""
+        """The references that the fitted fusion uses; all by default."""
         return refs
 
     def kept_statistics(self, statistics: Any, refs: ReferenceSet) -> Any:  # noqa: ARG002
-        """Return the statistics that a map of the fitted fusion keeps of `refs`: those it was fitted on, by default."""
+        """Return the statistics of `refs` that a map keeps; by default those that the fusion was fitted on."""
         return statistics
 
     def _checked(
@@ -321,11 +321,11 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """Scores of checked queries against every place, shape (b, N); higher is better."""
 
     def _scorer(self, Q: Vectors) -> Callable[[slice], Vectors]:
-        """Return what scores a slice of the queries; a fusion that must see all of them first looks here."""
+        """Return a function that scores a slice of the queries; override it to see all of them first."""
         return lambda rows: self._scores(Q[rows])
 
     def _checked_scorer(self, Q: Vectors) -> Callable[[slice], Vectors]:
-        """As `_scorer`; scores of another shape, which would rank other places, are refused."""
+        """As `_scorer`, with a check of the scores' shape: others would rank the wrong places."""
         scores_of = self._scorer(Q)
 
         def checked(rows: slice) -> Vectors:
@@ -415,8 +415,8 @@ class VectorFusion(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fusion):  
 class ScoreFusion(Fusion):
     """A fusion of one score matrix for each traversal.
 
-    References are kept in (traversal, place) order. Where a place is missing from a traversal its score is
-    `missing`, and `present_` says so; nothing is filled with vectors.
+    References are kept in (traversal, place) order. A place that is missing from a traversal scores `missing` there and
+    is marked in `present_`; no vectors are made up.
     """
 
     level = "score"

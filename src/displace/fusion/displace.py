@@ -1,4 +1,4 @@
-"""DisPlace: references fused in the space that keeps what tells places apart."""
+"""DisPlace: references fused in a space that keeps what distinguishes places."""
 
 from __future__ import annotations
 
@@ -26,17 +26,16 @@ from displace.fusion.base import (
 )
 from displace.fusion.pooling import Pooling
 from displace.fusion.solver import tuning
-from displace.fusion.solver.contest import place_means
+from displace.fusion.solver.contest import Problem, place_means
 from displace.fusion.solver.eigen import ROUTES, Solution, solve, thin_basis
-from displace.fusion.solver.kept_views import KeptViews
-from displace.fusion.solver.problem import Problem
+from displace.fusion.solver.kept_references import KeptViews
 from displace.fusion.solver.scatter import Scatter
 from displace.fusion.solver.tuning import Settings
 from displace.fusion.solver.views import Views, group_views, merged, several_images
 from displace.references import ReferenceSet, as_ids, slot_of_each, sum_by
 
 AT_HAND = 2**30
-"""Bytes of references that are read together where a stream of them is to be decided about."""
+"""Bytes of references that may be read at once to decide the settings of a streamed build."""
 WARN_ABOVE = 0.2
 """γ above which the paper's setting, no ridge, is warned about."""
 
@@ -159,11 +158,11 @@ class DisPlace(VectorFusion):
         return self
 
     def fit_references(self, refs: ReferenceSet) -> Self:
-        """Fit on references with their traversals and, where they are given, views."""
+        """Fit on references with their traversals and, if given, views."""
         return self.fit(refs.vectors, refs.places, refs.traversals, refs.groups)
 
     def statistics(self, refs: ReferenceSet) -> Scatter | KeptViews:
-        """Counts and means of the places, and the within scatter; or the references, where views are told apart."""
+        """Counts and means of the places, and the within scatter; or the references, if views are separated."""
         if self._keeps_references(refs):
             return KeptViews.of(refs)
         return Scatter.of(_squarable(refs.vectors), refs.places)
@@ -182,7 +181,7 @@ class DisPlace(VectorFusion):
         return kept
 
     def references_in(self, statistics: Any) -> ReferenceSet | None:
-        """The references themselves, where views are told apart."""
+        """The references themselves, if views are separated."""
         return statistics.references() if isinstance(statistics, KeptViews) else None
 
     def from_statistics(self, statistics: Scatter | KeptViews, refs: ReferenceSet | None = None) -> Self:
@@ -247,7 +246,7 @@ class DisPlace(VectorFusion):
 
     def settings(self) -> dict[str, Any]:
         """Parameters as decided; what was left open because nothing is known about conditions stays open."""
-        # What is given stays: the statistics of a map are of the kind that it says.
+        # A given value stays: it determines the kind of the map's statistics.
         views = {"views": self.views_.kind != "one" if self.views == "auto" else bool(self.views)}
         if self._undecided:
             return {**self.get_params(), **views}
@@ -265,7 +264,7 @@ class DisPlace(VectorFusion):
         }
 
     def explain(self) -> str:
-        """Say in one line which settings were used, and why."""
+        """Describe in one line which settings were used, and why."""
         check_is_fitted(self)
         most = int(np.bincount(self.row_places_).max())
         rows = "" if most == 1 else f", up to {most} rows a place"
@@ -279,7 +278,7 @@ class DisPlace(VectorFusion):
         )
 
     def outgrown(self, before: Any, after: Any, chosen_at: float | None = None) -> str:
-        """Say so where γ, which the ridge was chosen by, has halved or doubled since."""
+        """Report if γ, by which the ridge was chosen, has halved or doubled since."""
         if self._plain or not isinstance(before, Scatter) or not before.within.size:
             return ""
         was, is_now = before.sampling_ratio if chosen_at is None else chosen_at, after.sampling_ratio
@@ -299,11 +298,11 @@ class DisPlace(VectorFusion):
 
     @property
     def _open(self) -> bool:
-        """Whether something is left to decide about the projection."""
+        """Whether a setting of the projection is "auto"."""
         return isinstance(self.ridge, str) or isinstance(self.center, str)
 
     def _keeps_references(self, refs: ReferenceSet) -> bool:
-        """Whether an update needs the references: statistics of places would mix views and conditions."""
+        """Whether an update needs the references, because statistics of places would mix views and conditions."""
         if self.n_rows == "all" or self.views is True:
             return True
         if not self._tells_views_apart(labelled=True):
@@ -317,7 +316,7 @@ class DisPlace(VectorFusion):
         return bool(self.views)
 
     def _stored(self) -> Rows:
-        """The place vectors; no projection where P = I, and no mean where it is not used."""
+        """The place vectors; no projection if P = I, and no mean if not centred."""
         projection = None if self._plain else self.projection_
         return Rows(self.place_vectors_, self.row_places_, projection, self.mean_ if self.center_ else None)
 
@@ -332,7 +331,7 @@ class DisPlace(VectorFusion):
         groups: NDArray[Any] | None = None,
         statistics: Scatter | None = None,
     ) -> None:
-        """Tell views apart, decide the settings and solve; `X` may be empty where there are statistics."""
+        """Separate views, decide the settings and solve; `X` may be empty if there are statistics."""
         self.views_ = views = self._views(X, index, traversals, groups)
         slots = slot_of_each(views.index, None) if traversals is None else traversals
         if views.kind != "one":
@@ -341,9 +340,8 @@ class DisPlace(VectorFusion):
         if self.project is False or views.kind == "apart":
             self._undecided = views.kind == "apart"
             reason = views.reason if self._undecided else AS_GIVEN
-            self._retrieve(
-                X, index, statistics, Settings(0.0, False, reason, rows=self._row_limit(1), projects=False)
-            )
+            settings = Settings(0.0, False, reason, rows=self._plain_rows(), projects=False)
+            self._retrieve(X, index, statistics, settings)
             return
         dim = X.shape[1]
         basis, coordinates, scatter = self._coordinates(_squarable(X), views.index, statistics)
@@ -372,8 +370,9 @@ class DisPlace(VectorFusion):
             except LinAlgError:
                 raise self._singular(scatter, dim) from None
         self._keep(solution, scatter, basis, X.dtype)
-        if self.n_rows == "all":
-            self._keep_every_reference(X, index)
+        if self.n_rows == "all":  # every reference is a row, in the space of the projection
+            order = np.argsort(index, kind="stable")
+            self.row_places_, self.place_vectors_ = index[order], self._project(X[order])
 
     def _views(
         self, X: Vectors, index: Indices, traversals: NDArray[Any] | None, groups: NDArray[Any] | None
@@ -384,14 +383,14 @@ class DisPlace(VectorFusion):
         slots = slot_of_each(index, None) if traversals is None else traversals
         return group_views(X, index, slots, groups)
 
-    def _row_limit(self, auto: int | None) -> int | None:
-        """Most rows a place as given; `auto` where that is to be decided, None for every view or reference."""
+    def _plain_rows(self) -> int | None:
+        """Most rows a place where nothing is projected; None for every reference."""
         if self.n_rows == "auto":
-            return None if self.views_.kind == "apart" else auto
+            return None if self.views_.kind == "apart" else 1
         return None if self.n_rows == "all" else int(self.n_rows)
 
     def _decide(self, problem: Problem) -> None:
-        """Settle the settings, and check that they can work."""
+        """Decide the settings, and check that they are possible."""
         several = problem.several_views
         rows: int | str = self.n_rows if is_whole(self.n_rows) and several else "auto"
         safer = self.project == "auto" and self.n_rows == "auto"
@@ -403,7 +402,7 @@ class DisPlace(VectorFusion):
     def _coordinates(
         self, X: Vectors, index: Indices, statistics: Scatter | None
     ) -> tuple[Vectors | None, Vectors, Scatter]:
-        """Basis of the references' span where it is smaller than the space, coordinates in it, and their scatter."""
+        """Basis of the references' span if it is smaller than the space, coordinates in it, and their scatter."""
         if self.solver in ("auto", "qr") and 0 < len(X) < X.shape[1]:
             basis, coordinates = thin_basis(X)
             return basis, coordinates, Scatter.of(coordinates, index)
@@ -415,11 +414,11 @@ class DisPlace(VectorFusion):
         return solve(between, ridge, self.tau, self.n_components, self.solver)
 
     def _between(self, scatter: Scatter) -> Scatter:
-        """Statistics whose means S_B is between: views, or places."""
+        """Statistics between whose means S_B is computed: of views, or of places."""
         return place_means(scatter, self.views_.places) if self.settings_.between_places else scatter
 
     def _keep(self, solution: Solution, scatter: Scatter, basis: Vectors | None, dtype: Any) -> None:
-        """Store the result, brought back from the references' span where it was computed there."""
+        """Store the result, transformed back from the references' span if it was computed there."""
         P = solution.projection
         mean = self._between(scatter).mean.astype(P.dtype) * self.center_
         rows, places = scatter.projected(P, mean), self.views_.places
@@ -430,11 +429,6 @@ class DisPlace(VectorFusion):
         self.mean_ = (mean if basis is None else basis @ mean).astype(dtype, copy=False)
         self.eigenvalues_ = solution.eigenvalues
         self.n_components_ = P.shape[1]
-
-    def _keep_every_reference(self, X: Vectors, index: Indices) -> None:
-        """Make every reference a row, in the space of the projection."""
-        order = np.argsort(index, kind="stable")
-        self.row_places_, self.place_vectors_ = index[order], self._project(X[order])
 
     def _retrieve(self, X: Vectors, index: Indices, statistics: Scatter | None, settings: Settings) -> None:
         """Leave P = I, nothing subtracted: one row a place is HOPS, every reference a row is pooling."""
@@ -513,14 +507,14 @@ class DisPlace(VectorFusion):
 
 
 def _squarable(X: Vectors) -> Vectors:
-    """Return X, in float64 where sums of squares of its values would come near the end of float32's range."""
+    """Return X, in float64 if sums of squares of its values would approach the limits of float32."""
     largest = max(float(X.max(initial=0)), -float(X.min(initial=0)))
     fits = X.dtype != np.float32 or largest == 0 or 1e-12 < largest < 1e12
     return X if fits else X.astype(np.float64)
 
 
 def _why_no_projection(scatter: Scatter, n_places: int) -> str:
-    """Say why the references carry nothing to discriminate by; empty where they do."""
+    """Why no projection can be learned from the references; empty if it can."""
     if n_places == 1:
         return "there is one place only"
     if scatter.freedom == 0:

@@ -25,7 +25,11 @@ class DMatAvg(ScoreFusion):
 
     def rows(self) -> Rows:
         """The mean of each place's unit references, not normalised: q·(1/K)Σr̂ is the mean similarity."""
-        return Rows(self._means(), np.arange(len(self.place_ids_)))
+        n_places = len(self.place_ids_)
+        _, index = np.nonzero(self.present_)
+        counts = np.bincount(index).astype(self.reference_vectors_.dtype)
+        means = sum_by(self.reference_vectors_, index, n_places) / counts[:, None]
+        return Rows(means, np.arange(n_places))
 
     def statistics(self, refs: ReferenceSet) -> Scatter:
         """Counts and means of the places' unit references."""
@@ -37,8 +41,3 @@ class DMatAvg(ScoreFusion):
         self.reference_vectors_ = statistics.means
         self.present_ = np.ones((1, len(statistics.means)), bool)
         return self
-
-    def _means(self) -> Vectors:
-        _, index = np.nonzero(self.present_)
-        counts = np.bincount(index).astype(self.reference_vectors_.dtype)
-        return sum_by(self.reference_vectors_, index, len(self.place_ids_)) / counts[:, None]

@@ -1,4 +1,4 @@
-"""Subspace: a place is the span of its references; what a query has outside of it counts against the place."""
+"""Subspace: a place is the span of its references; the part of a query outside it counts against the place."""
 
 from __future__ import annotations
 

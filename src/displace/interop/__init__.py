@@ -44,13 +44,13 @@ def export(name: str, source: object, output: str | os.PathLike[str], **options:
     >>> export("geojson", Located.of(place_map, store.queries("night")), "night.geojson")      # doctest: +SKIP
     """
     exporter = EXPORTERS.get(name)
-    writer, called = exporter.writer(source)
+    writer, label = exporter.writer(source)
     known = exporter.options(source)
     for option in options:
         if option not in known:
             raise InputError(
-                f"export {name} of {called} has no option {option!r}; it has: {', '.join(known) or 'none'}"
+                f"export {name} of {label} has no option {option!r}; it has: {', '.join(known) or 'none'}"
             )
     if missing := [option for option, needed in known.items() if needed and option not in options]:
-        raise InputError(f"export {name} of {called} needs the option {missing[0]!r}")
+        raise InputError(f"export {name} of {label} needs the option {missing[0]!r}")
     return writer(source, output, **options)

@@ -26,7 +26,7 @@ DECIMALS = {
     "northing": 3,
     "heading": 2,
 }
-"""Where they end: 8 decimals of a degree are a millimetre."""
+"""Decimals of each column: 8 decimals of a degree are a millimetre."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,8 +42,8 @@ class PointTable:
 def locations_table(located: Located, min_confidence: float = 0.0, places: int = 1) -> PointTable:
     """Make one row for each image; place and position are blank below `min_confidence`: not in the map.
 
-    So they are, and the score too, for images that could not be read. The next best of `places` have columns of their
-    own, ``place_2``, ``score_2`` …
+    For images that could not be read, the score is blank, too. The second to `places`-th best places have columns of
+    their own, ``place_2``, ``score_2`` …
     """
     matches, manifest = located.matches, located.manifest
     accepted = located.accepted(min_confidence)
@@ -81,14 +81,14 @@ def places_table(place_map: PlaceMap) -> PointTable:
 
 
 def numbers(name: str, values: NDArray[Any]) -> list[float | None]:
-    """Python numbers, rounded as the column asks for; None for NaN and infinity."""
+    """Python numbers, rounded to the decimals of the column; None for NaN and infinity."""
     exact = np.asarray(values, np.float64)
     rounded = np.round(exact, DECIMALS[name]) if name in DECIMALS else exact
     return [value if np.isfinite(value) else None for value in rounded.tolist()]
 
 
 class PointExporter(Exporter, ABC):
-    """A form for rows with positions; a subclass says how a table is written."""
+    """Export of rows with positions; a subclass defines how a table is written."""
 
     @staticmethod
     @abstractmethod

@@ -20,7 +20,7 @@ Numbers = NDArray[np.float64]
 FLATTENING = 1 / 298.257223563
 SCALE, FALSE_EASTING, FALSE_NORTHING = 0.9996, 500_000.0, 10_000_000.0
 EASTINGS, NORTHINGS = (100_000.0, 900_000.0), (0.0, 10_000_000.0)
-"""Metres that coordinates of a UTM zone have."""
+"""Ranges of the coordinates in a UTM zone, metres."""
 
 _GRIDS = {"326": (1, 60, False), "327": (1, 60, True), "258": (28, 38, False)}
 """First digits of the EPSG code: first zone, last zone, southern hemisphere."""
@@ -67,7 +67,7 @@ class Zone:
             17 / 480 * n**3 - 37 / 840 * n**4,
             4397 / 161280 * n**4,
         )
-        z = north + 1j * east  # the series is one complex sine series: its parts are Karney's two sums
+        z = north + 1j * east  # real and imaginary part of one complex sine series are Karney's two sums
         z = z - sum(b * np.sin(2 * j * z) for j, b in enumerate(series, start=1))
         xi, eta = z.real, z.imag
         isometric = np.arcsinh(np.sin(xi) / np.hypot(np.sinh(eta), np.cos(xi)))
@@ -88,7 +88,7 @@ def as_degrees(positions: Positions, crs: str | None) -> Numbers:
 
 
 def _latitude(isometric: Numbers) -> Numbers:
-    """Latitude (radians) of an isometric latitude; the iteration gains two digits and more a turn."""
+    """Latitude (radians) of an isometric latitude; each iteration gains at least two digits."""
     e = np.sqrt(FLATTENING * (2 - FLATTENING))
     sine = np.tanh(isometric)
     for _ in range(8):
@@ -97,7 +97,7 @@ def _latitude(isometric: Numbers) -> Numbers:
 
 
 def _check_range(points: Numbers) -> None:
-    """Refuse metres that cannot be of a UTM zone, such as those of a local system."""
+    """Refuse coordinates outside any UTM zone, such as those of a local system."""
     for name, values, (low, high) in zip(
         ("easting", "northing"), points.T, (EASTINGS, NORTHINGS), strict=True
     ):

@@ -1,4 +1,4 @@
-"""What an exporter is: it writes a map, located images or a descriptor store for another program."""
+"""The interface of exporters, which write a map, located images or a descriptor store for another program."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ KINDS: dict[str, tuple[type, str]] = {
 class Exporter:
     """One form of export: a file ``interop/NAME.py`` with a subclass is all that a new one needs.
 
-    The first line of its documentation says what is written. It has those of the methods that it can do; each takes the
-    source and the path, then options by keyword, and returns the files that it wrote.
+    The first line of its docstring says what is written. It defines at least one of the methods `write_map`,
+    `write_located` and `write_store`: each takes the source and the path, then keyword options, and returns the files
+    that it wrote.
     """
 
     suffix: ClassVar[str] = ""
-    """What the output's name ends with by custom; empty for a folder."""
+    """Customary ending of the output's name; empty for a folder."""
     write_map: ClassVar[Any] = None
     write_located: ClassVar[Any] = None
     write_store: ClassVar[Any] = None
@@ -47,18 +48,18 @@ class Exporter:
 
     @classmethod
     def writer(cls, source: object) -> tuple[Writer, str]:
-        """The method for a source, and what the source is called; raises InputError where there is none."""
-        for method, (kind, called) in KINDS.items():
-            # A type stands for its objects, so that options can be asked for without one.
+        """The method for a source, and the source's name in messages; raises InputError if there is none."""
+        for method, (kind, label) in KINDS.items():
+            # A type is accepted in place of an object, so that options can be listed without one.
             if isinstance(source, kind) or (isinstance(source, type) and issubclass(source, kind)):
                 writer: Writer | None = getattr(cls, method)
                 if writer is not None:
-                    return writer, called
+                    return writer, label
                 break
         else:
-            called = type(source).__name__
-        takes = " or ".join(called for method, (_, called) in KINDS.items() if getattr(cls, method))
-        raise InputError(f"this export takes {takes}, not {called} ({cls.about()})")
+            label = type(source).__name__
+        takes = " or ".join(label for method, (_, label) in KINDS.items() if getattr(cls, method))
+        raise InputError(f"this export takes {takes}, not {label} ({cls.about()})")
 
     @classmethod
     def options(cls, source: object) -> dict[str, bool]:

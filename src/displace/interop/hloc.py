@@ -100,7 +100,7 @@ def read_descriptors(
     -------
     Queries
         Vectors (m, D) in the manifest's order, places, and the manifest. `Located.of` locates them, `read_references`
-        makes references of them, `importing.write_store` a descriptor store.
+        makes references of them, `descriptors.imported.write_store` a descriptor store.
     """
     names = names_from(manifest, root)
     with _opened(path) as file:
@@ -141,7 +141,7 @@ def _read(file: Any, names: Sequence[str], path: PathLike, progress: Progress | 
 
 def _names(file: Any) -> list[str]:
     found: list[str] = []
-    file.visit(found.append)  # which follows no link to another file
+    file.visit(found.append)  # follows no links to other files
     return sorted(posixpath.dirname(name) for name in found if posixpath.basename(name) == KEY)
 
 
@@ -158,7 +158,7 @@ def _vector(file: Any, name: str, path: PathLike) -> Vectors:
 
 
 def _own(file: Any, name: str, path: PathLike) -> Any:
-    """What the file itself has by a name; a link may lead into another file, which is not even opened."""
+    """Look up a name in the file itself: links, which may lead into other files, are refused."""
     h5py, found = _h5py(), file
     for part in filter(None, name.split("/")):
         link = found.get(part, getlink=True) if isinstance(found, h5py.Group) else None
@@ -186,7 +186,7 @@ def _check_names(names: Sequence[str], root: PathLike | None) -> None:
 
 @contextmanager
 def _opened(path: PathLike) -> Iterator[Any]:
-    """Open for reading; whatever h5py stumbles over in a damaged file becomes one error."""
+    """Open for reading; whatever h5py raises on a damaged file becomes a FormatError."""
     h5py = _h5py()
     if not Path(path).is_file():
         raise FormatError(f"{path} is not there, or is no file: give hloc's file of global features")
@@ -217,11 +217,11 @@ def write_pairs(
     Parameters
     ----------
     located : Located
-        Its number of places for each image (`k`) is what hloc calls ``num_matched``.
+        Its number of places per image (`k`) is hloc's ``num_matched``.
     path : path-like
         By custom ``pairs-*.txt``.
     references : Manifest, optional
-        Take all images that it has of a place; by default the one image that the map has.
+        Pair with all its images of a place; by default with the one image that the map has.
     query_prefix, reference_prefix : str
         Put before the images' names, so that they start from hloc's image folder (``"query/"``, ``"db/"``).
     min_confidence : float
@@ -266,7 +266,7 @@ def _images_of_places(located: Located, references: Manifest | None) -> dict[Any
     """Reference images of each place of the map."""
     ids = located.whole_map.place_ids.tolist()
     if references is not None:
-        # Manifests call places by text; maps of bare vectors may count them.
+        # Place ids in manifests are strings; in maps of bare vectors they may be numbers.
         named: dict[str, list[str]] = {}
         for place, image in zip(references.places.tolist(), references.images, strict=True):
             named.setdefault(place, []).append(image)

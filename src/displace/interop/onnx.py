@@ -1,4 +1,4 @@
-"""ONNX: what a map does to a query, normalise((q − mean)·P), as a file that any runtime executes."""
+"""ONNX: a map's projection of queries, normalise((q − mean)·P), as a file that any runtime executes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from displace.maps import PlaceMap
 from displace.registry import import_extra
 
 OPSET, IR_VERSION = 13, 7
-"""Of 2020: read by every runtime in use; later operator sets add nothing that is needed here."""
+"""From 2020, so that every runtime in use reads them; later operator sets add nothing needed here."""
 MAX_BYTES = 2**31 - 2**20
 """A file of protocol buffers ends at 2 GiB."""
 INPUT, OUTPUT = "descriptors", "projected"
@@ -90,7 +90,7 @@ def _graph(onnx: Any, place_map: PlaceMap) -> tuple[list[Any], list[Any]]:
             constants.append(from_array(np.ascontiguousarray(array, np.float32), name))
             nodes.append(node(operation, [current, name], [result]))
             current = result
-    # A row of zeros stays zero: divided by the smallest number in place of its length.
+    # A row of zeros stays zero: it is divided by the smallest positive number instead of its length.
     constants.append(from_array(np.array(np.finfo(np.float32).tiny), "tiny"))
     nodes += [
         node("ReduceL2", [current], ["length"], axes=[1], keepdims=1),

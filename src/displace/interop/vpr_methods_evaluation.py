@@ -39,9 +39,9 @@ def write_descriptors(
     folder : path-like
         Made where it does not exist.
     queries : str
-        Traversal that is searched for.
+        Traversal whose images are the queries.
     database : sequence of str, optional
-        Traversals that are searched; by default all others.
+        Traversals whose images are the database; by default all others.
 
     Returns
     -------
@@ -77,7 +77,7 @@ def write_locations(located: Located, folder: PathLike) -> list[Path]:
     Returns
     -------
     list of Path
-        Two arrays and lists of image names; that of the database only where the map has images.
+        Two arrays and lists of image names; that of the database only if the map has images.
     """
     place_map = located.whole_map
     if located.vectors is None:
@@ -100,16 +100,18 @@ def write_locations(located: Located, folder: PathLike) -> list[Path]:
 
 def read_array(folder: PathLike, side: str) -> Vectors:
     """Read the array of one side, "database" or "queries", shape (m, D)."""
-    path = Path(folder) / f"{_checked(side)}_descriptors.npy"
+    if side not in SIDES:
+        raise InputError(f"side={side!r} must be 'database' or 'queries'")
+    path = Path(folder) / f"{side}_descriptors.npy"
     try:
         open_regular(path).close()
-        # Mapped: what a file declares is compared with its size before memory is asked for.
+        # Mapped, so that the declared shape is compared with the file's size before memory is allocated.
         array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except OSError as error:
         raise FormatError(
             f"cannot read {path}: {error.strerror or error}; VPR-methods-evaluation writes it with --save_descriptors"
         ) from None
-    except Exception as error:  # numpy's reader of headers raises nearly every type on damaged ones
+    except Exception as error:  # numpy raises nearly every type on damaged headers
         raise FormatError(f"{path} is not an array of numbers, or is damaged ({error})") from None
     return as_vectors(array, str(path))
 
@@ -121,7 +123,7 @@ def image_order(folder: PathLike) -> list[str]:
     if listed.is_file():
         return read_text(listed, "a list of images").rstrip("\n").split("\n")
     found = sorted(path.relative_to(folder).as_posix() for path in folder.glob("**/*.jpg"))
-    # As glob.glob, which the program uses, leaves out what is hidden.
+    # The program uses glob.glob, which leaves out hidden files.
     return [name for name in found if not any(part.startswith(".") for part in name.split("/"))]
 
 
@@ -133,7 +135,7 @@ def read_descriptors(
     Parameters
     ----------
     folder : path-like
-        Where the arrays are, in VPR-methods-evaluation a run's folder below ``logs``.
+        Folder of the arrays, in VPR-methods-evaluation a run's folder below ``logs``.
     side : {"database", "queries"}
     manifest : Manifest
         Says which place and traversal each image belongs to; images that it does not list are left out.
@@ -163,7 +165,7 @@ def read_references(folder: PathLike, manifest: Manifest, *, images: PathLike | 
 
 
 def _write_side(folder: PathLike, side: str, vectors: Vectors, images: list[str] | None) -> list[Path]:
-    """Write one array, and its list of names where there is one; no list of an earlier export stays beside it."""
+    """Write one array and its list of names, if any; the list of an earlier export is removed."""
     array, names = (Path(folder) / f"{side}_{rest}" for rest in ("descriptors.npy", "images_paths.txt"))
     with output_file(array) as temporary, temporary.open("wb") as file:
         names.unlink(missing_ok=True)
@@ -172,12 +174,6 @@ def _write_side(folder: PathLike, side: str, vectors: Vectors, images: list[str]
         return [array]
     write_text(names, "".join(f"{image}\n" for image in images))
     return [array, names]
-
-
-def _checked(side: str) -> str:
-    if side not in SIDES:
-        raise InputError(f"side={side!r} must be 'database' or 'queries'")
-    return side
 
 
 class VprMethodsEvaluation(Exporter):

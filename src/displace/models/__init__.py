@@ -37,14 +37,14 @@ def get_model(
     Parameters
     ----------
     name : str
-        Registry name, and after a colon the variant where a model has several.
+        Registry name; a model with several variants takes one after a colon.
     weights : path-like, optional
         Weights file to use instead of the published one.
     device : str
         "auto" (CUDA where present, else the processor), "cpu", "cuda", "cuda:1" …
     image_size : int, (height, width) or str, optional
         The model's own by default. "native" leaves images as they are, a number is the shorter side,
-        ``"640x480"`` is width and height; some models know further names.
+        ``"640x480"`` is width and height; some models take further names.
     crop : (top, right, bottom, left) or str, optional
         What to cut off, in pixels, or as a fraction of the side where below 1.
     mask : path-like, optional
@@ -65,7 +65,7 @@ def get_model(
 
 
 def default_model() -> str:
-    """Name of the model for users who name none: the best that is installed and needs no download.
+    """Name of the default model: the best that is installed and needs no download.
 
     That is `efficientnet_lite` with the extra ``lite``, else `hog`. The environment variable ``DISPLACE_MODEL`` sets
     another.
@@ -87,7 +87,7 @@ def open_model(
     crop: Crop | None = None,
     mask: str | os.PathLike[str] | None = None,
 ) -> DescriptorModel:
-    """Make the model again that a store or a map recorded.
+    """Make the model that a store or a map recorded.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def open_model(
     image_size, crop
         By default those recorded.
     mask : path-like, optional
-        Of a mask only the hash is recorded: the same image must be given again.
+        Only the hash of a mask is recorded: the same image must be given again.
     """
     if fingerprint.get("imported"):
         raise InputError(
@@ -125,7 +125,7 @@ def open_model(
 
 
 def check_installed(fingerprint: Mapping[str, Any]) -> None:
-    """Raise an error that names the package of a model which is not installed here."""
+    """Raise an error if a model is not installed, naming its package."""
     if (name := fingerprint.get("model")) not in MODELS.names():
         package = f"package {fingerprint['package']!r}" if "package" in fingerprint else "another package"
         raise UnknownNameError(
@@ -136,7 +136,7 @@ def check_installed(fingerprint: Mapping[str, Any]) -> None:
 
 
 def _recorded_size(fingerprint: Mapping[str, Any], make: Callable[..., DescriptorModel]) -> Size | None:
-    """Image size of a fingerprint; those of version 0.1 have only the pre-processing that came of it."""
+    """Image size of a fingerprint; those of version 0.1 record only the resulting pre-processing."""
     if "image_size" in fingerprint:
         recorded: Any = fingerprint["image_size"]
         return tuple(recorded) if isinstance(recorded, list) else recorded
@@ -152,12 +152,12 @@ def _recorded_size(fingerprint: Mapping[str, Any], make: Callable[..., Descripto
 
 
 def comparable(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a fingerprint that is equal for models that give equal descriptors."""
+    """Return the part of a fingerprint that determines the descriptors."""
     return {key: value for key, value in fingerprint.items() if key not in ("image_size", "package")}
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Return what keeps two models' descriptors from being compared, each with both values."""
+    """Return the entries in which the descriptors of two models differ, each with both values."""
     a, b = comparable(one), comparable(other)
     return {key: (a.get(key), b.get(key)) for key in sorted({*a, *b}) if a.get(key) != b.get(key)}
 
@@ -173,7 +173,7 @@ def model_name(fingerprint: Mapping[str, Any]) -> str:
 
 
 def grid_of(fingerprint: Mapping[str, Any] | None) -> tuple[int, int, int] | None:
-    """Rows, columns and numbers of each cell of a model's descriptors; None where they are no grid over the picture.
+    """Rows, columns and numbers per cell of a model's descriptors; None if they are not a grid over the picture.
 
     >>> grid_of({"model": "hog"}), grid_of({"model": "hog", "imported": True})
     ((8, 11, 36), None)
@@ -183,7 +183,7 @@ def grid_of(fingerprint: Mapping[str, Any] | None) -> tuple[int, int, int] | Non
 
 
 def cells_of(fingerprint: Mapping[str, Any] | None) -> CellLayout | None:
-    """Which numbers of a model's descriptors stand for which part of the picture; None where none do.
+    """Which numbers of a model's descriptors describe which part of the picture; None if they are not local.
 
     >>> cells_of({"model": "hog"}), cells_of({"model": "cosplace"})
     (CellLayout(rows=8, columns=11, numbers=36, numbers_first=False), None)
@@ -195,7 +195,7 @@ def cells_of(fingerprint: Mapping[str, Any] | None) -> CellLayout | None:
 
 
 def _installed(fingerprint: Mapping[str, Any] | None) -> type[DescriptorModel] | None:
-    """The model that described something; None where other programs did, or one that is not installed here."""
+    """Class of the model with this fingerprint; None for other programs and models that are not installed."""
     if fingerprint is None or fingerprint.get("imported"):
         return None
     with suppress(DisplaceError):
@@ -222,7 +222,7 @@ class ModelRow:
     weights_path: Path | None
     """Where the weights are, or would be kept."""
     weights_sha256: str | None
-    """Digest that is published of them; where there is none they are trusted on first use."""
+    """Published digest of the weights; without one, they are trusted on first use."""
 
 
 def list_models() -> list[ModelRow]:

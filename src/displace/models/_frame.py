@@ -1,4 +1,4 @@
-"""The part of each image that counts: captions, bonnets and the like are cut off or masked."""
+"""Cropping and masking of captions, bonnets and the like."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GREY = np.array([124, 116, 104], np.uint8)
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """What to cut off, in the order of CSS (top, right, bottom, left), and what to paint over."""
+    """Edges to crop, in the order of CSS (top, right, bottom, left), and a mask."""
 
     crop: tuple[float, ...] = (0, 0, 0, 0)
     keep: NDArray[np.bool_] | None = None
@@ -50,7 +50,7 @@ class Frame:
         return cls(edges, keep, digest)
 
     def apply(self, image: Pixels) -> Pixels:
-        """Paint masked pixels grey, then cut the edges off; the argument is left as it was."""
+        """Paint masked pixels grey, then crop the edges; the argument is not changed."""
         if self.keep is not None:
             image = np.where(_fitted(self.keep, image.shape[:2])[..., None], image, GREY)
         if not any(self.crop):
@@ -60,8 +60,9 @@ class Frame:
             _pixels(edge, side) for edge, side in zip(self.crop, (height, width, height, width), strict=True)
         )
         if top + bottom >= height or left + right >= width:
+            edges = ",".join(f"{edge:g}" for edge in self.crop)
             raise ImageError(
-                f"crop={_text(self.crop)} (top, right, bottom, left) leaves nothing of an image of {width}×{height}"
+                f"crop={edges} (top, right, bottom, left) leaves nothing of an image of {width}×{height}"
             )
         return image[top : height - bottom, left : width - right]
 
@@ -75,7 +76,7 @@ def _fitted(keep: NDArray[np.bool_], shape: tuple[int, ...]) -> NDArray[np.bool_
     if keep.shape == shape:
         return keep
     (height, width), (rows, columns) = shape, keep.shape
-    # One pixel of rounding on either side is not another camera.
+    # One pixel of rounding on either side is allowed.
     if abs(columns * height - rows * width) > max(height, width, rows, columns):
         raise ImageError(
             f"the mask of {columns}×{rows} does not fit an image of {width}×{height}: "
@@ -108,8 +109,3 @@ def _edges(crop: Crop) -> tuple[float, ...]:
 def _pixels(edge: float, side: int) -> int:
     """Return an edge in pixels."""
     return round(edge * side) if edge < 1 else int(edge)
-
-
-def _text(edges: tuple[float, ...]) -> str:
-    """Write edges as a user does."""
-    return ",".join(f"{edge:g}" for edge in edges)

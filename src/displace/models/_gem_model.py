@@ -1,4 +1,4 @@
-"""What CosPlace and EigenPlaces share: one network, trained in two ways."""
+"""Base of CosPlace and EigenPlaces: one network, trained in two ways."""
 
 from __future__ import annotations
 

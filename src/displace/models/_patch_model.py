@@ -1,4 +1,4 @@
-"""What SALAD and MegaLoc share: images cut into patches of 14×14 pixels, of which it takes a number."""
+"""Base of SALAD and MegaLoc, which cut images into patches of 14×14 pixels and need a least number of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class PatchModel(TorchModel):
     default: ClassVar[Preprocessing] = TensorResize(SIZE, multiple=PATCH)
 
     def check_input(self, height: int, width: int) -> None:
-        """Refuse an image with too few patches: the transport leaves one to each cluster and needs a rest."""
+        """Refuse an image with too few patches: optimal transport needs more patches than clusters."""
         patches = (height // PATCH) * (width // PATCH)
         if patches <= CLUSTERS:
             raise ImageError(

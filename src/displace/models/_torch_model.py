@@ -1,4 +1,4 @@
-"""What the models that run on PyTorch share: pre-processing, weights, device and inference."""
+"""Base of the PyTorch models: pre-processing, weights, device and inference."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class TorchModel(DescriptorModel):
         fit_state(network, state, path, self.expected)
 
     def renamed(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Give the tensors of older weights files the present names."""
+        """Rename the tensors of older weights files."""
         return state
 
     def smallest_side(self) -> int:

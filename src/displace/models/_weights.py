@@ -1,4 +1,4 @@
-"""Weights files: where they are published, where they are kept, and that they stay the same."""
+"""Weights files: download, cache and checksums."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from displace.files.atomic import atomic_write, make_folder, write_whole
 from displace.files.reading import file_sha256
 
 Progress = Callable[[int, int | None], None]
-"""Called with the bytes downloaded so far and, where known, the bytes in all."""
+"""Called with the bytes downloaded so far and the total, if known."""
 
 logger = logging.getLogger(__name__)
 
 CHUNK = 1 << 20
 TIMEOUT = 30.0
-"""Seconds without a byte after which a server counts as gone."""
+"""Seconds without data after which a download fails."""
 STALE = 24 * 3600
-"""Seconds after which a temporary file is what a killed download left behind."""
+"""Seconds after which a temporary file counts as left over from a killed download."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +58,12 @@ def cache_folder() -> Path:
 
 
 def cached_path(model: str, weights: Weights) -> Path:
-    """Where the weights of `model` are kept, whether they are there or not."""
+    """Path of the weights of `model` in the cache, whether they exist or not."""
     return cache_folder() / "weights" / model / weights.file
 
 
 def fetch(path: Path, model: str, weights: Weights, progress: Progress | None = None) -> None:
-    """Download the weights of `model` to `path`, unless they are there."""
+    """Download the weights of `model` to `path`, unless the file exists."""
     if path.is_file():
         return
     if not weights.direct:
@@ -87,7 +87,7 @@ def fetch(path: Path, model: str, weights: Weights, progress: Progress | None = 
 def checked_sha256(path: Path, published: str | None = None) -> str:
     """SHA-256 of a file, compared with the published one and, in the cache, with that of its first use.
 
-    The digest of the first use stands beside the file, in the format of ``sha256sum``.
+    The digest of the first use is written beside the file, in the format of ``sha256sum``.
     """
     digest = sha256_of(path)
     if published and digest != published:
@@ -111,7 +111,7 @@ def checked_sha256(path: Path, published: str | None = None) -> str:
 
 
 def forget_digest(path: Path) -> None:
-    """Forget the first use of a cached file that turned out to be no weights, so that it can be replaced."""
+    """Forget the digest of a cached file that cannot be read as weights, so that the file can be replaced."""
     if path.is_relative_to(cache_folder()):
         _digest_path(path).unlink(missing_ok=True)
 

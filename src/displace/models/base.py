@@ -1,4 +1,4 @@
-"""What a descriptor model is."""
+"""The interface of descriptor models."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class DescriptorModel(ABC):
     device : str
         "auto" (CUDA where present, else the processor), "cpu", "cuda", "cuda:1" …
     image_size : int, (height, width) or str, optional
-        Size the images get; what it may be depends on the model.
+        Size that images are brought to; the choice depends on the model.
     crop : (top, right, bottom, left) or str, optional
         What to cut off at each side, in pixels, or as a fraction where below 1.
     mask : path-like, optional
@@ -113,7 +113,7 @@ class DescriptorModel(ABC):
         """
 
     def framed(self, image: Image) -> Image:
-        """Check one decoded RGB image (H, W, 3), and leave out what `crop` and `mask` say."""
+        """Check one decoded RGB image (H, W, 3), and apply `crop` and `mask`."""
         image = np.asarray(image)
         if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or image.size == 0:
             raise InputError(f"image must be RGB, uint8 (H, W, 3); got {image.dtype} of shape {image.shape}")
@@ -129,12 +129,12 @@ class DescriptorModel(ABC):
         Parameters
         ----------
         progress : callable, optional
-            Takes the bytes downloaded so far and the bytes in all (None where the server does not say).
+            Takes the bytes downloaded so far and the total (None if unknown).
         """
 
     @classmethod
     def weights_path(cls, weights: Weights) -> Path | None:
-        """Where published weights are, or would be kept; None where they cannot be."""
+        """Path of published weights, whether they exist or not; None if there is no such path."""
         return cached_path(cls.name, weights)
 
     def settings(self) -> Mapping[str, Any]:
@@ -166,7 +166,7 @@ class DescriptorModel(ABC):
         }
 
     def _choose_variant(self, variant: str | None) -> None:
-        """Set what depends on the variant, or say which ones there are."""
+        """Set the attributes that depend on the variant."""
         if not self.variants:
             if variant:
                 raise UnknownNameError(f"model '{self.name}' has no variants; got '{self.name}:{variant}'")

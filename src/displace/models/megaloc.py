@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 REVISION = "7cb9f7970d366fdf059963d04d372e503e8e9df9"
-"""Commit of the repository of weights: what is published later under the same name is another file."""
+"""Commit of the repository of weights, because later files may have the same name."""
 
 
 class MegaLoc(PatchModel):

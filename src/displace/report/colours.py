@@ -1,6 +1,6 @@
 """One colour, marker and dash for each method, the same in every figure.
 
-The colours keep apart under the common kinds of colour blindness; marker and dash say the same without any colour.
+The colours are distinct under the common kinds of colour blindness; marker and dash are distinct without colour.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import zlib
 from dataclasses import dataclass, replace
 
 RIGHT, WRONG = "#00805f", "#c8420b"
-"""Frames of right and wrong matches; a mark ✓ or ✗ always stands beside them."""
+"""Colours of right and wrong matches; a mark ✓ or ✗ is always beside them."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ _STYLES = {
 _COLOURS = ("#117733", "#882255", "#997700", "#004488", "#aa4499")
 _MARKERS = ((">", "triangle-right"), ("<", "triangle-left"), ("8", "octagon"), ("d", "diamond-tall"))
 _DASHES = ("solid", "dash", "dashdot")
-"""Of fusions from elsewhere: 5, 4 and 3 of them, without a common divisor, make 60 looks."""
+"""For fusions of other packages: 5 colours, 4 markers and 3 dashes, without a common divisor, make 60 styles."""
 
 CONDITIONS = (
     Style("#332288", "o", "circle", "solid"),
@@ -58,7 +58,7 @@ CONDITIONS = (
     Style("#aa4499", "v", "triangle-down", "dashdot"),
     Style("#999933", "X", "x", "dot"),
 )
-"""For curves that stand for query conditions and not for methods."""
+"""For curves of query conditions rather than methods."""
 
 
 def style_of(fusion: str, plain: bool = True) -> Style:
@@ -67,7 +67,7 @@ def style_of(fusion: str, plain: bool = True) -> Style:
     Parameters
     ----------
     fusion : str
-        Registry name; a name that is not known here gets a look of its own, the same each time.
+        Registry name; any other name gets a style of its own, the same each time.
     plain : bool
         Whether the fusion has its default parameters.
 
@@ -84,5 +84,5 @@ def style_of(fusion: str, plain: bool = True) -> Style:
 
 
 def other_setting(style: Style) -> Style:
-    """Return the style of another setting of what a style stands for: an open marker and another dash."""
+    """Return the style of another setting of the same method: an open marker and another dash."""
     return replace(style, dash="dot" if style.dash == "dash" else "dash", filled=False)

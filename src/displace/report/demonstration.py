@@ -1,15 +1,18 @@
-"""What the demonstration made, and its tables as text."""
+"""The results of the demonstration, and its tables as text."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from displace.arrays import Vectors
 from displace.bootstrap import resampled_text
 from displace.datasets.base import Protocol
 from displace.evaluation.effort import Effort
@@ -23,7 +26,7 @@ from displace.matches import Matches
 from displace.recall import percent
 from displace.report.html.blocks import OWN, Block, read_blocks
 from displace.report.html.findings import Finding, find, signed, verdict
-from displace.report.night_drive import NightDrive
+from displace.sequence.following import Fix
 from displace.truth import Flags
 
 
@@ -48,11 +51,62 @@ class FusionScore:
 
 @dataclass(frozen=True)
 class TextTable:
-    """A table as text: names above its columns, and rows of which the first cell is a name."""
+    """A table of text cells; the first cell of each row is its name."""
 
     title: str
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True, eq=False)
+class NightDrive:
+    """The query's pictures as frames of a drive: followed, smoothed, and along a map that lacks a stretch."""
+
+    recalls: dict[str, float]
+    """R@1 (%) of frames followed and smoothed along the whole map."""
+    missing: Flags
+    """Shape (n,). Frames whose places the second map lacks."""
+    off_map: dict[str, tuple[float, float]]
+    """Precision and recall of being off the second map, by the same names."""
+    fixes: list[Fix]
+    """Fix of each frame, followed along the second map."""
+    places: NDArray[np.intp]
+    """Shape (N,). Number of each of its places along the route."""
+
+
+def follow_night(
+    place_map: PlaceMap,
+    without: PlaceMap,
+    frames: Vectors,
+    right: Callable[[NDArray[Any]], Flags],
+) -> NightDrive:
+    """Follow and smooth a drive along a map, and along one that lacks a stretch of it.
+
+    Parameters
+    ----------
+    place_map, without : PlaceMap
+        Their places are in route order.
+    frames : array of shape (n, D)
+        One frame for each place of the first map.
+    right : callable
+        Takes the places found, (n,), and returns which of them are correct.
+    """
+    whole, found = _fixes(place_map, frames), _fixes(without, frames)
+    recalls = {way: percent(right(np.array([fix.place for fix in fixes]))) for way, fixes in whole.items()}
+    missing = ~np.isin(place_map.place_ids, without.place_ids)
+    off_map = {way: _precision_recall(fixes, missing) for way, fixes in found.items()}
+    return NightDrive(recalls, missing, off_map, found["followed"], np.flatnonzero(~missing))
+
+
+def _fixes(place_map: PlaceMap, frames: Vectors) -> dict[str, list[Fix]]:
+    follower = place_map.follow()
+    return {"followed": [follower.step(frame) for frame in frames], "smoothed": place_map.smooth(frames)}
+
+
+def _precision_recall(fixes: list[Fix], missing: Flags) -> tuple[float, float]:
+    off = np.array([fix.off_map > 0.5 for fix in fixes])
+    both = float((off & missing).sum())
+    return both / max(1, off.sum()), both / max(1, missing.sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +124,7 @@ class Demo:
     results: Results
     """All fusions on all conditions."""
     protocol: Protocol
-    """What counts as right; its name belongs beside every number."""
+    """What counts as correct; its name is printed beside every number."""
     query: str
     """The condition that the map has not seen."""
     drive: NightDrive
@@ -133,18 +187,18 @@ class Demo:
 
     @property
     def right(self) -> Flags:
-        """Whether the map located each query rightly."""
+        """Whether the map located each query correctly."""
         asked = self.blocks[self.query].questions
         return asked.correct(np.searchsorted(asked.place_ids, self.matches.places[:, :1]))[:, 0]
 
     @property
     def meaning(self) -> str:
-        """What counts as right."""
+        """What counts as correct."""
         return self.protocol.note or str(self.protocol.tolerance)
 
     @property
     def worst_sentence(self) -> str:
-        """Where DisPlace does worst, also where it loses."""
+        """The condition on which DisPlace does worst, even if it loses there."""
         worst = self.finding.worst
         return (
             f"Compared with the best other fusion, DisPlace does worst on {worst.column.query}: {worst.value:.1f} "
@@ -212,10 +266,7 @@ class Demo:
 
 
 def demo_markdown(demo: Demo) -> str:
-    """Return the tables of the demonstration for documentation.
-
-    Recalls come from the pictures and are the same everywhere; times are those of the machine.
-    """
+    """Return the tables for the documentation. Recalls are the same on every machine; times are not."""
     fusions, drive, conditions, singles = map(_markdown, demo.tables)
     protocol = f"Protocol `{demo.protocol.name}` ({demo.meaning}), {len(demo.place_map.place_ids)} places"
     parts = [
@@ -231,6 +282,5 @@ def demo_markdown(demo: Demo) -> str:
 
 
 def _markdown(table: TextTable) -> str:
-    """The first column to the left, numbers to the right."""
     lines = [table.head, ["---"] + ["---:"] * (len(table.head) - 1), *table.rows]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)

@@ -1,4 +1,4 @@
-"""PostgreSQL: addresses without passwords, connections, migrations, and errors that say what to do."""
+"""PostgreSQL: addresses without passwords, connections, migrations, and explained errors."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ ATTEMPTS = 3
 class Address:
     """Where a map is: a database, and the map's name in it.
 
-    Passwords are not part of it. They would stand in the process list, in histories and in logs; PostgreSQL's client
-    takes them from ``PGPASSFILE`` (``~/.pgpass``), ``PGPASSWORD`` or a service file.
+    It never contains a password, which would show in process lists, shell histories and logs; PostgreSQL's client takes
+    passwords from ``PGPASSFILE`` (``~/.pgpass``), ``PGPASSWORD`` or a service file.
     """
 
     server: str
@@ -50,7 +50,7 @@ class Address:
         psycopg = _psycopg()
         try:
             parts = psycopg.conninfo.conninfo_to_dict(server)
-        except psycopg.Error:  # its message has the address in it, and so perhaps a password
+        except psycopg.Error:  # its message contains the address, perhaps with a password
             raise InputError(
                 "the database's address cannot be read; it looks like postgresql://user@host/database#name"
             ) from None
@@ -83,7 +83,7 @@ class Database:
         settings: dict[str, Any] = {"application_name": "displace", "connect_timeout": int(max(2, PATIENCE))}
         if "options" not in psycopg.conninfo.conninfo_to_dict(address.server):
             settings["options"] = f"-c statement_timeout={STATEMENT_TIMEOUT}s"
-        with self.explained("open"):  # at once, and with the reason: the pool would try for as long as it may
+        with self.explained("open"):  # fails at once with the reason; the pool would retry until its timeout
             psycopg.connect(address.server, **settings).close()
         self._pool = pool.ConnectionPool(
             address.server,
@@ -98,7 +98,7 @@ class Database:
         """Close all connections."""
 
     def read(self, work: Callable[[Any], T]) -> T:
-        """Run `work` with a connection; once more where the connection was lost, as when the server restarted."""
+        """Run `work` with a connection; retry if the connection was lost, as when the server restarts."""
         psycopg = self.psycopg
         lost = (psycopg.errors.AdminShutdown, psycopg.errors.CrashShutdown, psycopg.InterfaceError)
         with self.explained("read"):
@@ -109,13 +109,13 @@ class Database:
                     return result
                 except psycopg.OperationalError as error:
                     cut = error.sqlstate is None or isinstance(error, lost)
-                    if not cut or isinstance(error, self._no_connection) or attempt == ATTEMPTS - 1:
+                    if not cut or isinstance(error, _pool().PoolTimeout) or attempt == ATTEMPTS - 1:
                         raise
         raise AssertionError("unreachable")
 
     @contextmanager
     def writing(self) -> Iterator[Any]:
-        """One transaction: all of it happens, or nothing. It may take as long as it needs."""
+        """Run one transaction, without a time limit."""
         with (
             self.explained("load"),
             self._pool.connection(PATIENCE) as connection,
@@ -124,14 +124,9 @@ class Database:
             connection.execute("SET LOCAL statement_timeout = 0")
             yield connection
 
-    @property
-    def _no_connection(self) -> type[Exception]:
-        timeout: type[Exception] = _pool().PoolTimeout
-        return timeout
-
     @contextmanager
     def explained(self, doing: str) -> Iterator[None]:
-        """Turn the database's errors into ones that say what to do."""
+        """Turn the database's errors into a `DatabaseError` with a way out."""
         try:
             yield
         except self.psycopg.Error as error:
@@ -175,7 +170,7 @@ class Database:
 
 
 def migrate(connection: Any) -> None:
-    """Bring the schema to this version of the package, one process at a time; a later one is an error."""
+    """Upgrade the schema to this version of the package, one process at a time; a later schema is an error."""
     connection.execute("SELECT pg_advisory_xact_lock(hashtext('displace migrations'))")
     done = schema_version(connection)
     for version, text in migrations().items():
@@ -185,7 +180,7 @@ def migrate(connection: Any) -> None:
 
 
 def schema_version(connection: Any) -> int:
-    """Version of the schema in the database; 0 where there is none."""
+    """Version of the schema in the database; 0 without one."""
     if connection.execute("SELECT to_regclass('displace.migrations')").fetchone()[0] is None:
         return 0
     found = connection.execute("SELECT max(version) FROM displace.migrations").fetchone()[0] or 0
@@ -205,7 +200,7 @@ def migrations() -> dict[int, str]:
 
 
 def _first_line(error: Exception) -> str:
-    """What the server said, without what it must not say."""
+    """First line of the server's message, without the password."""
     text = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
     secret = os.environ.get("PGPASSWORD")
     return text.replace(secret, "…") if secret else text
@@ -217,7 +212,7 @@ def _psycopg() -> Any:
 
 def _pool() -> Any:
     psycopg_pool = import_extra("psycopg_pool", "pgvector")
-    # Its warnings are shown by programs that show logs; without this, Python would print them between our own lines.
+    # Without a handler, Python would print the pool's warnings to stderr.
     logger = logging.getLogger("psycopg.pool")
     if not logger.handlers:
         logger.addHandler(logging.NullHandler())

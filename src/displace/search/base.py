@@ -1,4 +1,4 @@
-"""What a search backend is: the best rows by inner product, in memory, in files or in a database."""
+"""The interface of search backends: the best rows by inner product, in memory, in files or in a database."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from displace.registry import check_known
 from displace.search._top import best_rows
 
 SAMPLE = 100
-"""Queries that the recall of a new index is measured with."""
+"""Queries with which the recall of a new index is measured."""
 GOAL = 0.99
-"""Recall up to which an approximate index is made to look further."""
+"""Recall that an approximate index must reach, or increase its search effort."""
 
 
 class Index(ABC):
@@ -40,8 +40,8 @@ class Index(ABC):
     dim: int
     """R and n."""
     recall: float | None = None
-    """Share of `SAMPLE` queries whose best row is that of an exact search over the rows as given; None where it was not
-    measured (an index that was opened)."""
+    """Share of `SAMPLE` queries whose best row is that of an exact search over the rows as given; None if it was not
+    measured, because the index was opened from a file."""
 
     @classmethod
     @abstractmethod

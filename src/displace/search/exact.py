@@ -18,13 +18,13 @@ from displace.search.base import Index, as_rows
 
 FORMAT, VERSION = "displace rows", 1
 MAPPED_ABOVE = 2 * 2**30
-"""Bytes of float32 rows above which memory-mapped rows stay where they are."""
+"""Bytes of float32 rows above which memory-mapped rows stay on disk."""
 MANY = 0.05
-"""Share of the rows above which all of them are compared: to gather transposed ones takes longer."""
+"""Share of the rows above which all of them are compared: gathering columns takes longer."""
 LONG, FEW = 200_000, 6
-"""Rows and queries from which on blocks of rows are faster: a whole row of scores is no longer in the cache."""
+"""From this many rows and queries on, blocks of rows are faster: a whole row of scores exceeds the cache."""
 AGAIN = 50
-"""Rows that int8 search compares again in float32, beside four times those asked for."""
+"""int8 search compares this many rows, plus 4·k, again in float32."""
 
 
 class Exact(Index):
@@ -84,7 +84,7 @@ class Exact(Index):
 
     @classmethod
     def chosen_kind(cls, kind: str, rows: Vectors) -> str:
-        """Return `kind`; by default float32, which is fastest, and the rows' own type where that would be too large."""
+        """Return `kind`; by default float32, which is fastest, or the rows' own type if that would be too large."""
         if not kind and 4 * rows.size <= MAPPED_ABOVE:
             return "float32"
         return super().chosen_kind(kind, rows)
@@ -144,7 +144,7 @@ def checked_queries(queries: Vectors, dim: int) -> Vectors:
 
 
 def is_mapped(array: NDArray[Any]) -> bool:
-    """Whether an array's numbers lie in a file."""
+    """Whether an array is memory-mapped."""
     base: Any = array
     while base is not None:
         if isinstance(base, np.memmap):

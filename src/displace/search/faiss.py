@@ -21,7 +21,7 @@ from displace.search.base import GOAL, Index, as_rows
 from displace.search.exact import AGAIN, FORMAT, VERSION, checked_queries
 
 FEW = 6
-"""Queries from which on BLAS over widened blocks is faster than faiss' scan, which takes them one by one."""
+"""From this many queries on, BLAS over widened blocks is faster than faiss' scan, which takes them one by one."""
 
 
 class Faiss(Index):
@@ -38,8 +38,8 @@ class Faiss(Index):
     hnsw     IndexHNSWSQ, QT_fp16, 32 neighbours         a walk along neighbours
     ======== =========================================== ======================================================
 
-    The last two are approximate. `build` lets them look further until 99 % of a sample find what an exact search
-    finds, and `recall` says what was reached.
+    The last two are approximate. `build` increases their search effort until 99 % of a sample find what an exact
+    search finds; `recall` is the share reached.
     """
 
     kinds = ("float16", "float32", "int8", "ivf", "hnsw")
@@ -56,7 +56,8 @@ class Faiss(Index):
         if kind == "int8":
             scale = max(_largest(rows), 1e-12) / 127
         if kind in ("ivf", "hnsw"):
-            index.train(_training_rows(index, rows))
+            wanted = 40 * getattr(index, "nlist", 1)  # for each list that is learned
+            index.train(np.ascontiguousarray(rows[spread(len(rows), wanted)], np.float32))
         for block in blocks(len(rows), 4 * rows.shape[1]):
             part = np.ascontiguousarray(rows[block], np.float32)
             index.add(part if kind != "int8" else np.rint(part / np.float32(scale)))
@@ -111,9 +112,9 @@ class Faiss(Index):
         """Search the index as it is kept, int8 scores without their scale."""
         if len(queries) >= FEW and (codes := self._codes()) is not None:
             return self._search_codes(queries, k, codes)
-        # One more than asked for: faiss takes any of equal scores, and this one tells whether it left some out.
+        # One more than k: faiss picks any of equal scores, and the extra one shows whether it dropped some.
         scores, best = self.index.search(np.ascontiguousarray(queries), min(k + 1, self.n_rows))
-        # An approximate search may not find so many: faiss fills up with −1, which would be the last row.
+        # An approximate search may find fewer: faiss pads with −1, which would index the last row.
         short = np.flatnonzero((best < 0).any(axis=1))
         if len(short):
             best[short], scores[short] = self._search_every_row(queries[short], best.shape[1])
@@ -155,7 +156,7 @@ class Faiss(Index):
         return codes
 
     def _look_further(self) -> bool:
-        """Let an approximate search look at more rows; False where it does so enough."""
+        """Let an approximate search look at more rows; False at its limit."""
         if self.kind == "ivf" and 2 * self.index.nprobe < self.index.nlist:
             self.index.nprobe *= 2
             return True
@@ -166,7 +167,7 @@ class Faiss(Index):
 
 
 def _in_row_order(best: Indices, scores: Vectors, k: int) -> tuple[Indices, Vectors, Indices]:
-    """The k best, rows of equal scores in their order, and the queries of which more rows score as the last of them.
+    """The k best, rows of equal scores in order, and the queries for which further rows score as the last of them.
 
     >>> _in_row_order(np.array([[7, 5, 4], [7, 5, 4]]), np.array([[1.0, 1, 0], [1, 0, 0]]), 2)
     (array([[5, 7],
@@ -202,12 +203,6 @@ def _made(kind: str, rows: Vectors) -> Any:
     return faiss.IndexScalarQuantizer(
         dim, types.QT_fp16 if kind == "float16" else types.QT_8bit_direct_signed, product
     )
-
-
-def _training_rows(index: Any, rows: Vectors) -> Vectors:
-    """Rows that the lists are learned from: 40 for each, evenly spread."""
-    wanted = 40 * getattr(index, "nlist", 1)
-    return np.ascontiguousarray(rows[spread(len(rows), wanted)], np.float32)
 
 
 def _largest(rows: Vectors) -> float:

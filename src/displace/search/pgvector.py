@@ -1,4 +1,4 @@
-"""Search in PostgreSQL with pgvector: maps that many machines share, larger than any one's memory."""
+"""Search in PostgreSQL with pgvector: maps shared by many machines and larger than their memory."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class PgVector(Index):
     """Rows in a table of halfvec; one table for each version of a map.
 
     ``float16`` scans all rows in the server, ``hnsw`` walks pgvector's index. An area, or given rows, are selected
-    first and searched exactly, whatever the kind: pgvector applies a filter after its index, which may leave fewer
-    rows than asked for.
+    first and searched exactly, whatever the kind: pgvector filters after searching its index, which may leave fewer
+    than k rows.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class PgVector(Index):
 
     @classmethod
     def build(cls, rows: Vectors, kind: str = "", uri: str = "", *, progress: Stage | None = None) -> Self:
-        """Load rows as a new version of the map `uri` names, which takes the old one's place at the end."""
+        """Load rows as a new version of the map named by `uri`, which replaces the old one at the end."""
         return cls.load(rows, uri, kind, progress=progress)
 
     @classmethod
@@ -69,9 +69,9 @@ class PgVector(Index):
         head: bytes | None = None,
         progress: Stage | None = None,
     ) -> Self:
-        """Load a map in one transaction: it is there with its index at the end, or nothing has changed.
+        """Load a map and its index in one transaction.
 
-        The version before stays until the next load, for those who have it open; earlier ones are dropped.
+        The previous version stays until the next load, for those who have it open; earlier ones are dropped.
 
         Parameters
         ----------
@@ -91,7 +91,7 @@ class PgVector(Index):
         _check_width(rows.shape[1], kind)
         database = Database(Address.parse(uri))
         name = database.address.name
-        with database.writing() as connection:  # on its own: its lock would keep out every other loader
+        with database.writing() as connection:  # separate, because its lock excludes every other loader
             migrate(connection)
         with database.writing() as connection:
             _be_the_only_loader(connection, name)
@@ -157,7 +157,7 @@ class PgVector(Index):
         return self._copied("")
 
     def rows_at(self, rows: Indices) -> NDArray[np.float16]:
-        """Some of the rows, (r, n), in the order asked for; any of them more than once."""
+        """Some of the rows, (r, n), in the given order; a row may be repeated."""
         numbers, back = np.unique(np.asarray(rows, np.intp), return_inverse=True)
         if len(numbers) == 0:
             return np.empty((0, self.dim), np.float16)

@@ -1,6 +1,6 @@
 """Every verb of the command line as a function, one file each. Defaults and their documentation live here only.
 
-The files import what they need when they are called, so that `displace --help` is there at once.
+The files import their dependencies when they are called, so that `displace --help` is fast.
 """
 
 from displace.verbs.advise import advise

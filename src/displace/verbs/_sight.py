@@ -1,4 +1,4 @@
-"""Whether equal names or numbers of images are equal places, by sight: of two drives they are not."""
+"""Check by sight whether equal names or numbers of images are equal places: in two drives they are not."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ if TYPE_CHECKING:
 
 
 ROUTE = 30
-"""Images of a recording from which on it is refused where it shows another route: fewer may look so by chance."""
-TOLD = {"names": "equal file names", "order": "images of equal number"}
-"""What is taken for equal places, by layout."""
+"""Recordings of at least this many images are refused if they show another route: fewer may look so by chance."""
+EQUAL = {"names": "equal file names", "order": "images of equal number"}
+"""What counts as equal places, by layout."""
 
 
-def names_looked_at(
+def check_names(
     store: DescriptorStore, refs: ReferenceSet, table: Path, progress: Progress | None
 ) -> list[str]:
-    """Line recordings up where sight finds that equal names are not equal places; returns what there is to say.
+    """Line recordings up if the images show that equal names are not equal places; return messages about it.
 
-    Names that sight confirms are kept, and so are those of which it cannot tell.
+    Names are kept if the images confirm them or are inconclusive.
 
     Parameters
     ----------
     store : DescriptorStore
-        Its places are told by names. It gets others where they are contradicted.
+        Its places come from names; they are replaced if the images contradict them.
     refs : ReferenceSet
-        Of the recordings that are used, as many as tell.
+        A sample of the recordings that are used.
     table : Path
-        Manifest that is written where places change.
+        Manifest that is written if places change.
     progress : callable, optional
 
     Raises
     ------
     InputError
-        Where names are contradicted, and the recordings cannot be lined up: they show different routes.
+        If the images contradict the names and the recordings cannot be lined up: they show different routes.
     """
     from displace.neighbours import FEW, OFTEN, unconfirmed
     from displace.sequence.equal_names import CONTRADICTED, elsewhere
@@ -50,13 +50,14 @@ def names_looked_at(
     counts = [int((refs.traversals == name).sum()) for name in refs.traversal_ids]
     long = [count for count in counts if count >= FEW]
     if len(counts) > 1 and len(long) < 2:
-        said = f"equal numbers are taken as equal places: fewer than {FEW} images are too few to check that by sight"
-        return [said] if _end_in_numbers(store.manifest) else []
+        message = f"equal numbers are taken as equal places: fewer than {FEW} images are too few to check that by sight"
+        numbered = all(re.search(r"\d$", Path(image).stem) for image in store.manifest.images)
+        return [message] if numbered else []
     doubt = unconfirmed(refs)
     if not doubt:
         return []
     names, layout = ", ".join(map(str, doubt)), _layout(store.manifest)
-    equal, keep = TOLD[layout], f"--layout {layout} keeps the {layout}"
+    equal, keep = EQUAL[layout], f"--layout {layout} keeps the {layout}"
     try:
         sighted = Sighted.of(store, [str(name) for name in refs.traversal_ids], None, progress)
     except InputError as error:
@@ -70,21 +71,17 @@ def names_looked_at(
     worst = max(shares, key=lambda name: shares[name])
     if shares[worst] < CONTRADICTED:
         return []
-    said = (
+    message = (
         f"{equal} are not equal places ({shares[worst]:.0%} of the frames of {worst} were taken elsewhere): the "
         f"recordings are lined up by sight; {keep}"
     )
-    return [said, *sighted.kept(table, others=False).found()]
+    return [message, *sighted.kept(table, others=False).found()]
 
 
 def _layout(manifest: Manifest) -> str:
-    """Whether places are the names of images, or their numbers in order."""
+    """The layout that gives these places: "names" of images, or their numbers in "order"."""
     images = ("/" + Path(image).with_suffix("").as_posix() for image in manifest.images)
     named = (
         image.endswith(f"/{place}") for image, place in zip(images, manifest.places.tolist(), strict=True)
     )
     return "names" if all(named) else "order"
-
-
-def _end_in_numbers(manifest: Manifest) -> bool:
-    return all(re.search(r"\d$", Path(image).stem) for image in manifest.images)

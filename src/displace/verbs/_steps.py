@@ -1,4 +1,4 @@
-"""The steps before a map, done beside it where they are missing: manifest, descriptors, places by sight."""
+"""The steps from recordings to a store with places, for `displace build`: manifest, descriptors, places by sight."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from displace.manifest.table import Manifest
 
 WAY_OUT = "Choose another name with -o, or start over with --overwrite, which reuses existing descriptors"
+DESCRIBE = "Pass the recordings or the manifest instead, so that their images are described"
+DESCRIBE_AGAIN = "Choose another name for the map with -o, or describe the images again first: "
 
 logger = logging.getLogger(__name__)
 
@@ -31,11 +33,11 @@ class Steps:
     """The steps from a source to a store with places."""
 
     sources: list[Path]
-    """Recordings, a manifest or a store; of the last two, one."""
+    """Recordings; or one manifest or store."""
     output: Path
-    """The map."""
+    """The map; results of the steps are written beside it."""
     layout: str
-    """How the places of recordings are told."""
+    """How the places of recordings are determined."""
     anchor: str | None
     """Recording whose frames become the places, by sight."""
     every: str
@@ -43,26 +45,26 @@ class Steps:
     topic: str | None
     """Image topic of bags."""
     overwrite: bool
-    """Make the manifest anew."""
+    """Make the manifest again."""
     progress: Progress | None
 
     @property
     def source(self) -> Path | list[Path]:
-        """What is given; several recordings are a list."""
+        """The source, or the list of several recordings."""
         return self.sources[0] if len(self.sources) == 1 else self.sources
 
     @property
     def table(self) -> Path:
-        """Manifest of recordings."""
+        """The manifest that is made from recordings."""
         return self.output.with_suffix(".csv")
 
     @property
     def of_recordings(self) -> bool:
-        """Whether the manifest is made here: neither it nor a store is given."""
-        return not any(map(_tells_places, self.sources))
+        """Whether recordings are given, and the manifest is made here."""
+        return not any(map(_has_places, self.sources))
 
     def described(self, model: str | None, weights: PathLike | None, device: str) -> Path:
-        """Store of whatever is given."""
+        """Return the store of the sources, after describing images that it lacks."""
         from displace.descriptors.store import DescriptorStore, is_store
         from displace.manifest.table import Manifest
         from displace.verbs.extract import extract
@@ -74,23 +76,23 @@ class Steps:
             )
         folder = store_beside(self.source, self.output)
         if is_store(folder) and folder in self.sources:
-            if model is not None:
-                _check_holds(model, folder)
+            _check_model(model, folder, DESCRIBE)
             self._check_anchor(DescriptorStore(folder).manifest)
             return folder
         table = self._manifest() if self.of_recordings else self.sources[0]
         self._check_anchor(Manifest.read(table))
-        if model is not None and is_store(folder):
-            _check_described_by(model, folder, table)
+        if is_store(folder):
+            again = ["displace", "extract", str(table), "-o", str(folder), "-m", str(model), "--overwrite"]
+            _check_model(model, folder, DESCRIBE_AGAIN + shlex.join(again))
         extract(table, folder, model=model, weights=weights, device=device, progress=self.progress)
         return folder
 
     def place(
         self, store: DescriptorStore, partial: bool, traversals: Sequence[str] | None, exclude: Sequence[str]
     ) -> None:
-        """Line recordings up by sight where no image has a place, or where sight contradicts equal names."""
+        """Line recordings up by sight if no image has a place, or if the images contradict equal names."""
         from displace.neighbours import sample
-        from displace.verbs._sight import names_looked_at
+        from displace.verbs._sight import check_names
         from displace.verbs.align import align
 
         if self.anchor is not None or (store.places == "").all():
@@ -108,7 +110,7 @@ class Steps:
             lined = done.found()
         elif self.of_recordings and self.layout == "auto" and self._told_by_names(store.manifest):
             refs = sample(store.stream(traversals, exclude))
-            lined = names_looked_at(store, refs, self.table, self.progress)
+            lined = check_names(store, refs, self.table, self.progress)
         else:
             lined = []
             self._check_lined_up(store.manifest, traversals, exclude)
@@ -137,7 +139,7 @@ class Steps:
     def _check_lined_up(
         self, manifest: Manifest, traversals: Sequence[str] | None, exclude: Sequence[str]
     ) -> None:
-        """Refuse a recording that was left out when the others were lined up by an earlier run."""
+        """Refuse recordings that an earlier run left out when it lined up the others."""
         names = manifest.traversal_names() if traversals is None else traversals
         placed = set(manifest.traversals[manifest.places != ""].tolist())
         lacking = [name for name in names if name not in placed and name not in exclude]
@@ -145,13 +147,13 @@ class Steps:
             raise InputError(f"{self.table} was lined up without {', '.join(lacking)}. {WAY_OUT}")
 
     def _told_by_names(self, manifest: Manifest) -> bool:
-        """Whether places are no more than equal names or numbers of files, as they were before anybody changed them."""
+        """Whether places are still the equal names or numbers of files that were taken as places at first."""
         by_name = manifest.frame is not None and "alignment" not in manifest.numbers
         by_name = by_name and not _all_located(manifest)
         return by_name and _agree(_labelled(manifest), self._as_made)
 
     def _manifest(self) -> Path:
-        """Manifest of recordings; one that was made before is gone on with."""
+        """Make the manifest of the recordings, or continue with the one that an earlier run made."""
         from displace.manifest.table import Manifest
         from displace.verbs.manifest import check_is_manifest, manifest
 
@@ -182,7 +184,7 @@ class Steps:
         return self.table
 
     def _check_several_videos(self, frames: Path) -> None:
-        """Refuse a single video or bag before its frames are taken, which takes long."""
+        """Refuse a single video or bag before extracting its frames, which takes long."""
         from displace.recordings.sources import folders_of
 
         recordings = folders_of(self.source, frames)
@@ -197,7 +199,7 @@ class Steps:
         )
 
     def _refusal(self, made: Manifest) -> InputError | None:
-        """Why no map can be made of a manifest: one recording, or `every` leaves too few frames to line up."""
+        """Why no map can be built from a manifest: one recording only, or too few frames to line up."""
         from displace.sequence.alignment import LEAST_FRAMES
 
         counts = {name: int((made.traversals == name).sum()) for name in made.traversal_names()}
@@ -213,7 +215,7 @@ class Steps:
 
     @cached_property
     def _as_made(self) -> dict[Path, str]:
-        """Place of each image as recordings give it by themselves."""
+        """Place of each image as the recordings give it now."""
         return self._made("auto")
 
     def _made(self, layout: str) -> dict[Path, str]:
@@ -221,15 +223,15 @@ class Steps:
         from displace.recordings.sources import unpack
 
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RouteWarning)  # said where the manifest is made
+            warnings.simplefilter("ignore", RouteWarning)  # shown when the manifest is made
             frames = self.table.with_suffix(".frames")
             folders = unpack(self.source, frames, every=self.every, topic=self.topic)
             return _labelled(build_manifest(folders, layout))
 
     def _outdated(self) -> bool:
-        """Whether the manifest is to be made anew: images were added, or another layout is asked for.
+        """Whether the manifest must be made again: images were added, or another layout was given.
 
-        One that somebody has changed is never replaced unasked.
+        A manifest that was edited is never replaced without --overwrite.
         """
         from displace.manifest.table import Manifest
 
@@ -250,7 +252,7 @@ class Steps:
                 "%s has other places than the recordings' positions give now: it is kept; --overwrite rewrites it",
                 self.table,
             )
-        lacking = [] if by_position else sorted(set(wanted) - set(ours))  # by position some are left out
+        lacking = [] if by_position else sorted(set(wanted) - set(ours))  # layouts by position leave some out
         if not lacking:
             return False
         what = f"{self.table} lacks {len(lacking):,} images ({lacking[0].parent.name}/{lacking[0].name} …)"
@@ -261,7 +263,7 @@ class Steps:
         return False
 
     def _are_new(self, images: list[Path]) -> bool:
-        """Whether images were never described: what was, somebody has taken out of the manifest."""
+        """Whether images were never described; described ones were removed from the manifest on purpose."""
         from displace.descriptors.store import DescriptorStore, is_store
         from displace.images import content_hash
 
@@ -281,47 +283,44 @@ def _labelled(manifest: Manifest) -> dict[Path, str]:
 
 
 def _all_located(manifest: Manifest) -> bool:
-    """Whether every recording has positions, by which places are told then."""
+    """Whether every recording has positions; places are determined by position then."""
     return manifest.geo is not None and set(manifest.traversals) == set(
         manifest.traversals[manifest.geo.known]
     )
 
 
 def _agree(ours: dict[Path, str], theirs: dict[Path, str]) -> bool:
-    """Whether the images of a manifest have the same places in another one, which may have more images."""
+    """Whether the images of one manifest have the same places in another one, which may have more images."""
     return all(theirs.get(image) == place for image, place in ours.items())
 
 
-def _tells_places(source: Path) -> bool:
-    """Whether a source is a manifest or a store, and no recording."""
+def _has_places(source: Path) -> bool:
+    """Whether a source is a manifest or a store rather than a recording."""
     from displace.descriptors.store import is_store
 
     return is_store(source) or (source.is_file() and source.suffix.lower() == ".csv")
 
 
 def _check_together(sources: list[Path]) -> None:
-    """Refuse a manifest or a store beside other sources, as each says of all recordings what is which place.
-
-    A source that is not there is refused, too, before the frames of another are taken.
-    """
+    """Refuse a manifest or a store beside other sources, and missing sources, before any frames are extracted."""
     if len(sources) == 1:
         return
     if gone := [source for source in sources if not source.exists()]:
         raise InputError(f"no recording found at {named(gone)}; nothing was done")
-    if told := list(filter(_tells_places, sources)):
+    if placed := list(filter(_has_places, sources)):
         raise InputError(
-            f"{told[0]} is a manifest or a store, but one of {len(sources)} sources: build takes either one manifest "
+            f"{placed[0]} is a manifest or a store, but one of {len(sources)} sources: build takes either one manifest "
             "or store, or several recordings (videos, bags, folders of frames)"
         )
 
 
 def named(sources: Sources) -> str:
-    """What messages call a source, or several."""
+    """Name of a source, or of several, in messages."""
     return ", ".join(map(str, listed(sources)))
 
 
 def store_beside(sources: Sources, output: Path) -> Path:
-    """Store of a source: itself, or the one that is made beside the map."""
+    """The store of a source: itself, or the one beside the map."""
     from displace.descriptors.store import is_store
 
     given = listed(sources)
@@ -329,7 +328,7 @@ def store_beside(sources: Sources, output: Path) -> Path:
 
 
 def check_made_of(source: Sources, table: Path, every: str = "1", topic: str | None = None) -> None:
-    """Refuse to go on with a manifest that an earlier run made of other recordings, or of other frames of them."""
+    """Refuse to continue with a manifest that an earlier run made from other recordings or frames."""
     from displace.manifest.table import Manifest
     from displace.recordings.frames import is_of, taken_with
     from displace.recordings.sources import folders_of
@@ -359,33 +358,13 @@ def check_made_of(source: Sources, table: Path, every: str = "1", topic: str | N
         raise InputError(f"{table} was made from {named(source)} without {names}. {WAY_OUT}")
 
 
-def _check_holds(model: str, folder: Path) -> None:
-    """Refuse another model than that of a store that is given: its images are described already."""
-    if (made := _made_by_another(model, folder)) is not None:
-        raise InputError(
-            f"{folder} holds descriptors of {made}, but model={model!r} was given: pass the recordings or the manifest "
-            "instead, so that their images are described"
-        )
-
-
-def _made_by_another(model: str, folder: Path) -> str | None:
-    """Name of the model that made a store, where it is another one."""
+def _check_model(model: str | None, folder: Path, way_out: str) -> None:
+    """Refuse another model than the one that made a store."""
     from displace.descriptors.store import DescriptorStore
     from displace.models import model_name
 
     made = DescriptorStore(folder).model
-    return model_name(made) if made.get("model") != model.partition(":")[0] else None
-
-
-def _check_described_by(model: str, folder: Path, table: Path) -> None:
-    """Refuse another model than that of the store beside the map: replacing a map does not drop its descriptors."""
-    if (made := _made_by_another(model, folder)) is not None:
+    if model is not None and made.get("model") != model.partition(":")[0]:
         raise InputError(
-            f"{folder} holds descriptors of {made}, but model={model!r} was given. Choose another name "
-            f"for the map with -o, or describe the images again first: {described_anew(table, folder, model)}"
+            f"{folder} holds descriptors of {model_name(made)}, but model={model!r} was given. {way_out}"
         )
-
-
-def described_anew(table: PathLike, folder: PathLike, model: str) -> str:
-    """Return the command that describes the images of a manifest by another model."""
-    return shlex.join(["displace", "extract", str(table), "-o", str(folder), "-m", model, "--overwrite"])

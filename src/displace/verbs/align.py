@@ -23,26 +23,26 @@ if TYPE_CHECKING:
     from displace.sequence.alignment import Alignment
 
 BEFORE = "before-align.csv"
-"""In the store: the manifest's columns as they were, for `undo`."""
+"""File in the store with the manifest as it was, for `undo`."""
 LEAST_CONFIDENCE = 0.3
-"""Frames whose place is less likely right are no references."""
+"""Frames whose place has a lower probability are not used as references."""
 FAR = 50.0
-"""Metres from its place's position beyond which an image's own is at odds with what it shows."""
+"""Metres from the position of its place beyond which an image's position contradicts what it shows."""
 
 
 @dataclass(frozen=True, eq=False)
 class Lined:
-    """What `align` found; `str()` of it is a readable text."""
+    """Result of `align`; `str()` of it is a readable text."""
 
     store: DescriptorStore
-    """With the new places."""
+    """The store with the new places."""
     alignment: Alignment | None = None
     """None after `undo`."""
     page: Path | None = None
-    """The check page, where one was written."""
+    """The check page, if one was written."""
 
     def found(self) -> list[str]:
-        """Lines that say what was found: places, the share of each recording, and what a user should know."""
+        """Lines about the result: places, the share of each recording that was found, and notes."""
         if self.alignment is None:
             return []
         found = self.alignment
@@ -152,7 +152,7 @@ class Sighted:
 
     store: DescriptorStore
     rows: dict[str, NDArray[np.intp]]
-    """Of each recording, in the order in which they were taken."""
+    """Rows of each recording, in the order in which they were taken."""
     vectors: dict[str, Vectors]
     alignment: Alignment
 
@@ -160,7 +160,7 @@ class Sighted:
     def of(
         cls, store: DescriptorStore, names: Sequence[str], anchor: str | None, progress: Progress | None
     ) -> Sighted:
-        """Line recordings up; refuses those that cannot be."""
+        """Line recordings up; raises InputError if that is not possible."""
         from displace.models import grid_of
         from displace.sequence.alignment import align as line_up
 
@@ -174,9 +174,9 @@ class Sighted:
         return cls(store, rows, vectors, found)
 
     def kept(self, output: PathLike | None, *, others: bool = True) -> Lined:
-        """Give the store the places that were found, keep what it had for `undo`, and write a manifest where asked to.
+        """Write the places that were found to the store, and to a manifest `output`; `undo` restores the old ones.
 
-        Other recordings than these keep their places, or have none where `others` says so.
+        Recordings that were not lined up keep their places if `others`, and lose them otherwise.
         """
         from displace.descriptors.store_writing import relabel
 
@@ -210,7 +210,7 @@ def labels(
     *,
     others: bool = True,
 ) -> Manifest:
-    """The store's manifest with the places that were found; images without descriptors get none."""
+    """Return the store's manifest with the places that were found; images without descriptors get none."""
     import numpy as np
 
     from displace.manifest.table import Manifest
@@ -241,7 +241,7 @@ def labels(
 
 
 def _apart(manifest: Manifest) -> list[str]:
-    """Say where positions are at odds with sight: a place's position, the mean of its images', is wrong then."""
+    """Note places whose images have positions far apart: the mean, which is the place's position, is wrong there."""
     import numpy as np
 
     from displace.manifest.place_assignment import metres_from_place
@@ -260,7 +260,7 @@ def _apart(manifest: Manifest) -> list[str]:
 
 
 def _check_blank(store: DescriptorStore, names: list[str], overwrite: bool) -> None:
-    """Refuse to replace places that were not made here."""
+    """Refuse to replace places that `align` did not make."""
     import numpy as np
 
     mine = np.isin(store.traversals, names)

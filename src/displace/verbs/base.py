@@ -1,7 +1,7 @@
-"""What the verbs share: types of their parameters, and checks that come before any work.
+"""Parameter types that the verbs share, and checks made before any work.
 
-A verb is a typed function. The command line takes everything from it: options and defaults from the signature, help
-from the docstring. Where a command is not spelt as the signature, the parameter is annotated with how.
+A verb is a typed function. The command line is derived from it: options and defaults from the signature, help from the
+docstring. An annotation on a parameter says how the command line spells it, if not by its name.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ MAP_ENDING = ".displace"
 
 @dataclass(frozen=True)
 class Argument:
-    """A parameter that the command line takes by position, and what usage lines call it."""
+    """A positional parameter of the command line, and its name in usage lines."""
 
     metavar: str
 
 
 @dataclass(frozen=True)
 class Option:
-    """How the command line spells an option that is not just ``--its-name``."""
+    """How the command line spells an option if not as ``--its-name``."""
 
     flag: str = ""
     """A short flag to add (``-o``), or a long one to use instead (``--traversal`` for `traversals`)."""
     metavar: str | None = None
-    """What its value is called; by default its type."""
+    """Name of its value; by default its type."""
     commas: bool = False
-    """Whether a sequence is given as one text with commas, rather than by repeating the option."""
+    """Whether a sequence is given as one comma-separated text rather than by repeating the option."""
 
 
 StorePath = Annotated[PathLike, Argument("STORE")]
@@ -56,13 +56,13 @@ def listed(sources: Sources) -> list[Path]:
 
 
 def beside(source: PathLike, ending: str) -> Path:
-    """Name of what is made of a source, beside it: ``route.csv`` and ``route.desc`` become ``route.displace``.
+    """Name of a file made from a source, beside it: ``route.csv`` and ``route.desc`` become ``route.displace``.
 
     A dot in the name of any other folder begins no ending: ``route.north`` becomes ``route.north.displace``.
     """
     path = Path(source)
     if path.name in ("", ".."):
-        path = path.resolve()  # . and .. are called something, too
+        path = path.resolve()  # the name of . or ..
     if not path.name:
         raise InputError(f"cannot derive a file name from {source}; choose one with -o")
     strip = path.is_file() or path.suffix in (".csv", ".desc")
@@ -76,7 +76,7 @@ def check_threads(threads: int | None) -> None:
 
 
 def check_folder_of(output: PathLike) -> None:
-    """Refuse a name in a folder that is not there, or may not be written to, before anything is computed."""
+    """Refuse a name in a folder that does not exist or is not writable, before anything is computed."""
     folder = Path(output).parent
     if not folder.is_dir():
         raise InputError(
@@ -89,7 +89,7 @@ def check_folder_of(output: PathLike) -> None:
 
 
 def check_output(output: PathLike, overwrite: bool) -> None:
-    """Refuse a file that cannot be written before anything is computed, and to replace one unless asked to."""
+    """Refuse a file that cannot be written, or exists without `overwrite`, before anything is computed."""
     if Path(output).is_dir():
         raise InputError(f"cannot write {output}: it is a folder; choose another name with -o")
     check_folder_of(output)
@@ -97,14 +97,17 @@ def check_output(output: PathLike, overwrite: bool) -> None:
 
 
 def check_unused(output: PathLike, overwrite: bool) -> None:
-    """Refuse to replace what is there unless asked to."""
+    """Refuse to replace an existing file without `overwrite`."""
     if Path(output).exists() and not overwrite:
         raise InputError(f"{output} exists; choose another name with -o, or replace it with --overwrite")
 
 
 def check_own_output(output: PathLike, marks: Sequence[str], what: str) -> None:
-    """Refuse to replace a file unless an earlier run wrote it: it then has one of these marks near its beginning."""
-    path = Path(output)
+    """Refuse a file that cannot be written, or that no earlier run wrote, with one of `marks` near its beginning."""
+    from displace.files.atomic import check_file
+
+    path = Path(output).resolve()
+    check_file(path)
     if path.is_file():
         with path.open("rb") as file:
             head = file.read(4096)
@@ -115,7 +118,7 @@ def check_own_output(output: PathLike, marks: Sequence[str], what: str) -> None:
 
 
 def read_manifest(path: PathLike) -> Manifest:
-    """Read a manifest file, with a hint where a folder is given instead."""
+    """Read a manifest file, with a hint if a folder is given instead."""
     from displace.descriptors.store import is_store
     from displace.manifest.table import Manifest
 
@@ -128,7 +131,7 @@ def read_manifest(path: PathLike) -> Manifest:
 
 
 def whole_store(folder: PathLike, partial: bool) -> DescriptorStore:
-    """Open a store; refuse one whose extraction was not finished unless `partial` allows it."""
+    """Open a store; refuse an unfinished one unless `partial`."""
     from displace.descriptors.store import DescriptorStore
 
     store = DescriptorStore(folder)
@@ -142,27 +145,27 @@ def whole_store(folder: PathLike, partial: bool) -> DescriptorStore:
 
 
 def look_at_neighbours(refs: ReferenceSet, tolerance: str | None, *, exact: bool = False) -> None:
-    """Warn of traversals that show nothing or do not line up, and of neighbours that count as wrong in a sequence.
+    """Warn of traversals that show nothing or do not line up, and if neighbours of a sequence count as wrong.
 
-    Where all traversals show nothing, that is an `InputError`.
+    If no traversal shows anything, that is an `InputError`.
 
     Parameters
     ----------
     refs : ReferenceSet
     tolerance : str, optional
-        As it was given.
+        As given by the user.
     exact : bool
-        Whether the exact place is what counts by default where places have positions too.
+        Whether only the exact place is correct by default even if places have positions.
     """
     from displace.neighbours import featureless, is_sequence, misaligned
 
     blank = featureless(refs)
     if blank:
         names = ", ".join(repr(str(name)) for name in blank)
-        said = f"all images of {names} look the same (black, covered or of one colour)"
+        message = f"all images of {names} look the same (black, covered or of one colour)"
         if len(blank) == len(refs.traversal_ids):
-            raise InputError(f"{said}, so places cannot be told apart")
-        warnings.warn(f"{said}: leave such recordings out with --exclude", RouteWarning, stacklevel=3)
+            raise InputError(f"{message}, so places cannot be told apart")
+        warnings.warn(f"{message}: leave such recordings out with --exclude", RouteWarning, stacklevel=3)
     for sentence in misaligned(refs):
         warnings.warn(f"{sentence}; displace align lines recordings up by sight", RouteWarning, stacklevel=3)
     known = refs.info.positions is not None
@@ -177,7 +180,7 @@ def look_at_neighbours(refs: ReferenceSet, tolerance: str | None, *, exact: bool
 
 
 def look_at_order(refs: ReferenceSet) -> None:
-    """Warn where places are taken for a drive and do not look like one: their order would tell the answers."""
+    """Warn if places count as a drive but do not look like one: their order alone would give the answers."""
     from displace.neighbours import ENOUGH, is_sequence
 
     if refs.info.order is not None and len(refs.place_ids) >= ENOUGH and not is_sequence(refs):

@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from displace.references import ReferenceSet
 
 BESIDE = (".csv", ".desc", ".frames")
-"""Endings of what recordings become beside their map: it would replace them."""
+"""Endings of the files beside a map, which the map must not replace."""
 
 MEMORY_SHARE = 0.25
-"""References above this share of the machine's memory are streamed: fits hold some copies of them."""
+"""References above this share of the machine's memory are streamed: fitting makes copies of them."""
 
 
 def build(
@@ -177,10 +177,9 @@ def build(
         look_at_neighbours(refs, tolerance)
         chosen: str | Fusion = fusion
         with limit_threads(threads_for(threads, *refs.vectors.shape)), warnings.catch_warnings():
-            warnings.simplefilter("ignore", FallbackWarning)  # what is shown of the map says so
+            warnings.simplefilter("ignore", FallbackWarning)  # shown with the map
             if fusion == "auto":
-                comparing = part(progress, "comparing")
-                found = advise(refs, tolerance=tolerance, progress=comparing)
+                found = advise(refs, tolerance=tolerance, progress=part(progress, "comparing"))
                 chosen = found.recommended.make()
             place_map = maps.build(
                 refs,
@@ -197,7 +196,7 @@ def build(
 
 
 def _tell_of_copies(refs: ReferenceSet) -> None:
-    """Warn of recordings that are there twice."""
+    """Warn of recordings that occur twice."""
     from displace.neighbours import copies
 
     for name, other in copies(refs).items():
@@ -210,7 +209,7 @@ def _tell_of_copies(refs: ReferenceSet) -> None:
 
 
 def _check_options(fusion: str, dtype: str, tolerance: str | None, layout: str) -> None:
-    """Refuse what is misspelt before recordings are described, which takes long."""
+    """Refuse misspelt options before recordings are described, which takes long."""
     from displace.fusion import get_fusion
     from displace.manifest.layouts import LAYOUTS
     from displace.maps.rounding import DTYPES
@@ -227,7 +226,7 @@ def _check_options(fusion: str, dtype: str, tolerance: str | None, layout: str) 
 
 
 def _check_ending(output: Path) -> None:
-    """Refuse a map in place of the manifest or the store that are made beside it."""
+    """Refuse a name of the map that its manifest or store will have."""
     if output.suffix.lower() in BESIDE:
         raise InputError(
             f"cannot write {output}: beside a map, {output.with_suffix('.csv').name} is its manifest and "
@@ -236,7 +235,7 @@ def _check_ending(output: Path) -> None:
 
 
 def resumes(given: Mapping[str, Any]) -> bool:
-    """Frames and descriptors of recordings are kept; of a store there is nothing to keep."""
+    """Whether an interrupted run resumes: frames and descriptors of recordings are kept."""
     from displace.descriptors.store import is_store
 
     return not any(map(is_store, listed(given["store"])))
@@ -251,7 +250,7 @@ def _streamed(
     output: Path,
     options: dict[str, Any],
 ) -> PlaceMap:
-    """Build a map of more references than memory holds: in blocks, or with the workers of a cluster."""
+    """Build a map of more references than fit in memory: in blocks, or with the workers of a cluster."""
     from displace.cluster.session import connected
     from displace.cluster.summing import build_on_cluster
     from displace.maps import PlaceMap
@@ -270,7 +269,7 @@ def _streamed(
 
 
 def _check_streamable(fusion: str, keep_references: bool) -> None:
-    """Refuse what needs all references in memory."""
+    """Refuse options that need all references in memory."""
     if fusion == "auto":
         raise InputError(
             "fusion='auto' needs all references in memory to compare fusions: name one, such as displace"
@@ -280,7 +279,7 @@ def _check_streamable(fusion: str, keep_references: bool) -> None:
 
 
 def map_output(store: Sources, output: PathLike | None) -> Path:
-    """Where the map of a source, or of several, goes."""
+    """Path of the map of one or several sources."""
     if output is not None:
         return Path(output)
     sources = listed(store)

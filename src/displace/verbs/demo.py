@@ -14,14 +14,13 @@ if TYPE_CHECKING:
     from displace.descriptors.store import Queries
     from displace.maps import PlaceMap
     from displace.references import ReferenceSet
-    from displace.report.demonstration import Demo
-    from displace.report.night_drive import NightDrive
+    from displace.report.demonstration import Demo, NightDrive
 
 RESUMES = True
 QUERY = "night"
 PROTOCOL = "town-1"
 TOLERANCE = 9.0
-"""Metres that reach the neighbouring places of the town and no others: the protocol's "right", for the confidence."""
+"""Metres that reach the neighbouring places of the town and no others, as the protocol does, for the confidence."""
 MIN_PLACES = 20
 
 
@@ -93,7 +92,7 @@ def demo(folder: PathLike = "displace-demo", *, places: int = 200, progress: Pro
 
 
 def check_own(folder: Path) -> None:
-    """Refuse a folder in which something of another origin has a name that the demonstration writes to."""
+    """Refuse a folder with files of another origin that the demonstration would overwrite."""
     for name, own in (("town.displace", _own_map), ("town.desc", _own_store), ("demo.html", _own_page)):
         path = folder / name
         if path.exists() and not own(path):
@@ -130,7 +129,7 @@ def _drive(place_map: PlaceMap, refs: ReferenceSet, queries: Queries, protocol: 
     import numpy as np
 
     from displace.maps import build
-    from displace.report.night_drive import follow_night
+    from displace.report.demonstration import follow_night
     from displace.truth import Truth
 
     ids = place_map.place_ids

@@ -115,8 +115,8 @@ def evaluate(
     if any(method.sequence != ALONE for method in suite.methods):
         look_at_order(described.references())
     if protocol is None:
-        told = str(rule.tolerance) if rule.on_route else tolerance
-        look_at_neighbours(described.references(), told, exact=True)
+        given = str(rule.tolerance) if rule.on_route else tolerance
+        look_at_neighbours(described.references(), given, exact=True)
         _tell_of_left_out(described, rule, queries)
     folder: AbstractContextManager[PathLike] = (
         tempfile.TemporaryDirectory(prefix="displace-") if output is None else nullcontext(output)
@@ -130,14 +130,14 @@ def evaluate(
 
 
 def _named(names: str) -> list[str]:
-    """Names with commas between."""
+    """Split comma-separated names."""
     return [name.strip() for name in names.split(",")]
 
 
 def _command(
     store: PathLike, queries: Sequence[str] | None, output: PathLike | None, *given: str | None
 ) -> str:
-    """Return the command that does the same, for the report of the results."""
+    """Return the equivalent command, for the report of the results."""
     options = {
         "--fusion": "all",
         "--sequence": "single_frame",
@@ -145,7 +145,7 @@ def _command(
         "--tolerance": None,
         "--protocol": None,
     }
-    asked = [part for query in queries or () for part in ("--query", query)]
+    located = [part for query in queries or () for part in ("--query", query)]
     chosen = [
         part
         for (name, default), value in zip(options.items(), given, strict=True)
@@ -153,11 +153,11 @@ def _command(
         for part in (name, value)
     ]
     kept = [] if output is None else ["-o", str(output)]
-    return shlex.join(["displace", "evaluate", str(store), *asked, *chosen, *kept])
+    return shlex.join(["displace", "evaluate", str(store), *located, *chosen, *kept])
 
 
 def _rule(store: DescriptorStore, tolerance: str | None, protocol: str | None) -> tuple[str, Protocol]:
-    """Return the data set's name and what counts as correct on it."""
+    """Return the name of the data set and its protocol."""
     from displace.datasets.base import Protocol
     from displace.descriptors.store_summary import SIGHT_TOLERANCE, by_sight
     from displace.evaluation.suites import find_protocol
@@ -174,14 +174,14 @@ def _rule(store: DescriptorStore, tolerance: str | None, protocol: str | None) -
 
 
 def _tell_of_left_out(store: DescriptorStore, rule: Protocol, queries: Sequence[str] | None) -> None:
-    """Say how many frames are not asked: those that were lined up with nothing."""
+    """Report how many frames are not queries because they were not found along the route."""
     manifest = store.manifest
     for name in queries or manifest.traversal_names():
-        n, asked = int((manifest.traversals == name).sum()), int(rule.asked(manifest, name).sum())
-        if asked < n:
+        n, used = int((manifest.traversals == name).sum()), int(rule.asked(manifest, name).sum())
+        if used < n:
             logger.warning(
                 "%s: %s of %s frames are left out, because they were not found along the route",
                 name,
-                f"{n - asked:,}",
+                f"{n - used:,}",
                 f"{n:,}",
             )

@@ -99,7 +99,7 @@ def export(
 
 
 def _check_written_of(to: str, source: PathLike, of_store: bool, queries: PathLike | None) -> None:
-    """Refuse a store where a map is written, and a map where located images are, with the option that is missing."""
+    """Refuse a source that the format cannot write, naming the missing option."""
     from displace.interop import EXPORTERS
 
     form = EXPORTERS.get(to)
@@ -119,7 +119,7 @@ def _check_written_of(to: str, source: PathLike, of_store: bool, queries: PathLi
 def _asked(
     to: str, store: DescriptorStore, queries: PathLike | None, traversal: str | None
 ) -> dict[str, str]:
-    """Which traversal of a store are the queries, for forms that tell them apart."""
+    """The option that selects the query traversal of a store, for formats that separate queries."""
     from displace.interop import EXPORTERS
 
     names = ", ".join(store.manifest.traversal_names())

@@ -138,7 +138,7 @@ def extract(
 
 
 def _model_of(folder: Path, overwrite: bool) -> str:
-    """Name of the model for a store: the one that has described some of it, else the best that is installed."""
+    """Default model of a store: the one that described part of it, else the best that is installed."""
     from displace.descriptors.store import DescriptorStore, is_store
     from displace.models import check_installed, default_model, model_name
 

@@ -28,13 +28,13 @@ REGISTRIES = {
 
 @dataclass(frozen=True)
 class Listed:
-    """One name that can be used, and what it stands for."""
+    """A registered name and its description."""
 
     name: str
     about: str
     paper: str = ""
     obtain: str = ""
-    """How to get it, where it is not part of the package."""
+    """How to get it, if it is not part of the package."""
 
 
 def listing(

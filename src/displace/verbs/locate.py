@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 ADAPT = ("none", "batch", "auto")
 SHOWN = 5
-"""Places of each image on the screen."""
+"""Places per image on the screen."""
 FORMS = {".csv": "csv", ".geojson": "geojson", ".json": "geojson"}
-"""Exports by the ending of a file's name."""
+"""Export formats by the ending of the file's name."""
 
 
 def locate(
@@ -178,14 +178,14 @@ def locate(
 
 
 def _check_order(map_file: PathLike, sources: Sequence[PathLike]) -> None:
-    """Notice a map that is given behind the images."""
+    """Refuse a map that is given after the images."""
     behind = [str(source) for source in sources if Path(source).suffix == MAP_ENDING]
     if behind and Path(map_file).suffix != MAP_ENDING and "://" not in str(map_file):
         raise InputError(f"the map comes first: displace locate {quote(behind[0])} {quote(str(map_file))}")
 
 
 def _served(address: str, options: dict[str, PathLike | None]) -> RemoteMap:
-    """Open the map of a server, which describes images as the map says."""
+    """Open the map of a server, which describes images itself."""
     from displace.client import Client
     from displace.maps.remote import RemoteMap
 
@@ -198,7 +198,7 @@ def _served(address: str, options: dict[str, PathLike | None]) -> RemoteMap:
 
 
 def _form(output: Path) -> str:
-    """Export that a file's name asks for."""
+    """Export format of a file name."""
     ending = output.suffix.lower()
     if ending not in FORMS:
         raise InputError(
@@ -211,7 +211,7 @@ def _form(output: Path) -> str:
 def _check_options(
     place_map: PlaceMap | RemoteMap, search: str, adapt: str, min_confidence: float | None, form: str | None
 ) -> None:
-    """Refuse what the map cannot do before anything is described."""
+    """Refuse options that the map does not support, before anything is described."""
     from displace.maps.located import check_limit
     from displace.search import INDEXES
 
@@ -229,7 +229,7 @@ def _check_options(
 
 
 def _check_following(place_map: PlaceMap | RemoteMap, near: str | None) -> None:
-    """Refuse to follow where that cannot be."""
+    """Refuse to follow drives if that is not possible."""
     if near is not None:
         raise InputError("follow and near exclude each other: a drive is followed along the whole route")
     if not place_map.has_order:
@@ -240,7 +240,7 @@ def _check_following(place_map: PlaceMap | RemoteMap, near: str | None) -> None:
 
 
 def parsed_area(near: str | None, radius: float | None) -> tuple[float, float] | None:
-    """Read the centre of an area; None where there is none."""
+    """Parse the centre of an area; None if no area is given."""
     if near is None and radius is None:
         return None
     try:
@@ -276,7 +276,7 @@ def _locate_images(
     else:
         assert model is not None
         vectors = describe(model, images.paths, failures=failures, progress=progress)
-    # Frames of videos lie in a folder that nobody will find again: messages name the video instead.
+    # Frames of videos are in a temporary folder: messages name the video instead.
     skipped = {
         images.label(row): why.replace(str(images.paths[row]), images.label(row))
         for row, why in sorted(failures.items())

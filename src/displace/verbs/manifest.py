@@ -32,9 +32,9 @@ logger = logging.getLogger(__name__)
 
 RESUMES = True
 LEAST_SHARE = 0.05
-"""Of a recording's frames that must find a place of a map, each its own, for the recording to be along it."""
+"""Share of a recording's frames that must match distinct places of a map, or the recording is of another route."""
 LEAST_PROBABILITY = 0.5
-"""Of the place of a frame: a reference that is likelier wrong than right would spoil the map."""
+"""Least probability of a frame's place: a reference that is probably wrong would spoil the map."""
 
 
 def manifest(
@@ -139,10 +139,12 @@ def manifest(
     output = manifest_output(sources, output)
     if not check:
         check_folder_of(output)
-    if output.exists() and not check:
-        check_is_manifest(output)
-    if output.exists() and not check and not overwrite:  # it may have been edited by hand
-        raise ManifestError(f"{output} exists; choose another name with -o, or replace it with --overwrite")
+        if output.exists():
+            check_is_manifest(output)
+            if not overwrite:  # it may have been edited by hand
+                raise ManifestError(
+                    f"{output} exists; choose another name with -o, or replace it with --overwrite"
+                )
     if dataset:
         return _of_dataset(dataset, sources[0], None if check else output)
     if check:
@@ -187,12 +189,12 @@ def manifest(
 
 
 def manifest_output(sources: Sequence[PathLike], output: PathLike | None) -> Path:
-    """Where the manifest goes."""
+    """Path of the manifest."""
     return Path(beside(Path(sources[0]).resolve(), ".csv").name if output is None else output)
 
 
 def check_is_manifest(output: Path) -> None:
-    """Refuse to write over what is no manifest, such as the positions of a recording of the same name."""
+    """Refuse to overwrite a file that is not a manifest, such as the positions of a recording of the same name."""
     from displace.manifest.csv_file import is_table
 
     if output.stat().st_size and not is_table(output):
@@ -214,7 +216,7 @@ def _of_dataset(dataset: str, folder: PathLike, output: Path | None) -> Check:
 
 
 def _known(path: PathLike) -> tuple[Manifest | KnownPlaces, PlaceMap | None]:
-    """Read the places that a manifest or a map knows, and the map, where it is one."""
+    """Read the places of a manifest or a map, and the map if it is one."""
     if Path(path).suffix != MAP_ENDING:
         return read_manifest(path), None
     from displace.maps import PlaceMap
@@ -224,7 +226,7 @@ def _known(path: PathLike) -> tuple[Manifest | KnownPlaces, PlaceMap | None]:
 
 
 def known_in(place_map: PlaceMap) -> KnownPlaces:
-    """Places of a map along its route; where it has no order, in natural order (9 before 10)."""
+    """Places of a map in route order; without one, in natural order (9 before 10)."""
     from displace.manifest.place_assignment import KnownPlaces, place_of_each_name
     from displace.maps.learning import in_route_order
 
@@ -244,14 +246,14 @@ def _built(
     options: dict[str, Any],
     progress: Progress | None,
 ) -> Manifest:
-    """Make the manifest; along a map that can be followed, by sight where nothing else tells the places."""
+    """Make the manifest; if a map can be followed and nothing else gives the places, by sight."""
     from displace.manifest.builder import build_manifest
 
     by_another = layout not in ("auto", "sight")
     if by_another or place_map is None or place_map.model is None or not place_map.has_order:
         return build_manifest(folders, layout, against=known, **options)
     if layout == "auto":
-        # Equal names of frames would be no more than equal numbers.
+        # Equal names of frames would only be equal numbers.
         told = "auto" if _names_are_places(place_map) else "positions"
         with suppress(ManifestError):
             return build_manifest(folders, told, against=known, **options)
@@ -259,7 +261,7 @@ def _built(
 
 
 def _names_are_places(place_map: PlaceMap) -> bool:
-    """Whether images of a map are called as their places are, as in recordings that were synchronised by name."""
+    """Whether images of a map are named after their places, as in recordings synchronised by name."""
     images = place_map.images or []
     named = [
         Path(image).stem == str(place) for image, place in zip(images, place_map.place_ids, strict=False)
@@ -268,7 +270,7 @@ def _names_are_places(place_map: PlaceMap) -> bool:
 
 
 def by_sight(place_map: PlaceMap, blank: Manifest, progress: Progress | None = None) -> Manifest:
-    """Give the frames of recordings a map's places, by following them along its route; one frame for each place."""
+    """Assign frames of recordings to a map's places by following its route; one frame for each place."""
     import numpy as np
 
     from displace.descriptors.extraction import describe

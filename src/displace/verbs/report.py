@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from displace.errors import InputError
@@ -82,13 +81,12 @@ def report(
     """
     from displace.evaluation.results import Results
     from displace.evaluation.studies import KINDS, StudyOptions, run_studies, studies_beside
-    from displace.files.atomic import check_file, make_folder
+    from displace.files.atomic import make_folder
     from displace.report.figures import save_figures
     from displace.report.html import write_report
 
     if not 0 <= megabytes <= 1e6:
         raise InputError(f"megabytes={megabytes} must be at least 0 and at most 1,000,000")
-    check_file(Path(output).resolve())
     check_own_output(output, ("<title>displace report",), "report")
     if figures is not None:
         make_folder(figures)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 TOKEN = "DISPLACE_TOKEN"
 READING_TOKEN = "DISPLACE_READING_TOKEN"
 LEAST_TOKEN = 16
-"""Characters of a token; shorter ones are guessed."""
+"""Least length of a token, so that it cannot be guessed."""
 
 
 def serve(
@@ -145,7 +145,7 @@ def serve(
 
 
 def _check_free(host: str, port: int) -> None:
-    """Refuse an address at which nothing can listen, as where another server does, before the map is read."""
+    """Refuse an address that is not free, before the map is read."""
     try:
         family, kind, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind) as probe:
@@ -171,7 +171,7 @@ def is_loopback(host: str) -> bool:
 
 
 def read_tokens(path: PathLike | None) -> Tokens:
-    """Tokens of a file, else of the environment."""
+    """Tokens from a file, or from the environment."""
     from displace.web.limits import Tokens
 
     if path is None:
@@ -189,7 +189,7 @@ def read_tokens(path: PathLike | None) -> Tokens:
 
 
 def _lines_of(path: PathLike) -> dict[str, str]:
-    """Tokens of a file by what errors call them; the second may be blank."""
+    """Tokens of a file by their names in errors; the second may be blank."""
     try:
         lines = [line.strip() for line in Path(path).read_text("utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:

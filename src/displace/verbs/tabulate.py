@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from displace.verbs.base import Argument, Option, Output, PathLike, check_own_output
@@ -16,12 +15,12 @@ if TYPE_CHECKING:
 
 COMMAND = "table"
 MARKS = ("**Recall@", "dataset,protocol,tolerance,", "\\usepackage{booktabs")
-"""Near the beginning of the tables that are written, by format."""
+"""Marks near the beginning of tables that this verb writes, by format."""
 
 
 @dataclass(frozen=True)
 class Tabulated:
-    """A table, and who wins in it."""
+    """A table and its winners."""
 
     table: Table
     wins: list[Wins]
@@ -61,10 +60,9 @@ def tabulate(
         displace table results --format csv -o cells.csv
     """
     from displace.evaluation.results import Results
-    from displace.files.atomic import check_file, write_whole
+    from displace.files.atomic import write_whole
 
     if output is not None:
-        check_file(Path(output).resolve())
         check_own_output(output, MARKS, "table")
     folder = Results.open(results)
     found = tables_of(folder, folder, k)
@@ -74,7 +72,7 @@ def tabulate(
 
 
 def tables_of(cells: Iterable[Result], results: Results, k: int = 1) -> list[Tabulated]:
-    """Make the tables of some cells of a results folder, such as those of one run."""
+    """Make tables of some cells of a results folder, such as those of one run."""
     from displace.evaluation.tables import build_tables
     from displace.evaluation.wins import all_wins
 
@@ -82,7 +80,7 @@ def tables_of(cells: Iterable[Result], results: Results, k: int = 1) -> list[Tab
 
 
 def as_text(tables: Iterable[Tabulated], form: str) -> str:
-    """All tables in one text; who wins is added where prose can stand."""
+    """All tables in one text; Markdown also says which method wins."""
     from displace.evaluation.table_formats import FORMATS, wins_to_markdown
 
     parts = []

@@ -11,8 +11,7 @@ from displace.datasets.town.plan import Building
 from displace.datasets.town.randomness import noise_crop, stream
 from displace.datasets.town.raster import Texture
 from displace.datasets.town.styles import SNOW, WHITE
-from displace.datasets.town.walls import gable, wall
-from displace.datasets.town.windows import balcony, window
+from displace.datasets.town.walls import balcony, gable, wall, window
 
 
 def front(house: Building, look: Look) -> Texture:

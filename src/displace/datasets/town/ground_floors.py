@@ -10,7 +10,7 @@ from displace.datasets.town.canvas import Canvas, shade
 from displace.datasets.town.looks import WARM, Look
 from displace.datasets.town.plan import Building
 from displace.datasets.town.styles import ACCENTS, WHITE, Colour
-from displace.datasets.town.windows import door, window
+from displace.datasets.town.walls import door, window
 
 
 def ground_floor(

@@ -60,7 +60,7 @@ class Chunk(NamedTuple):
     """Degrees; with more than one, each place is several pictures."""
     lane: float = 0.0
     first: int | None = None
-    """Number of the first picture's file, where pictures are not called as their places."""
+    """Number of the first picture's file, if pictures are not named after their places."""
     step: int = 1
     """Places of the drive from one frame to the next."""
 
@@ -92,7 +92,7 @@ def write(
     folder : path-like
         Created where absent. Must be empty, or the town's own with the same seed and size.
     places : int
-        The first so many places of the route.
+        Number of places, from the start of the route.
     traversals : sequence of str
         Which of ``TRAVERSALS``.
     seed, size
@@ -100,7 +100,7 @@ def write(
     workers : int
         Processes; 1 draws in this one.
     progress : callable, optional
-        Called with the number of pictures done and the number of all.
+        Called with the number of pictures done and their total.
 
     Returns
     -------
@@ -122,7 +122,7 @@ def write(
 
 
 def write_chunks(chunks: list[Chunk], workers: int, progress: Stage | None, **settings: Any) -> Path:
-    """Draw all chunks, then write the manifest, whose path is returned; further `settings` are what they depend on."""
+    """Draw all chunks, write the manifest and return its path; `settings` are further parameters of the drawing."""
     root, seed, size = Path(chunks[0].folder), chunks[0].seed, chunks[0].size
     claim(root, {"town": VERSION, "seed": seed, "size": list(size), **settings})
     for traversal in {chunk.traversal for chunk in chunks}:
@@ -154,7 +154,7 @@ def check(places: int, traversals: Sequence[str], seed: int, size: tuple[int, in
 
 
 def claim(root: Path, wanted: dict[str, Any]) -> None:
-    """Make the folder the town's, or check that it is the town of these settings already."""
+    """Mark the folder as the town's, or check that it has the same settings."""
     try:
         root.mkdir(parents=True, exist_ok=True)
         settings = root / _SETTINGS

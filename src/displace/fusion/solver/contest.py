@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,6 @@ from scipy.linalg import LinAlgError
 
 from displace.arrays import Indices, Vectors, l2_normalize
 from displace.fusion.solver.eigen import solve
-from displace.fusion.solver.problem import Problem
 from displace.fusion.solver.scatter import Scatter
 from displace.fusion.solver.views import merged
 from displace.holdout import Fold, spread
@@ -26,6 +26,36 @@ MAX_PLACES = 500
 
 Hits = NDArray[np.bool_]
 Projected = tuple[Vectors, Vectors, Vectors]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What DisPlace's settings are decided for: references, their statistics and where the projection is cut off."""
+
+    vectors: Vectors
+    """Shape (m, d). References, or their coordinates in their own span (then d < D)."""
+    index: Indices
+    """Shape (m,). View of each reference; with one view a place, its place."""
+    traversals: NDArray[Any]
+    """Shape (m,)."""
+    scatter: Scatter
+    """Statistics of `vectors` with `index` as place ids."""
+    places: Indices
+    """Shape (G,). Place of each view."""
+    dim: int
+    """D, the dimension of the descriptors."""
+    tau: float
+    n_components: int | None
+
+    @property
+    def sampling_ratio(self) -> float:
+        """γ = D / Σ(K − 1), the sum over the views of all places."""
+        return self.dim / self.scatter.freedom if self.scatter.freedom else float("inf")
+
+    @property
+    def several_views(self) -> bool:
+        """Whether some place has more than one view."""
+        return bool((self.places[1:] == self.places[:-1]).any())
 
 
 @dataclass(frozen=True)
@@ -48,7 +78,7 @@ POOLING = Contestant(projects=False)
 
 
 class Round:
-    """One fold: statistics without the traversal, its queries, and who answers them right.
+    """One fold: statistics without a traversal, its queries, and which contestants answer them correctly.
 
     Parameters
     ----------
@@ -69,9 +99,9 @@ class Round:
         self.kept = np.union1d(there[spread(len(there), MAX_PLACES)], self.truth)
 
     def hits(self, contestants: Sequence[Contestant]) -> Iterator[tuple[Contestant, Hits]]:
-        """Each contestant that can be solved, and for which queries its best place is right.
+        """Yield each contestant that has a solution, and for which queries its best place is right.
 
-        Contestants that differ in nothing but centring and rows should be neighbours: they share a projection.
+        Contestants that differ only in centring and rows should be adjacent, because they share a projection.
         """
         solved: tuple[object, Projected | None] = (None, None)
         for one in contestants:
@@ -88,7 +118,7 @@ class Round:
                 yield one, self._projected_hits(one, solved[1])
 
     def _projected(self, one: Contestant) -> Projected | None:
-        """Views, queries and mean in the space of a projection; None where there is no solution."""
+        """Views, queries and mean in the space of a projection; None without a solution."""
         scatter = place_means(self.scatter, self.places) if one.between_places else self.scatter
         unit = self.scatter.within_trace() / self.problem.dim
         try:

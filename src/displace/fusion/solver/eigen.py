@@ -121,7 +121,7 @@ def thin_basis(vectors: Vectors) -> tuple[Vectors, Vectors]:
 
 
 def _cholesky(scatter: Scatter, ridge: float) -> Vectors:
-    """L with LLᵀ = S_W + ρI, where it is well enough conditioned for the statistics' precision."""
+    """L with LLᵀ = S_W + ρI; LinAlgError if it is too ill-conditioned for the statistics' precision."""
     S_W = np.multiply(scatter.within, 1 / scatter.n_references, dtype=scatter.within.dtype, order="F")
     S_W.flat[:: len(S_W) + 1] += ridge
     (potrf,) = get_lapack_funcs(("potrf",), (S_W,))
@@ -239,7 +239,7 @@ def _divide_and_conquer(d: Vectors, e: Vectors) -> tuple[Vectors, Vectors]:
 
 
 def _clip_rounding(eigenvalues: Vectors, dtype: np.dtype[np.floating]) -> Vectors:
-    """Set to zero what is zero but for rounding, so that neither it nor its vector counts."""
+    """Set eigenvalues that are zero up to rounding to zero, so that their vectors are not kept."""
     if len(eigenvalues) == 0:
         return eigenvalues
     floor = max(float(eigenvalues[0]), 0.0) * len(eigenvalues) * float(np.finfo(dtype).eps)

@@ -114,7 +114,7 @@ class Scatter:
         return not any(np.any(self.means[rows] != first) for rows in self._means_blocks())
 
     def projected(self, projection: Vectors, mean: Vectors) -> Vectors:
-        """Place means as unit vectors of the projected space, (N, n); on disk where the means are."""
+        """Place means as unit vectors of the projected space, (N, n); on disk if the means are."""
         if not self.is_on_disk:
             return l2_normalize((self.means - mean) @ projection)
         means: Any = self.means
@@ -154,7 +154,7 @@ class Scatter:
         return S_B
 
     def add(self, vectors: Vectors, places: NDArray[Any]) -> Scatter:
-        """Take references in, of known or new places; returns self."""
+        """Add references of known or new places; returns self."""
         self._check(vectors, places)
         self._make_room_for(np.unique(places))
         index = np.searchsorted(self.place_ids, places)
@@ -168,7 +168,7 @@ class Scatter:
         return self
 
     def remove(self, vectors: Vectors, places: NDArray[Any]) -> Scatter:
-        """Take references out that were added before; a place left without any is dropped; returns self."""
+        """Remove references that were added before, and places left without any; returns self."""
         self._check(vectors, places)
         self._check_removable(*np.unique(places, return_counts=True))
         index = np.searchsorted(self.place_ids, places)
@@ -183,7 +183,7 @@ class Scatter:
         return self._without_empty()
 
     def merge(self, other: Scatter) -> Scatter:
-        """Join the statistics of other references, of the same or of other places; returns self."""
+        """Add the statistics of other references, of the same or of other places; returns self."""
         if other.means.shape[1] != self.means.shape[1]:
             raise InputError(
                 f"cannot merge statistics of D={other.means.shape[1]} into statistics of D={self.means.shape[1]}"
@@ -201,7 +201,7 @@ class Scatter:
         return self
 
     def subtract(self, other: Scatter) -> Scatter:
-        """Take the statistics of references out that were merged before; a place left without any is dropped.
+        """Remove the statistics of references that were merged before, and places left without any.
 
         The parallel-variance formula backwards: the rest's mean is (kμ − jν)/(k − j), and W loses the other's W and
         j(k − j)/k of the square of the difference between the two means. Returns self.
@@ -227,7 +227,7 @@ class Scatter:
         return Scatter(np.arange(len(self.place_ids)), self.counts, self.means, self.within)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """What a file keeps, in float32: counts, means, ids, and W packed to a triangle."""
+        """Arrays to store, in float32: counts, means, ids, and W packed to a triangle."""
         means: Any = self.means
         arrays: dict[str, NDArray[Any]] = {
             "counts": self.counts.astype(np.int64),
@@ -242,7 +242,7 @@ class Scatter:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Scatter:
-        """Return the statistics that `to_arrays` gave; ValueError or KeyError where they do not fit together."""
+        """Return the statistics of `to_arrays`; ValueError or KeyError if they are inconsistent."""
         ids, means = unpack_labels("place_ids", dict(arrays)), np.array(arrays["means"])
         counts = np.array(arrays["counts"], np.intp)
         if means.ndim != 2 or counts.ndim != 1 or not 0 < len(ids) == len(counts) == len(means):
@@ -303,7 +303,7 @@ class Scatter:
                 self.means[left],
             )
         if self.freedom == 0:
-            self.within[:] = 0  # what is left there is rounding
+            self.within[:] = 0  # only rounding is left there
         return self
 
     def _check(self, vectors: Vectors, places: NDArray[Any]) -> None:

@@ -26,9 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from displace.fusion.solver.contest import HOPS, MAX_PLACES, POOLING, Contestant, Hits, Round
+from displace.fusion.solver.contest import HOPS, MAX_PLACES, POOLING, Contestant, Hits, Problem, Round
 from displace.fusion.solver.eigen import SMALL
-from displace.fusion.solver.problem import Problem
 from displace.fusion.solver.scatter import Scatter
 from displace.holdout import Fold, folds, spread
 from displace.threads import one_blas_thread
@@ -64,9 +63,9 @@ class Settings:
     reason: str
     """One line for a person."""
     recalls: dict[tuple[float, bool], float] = field(default_factory=dict)
-    """Mean R@1 (%) of each (ε, centre) compared; empty where a rule decided."""
+    """Mean R@1 (%) of each (ε, centre) compared; empty if a rule decided."""
     rows: int | None = None
-    """Most rows a place; None for one of each view, or of each reference where nothing is projected."""
+    """Most rows per place; None for one per view, or per reference if nothing is projected."""
     between_places: bool = False
     """S_B between places instead of views."""
     projects: bool = True
@@ -102,7 +101,7 @@ def common_mean_share(scatter: Scatter) -> float:
 def decide(
     problem: Problem, ridge: float | str, center: bool | str, rows: int | str = "auto", safer: bool = True
 ) -> Settings:
-    """Decide what is "auto"; what is given is taken.
+    """Decide the settings that are "auto"; given ones are kept.
 
     Parameters
     ----------
@@ -160,7 +159,7 @@ class Contest:
         self.hits: dict[Contestant, list[Hits]] = {}
 
     def run(self, contestants: Sequence[Contestant]) -> None:
-        """Let them answer; one that cannot be solved in every fold is left out."""
+        """Run contestants on all folds; those without a solution in every fold are left out."""
         found: dict[Contestant, list[Hits]] = {}
         with one_blas_thread(self.problem.scatter.means.shape[1] <= SMALL):
             for one_round in self.rounds:
@@ -173,7 +172,7 @@ class Contest:
         return 100 * float(np.mean([hits.mean() for hits in self.hits[one]]))
 
     def shaped(self, best: Contestant, rows: int | str) -> Contestant:
-        """Choose S_B, and the rows of a place where they are not given."""
+        """Choose S_B, and the rows per place unless given."""
         other = replace(best, between_places=True)
         self.run([other])
         if other in self.hits and self.recall(other) > self.recall(best) + LEAD:
@@ -182,32 +181,29 @@ class Contest:
             return best
         most = int(np.bincount(self.problem.places).max())
         self.run([replace(best, rows=n) for n in ROWS if n < most])
-        enough = max(self.recall(one) for one in self.hits if _same_space(one, best)) - FEWER_ROWS
+        same_space = [one for one in self.hits if replace(one, rows=best.rows) == best]
+        enough = max(map(self.recall, same_space)) - FEWER_ROWS
         for n in (n for n in ROWS if n < most):
             if self.recall(replace(best, rows=n)) >= enough:
                 return replace(best, rows=n)
         return best
 
     def safest(self, best: Contestant, reason: str, recalls: dict[tuple[float, bool], float]) -> Settings:
-        """Return the settings of `best`, or HOPS or pooling where they are ahead."""
+        """Return the settings of `best`, or of HOPS or pooling if they are ahead."""
         self.run([HOPS, POOLING])
         rivals = {"HOPS": HOPS, "pooling": POOLING}
-        told = ", ".join(f"{name} {self.recall(one):.1f}" for name, one in rivals.items())
+        recall_of = ", ".join(f"{name} {self.recall(one):.1f}" for name, one in rivals.items())
         name, rival = max(rivals.items(), key=lambda item: self.recall(item[1]))
         ahead = np.concatenate(self.hits[rival]).astype(float) - np.concatenate(self.hits[best])
         error = 100 * float(ahead.std()) / np.sqrt(len(ahead))
         if 100 * float(ahead.mean()) <= max(LEAD, error):
-            return _settings(best, f"{reason[:-1]}; {told})", recalls)
+            return _settings(best, f"{reason[:-1]}; {recall_of})", recalls)
         n = len(self.rounds)
         reason = (
-            f"{name}, because it is ahead with leave-one-traversal-out over {n} traversals (R@1 {told}, with a "
+            f"{name}, because it is ahead with leave-one-traversal-out over {n} traversals (R@1 {recall_of}, with a "
             f"projection {self.recall(best):.1f})"
         )
         return _settings(rival, reason, recalls)
-
-
-def _same_space(a: Contestant, b: Contestant) -> bool:
-    return replace(a, rows=None) == replace(b, rows=None)
 
 
 def _settings(one: Contestant, reason: str, recalls: dict[tuple[float, bool], float]) -> Settings:
@@ -227,7 +223,7 @@ def _by_rule(problem: Problem, ridge: float | str, center: bool | str, why: str)
 
 
 def plan(problem: Problem) -> Plan | str:
-    """What is held out; or why nothing is."""
+    """The folds to hold out, or why there are none."""
     usable = usable_folds(problem, MAX_QUERIES)
     if len(usable) < 3:
         n = len(np.unique(problem.traversals))
@@ -244,7 +240,7 @@ def plan(problem: Problem) -> Plan | str:
 
 
 def affordable(n: int, d: int, n_folds: int) -> str:
-    """What can be tried, from the sizes alone: the "whole" of candidates and folds, a "few" of them, or "none"."""
+    """What can be tried, from the sizes alone: the "whole" set of candidates and folds, a "few", or "none"."""
     each = operations(n, d)
     if n_folds * (len(RIDGES) + 1) * each <= WHOLE:
         return "whole"

@@ -2,7 +2,7 @@
 
 S_W must see what weather, light and season change, and nothing else. Where a traversal has several images of a place
 (a panorama, four cameras, frames along the way) the references of the place also differ in what they look at, which
-tells places apart and must stay. So references are grouped by view first: S_W is the scatter within groups, over
+distinguishes places and must stay. So references are grouped by view first: S_W is the scatter within groups, over
 traversals, and every group is a row of the map.
 
 Groups are given (heading, camera) or found: descriptors are centred by their traversal's mean, which takes most of the
@@ -34,7 +34,7 @@ ONE_DRIVE = 0.8
 SOME = 200
 """Places that are looked at for that, spread evenly."""
 FEW = 8
-"""Traversals of fewer references are centred by the mean of all, and not compared."""
+"""Traversals of fewer references are centred by the mean of all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,7 @@ class Views:
 def group_views(
     vectors: Vectors, index: Indices, traversals: NDArray[Any], given: NDArray[Any] | None = None
 ) -> Views:
-    """Tell the views of places apart.
+    """Separate the views of places.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def group_views(
                 "the traversals look like consecutive frames of one drive: the last of a place is nearer to the first "
                 "of the next place than to its own",
             )
-        # However unlike a place's images are: that may be what weather and light do, and held-out traversals tell.
+        # Even if a place's images differ a lot: weather and light may do that, and held-out traversals will show it.
         return Views.one_each(index, n_places)
     if n_traversals == 1:
         return _apart(index, "one traversal, so nothing is known about how conditions change")
@@ -124,11 +124,11 @@ def several_images(index: Indices, labels: Indices) -> bool:
 
 
 def frames_of_one_drive(vectors: Vectors, index: Indices, labels: Indices) -> bool:
-    """Whether "traversals" are the frames of one drive, each place being cut out of it in the order of place ids.
+    """Whether the "traversals" are frames of one drive, cut into places in the order of place ids.
 
-    Then there are two traversals, the last and the first frame of places, for which the last frame of a place is
-    nearer to the first of the next place than to the first of its own; nearer than the first frame is to the last of
-    the next place; and nearer than to the last of the next place. Real traversals pass none of the three.
+    If so, two of them are the first and the last frame of each place, and the last frame is nearer to the first of the
+    next place than (1) to the first of its own place, (2) the first frame is to the last of the next place, and (3) to
+    the last of the next place. Real traversals pass none of the three tests.
 
     Parameters
     ----------
@@ -188,20 +188,11 @@ def merged(rows: Vectors, places: Indices, most: int) -> tuple[Vectors, Indices]
 
 def _ward(rows: Vectors, most: int) -> Indices:
     """Number of the first row of each row's cluster."""
-    label, sizes = np.arange(len(rows)), np.ones(len(rows))
-    # What the sum of squares grows by where two are joined: half their squared distance, then Lance–Williams' update.
-    cost = (1 - rows @ rows.T).astype(np.float64)
-    np.fill_diagonal(cost, np.inf)
-    for _ in range(len(rows) - most):
-        a, b = sorted(divmod(int(cost.argmin()), len(rows)))
-        joint = sizes[a] + sizes[b]
-        total = joint + sizes
-        new = ((sizes[a] + sizes) * cost[a] + (sizes[b] + sizes) * cost[b] - sizes * cost[a, b]) / total
-        cost[a], cost[:, a] = new, new
-        cost[a, a] = np.inf
-        cost[b], cost[:, b] = np.inf, np.inf
-        sizes[a], label[label == b] = joint, a
-    return label
+    from scipy.cluster.hierarchy import fcluster, linkage
+
+    clusters = fcluster(linkage(rows, "ward"), most, "maxclust")
+    _, first, cluster = np.unique(clusters, return_index=True, return_inverse=True)
+    return first[cluster]
 
 
 class _Centred:

@@ -10,7 +10,7 @@ from torch import nn
 
 
 def _projection(inputs: int, outputs: int, stride: int) -> nn.Module | None:
-    """Return the shortcut of a block that changes the shape; None where x itself fits."""
+    """Return the shortcut of a block that changes the shape; None if it does not."""
     if stride == 1 and inputs == outputs:
         return None
     return nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 WIDTHS = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))
-"""Channels of the convolutions of each stage; a pooling stands between two stages."""
+"""Channels of the convolutions of each stage; there is a pooling between two stages."""
 
 
 def vgg16() -> tuple[nn.Sequential, int]:

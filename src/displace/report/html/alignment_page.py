@@ -1,4 +1,4 @@
-"""The page to check an alignment by eye: matrix and path of each recording, pairs of frames, weakest first."""
+"""The page to check an alignment: matrix and path of each recording, and pairs of frames, the least certain first."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LENGTH = 20
 
 @dataclass(frozen=True)
 class Stretch:
-    """Frames that follow each other, and how sure their places are."""
+    """Consecutive frames, and the mean probability of their places."""
 
     first: int
     last: int
@@ -122,7 +122,7 @@ def _recording(
 
 
 def weakest_stretches(track: Track) -> list[Stretch]:
-    """Stretches of frames on the route, the least sure first."""
+    """Stretches of frames on the route, the least certain first."""
     found = []
     for first in range(0, len(track.places), LENGTH):
         last = min(first + LENGTH, len(track.places)) - 1
@@ -166,7 +166,7 @@ def _matrix(
     )
     if (~seen).any():
         axes.legend(loc="upper right", fontsize=8)
-    # A name is no formula, whatever stands between dollars.
+    # Names may contain dollar signs, which would start a formula.
     axes.set_xlabel(f"place along {anchor_name}", parse_math=False)
     axes.set_ylabel(f"frame of {name}", parse_math=False)
     figure.colorbar(shade, label="probability that the place is right", shrink=0.7)

@@ -1,4 +1,4 @@
-"""Blocks: all methods on one query traversal with one model, read from the results for a report."""
+"""Blocks: the rankings of all methods on one query traversal with one model."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from displace.evaluation.tables import Table
 from displace.truth import Flags
 
 OWN = "displace"
-"""The fusion that others are compared with, where the results have it."""
+"""The fusion that others are compared with, if the results have it."""
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """All methods that were asked the same questions about the same descriptors."""
+    """All methods on the same queries and descriptors."""
 
     results: list[Result]
     """One for each method, in the order of the tables."""
@@ -32,7 +32,7 @@ class Block:
 
     @property
     def first(self) -> Result:
-        """A result of the block, for what all of them share."""
+        """Any result of the block, for what all of them share."""
         return self.results[0]
 
     @property
@@ -46,7 +46,7 @@ class Block:
         return [result.label for result in self.results]
 
     def ranking(self, label: str) -> Ranking:
-        """Ranking of the method of a name."""
+        """Ranking of the method with this name."""
         return self.rankings[self.labels.index(label)]
 
     @property
@@ -56,7 +56,7 @@ class Block:
 
     @property
     def own(self) -> int:
-        """Which method others are compared with: DisPlace's default, else any DisPlace, else the best."""
+        """Index of the method that others are compared with: DisPlace's default, any DisPlace, or the best."""
         return own_of(self.results)
 
     @property
@@ -70,20 +70,20 @@ class Block:
 
 
 def own_of(results: Sequence[Result]) -> int:
-    """Position of the method that others are compared with."""
+    """Index of the method that others are compared with."""
     ranks = [(result.fusion != OWN, bool(result.parameters), -result.recalls[1]) for result in results]
     return ranks.index(min(ranks))
 
 
 def read_blocks(results: Results, tables: Sequence[Table]) -> list[Block]:
-    """Read the rankings behind tables of descriptors as they are, one block for each column.
+    """Read the rankings behind tables, one block for each column.
 
     Parameters
     ----------
     results : Results
         Where the rankings are.
     tables : sequence of Table
-        Those of random projections are left out.
+        Tables of random projections are left out.
     """
     blocks = []
     for table in tables:
@@ -100,7 +100,7 @@ def read_blocks(results: Results, tables: Sequence[Table]) -> list[Block]:
 
 
 def _block(results: Results, cells: list[Result]) -> Block:
-    asked = max(cells, key=lambda cell: cell.recency).questions
-    same = [cell for cell in cells if cell.questions == asked]  # others belong to an earlier manifest
+    latest = max(cells, key=lambda cell: cell.recency).questions
+    same = [cell for cell in cells if cell.questions == latest]  # others belong to an earlier manifest
     questions = results.questions(same[0])
     return Block(same, [results.ranking(cell) for cell in same], questions, questions.root(results.folder))

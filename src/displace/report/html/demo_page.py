@@ -16,14 +16,14 @@ from displace.recall import percent
 from displace.report.demonstration import Demo
 from displace.report.html.markup import method_row, own_file
 from displace.report.html.route_drawing import belief_chart, confidences, reliability_plot, route_map
-from displace.report.html.table_sections import duels_html
+from displace.report.html.sections import duels_html
 from displace.report.html.thumbnails import thumbnail
 from displace.truth import Flags
 
 SURE = 0.8
 """Confidence above which the page counts matches as sure."""
 SHOWN_IN = "sun"
-"""Traversal whose pictures stand for the places."""
+"""Traversal whose pictures represent the places."""
 OWN_TITLE, RIVAL = "DisPlace", "hops"
 APART = 6
 """Examples of one kind are at least this many places apart."""
@@ -38,7 +38,8 @@ def write_demo_page(demo: Demo) -> None:
 
 
 def _parts(demo: Demo) -> dict[str, str]:
-    """What the template's names stand for."""
+    """Values of the template's names."""
+    singles = [value for found in demo.singles.values() for value in found.values()]
     return {
         "summary": summary(demo),
         "query": escape(demo.query),
@@ -54,7 +55,7 @@ def _parts(demo: Demo) -> dict[str, str]:
         "worst": escape(demo.worst_sentence),
         "leads": duels_html([demo.finding]),
         "singles": _singles(demo),
-        "singles_range": _singles_range(demo),
+        "singles_range": f"{min(singles):.1f} to {max(singles):.1f} %",
         "confidence": _confidence(demo),
         "folder": escape(quote(demo.folder.as_posix())),
         "first": escape(demo.queries.images[len(demo.queries) // 2]),
@@ -62,7 +63,7 @@ def _parts(demo: Demo) -> dict[str, str]:
 
 
 def summary(demo: Demo) -> str:
-    """Say in one sentence how the map did on the query."""
+    """Describe in one sentence how the map did on the query."""
     rival = demo.score(RIVAL)
     best, found = max(demo.singles[demo.query].items(), key=lambda item: item[1])
     return (
@@ -76,17 +77,17 @@ def summary(demo: Demo) -> str:
 
 @dataclass(frozen=True)
 class Kind:
-    """Queries that came out in one way."""
+    """Queries with the same outcome for DisPlace and its rival."""
 
     title: str
     rows: NDArray[np.intp]
     """All queries of the kind."""
     shown: list[int]
-    """Those that are shown: the most confident ones, some way apart."""
+    """Those that are shown: the most confident ones, not too close together."""
 
 
 def kinds(demo: Demo) -> list[Kind]:
-    """Sort the queries by who located them rightly, and choose examples by a fixed rule."""
+    """Sort the queries by who located them correctly, and choose examples by a fixed rule."""
     block, title = demo.blocks[demo.query], demo.score(RIVAL).row.label
     own, rival = demo.right, block.ranking(title).hits()
     wanted: list[tuple[str, Flags, int]] = [
@@ -100,7 +101,7 @@ def kinds(demo: Demo) -> list[Kind]:
 
 
 def _kind(title: str, flags: Flags, surest: NDArray[np.intp], count: int) -> Kind:
-    """Take the surest queries of a kind that are not neighbours."""
+    """Take the most confident queries of a kind that are not neighbours."""
     shown: list[int] = []
     for row in surest[flags[surest]].tolist():
         if len(shown) < count and all(abs(row - other) >= APART for other in shown):
@@ -109,7 +110,7 @@ def _kind(title: str, flags: Flags, surest: NDArray[np.intp], count: int) -> Kin
 
 
 def _drive(demo: Demo) -> str:
-    """Say what following gave, and show the belief over time."""
+    """Describe the result of following, and show the belief over time."""
     drive, alone = demo.drive, percent(demo.right)
     precision, found = drive.off_map["followed"]
     return (
@@ -134,7 +135,7 @@ def _examples(demo: Demo) -> str:
 
 
 def _example(demo: Demo, row: int) -> str:
-    """Show one query, its true place, and what DisPlace and the rival found, with frames that say who is right."""
+    """Show one query, its true place, and what DisPlace and the rival found, framed by who is right."""
     block, rival = demo.blocks[demo.query], demo.score(RIVAL).row.label
     ranking = block.ranking(rival)
     own = str(demo.queries.places[row])
@@ -203,13 +204,8 @@ def _singles(demo: Demo) -> str:
     return "\n".join(rows)
 
 
-def _singles_range(demo: Demo) -> str:
-    values = [value for found in demo.singles.values() for value in found.values()]
-    return f"{min(values):.1f} to {max(values):.1f} %"
-
-
 def _confidence(demo: Demo) -> str:
-    """The reliability of the confidence, on held-out drives and on the query; or why there is none."""
+    """Reliability of the confidence on held-out drives and on the query, or why the map has none."""
     calibration = demo.place_map.calibration
     if calibration is None:
         return "<p>This map has no confidence, because the held-out matches were all right or all wrong.</p>"

@@ -1,4 +1,4 @@
-"""What is needed to repeat the results: versions, machine, descriptors, methods and commands."""
+"""How to repeat the results: versions, machine, descriptors, methods and commands."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ def environment_html(results: Sequence[Result], folder: Path) -> str:
     name = quote(folder.name)
     typed = folder / "suites" / COMMANDS
     given = read_text(typed, "a list of commands") if typed.exists() else ""
-    told = {Path(suite).stem for suite in re.findall(r"^displace bench '?([^'\s]+)", given, re.MULTILINE)}
-    commands = [f"displace bench {quote(path.name)} -o {name}/" for path in suites if path.stem not in told]
+    recorded = {Path(suite).stem for suite in re.findall(r"^displace bench '?([^'\s]+)", given, re.MULTILINE)}
+    commands = [
+        f"displace bench {quote(path.name)} -o {name}/" for path in suites if path.stem not in recorded
+    ]
     commands += [
         *given.splitlines(),
         f"displace table {name}/",
@@ -47,13 +49,13 @@ def environment_html(results: Sequence[Result], folder: Path) -> str:
 
 
 def _studied(folder: Path) -> str:
-    """Options of the studies that the folder has, and of their query where there is one."""
+    """Options of `displace report` that run the studies in the folder."""
     found = [(kind_of(study), study.setting.query) for study in load_studies(folder)]
     kinds = list(dict.fromkeys(kind for kind, _ in found))
-    queries = {query for kind, query in found if kind != "tau"}  # which takes all
-    asked = f" --query {quote(queries.pop())}" if len(queries) == 1 else ""
+    queries = {query for kind, query in found if kind != "tau"}  # tau uses all queries
+    option = f" --query {quote(queries.pop())}" if len(queries) == 1 else ""
     named = "all" if len(kinds) == len(KINDS) else ",".join(kinds)
-    return f" --studies {named}{asked}" if kinds else ""
+    return f" --studies {named}{option}" if kinds else ""
 
 
 def _versions(results: Sequence[Result]) -> str:

@@ -16,7 +16,7 @@ from displace.report.html.blocks import Block
 from displace.report.html.thumbnails import Album, path_of
 
 MAX_ENTRIES = 2_000_000
-"""Matches (queries × methods) that a page holds; of more, queries spread evenly are left out in every block."""
+"""Matches (queries × methods) that a page holds; beyond that, queries are thinned out evenly in every block."""
 
 
 def explorer_data(blocks: Sequence[Block], album: Album) -> list[dict[str, Any]]:
@@ -31,7 +31,7 @@ def _columns(block: Block, album: Album, share: float) -> dict[str, Any]:
     asked = block.questions
     n = len(asked)
     keep = max(1, int(n * share))
-    # Pictures first: a query whose pictures are there is worth more than one without.
+    # Queries with pictures are worth more than those without.
     pictured = np.array([album.number(path_of(block, str(image))) >= 0 for image in asked.query_images])
     order = np.argsort(~pictured, kind="stable")
     first = order[: min(keep, int(pictured.sum()))]
@@ -64,7 +64,7 @@ def _columns(block: Block, album: Album, share: float) -> dict[str, Any]:
 
 
 def _best(block: Block) -> int:
-    """Return the best of the methods that the own one is compared with; itself where there is no other."""
+    """Index of the best rival of the block's own method; the own one if there is no rival."""
     return max(block.rivals, key=lambda at: block.results[at].recalls[1], default=block.own)
 
 

@@ -1,4 +1,4 @@
-"""What the results say, in words and differences with intervals."""
+"""Findings: how methods compare, in words and as differences with intervals."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Finding:
     """Of the data set, with the columns of the model only."""
     model: str
     label: str
-    """`label` is the method that the others are compared with."""
+    """The method that the others are compared with."""
     wins: Wins
     """A duel for each query traversal."""
     mean: Estimate
-    """Its R@1 (%), the mean over the query traversals."""
+    """R@1 (%) of `label`, the mean over the query traversals."""
     other: str
     """The best other method, by that mean."""
     other_mean: Estimate
@@ -33,7 +33,7 @@ class Finding:
 
     @property
     def worst(self) -> Duel:
-        """Query traversal on which it does worst, compared with the best of the others."""
+        """The query traversal on which `label` does worst compared with the best other method."""
         return min(self.wins.duels, key=lambda duel: duel.value - duel.rival_value)
 
 
@@ -56,7 +56,7 @@ def find(tables: Sequence[Table], blocks: Sequence[Block], results: Results) -> 
 
 
 def _finding(table: Table, model: str, blocks: list[Block], results: Results) -> Finding | None:
-    """Compare over the query traversals that all methods were asked; None where there is nobody to compare with."""
+    """Compare on the query traversals that all methods have; None if there is no other method."""
     cells = [cell for block in blocks for cell in block.results if cell.group != "single"]
     if len({cell.fusion for cell in cells}) < 2:
         return None
@@ -90,7 +90,7 @@ def _finding(table: Table, model: str, blocks: list[Block], results: Results) ->
 
 
 def verdict(difference: Estimate | None) -> str:
-    """Say what a difference amounts to: an interval around 0 is no significant difference.
+    """Describe a difference; it is not significant if its interval contains 0.
 
     >>> verdict(Estimate(3.0, -1.5, 7.5))
     'ahead, not significantly'
@@ -100,28 +100,28 @@ def verdict(difference: Estimate | None) -> str:
     if difference.value == 0:
         return "level"
     side = "ahead" if difference.value > 0 else "behind"
-    told = difference.low > 0 or difference.high < 0
-    return side if told else f"{side}, not significantly"
+    significant = difference.low > 0 or difference.high < 0
+    return side if significant else f"{side}, not significantly"
 
 
 def sentences(finding: Finding) -> list[str]:
-    """Say in words how a method compares, also where it loses."""
+    """Describe in words how a method compares, including where it loses."""
     n, worst = len(finding.wins.duels), finding.worst
     all_of_them = "both" if n == 2 else f"all {n}"
     over = f"Over {all_of_them} query traversals" if n > 1 else f"On {worst.column.query}"
-    said = [
+    lines = [
         f"{over}, {finding.label} has a Recall@1 of {finding.mean} %; the best other multi-reference method, "
         f"{finding.other}, reaches {finding.other_mean.value:.1f} %. The difference is {signed(finding.difference)} "
         f"points: {verdict(finding.difference)}."
     ]
     if n > 1:
-        said.append(
+        lines.append(
             f"{finding.wins}. Compared with the best of the others it does worst on {worst.column.query}: "
             f"{worst.value:.1f} against "
             f"{worst.rival_value:.1f} % by {worst.rival}, {signed(worst.difference)} points "
             f"({verdict(worst.difference)})."
         )
-    return said
+    return lines
 
 
 def signed(estimate: Estimate | None) -> str:

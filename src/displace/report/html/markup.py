@@ -10,12 +10,12 @@ from displace.report.colours import style_of
 
 
 def own_file(name: str) -> str:
-    """Return the text of a template, style or script that lies beside this file."""
+    """Return the text of a template, style or script beside this file."""
     return (files("displace.report.html") / name).read_text(encoding="utf-8")
 
 
 def html_table(kind: str, head: Sequence[str], rows: Iterable[str]) -> str:
-    """Return a table on a card that scrolls sideways where it is wide.
+    """Return a table on a card that scrolls sideways if it is wide.
 
     Parameters
     ----------

@@ -18,13 +18,13 @@ from displace.evaluation.studies import Study, compressions_of, studies_beside, 
 from displace.evaluation.tables import build_tables
 from displace.files.atomic import write_whole
 from displace.progress import Progress
-from displace.report.html import sections, table_sections
+from displace.report.html import sections
 from displace.report.html.blocks import Block, read_blocks
 from displace.report.html.environment import environment_html
 from displace.report.html.explorer import explorer_data
 from displace.report.html.findings import find
 from displace.report.html.markup import own_file
-from displace.report.html.plot_parts import Plot
+from displace.report.html.plots import Plot
 from displace.report.html.thumbnails import Album, collect
 
 
@@ -79,10 +79,10 @@ def write_report(
         "facts": escape(_facts(blocks, cells)),
         "summary": sections.summary(findings),
         "overview": sections.overview(blocks, plots),
-        "tables": "".join(map(table_sections.recalls_html, tables)),
-        "duels": table_sections.duels_html(findings),
-        "published": table_sections.published_html(tables),
-        "effort": table_sections.effort_html(blocks),
+        "tables": "".join(map(sections.recalls_html, tables)),
+        "duels": sections.duels_html(findings),
+        "published": sections.published_html(tables),
+        "effort": sections.effort_html(blocks),
         "studies": sections.studies_html(studies, plots),
         "study_link": '<a href="#studies">Studies</a>' if studies else "",
         "pictures": escape(_pictures(album, blocks)),
@@ -98,7 +98,7 @@ def write_report(
 
 
 def _all_studies(folder: Path, cells: Sequence[Result]) -> list[Study]:
-    """Studies that were run, and those of random projections that a suite had; of both, the one that was run."""
+    """Studies that were run, and studies of random projections in the suites unless these were run, too."""
     kept = studies_beside(folder, cells)
     known = {topic_of(study) for study in kept}
     return [*(study for study in compressions_of(cells) if topic_of(study) not in known), *kept]
@@ -117,7 +117,7 @@ def _scripts() -> dict[str, str]:
 
 
 def _json(record: Any) -> str:
-    """JSON that cannot end the script element it stands in."""
+    """JSON that cannot end the script element around it."""
     text = json.dumps(record, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c")
 
@@ -138,7 +138,7 @@ def _facts(blocks: Sequence[Block], cells: Sequence[Result]) -> str:
 
 
 def _pictures(album: Album, blocks: Sequence[Block]) -> str:
-    """Say which pictures the page has."""
+    """Describe which pictures the page has."""
     queries = sum(len(block.questions) for block in blocks)
     if not album.pictures:
         return (

@@ -1,7 +1,8 @@
-"""Interactive plots as plotly's records of data and layout; the page draws them, and adds what its theme decides."""
+"""Interactive plots as plotly's data and layout; the page draws them and adds the colours of its theme."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,26 +12,17 @@ import numpy as np
 from displace.bootstrap import bootstrap, resampled_text
 from displace.evaluation.results import Result
 from displace.evaluation.studies import Compression, Cost, Space, Study, TauAblation, kind_of
-from displace.report.colours import other_setting, style_of
-from displace.report.figures.curves import condition_styles
-from displace.report.figures.panels import RECALL
+from displace.report.colours import Style, other_setting, style_of
+from displace.report.figures import RECALL, condition_styles
 from displace.report.html.blocks import Block
-from displace.report.html.plot_parts import (
-    SECOND,
-    Plot,
-    bars,
-    line_and_markers,
-    log_axis,
-    markers,
-    one_panel,
-    side_by_side,
-    upright,
-)
 
+Plot = dict[str, Any]
+SECOND: Plot = {"xaxis": "x2", "yaxis": "y2", "showlegend": False}
+"""Puts a trace into the second panel; its legend entry is that of the first."""
 SPREAD = 0.7
-"""Width over which the methods of one query stand side by side."""
+"""Width over which the methods of one query are spread."""
 LOOKS = (("", 9), ("-dot", 9), ("", 6), ("-dot", 13))
-"""What tells rows of one fusion apart that have other settings or take the queries otherwise: marks and sizes."""
+"""Marks and sizes that distinguish the rows of one fusion with other settings, sequences or adaptation."""
 
 
 def plot_overview(blocks: Sequence[Block]) -> Plot:
@@ -41,7 +33,7 @@ def plot_overview(blocks: Sequence[Block]) -> Plot:
         _overview_trace(name, float(offset), blocks) for name, offset in zip(names, offsets, strict=True)
     ]
     _tell_apart(traces)
-    layout = one_panel("query traversal", RECALL)
+    layout = _one_panel("query traversal", RECALL)
     layout["xaxis"] |= {
         "tickvals": list(range(len(blocks))),
         "ticktext": [block.first.query for block in blocks],
@@ -50,13 +42,13 @@ def plot_overview(blocks: Sequence[Block]) -> Plot:
         "zeroline": False,
     }
     layout["shapes"] = [
-        upright(at - 0.5, {"width": 1, "color": "#8884"}, yref="paper") for at in range(1, len(blocks))
+        _upright(at - 0.5, {"width": 1, "color": "#8884"}, yref="paper") for at in range(1, len(blocks))
     ]
     return {"data": traces, "layout": layout}
 
 
 def _tell_apart(traces: Sequence[Plot]) -> None:
-    """Mark the markers of traces that would look alike: open ones of one fusion."""
+    """Change the markers of traces of one fusion that would look alike."""
     seen: Counter[tuple[str, str]] = Counter()
     for marker in (trace["marker"] for trace in traces):
         look = marker["color"], marker["symbol"]
@@ -80,7 +72,7 @@ def _overview_trace(name: str, offset: float, blocks: Sequence[Block]) -> Plot:
     estimates = [bootstrap(block.rankings[at].hits(), order=block.questions.order) for _, block, at in points]
     results = [block.results[at] for _, block, at in points]
     style = style_of(results[0].fusion, not results[0].parameters and not any(results[0].along))
-    trace = markers(name, style, size=9) | {
+    trace = _markers(name, style, size=9) | {
         "x": [round(x + offset, 4) for x, _, _ in points],
         "y": [estimate.value for estimate in estimates],
         "text": [f"{result.query}, {result.label}" for result in results],
@@ -90,7 +82,7 @@ def _overview_trace(name: str, offset: float, blocks: Sequence[Block]) -> Plot:
     }
     if results[0].group == "single":
         return trace  # side by side, their intervals would hide each other
-    interval = bars([e.value for e in estimates], [(e.low, e.high) for e in estimates])
+    interval = _bars([e.value for e in estimates], [(e.low, e.high) for e in estimates])
     return trace | {"error_y": interval}
 
 
@@ -99,7 +91,7 @@ def plot_compression(study: Compression) -> Plot:
     traces: list[Plot] = []
     for curve in study.curves:
         style = style_of(curve.fusion, curve.plain)
-        line = line_and_markers(curve.label, style) | {
+        line = _line_and_markers(curve.label, style) | {
             "x": study.dims,
             "y": curve.means,
             "error_y": {"type": "data", "array": curve.deviations, "thickness": 1.2, "width": 3},
@@ -117,7 +109,7 @@ def plot_compression(study: Compression) -> Plot:
             "hovertemplate": "not projected: <b>%{y:.1f} %</b>",
         }
         traces += [line, full] if curve.full is not None else [line]
-    layout = one_panel(f"dimension, randomly {study.where} (log)", RECALL)
+    layout = _one_panel(f"dimension, randomly {study.where} (log)", RECALL)
     layout["xaxis"] |= {"type": "log", "tickvals": study.dims, "ticktext": [str(dim) for dim in study.dims]}
     return {"data": traces, "layout": layout}
 
@@ -129,20 +121,20 @@ def plot_tau(study: TauAblation) -> Plot:
     for curve in (curve for curve in study.curves if not curve.error):
         style = styles[curve.query] if curve.plain else other_setting(styles[curve.query])
         label = curve.query if curve.plain else f"{curve.query}, paper's setting"
-        line = line_and_markers(label, style) | {"x": study.taus}
+        line = _line_and_markers(label, style) | {"x": study.taus}
         hover = f"{curve.settings}<br>HOPS {curve.baseline:.1f} %"
         traces += [
             line | {"y": curve.recalls, "hovertemplate": "τ %{x:g}: <b>%{y:.1f} %</b><br>" + hover},
             line | SECOND | {"y": curve.dims, "hovertemplate": "τ %{x:g}: <b>%{y} dimensions</b>"},
         ]
-    layout = side_by_side(
+    layout = _side_by_side(
         ("τ, share of the eigenvalues that is kept", RECALL),
         ("τ, share of the eigenvalues that is kept", f"dimensions, of {study.setting.dim}   ↓ better"),
     )
     layout["yaxis2"]["rangemode"] = "tozero"
     dotted = {"dash": "dot", "width": 1.2, "color": "#888"}
     layout["shapes"] = [
-        upright(study.default, dotted, xref=f"x{panel}", yref=f"y{panel} domain") for panel in ("", "2")
+        _upright(study.default, dotted, xref=f"x{panel}", yref=f"y{panel} domain") for panel in ("", "2")
     ]
     return {"data": traces, "layout": layout}
 
@@ -151,24 +143,24 @@ def plot_cost(study: Cost) -> Plot:
     """Recall@1 against query time and against storage, side by side."""
     traces: list[Plot] = []
     for row in study.rows:
-        interval = bars([row.recall], [(row.recall_low, row.recall_high)])
-        point = markers(row.label, style_of(row.fusion, row.plain), size=12) | {
+        interval = _bars([row.recall], [(row.recall_low, row.recall_high)])
+        point = _markers(row.label, style_of(row.fusion, row.plain), size=12) | {
             "y": [row.recall],
             "error_y": interval,
         }
-        spent = bars([row.milliseconds], [(row.milliseconds_low, row.milliseconds_high)])
+        spent = _bars([row.milliseconds], [(row.milliseconds_low, row.milliseconds_high)])
         hover = f"<b>%{{y:.1f}} %</b> [{row.recall_low:.1f}, {row.recall_high:.1f}]"
         traces += [
             point | {"x": [row.milliseconds], "error_x": spent, "hovertemplate": "%{x:.3g} ms: " + hover},
             point | SECOND | {"x": [row.n_bytes / 2**20], "hovertemplate": "%{x:.2f} MiB: " + hover},
         ]
-    layout = side_by_side(
+    layout = _side_by_side(
         ("time of one query (ms, log)   ← better", RECALL), ("stored (MiB, log)   ← better", "")
     )
-    layout["xaxis"] |= log_axis(
+    layout["xaxis"] |= _log_axis(
         [value for row in study.rows for value in (row.milliseconds_low, row.milliseconds_high)]
     )
-    layout["xaxis2"] |= log_axis([row.n_bytes / 2**20 for row in study.rows])
+    layout["xaxis2"] |= _log_axis([row.n_bytes / 2**20 for row in study.rows])
     layout["yaxis2"]["matches"] = "y"
     return {"data": traces, "layout": layout}
 
@@ -205,7 +197,7 @@ def plot_space(study: Space) -> Plot:
         f"{view.title}, {view.dim}-D<br>cosine: its place {view.truth:.3f},<br>confounding {view.confounder:.3f}"
         for view in study.views
     ]
-    layout = side_by_side(*((title, "") for title in titles))
+    layout = _side_by_side(*((title, "") for title in titles))
     for name in (name for name in layout if name[1:5] == "axis"):
         layout[name] |= {"showticklabels": False, "showgrid": False, "zeroline": False}
     return {"data": traces, "layout": layout}
@@ -223,3 +215,80 @@ def plot_study(study: Study) -> Plot | None:
     """Return the plot of a study; None for those that are pictures."""
     drawn = _PLOTS.get(kind_of(study))
     return None if drawn is None else drawn(study)
+
+
+def _markers(label: str, style: Style, size: int) -> Plot:
+    """A trace of markers, open ones for another setting of a method."""
+    symbol = style.symbol if style.filled else f"{style.symbol}-open"
+    marker = {
+        "color": style.colour,
+        "symbol": symbol,
+        "size": size,
+        "line": {"width": 1.5, "color": style.colour},
+    }
+    return {"type": "scatter", "mode": "markers", "name": label, "legendgroup": label, "marker": marker}
+
+
+def _line_and_markers(label: str, style: Style) -> Plot:
+    """A trace of a curve with markers."""
+    return _markers(label, style, size=8) | {
+        "mode": "lines+markers",
+        "line": {"color": style.colour, "dash": style.dash, "width": 2},
+    }
+
+
+def _bars(values: Sequence[float], intervals: Sequence[tuple[float, float]]) -> Plot:
+    """Error bars from each value to the ends of its interval."""
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [high - value for value, (_, high) in zip(values, intervals, strict=True)],
+        "arrayminus": [value - low for value, (low, _) in zip(values, intervals, strict=True)],
+        "thickness": 1.2,
+        "width": 2,
+    }
+
+
+def _log_axis(values: Sequence[float]) -> Plot:
+    """Logarithmic axis around the values, with plain numbers on it."""
+    low, high = 0.7 * min(values), 1.4 * max(values)
+    steps = (1, 2, 5) if high > 20 * low else (1, 1.5, 2, 3, 4, 5, 7)
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks = [value for power in powers for step in steps if low <= (value := step * 10.0**power) <= high]
+    return {
+        "type": "log",
+        "range": [math.log10(low), math.log10(high)],
+        "tickvals": ticks,
+        "ticktext": [f"{tick:g}" for tick in ticks],
+    }
+
+
+def _one_panel(x: str, y: str) -> Plot:
+    """Layout of one panel: what the axes are, the legend below."""
+    return {
+        "xaxis": {"title": {"text": x}},
+        "yaxis": {"title": {"text": y}},
+        "legend": {"orientation": "h", "y": -0.24, "yanchor": "top", "x": 0},
+        "margin": {"l": 60, "r": 12, "t": 16, "b": 48},
+        "hoverlabel": {"namelength": -1},
+    }
+
+
+def _upright(x: float, line: Plot, **axes: str) -> Plot:
+    """A vertical line through a panel; `axes` are its axis references."""
+    return {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "line": line, **axes}
+
+
+def _side_by_side(*panels: tuple[str, str]) -> Plot:
+    """Layout of panels with the names of their axes; narrow pages stack them."""
+    layout = _one_panel(*panels[0])
+    width, gap = 1 / len(panels), 0.04
+    for number, (x, y) in enumerate(panels, 1):
+        suffix = "" if number == 1 else str(number)
+        ends = [
+            (number - 1) * width + (gap if number > 1 else 0),
+            number * width - (gap if number < len(panels) else 0),
+        ]
+        layout[f"xaxis{suffix}"] = {"title": {"text": x}, "domain": ends, "anchor": f"y{suffix}"}
+        layout[f"yaxis{suffix}"] = {"title": {"text": y}, "anchor": f"x{suffix}"}
+    return layout

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.report.demonstration import Demo
-from displace.report.night_drive import NightDrive
+from displace.report.demonstration import Demo, NightDrive
 
 Numbers = NDArray[np.float64]
 
@@ -22,7 +21,7 @@ _LEAST_SHOWN = 0.03
 
 
 def route_map(demo: Demo) -> str:
-    """Draw the route with each query at its true position: a disc where it was located rightly, a cross where not.
+    """Draw the route with each query at its true position: a disc if it was located correctly, else a cross.
 
     An arc leads from a cross to where the query was placed: above the route when too far ahead, below when too far
     back. The opacity is the confidence.
@@ -192,7 +191,7 @@ def reliability_plot(curves: Sequence[tuple[str, str, Sequence[Sequence[float]]]
 
 
 def _point(kind: str, x: float, y: float, r: float, n: float) -> str:
-    """A disc, or a square for the query's own curve, so that colour is not needed to tell them."""
+    """A disc, or a square for the query's own curve, so that they differ without colour."""
     words = f"<title>{n:.0f} pictures</title>"
     if kind == "own":
         return (

@@ -28,14 +28,14 @@ class Album:
     pictures: list[str] = field(default_factory=list)
     """Base64 of each JPEG."""
     numbers: dict[str, int] = field(default_factory=dict)
-    """Which picture a path became; −1 where it could not be read."""
+    """Number of each path's picture; −1 where it could not be read."""
     n_bytes: int = 0
     """Bytes of all pictures, as text."""
     n_queries: int = 0
-    """Queries of which every picture is there."""
+    """Queries all of whose pictures are there."""
 
     def add(self, paths: Sequence[str]) -> bool:
-        """Add the pictures of one query, all of them or, where they do not fit, none."""
+        """Add all pictures of one query, or none if they do not fit."""
         encoded = {path: thumbnail(path) for path in dict.fromkeys(paths) if path not in self.numbers}
         size = sum(len(text) for text in encoded.values() if text)
         if self.n_bytes + size > self.budget:
@@ -48,12 +48,12 @@ class Album:
         return True
 
     def number(self, path: str) -> int:
-        """Return which picture shows a path; −1 where none does."""
+        """Number of a path's picture; −1 without one."""
         return self.numbers.get(path, -1)
 
 
 def thumbnail(path: str | Path, width: int = WIDTH, quality: int = QUALITY) -> str | None:
-    """Return a small JPEG of an image as base64; None where it cannot be read."""
+    """Return a small JPEG of an image as base64; None if it cannot be read."""
     import cv2
 
     try:
@@ -98,7 +98,7 @@ def collect(blocks: Sequence[Block], budget: int, progress: Progress | None = No
 
 
 def _in_order(block: Block) -> Iterator[list[str]]:
-    """Paths of the pictures of each query, the telling ones first."""
+    """Paths of the pictures of each query; queries on which the methods differ come first."""
     hits = block.hits
     differ = hits.any(axis=0) != hits.all(axis=0)
     for rows in (np.flatnonzero(differ), np.flatnonzero(~differ)):
