@@ -13,7 +13,16 @@ from displace.arrays import l2_normalize
 from displace.errors import InputError
 from displace.places import Places
 from displace.sequence.alignment import LEAST_STRETCH, align, least_gain
-from displace.sequence.belonging import BEYOND, FEW, NEEDED, Belonging, along_route, belongs, best_stretch
+from displace.sequence.belonging import (
+    BEYOND,
+    FEW,
+    MOST,
+    NEEDED,
+    Belonging,
+    along_route,
+    belongs,
+    best_stretch,
+)
 from displace.sequence.engine import Belief, Given
 from displace.sequence.pairing import RESEMBLES, earned_by_chance, earnings, pair, standardised_recording
 from displace.sequence.tracking import Tracker
@@ -89,7 +98,24 @@ def test_under_way_it_is_the_best_stretch_so_far(surplus: np.ndarray) -> None:
     watch._MEMORY = np.inf
     for n, value in enumerate(surplus, start=1):
         expected = along_route(float(surplus[:n][best_stretch(surplus[:n])].sum()), n)
-        assert watch.see(BEYOND * 2.0 + value, 2.0) == pytest.approx(expected, abs=1e-6)
+        assert watch.see(1.0 + BEYOND + value, 1.0) == pytest.approx(expected, abs=1e-6)
+
+
+def test_where_wrong_paths_earn_much_the_right_one_need_not_earn_half_as_much_again() -> None:
+    """A night walk through open country earned 1.2 times chance in each of 670 frames, and was told off the map."""
+    chance = np.full(300, 4.0)
+    probability, stretch = belongs(chance + MOST + 0.2, chance)
+    assert probability > 0.99
+    assert stretch == slice(0, 300)
+    assert belongs(chance + MOST - 0.2, chance)[0] < 0.01
+    watch = Belonging()
+    assert [watch.see(4.0 + MOST + 0.2, 4.0) for _ in range(300)][-1] > 0.99
+
+
+def test_what_speaks_for_the_route_is_earned_beyond_chance_there() -> None:
+    chance = np.repeat([1.0, 4.0], 150)
+    assert belongs(chance + 0.4, chance)[0] < 0.01
+    assert belongs(chance + 1.0, chance)[0] > 0.99
 
 
 def test_what_long_ago_spoke_for_the_route_fades() -> None:
@@ -101,7 +127,7 @@ def test_what_long_ago_spoke_for_the_route_fades() -> None:
 
 def test_chance_below_nothing_asks_for_no_less_than_nothing() -> None:
     path = np.full(50, -0.5)
-    assert belongs(path, -3.0) == (along_route(0.0, 50), slice(0, 0))
+    assert belongs(path, np.full(50, -3.0)) == (along_route(0.0, 50), slice(0, 0))
     assert Belonging().see(-0.5, -3.0) == along_route(0.0, 1)
 
 

@@ -3,8 +3,10 @@
 A drive through another town finds paths through the map here and there, for some twenty frames each: one street is
 like another as far as its next corner. What its frames earn there is more than what they earn along the route
 backwards, so that this alone does not tell them from a hard night. But it is not much more, and not for long. So what
-counts is the best stretch of a drive: the most that frames which follow each other earn together beyond `BEYOND` times
-chance. The longer a drive, the better the best stretch of a foreign one, by the logarithm of its length.
+counts is the best stretch of a drive: the most that frames which follow each other earn together beyond chance, and
+beyond what streets that resemble each other earn (`BEYOND`). What chance earns is that around a frame: in scenery that
+changes slowly wrong paths earn more than elsewhere, and the right one no more beyond them. The longer a drive, the
+better the best stretch of a foreign one, by the logarithm of its length.
 """
 
 from __future__ import annotations
@@ -15,9 +17,9 @@ import numpy as np
 
 from displace.sequence.engine import Floats
 
-BEYOND = 1.45
-"""What a frame must earn, in units of what it earns by chance, before it speaks for the route. On average, drives
-through other towns earn up to 1.4, and nights along the route 1.5 and more."""
+BEYOND, MOST = 0.45, 0.75
+"""What a frame must earn beyond chance before it speaks for the route, in units of what chance earns, and at most. On
+average, drives through other towns earn up to 0.4, and nights along the route 0.5 and more."""
 NEEDED, FEW = 5.5, 4
 """What a drive's best stretch must earn beyond that for each e-fold of frames, from so many on: one clip of another
 town in a hundred earns 5 with 10 frames, 12 with 30 and 22 with 250."""
@@ -48,17 +50,18 @@ def along_route(best: float, frames: int) -> float:
     return 1 / (1 + exp(-min(max((best - needed) / _WIDTH, -50.0), 50.0)))
 
 
-def belongs(path: Floats, chance: float) -> tuple[float, slice]:
+def belongs(path: Floats, chance: Floats) -> tuple[float, slice]:
     """Probability that a drive is along the route, and its best stretch.
 
     Parameters
     ----------
     path : array of shape (q,)
         What each frame earns on its best way along the route.
-    chance : float
-        What one earns on a path that cannot be right.
+    chance : array of shape (q,)
+        What is earned around it on a path that cannot be right.
     """
-    surplus = path - BEYOND * max(chance, 0.0)
+    chance = np.maximum(chance, 0.0)
+    surplus = path - chance - np.minimum(BEYOND * chance, MOST)
     stretch = best_stretch(surplus)
     return along_route(float(surplus[stretch].sum()), len(path)), stretch
 
@@ -72,8 +75,9 @@ class Belonging:
         self._stretch, self._best, self._frames = 0.0, 0.0, 0
 
     def see(self, path: float, chance: float) -> float:
-        """Take what a frame earns on its path and by chance; returns the probability of being along the route."""
+        """Take what a frame earns on its path, and by chance; returns the probability of being along the route."""
         self._frames += 1
-        self._stretch = max(0.0, self._stretch + path - BEYOND * max(chance, 0.0))
+        chance = max(chance, 0.0)
+        self._stretch = max(0.0, self._stretch + path - chance - min(BEYOND * chance, MOST))
         self._best = max(self._best * (1 - 1 / self._MEMORY), self._stretch)
         return along_route(self._best, self._frames)

@@ -361,7 +361,7 @@ def smooth_drive(
     if path.mean() - chance.mean() < _LEAST_GAIN + _GAIN_NOISE / np.sqrt(n_frames):
         _each_alone(Weighed(Scores(similarity), scale), see, searched=n_frames)
         return False
-    belonging, stretch = belongs(path, float(chance.mean()))
+    belonging, stretch = belongs(path, _around(chance))
     told, short = min(1.0, n_frames / TOLD), _FEW / (n_frames + _FEW)
     # What being on the map earns is told by the best stretch at first: all else may be other streets.
     off_map = np.ones(n_frames)
@@ -406,7 +406,7 @@ def own_levels(
     steep, most : float
         See `level_between`.
     """
-    around_path, around_chance = (uniform_filter1d(each, _AROUND, mode="nearest") for each in (path, chance))
+    around_path, around_chance = _around(path), _around(chance)
     varies = around_chance - around_chance.mean()
     share = float(np.clip(varies @ around_path / max(float(varies @ varies), 1e-9), 0, 1))
     here = chance.mean() + share * varies
@@ -414,6 +414,12 @@ def own_levels(
     rise = min(level_between(0.0, gain, steep, most), _RISE)
     levels: Vectors = (here + rise).astype(np.float32)[:, None]
     return levels
+
+
+def _around(each: Floats) -> Floats:
+    """Means of the numbers around each, (q,)."""
+    means: Floats = uniform_filter1d(each, _AROUND, mode="nearest")
+    return means
 
 
 def _each_alone(evidence: Blocks, see: Row, searched: int = 0) -> None:
