@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.ndimage import uniform_filter1d
 
 from displace.arrays import Vectors
 from displace.sequence.belonging import TOLD, belongs
@@ -418,8 +417,7 @@ def own_levels(
 
 def _around(each: Floats) -> Floats:
     """Means of the numbers around each, (q,)."""
-    means: Floats = uniform_filter1d(each, _AROUND, mode="nearest")
-    return means
+    return np.convolve(np.pad(each, _AROUND // 2, mode="edge"), np.full(_AROUND, 1 / _AROUND), "valid")
 
 
 def _each_alone(evidence: Blocks, see: Row, searched: int = 0) -> None:
