@@ -913,6 +913,22 @@ def test_names_that_would_be_folded_are_listed_without_the_folder_that_all_are_i
     assert console_maps._within(shown, mixed) == ("", mixed)
 
 
+def test_a_video_is_named_above_its_frames_and_not_in_each_row():
+    record = {"image": "drives/a very long name of a drive at night.mp4", "places": ["0001"], "scores": [0.5]}
+    record |= {"in_map": True, "confidence": 1.0, "latitude": 51.752134, "longitude": -1.258021}
+    records = [{**record, "frame": frame, "timestamp": frame / 4} for frame in (8, 9)]
+    with (shown := console.Console(width=80)).capture() as text:
+        console_maps._show_many(shown, records, "")
+    title, _, head, _, *rows, _ = text.get().splitlines()
+    assert title == "frames of drives/a very long name of a drive at night.mp4"
+    assert "image" not in head
+    assert [row.split()[1] for row in rows] == ["8", "9"]
+    with shown.capture() as text:
+        console_maps._show_many(shown, [*records, {**records[0], "image": "b.mp4"}], "")
+    assert "frames of" not in text.get()
+    assert "│ b.mp4 " in text.get()
+
+
 def test_numbers_that_a_narrow_screen_has_no_room_for_are_folded_and_not_cut_off():
     record = {
         "image": "run.mcap",
@@ -927,7 +943,7 @@ def test_numbers_that_a_narrow_screen_has_no_room_for_are_folded_and_not_cut_off
     assert "…" not in text.get()
     cells = zip(*(line.split("│")[1:-1] for line in text.get().splitlines() if "│" in line), strict=True)
     numbers = ["".join(part.strip() for part in cell) for cell in cells]
-    assert numbers[1:] == ["3", "1800000000.25", "0001", "0.500", "0.88", "60.019314", "-120.000003"]
+    assert numbers == ["3", "1800000000.25", "0001", "0.500", "0.88", "60.019314", "-120.000003"]
 
 
 def test_where_the_images_are_that_are_not_shown_is_said_unless_it_was_given():
