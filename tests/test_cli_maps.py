@@ -946,6 +946,15 @@ def test_numbers_that_a_narrow_screen_has_no_room_for_are_folded_and_not_cut_off
     assert numbers == ["3", "1800000000.25", "0001", "0.500", "0.88", "60.019314", "-120.000003"]
 
 
+@pytest.mark.parametrize(("n", "said"), [(40, False), (41, True)])
+def test_of_more_images_than_are_shown_it_is_said_how_many_are_in_the_map(n, said):
+    """Also if all are: the table ends before the others."""
+    record = {"image": "a.jpg", "places": ["0001"], "scores": [0.5], "in_map": True, "confidence": 0.9}
+    with (shown := console.Console(width=80)).capture() as text:
+        console_maps._show_many(shown, [record] * n, "")
+    assert (f"{n} of {n} images are in the map" in text.get()) == said
+
+
 def test_where_the_images_are_that_are_not_shown_is_said_unless_it_was_given():
     """Of many images a table shows the first ones; with -o the others need no advice."""
     record = {"image": "a.jpg", "places": ["0001"], "scores": [0.5], "in_map": True}

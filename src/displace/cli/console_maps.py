@@ -219,7 +219,7 @@ def _show_many(shown: Console, records: list[dict[str, Any]], where: str) -> Non
         shown.print(f"… and {len(records) - SHOWN} more{where}", highlight=False)
     n_in = sum(bool(record["in_map"]) for record in records)
     unknown = sum(record["in_map"] is None for record in records)
-    if "confidence" in records[0] and n_in < len(records):
+    if "confidence" in records[0] and (n_in < len(records) or len(records) > SHOWN):
         rest = f"; for {unknown} it is unknown, as they have no confidence" if unknown else ""
         shown.print(f"{n_in} of {len(records)} images are in the map{rest}", highlight=False)
 
