@@ -198,6 +198,7 @@ def test_places_are_given_checked_and_taken_back(
     text = str(lined)
     assert "places along 'noon'" in text
     assert "on the route" in text
+    assert text.splitlines()[-1] == f"next: displace build {store}"
     assert lined.page is not None
     page = lined.page.read_text(encoding="utf-8")
     assert "Weakest stretches" in page
@@ -613,7 +614,8 @@ def test_a_recording_of_another_route_gets_no_places_of_a_map(built: Path, tmp_p
     rng = np.random.default_rng(7)
     record(tmp_path / "elsewhere", wall(9, 60), drive_along(60, rng), rng, 1.0)
     with pytest.raises(
-        ManifestError, match=r"'elsewhere' does not seem to follow the map's route: only \d of"
+        ManifestError,
+        match="'elsewhere' does not seem to follow the map's route: none of its 87 frames match",
     ):
         verbs.manifest([tmp_path / "elsewhere"], tmp_path / "elsewhere.csv", against=built)
     record(tmp_path / "again", wall(0, 60), drive_along(60, rng), rng, 1.3)

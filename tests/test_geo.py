@@ -75,6 +75,13 @@ def test_positions_at_times_across_the_date_line():
     np.testing.assert_allclose(found.points, [[0, -179.95]])
 
 
+def test_a_longitude_between_equal_ones_is_that_longitude():
+    """It was -1.2580000000000098 in a manifest."""
+    track = Positions(np.array([[51.75, -1.258], [51.76, -1.258]]), degrees=True)
+    found = at_times(track, np.array([0.0, 1.0]), np.array([0.5]))
+    assert found.points[0, 1] == -1.258
+
+
 def test_no_fix_at_all():
     with pytest.raises(InputError, match="no position"):
         at_times(Positions(np.full((2, 2), np.nan)), np.zeros(2), np.zeros(1))

@@ -385,7 +385,7 @@ class TestWhatAMapTells:
 
     def test_what_rounding_costs(self, town):
         told = rounding_loss(town.changed(notes={"recall_at_1": {"float16": 50.0}, "n_queries": 1234}))
-        assert told == "R@1 of 1,234 held-out queries: 50.00 % as float16"
+        assert told == "R@1 of 1,234 held-out queries (within 25 m): 50.00 % as float16"
         assert rounding_loss(town.changed(notes={"same_top_match": 99.5})).endswith(
             "99.5 % of the rows with added noise"
         )

@@ -12,7 +12,7 @@ from memory import set_block_bytes
 
 import displace
 from displace import DisPlace, PlaceMap, ReferenceSet, build, get_fusion
-from displace.errors import FormatError, ImageError, InputError, ModelMismatchError
+from displace.errors import FormatError, ImageError, InputError, ModelMismatchError, UnknownNameError
 from displace.geo import Positions
 from displace.images import read_image
 from displace.maps.rounding import rounded
@@ -181,6 +181,18 @@ class TestImages:
         paths = [folder / f"{name}_{p:02d}.png" for name in ("a", "b") for p in range(12)]
         refs = ReferenceSet(describe(model, paths), np.tile(np.arange(12), 2), np.repeat(["a", "b"], 12))
         return build(refs, model=model.fingerprint())
+
+    @pytest.mark.parametrize("model", ["hog", get_model("hog"), get_model("hog").fingerprint()])
+    def test_a_model_is_named_given_or_given_as_its_fingerprint(self, route, model):
+        assert build(route.references, model=model).model == get_model("hog").fingerprint()
+
+    def test_a_model_of_another_kind_is_refused_in_words(self, route):
+        with pytest.raises(
+            InputError, match=r"model=3 must be the name of a model, such as 'hog', a DescriptorModel"
+        ):
+            build(route.references, model=3)
+        with pytest.raises(UnknownNameError, match="unknown model 'hgo'; did you mean 'hog'"):
+            build(route.references, model="hgo")
 
     def test_images_are_located_with_the_maps_own_model(self, folder):
         matches = self.town(folder).locate([folder / f"query_{p:02d}.png" for p in range(12)], k=3)

@@ -91,7 +91,7 @@ def test_the_best_of_cross_validation_is_taken_and_recorded():
     fusion = fit(DisPlace(), refs)
     recalls = fusion.settings_.recalls
     assert recalls[fusion.ridge_, fusion.center_] == max(recalls.values())
-    assert "leave-one-traversal-out over 4 traversals" in fusion.explain()
+    assert "leave-one-traversal-out over 4 traversals (R@1 of the exact place " in fusion.explain()
 
 
 def test_ridges_far_below_the_rules_are_no_candidates():

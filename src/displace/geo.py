@@ -245,7 +245,7 @@ def at_times(track: Positions, track_times: Numbers, times: Numbers, max_gap: fl
     found = np.column_stack([np.interp(times, clock, column) for column in points.T])
     found[~(gap <= max_gap)] = np.nan
     if track.degrees:
-        found[:, 1] = (found[:, 1] + 180) % 360 - 180
+        found[:, 1] = longitudes_near(found[:, 1], 0.0)
     heading = None
     if fixes.heading is not None:
         nearer = np.where(np.abs(clock[after] - times) < np.abs(times - clock[before]), after, before)

@@ -191,12 +191,17 @@ POSITION = ("easting", "northing", "latitude", "longitude")
 
 def _show_many(shown: Console, records: list[dict[str, Any]], where: str) -> None:
     """Show the first of many located images, and how to get the others."""
-    folder, names = _within(shown, [record["image"] for record in records[:SHOWN]])
-    if folder:
-        console.say(shown, f"images in {folder}")
     table = Table()
-    table.add_column("image", overflow="fold")
     frame = [name for name in FRAME if name in records[0]]
+    titles: list[list[Text]] = [[]] * SHOWN
+    if frame and len({record["image"] for record in records}) == 1:
+        console.say(shown, f"frames of {records[0]['image']}")
+    else:
+        folder, names = _within(shown, [record["image"] for record in records[:SHOWN]])
+        if folder:
+            console.say(shown, f"images in {folder}")
+        table.add_column("image", overflow="fold")
+        titles = [[Text(name)] for name in names]
     for name in frame:
         table.add_column(name, justify="right", overflow="fold")
     table.add_column("place", overflow="fold")
@@ -204,17 +209,17 @@ def _show_many(shown: Console, records: list[dict[str, Any]], where: str) -> Non
     columns += [name for name in POSITION if name in records[0]]
     for name in ("score", *columns):
         table.add_column(name, justify="right", overflow="fold")  # a number that is cut off is another number
-    for name, record in zip(names, records, strict=False):
+    for title, record in zip(titles, records, strict=False):
         score = f"{record['scores'][0]:.3f}" if record["scores"] else ""
         frames = [_number(column, record[column]) for column in frame]
         cells = [_cell(column, record) for column in columns]
-        table.add_row(Text(name), *frames, _place(record), score, *cells)
+        table.add_row(*title, *frames, _place(record), score, *cells)
     shown.print(table)
     if len(records) > SHOWN:
         shown.print(f"… and {len(records) - SHOWN} more{where}", highlight=False)
     n_in = sum(bool(record["in_map"]) for record in records)
     unknown = sum(record["in_map"] is None for record in records)
-    if "confidence" in records[0] and n_in < len(records):
+    if "confidence" in records[0] and (n_in < len(records) or len(records) > SHOWN):
         rest = f"; for {unknown} it is unknown, as they have no confidence" if unknown else ""
         shown.print(f"{n_in} of {len(records)} images are in the map{rest}", highlight=False)
 

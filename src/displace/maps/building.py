@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,10 +26,14 @@ from displace.maps.place_map import PlaceMap
 from displace.maps.rounding import DTYPES, RecallLoss, agreement, quantize
 from displace.maps.state import MapState
 from displace.maps.statistics import MapStatistics
+from displace.models import get_model
 from displace.places import Places
 from displace.progress import Stage
 from displace.references import ReferenceSet, ReferenceStream
 from displace.truth import Tolerance, Truth
+
+if TYPE_CHECKING:
+    from displace.models.base import DescriptorModel
 
 MAX_CALIBRATION = 2**28
 """Numbers of the references up to which all of them are held out in turn for the confidence."""
@@ -46,7 +50,7 @@ NONE = "there are no references to build a map of"
 def build(
     refs: ReferenceSet | DescriptorStore | str | os.PathLike[str],
     fusion: str | Fusion = "displace",
-    model: Mapping[str, Any] | None = None,
+    model: str | DescriptorModel | Mapping[str, Any] | None = None,
     *,
     positions: Positions | None = None,
     images: Sequence[str] | None = None,
@@ -65,8 +69,9 @@ def build(
         is then the map's.
     fusion : str or Fusion
         Name of a fusion whose `rows` a map can hold, or such an estimator, of this package or of your own.
-    model : mapping, optional
-        Fingerprint of the model that described the references; the map then refuses others' queries.
+    model : str, DescriptorModel or mapping, optional
+        Model that described the references: its name with its default settings, the model itself, or its fingerprint.
+        The map then describes images with it and refuses others' queries.
     positions : Positions, optional
         Of the places, in the order of ``refs.place_ids``, where `refs` itself does not know them.
     images : sequence of str, optional
@@ -96,7 +101,7 @@ def build(
     """
     if dtype not in DTYPES:
         raise InputError(f"dtype={dtype!r} must be one of {', '.join(DTYPES)}")
-    refs, model = _references(refs, model)
+    refs, fingerprint = _references(refs, _fingerprint(model))
     refs = with_places(refs, positions, images)
     truth = Truth.of(refs.info, tolerance)
     estimator = clone(fusion_of(fusion))
@@ -108,7 +113,7 @@ def build(
         estimator,
         replace(rows, vectors=vectors),
         scales,
-        model,
+        fingerprint,
         truth.tolerance,
         _kept(statistics, refs, keep_references),
     )
@@ -164,6 +169,22 @@ def fitted_state(
         tolerance=tolerance,
         statistics=statistics,
         estimator=clone(estimator).set_params(**estimator.settings()),
+    )
+
+
+def _fingerprint(model: str | DescriptorModel | Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Fingerprint of a model, however it was given."""
+    from displace.models.base import DescriptorModel
+
+    if isinstance(model, str):
+        model = get_model(model)
+    if isinstance(model, DescriptorModel):
+        return model.fingerprint()
+    if model is None or isinstance(model, Mapping):
+        return model
+    raise InputError(
+        f"model={model!r} must be the name of a model, such as 'hog', a DescriptorModel, or a fingerprint such as "
+        "get_model('hog').fingerprint() or DescriptorStore(path).model"
     )
 
 

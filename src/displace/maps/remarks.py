@@ -19,7 +19,9 @@ UNLEARNED = (
 )
 WEAKER = {
     "two traversals": "less reliable than with three traversals: parts of each were held out, none as a whole",
-    "one traversal": "by a fixed rule, and never above 0.75: one traversal does not show what right matches look like",
+    "one traversal": (
+        "by a fixed rule, and never above 0.75 for a photo: one traversal does not show what right matches look like"
+    ),
 }
 """What is said of a confidence by what it was learned from."""
 
@@ -160,7 +162,7 @@ def rounding_loss(place_map: PlaceMap) -> str:
     recalls = place_map.notes.get("recall_at_1")
     if recalls:
         listed = ", ".join(f"{recall:.2f} % as {dtype}" for dtype, recall in recalls.items())
-        return f"R@1 of {place_map.notes['n_queries']:,} held-out queries: {listed}"
+        return f"R@1 of {place_map.notes['n_queries']:,} held-out queries ({place_map.tolerance}): {listed}"
     if "same_top_match" in place_map.notes:
         same = place_map.notes["same_top_match"]
         return f"same best place as with float32 for {same:g} % of the rows with added noise"

@@ -67,9 +67,7 @@ class Lined:
         lines = self.found()
         if self.page is not None:
             lines.append(str(self.page))
-        lines.append(
-            f"{self.store.folder}: next: {shlex.join(['displace', 'build', str(self.store.folder)])}"
-        )
+        lines.append(f"next: {shlex.join(['displace', 'build', str(self.store.folder)])}")
         return "\n".join(lines)
 
 

@@ -296,8 +296,9 @@ def by_sight(place_map: PlaceMap, blank: Manifest, progress: Progress | None = N
             if on_map and (place not in best or sure[row] > sure[best[place]]):
                 best[place] = int(row)
         if len(best) < LEAST_SHARE * len(rows):
+            matching = f"only {len(best)}" if best else "none"
             raise ManifestError(
-                f"recording {name!r} does not seem to follow the map's route: only {len(best)} of its {len(rows)} "
+                f"recording {name!r} does not seem to follow the map's route: {matching} of its {len(rows)} "
                 f"frames match a place of their own with a probability of {LEAST_PROBABILITY} or more"
             )
         for place, row in best.items():

@@ -143,7 +143,7 @@ def decide(
         best = contest.shaped(best, rows)
     n = len(planned.folds)
     how = f"{' and '.join(auto)} by " if planned.whole else "compared by "
-    reason = f"{how}leave-one-traversal-out over {n} traversals (R@1 {contest.recall(best):.1f})"
+    reason = f"{how}leave-one-traversal-out over {n} traversals (R@1 of the exact place {contest.recall(best):.1f})"
     if not planned.whole and "ridge" in auto:
         reason = f"ridge by rule from γ = {problem.sampling_ratio:.3g}, {reason}"
     if safer and len(auto) == 2:
@@ -200,8 +200,8 @@ class Contest:
             return _settings(best, f"{reason[:-1]}; {recall_of})", recalls)
         n = len(self.rounds)
         reason = (
-            f"{name}, because it is ahead with leave-one-traversal-out over {n} traversals (R@1 {recall_of}, with a "
-            f"projection {self.recall(best):.1f})"
+            f"{name}, because it is ahead with leave-one-traversal-out over {n} traversals (R@1 of the exact place "
+            f"{recall_of}, with a projection {self.recall(best):.1f})"
         )
         return _settings(rival, reason, recalls)
 
