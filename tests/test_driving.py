@@ -475,3 +475,9 @@ def test_frames_that_follow_no_order_are_no_surer_than_photos_are() -> None:
     assert all(fix.probability <= sure for fix, sure in zip(fixes, photos.confidence, strict=True))
     drive = wary.smooth(seen[3], adapt="none")  # frames in order are sure by themselves
     assert np.median([fix.probability for fix in drive]) > 0.9
+    follower, most = wary.follow(adapt="none", lag=2), photos.confidence.max() + 1e-6
+    for number, frame in enumerate(asked):
+        assert follower.step(frame).probability <= most
+        assert number < 2 or follower.ago(2).probability <= most
+    follower = wary.follow(adapt="none")
+    assert np.median([follower.step(frame).probability for frame in seen[3]]) > 0.5

@@ -336,19 +336,22 @@ class PlaceMap:
         state, grid = self.state, grid_of(self.model)
         check_view(view, grid)
 
-        def project(query: Any) -> Vectors:
+        def project(query: Any) -> tuple[Vectors, Vectors]:
             one = None if any(view) else state.project_one(query)
             if one is not None:
-                return one
+                return query, one
             vector = self.describe(query if is_image(query) else np.atleast_2d(query))
             if len(vector) != 1:
                 raise InputError(f"a step takes one frame; got {len(vector)}: give them one by one")
             if grid is not None and any(view):
                 vector = moved_by(vector, grid, view, state.usual)
-            projected: Vectors = state.project(vector)[0]
-            return projected
+            return vector[0], state.project(vector)[0]
 
-        return Follower(self._course(state), project, adapt == "online", begins_off, lag)
+        def confidence(vector: Vectors) -> float | None:
+            sure = PlaceMap(state).locate(vector[None], 1).confidence
+            return None if sure is None else float(sure[0])
+
+        return Follower(self._course(state), project, confidence, adapt == "online", begins_off, lag)
 
     def smooth(self, queries: ArrayLike | Picture | Sequence[Picture], *, adapt: str = "auto") -> list[Fix]:
         """Say where each frame of a drive was taken, given all frames.

@@ -17,7 +17,7 @@ import numpy as np
 
 from displace.sequence.engine import Floats
 
-BEYOND, MOST = 0.45, 0.75
+BEYOND, MOST = 0.45, 0.95
 """What a frame must earn beyond chance before it speaks for the route, in units of what chance earns, and at most. On
 average, drives through other towns earn up to 0.4, and nights along the route 0.5 and more."""
 NEEDED, FEW = 5.5, 4

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from math import exp, log
 from typing import Any
@@ -17,7 +18,7 @@ from displace.files import schema
 from displace.sequence.adaptation import MapRows, OnlineAdaptation, Stops
 from displace.sequence.chance import Chance
 from displace.sequence.engine import Belief, Blocks, Floats
-from displace.sequence.hindsight import Hindsight
+from displace.sequence.hindsight import TRUSTED, Hindsight
 from displace.sequence.roadway import Roadway
 from displace.sequence.together import agreed, judged_by_share, judged_together, judged_under_way
 from displace.sequence.tracking import BEGINS_OFF, Tracker
@@ -269,7 +270,9 @@ class Follower:
     ----------
     course : Course
     project : callable
-        From a query, a descriptor or an image, to a unit vector (n,) in the space of the rows.
+        From a query, a descriptor or an image, to its descriptor (D,) and a unit vector (n,) in the space of the rows.
+    confidence : callable
+        How sure the match of a descriptor is, as that of a photo; None where the map cannot say.
     adapt : bool
         Whether to adapt to the drive's condition on the way.
     begins_off : float
@@ -281,12 +284,13 @@ class Follower:
     def __init__(
         self,
         course: Course,
-        project: Callable[[Any], Vectors],
+        project: Callable[[Any], tuple[Vectors, Vectors]],
+        confidence: Callable[[Vectors], float | None],
         adapt: bool,
         begins_off: float = BEGINS_OFF,
         lag: int = 0,
     ) -> None:
-        self.course, self._project = course, project
+        self.course, self._project, self._confidence = course, project, confidence
         self._tracker = Tracker(
             course.scale.level, ordered=course.ordered, roadway=course.roadway, begins_off=begins_off
         )
@@ -295,6 +299,7 @@ class Follower:
         self._stops = Stops()
         self._last: Fix | None = None
         self._hindsight = Hindsight(self._tracker, lag) if lag else None
+        self._limits: deque[float | None] = deque(maxlen=lag + 1)
 
     @property
     def order(self) -> float:
@@ -303,12 +308,13 @@ class Follower:
 
     def step(self, query: Any) -> Fix:
         """Take the next frame: a descriptor (D,) or an image; returns where it was taken."""
-        projected = self._project(query)
+        descriptor, projected = self._project(query)
         # A frame like the last one tells nothing new: were it evidence, a stop at the side of a road that the map
         # does not have would soon be certain to be the place that it resembles most.
         if self.course.ordered and self._stops.still(projected) and self._last is not None:
             if self._hindsight is not None:
                 self._hindsight.remember(None)
+            self._limits.append(self._limits[-1])
             return self._last
         if self._adaptation is None:
             similarity = self.course.rows.similarity(projected)
@@ -318,8 +324,14 @@ class Follower:
         belief = self._tracker.step(scaled)
         if self._hindsight is not None:
             self._hindsight.remember(belief)
-        self._last = self.course.fix(belief, smoothed=False)
+        self._limits.append(None if self._in_order else self._confidence(descriptor))
+        self._last = _no_surer(self.course.fix(belief, smoothed=False), self._limits[-1])
         return self._last
+
+    @property
+    def _in_order(self) -> bool:
+        """Whether the order is trusted; until then a frame is located for itself, and is no surer than a photo."""
+        return self.order >= TRUSTED
 
     def ago(self, frames: int) -> Fix:
         """Where the frame was taken that came so many before the last one, given all frames since.
@@ -336,7 +348,12 @@ class Follower:
                 f"frames={frames!r} must be from 1 to {max(remembered - 1, 0)}, a whole number: so many frames before "
                 "the last one are remembered; follow(lag=…) says how many"
             )
-        return self.course.fix(self._hindsight.ago(frames), smoothed=True)
+        fix = self.course.fix(self._hindsight.ago(frames), smoothed=True)
+        return fix if self._in_order else _no_surer(fix, self._limits[-1 - frames])
+
+
+def _no_surer(fix: Fix, limit: float | None) -> Fix:
+    return fix if limit is None else replace(fix, probability=min(fix.probability, limit))
 
 
 def smooth_fixes(course: Course, similarity: Blocks) -> tuple[list[Fix], bool]:

@@ -7,7 +7,7 @@ from collections import deque
 from displace.sequence.engine import Belief, given_later, on_places
 from displace.sequence.tracking import Moment, Tracker
 
-_TRUSTED = 0.5
+TRUSTED = 0.5
 """Trust in the route's order from which on later frames tell about earlier ones."""
 
 
@@ -43,7 +43,7 @@ class Hindsight:
     def ago(self, frames: int) -> Belief:
         """Belief of the frame so many before the last one, given all frames since."""
         since = list(self._moments)[self._frames[-1 - frames] - self._n :]
-        if len(since) == 1 or self.tracker.order < _TRUSTED:
+        if len(since) == 1 or self.tracker.order < TRUSTED:
             return since[0].belief
         told = given_later(
             [moment.chain for moment in since],
