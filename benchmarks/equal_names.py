@@ -22,7 +22,7 @@ from displace.errors import InputError
 from displace.manifest.table import Manifest
 from displace.models import get_model
 from displace.neighbours import sample
-from displace.verbs._sight import names_looked_at
+from displace.verbs._sight import check_names
 
 Case = tuple[np.ndarray, np.ndarray]
 """Places at which the frames of two recordings were taken."""
@@ -143,7 +143,7 @@ def judged(a: np.ndarray, b: np.ndarray, at_a: np.ndarray, at_b: np.ndarray) -> 
         write_store(Queries(np.concatenate([a, b]), manifest.places, manifest), written, "made")
         store, output = DescriptorStore(written), Path(folder) / "drives.csv"
         try:
-            names_looked_at(store, sample(store.stream()), output, None)
+            check_names(store, sample(store.stream()), output, None)
         except InputError:
             return "refused", []
         if not output.exists():
