@@ -382,10 +382,7 @@ class PlaceMap:
         found = [fixes[frame] for frame in stands]
         sure = None if in_order else PlaceMap(state).locate(vectors, 1, adapt="none").confidence
         if sure is not None:  # located for itself, a frame is as sure as a photo is
-            found = [
-                replace(fix, probability=min(fix.probability, float(limit)))
-                for fix, limit in zip(found, sure, strict=True)
-            ]
+            found = [fix.no_surer(float(limit)) for fix, limit in zip(found, sure, strict=True)]
         return found, view
 
     def smoothed(

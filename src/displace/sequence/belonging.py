@@ -4,9 +4,10 @@ A drive through another town finds paths through the map here and there, for som
 like another as far as its next corner. What its frames earn there is more than what they earn along the route
 backwards, so that this alone does not tell them from a hard night. But it is not much more, and not for long. So what
 counts is the best stretch of a drive: the most that frames which follow each other earn together beyond chance, and
-beyond what streets that resemble each other earn (`BEYOND`). What chance earns is that around a frame: in scenery that
-changes slowly wrong paths earn more than elsewhere, and the right one no more beyond them. The longer a drive, the
-better the best stretch of a foreign one, by the logarithm of its length.
+beyond what streets that resemble each other earn (`BEYOND`). Of a drive that is known as a whole, what chance earns is
+that around a frame: in scenery that changes slowly wrong paths earn more than elsewhere, and the right one no more
+beyond them. Under way it is that of the drive so far. The longer a drive, the better the best stretch of a foreign one,
+by the logarithm of its length.
 """
 
 from __future__ import annotations

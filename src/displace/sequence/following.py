@@ -72,6 +72,10 @@ class Fix:
         """Probability of each place, in route order, shape (N,)."""
         return self.kept.dense() if isinstance(self.kept, Sparse) else self.kept
 
+    def no_surer(self, limit: float | None) -> Fix:
+        """As this, with at most that probability; None is no limit."""
+        return self if limit is None else replace(self, probability=min(self.probability, limit))
+
 
 @dataclass(frozen=True)
 class Logistic:
@@ -325,7 +329,7 @@ class Follower:
         if self._hindsight is not None:
             self._hindsight.remember(belief)
         self._limits.append(None if self._in_order else self._confidence(descriptor))
-        self._last = _no_surer(self.course.fix(belief, smoothed=False), self._limits[-1])
+        self._last = self.course.fix(belief, smoothed=False).no_surer(self._limits[-1])
         return self._last
 
     @property
@@ -349,11 +353,7 @@ class Follower:
                 "the last one are remembered; follow(lag=…) says how many"
             )
         fix = self.course.fix(self._hindsight.ago(frames), smoothed=True)
-        return fix if self._in_order else _no_surer(fix, self._limits[-1 - frames])
-
-
-def _no_surer(fix: Fix, limit: float | None) -> Fix:
-    return fix if limit is None else replace(fix, probability=min(fix.probability, limit))
+        return fix if self._in_order else fix.no_surer(self._limits[-1 - frames])
 
 
 def smooth_fixes(course: Course, similarity: Blocks) -> tuple[list[Fix], bool]:
