@@ -99,7 +99,9 @@ def test_different_routes_are_not_moved() -> None:
     recordings = {"own": seen(1), "other": seen(2)}
     _, offsets = common_view(recordings, GRID, least_gain)
     assert offsets == {"own": (0, 0), "other": (0, 0)}
-    with pytest.raises(InputError, match=r"different routes.*: --model efficientnet_lite"):
+    with pytest.raises(
+        InputError, match=r"different routes.* tell more, and so does a network .*: --model efficientnet_lite"
+    ):
         align(recordings, grid=GRID)
 
 

@@ -32,17 +32,14 @@ LEAST_GAIN, GAIN_NOISE = 0.2, 2.2
 """Recordings whose path earns less than this above chance, for each frame, show different routes; the second, over the
 root of the number of frames, is for what few frames reach by chance. Pieces of different routes reached 0.6 with 20
 frames, 0.5 with 50 and 0.4 with 100, those of one route hardly ever less."""
-_FROM_THE_SIDE = (
-    "; if they do show one route, by different cameras or from far apart, a network recognises more than such "
-    "descriptors do: --model efficientnet_lite (displace list models)"
-)
+_FROM_THE_SIDE = ", and so does a network where cameras differ or are far apart: --model efficientnet_lite"
 """What helps where descriptors are a grid over the picture."""
 _GOOD = 2.0
 """Gain of recordings that fit well: more counts as this."""
 _TELLS = 0.5
 """How well two recordings must fit, of how well both fit the anchor, to contradict it: those that share next to nothing
 fit somewhere, too."""
-_LEAVE_OUT = "Leave them out (build --exclude, align --traversal), or name another anchor"
+_LEAVE_OUT = "build --exclude, align --traversal"
 _COARSE = 300
 """Frames of each recording that the anchor is chosen by."""
 
@@ -195,26 +192,29 @@ class _Coarse:
         gains = {name: self.gain(name, anchor) for name in self.names if name != anchor}
         needed = {name: self.least_gain(name, anchor) for name in gains}
         backwards = [name for name, gain in gains.items() if gain <= -needed[name]]
+        others = len(self.names) > 2
         if backwards:
             raise InputError(
                 f"{_listed(backwards)} drives the route in the opposite direction to {anchor!r}: a camera that looks "
-                "the other way sees other places; make a map of each direction (build --exclude, align --traversal)"
+                "the other way sees other places; make a map of each direction" + f" ({_LEAVE_OUT})" * others
             )
+        leave = (
+            f"Leave them out ({_LEAVE_OUT}), or name another anchor"
+            if others
+            else "A map needs drives of one route"
+        )
+        way_out = f"{leave}. If they do show one route, longer recordings tell more{further}"
         foreign = [name for name, gain in gains.items() if gain < needed[name]]
         if foreign:
-            nearest = max(foreign, key=lambda name: gains[name] - needed[name])
             raise InputError(
-                f"{_listed(foreign)} and {anchor!r} seem to show different routes: their frames fit hardly better in "
-                f"order than backwards (gain {gains[nearest]:.2f}, at least {needed[nearest]:.2f} is needed, less with "
-                f"more frames). {_LEAVE_OUT}{further}"
+                f"{_listed(foreign)} and {anchor!r} seem to show different routes: their frames look hardly more alike "
+                f"in the order in which they were taken than in the opposite one. {way_out}"
             )
         alike = [name for name in gains if self._pair(name, anchor).stretch < LEAST_STRETCH]
         if alike:
-            nearest = max(alike, key=lambda name: self._pair(name, anchor).stretch)
             raise InputError(
-                f"{_listed(alike)} and {anchor!r} seem to show different routes that look alike: no stretch of them "
-                f"fits better than streets of two towns do (best stretch {self._pair(nearest, anchor).stretch:.1f}, at "
-                f"least {LEAST_STRETCH} is needed). {_LEAVE_OUT}{further}"
+                f"{_listed(alike)} and {anchor!r} seem to show different routes that look alike: no stretch of them is "
+                f"more alike than streets of two towns are. {way_out}"
             )
 
     def unmapped(self, anchor: str, pairings: dict[str, Pairing]) -> list[str]:

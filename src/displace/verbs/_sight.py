@@ -65,7 +65,7 @@ def check_names(
             return [f"{equal} are taken as equal places, but the images do not confirm it ({names})"]
         raise InputError(
             f"{equal} are not equal places ({names}), and the recordings cannot be lined up by sight: {error}. "
-            f"Leave recordings out with --exclude; {keep}"
+            f"If {equal} are equal places after all, {keep}"
         ) from error
     shares = elsewhere(sighted.alignment, {name: store.places[rows] for name, rows in sighted.rows.items()})
     worst = max(shares, key=lambda name: shares[name])
