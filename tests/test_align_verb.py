@@ -625,6 +625,37 @@ def test_a_recording_of_another_route_gets_no_places_of_a_map(built: Path, tmp_p
     assert len(verbs.read_manifest(tmp_path / "again.csv").place_ids()) > 30
 
 
+def test_frames_without_a_place_of_a_map_are_counted_by_reason(
+    built: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rng = np.random.default_rng(12)
+    elsewhere = np.hstack([wall(0, 60), wall(9, 60)])
+    record(tmp_path / "snow", elsewhere, np.r_[np.arange(60), np.full(6, 59), np.arange(80, 120)], rng, 1.2)
+    (tmp_path / "snow" / "0003.png").write_bytes(b"no picture")
+    counted = verbs.manifest([tmp_path / "snow"], tmp_path / "snow.csv", against=built, layout="sight")
+    blank = counted.traversals[0].blank
+    said = caplog.text.partition("snow: frames without a place: ")[2]
+    assert {"off the map", "of a place that another frame shows more surely"} <= set(
+        re.findall(r"\d+ ([a-z][^,\n]*)", said)
+    )
+    assert "1 unreadable" in said
+    assert sum(map(int, re.findall(r"(\d+) [a-z]", said))) == blank
+    assert "images without a place stay in the table; build and update leave them out" in str(counted)
+
+
+def test_frames_of_a_refused_video_are_kept_and_that_is_said(
+    built: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rng = np.random.default_rng(7)
+    film(tmp_path / "other.avi", list(rng.integers(0, 255, (30, HEIGHT, WIDTH, 3), np.uint8)))
+    with pytest.raises(
+        ManifestError, match=r"'other' does not seem to .* place of their own \(\d+ [a-z].*\)"
+    ):
+        verbs.manifest([tmp_path / "other.avi"], tmp_path / "o.csv", against=built)
+    assert f"the frames are kept in {tmp_path / 'o.frames'}: another try need not decode them" in caplog.text
+    assert len(list((tmp_path / "o.frames" / "other").glob("*.jpg"))) == 30
+
+
 def test_a_recording_that_cannot_be_read_is_named(built: Path, tmp_path: Path) -> None:
     (tmp_path / "snow").mkdir()
     for number in range(3):

@@ -82,6 +82,8 @@ class Summary:
                 "no place is shown by two traversals, so that there is nothing to fuse: give the folder that holds the "
                 "traversals of one route, or the folder of each"
             )
+        if self.places and any(t.blank for t in self.traversals):
+            lines.append("images without a place stay in the table; build and update leave them out")
         if self.images and not self.places and self.known is None:
             lines.append("no place is known yet; next: displace extract, then displace align")
         lines.append(

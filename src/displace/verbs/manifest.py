@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from displace.errors import InputError, ManifestError
+from displace.errors import DisplaceError, InputError, ManifestError
 from displace.progress import Progress, part
 from displace.verbs.base import (
     MAP_ENDING,
@@ -22,11 +23,13 @@ from displace.verbs.base import (
 )
 
 if TYPE_CHECKING:
+    from displace.arrays import Indices
     from displace.datasets.base import Check
     from displace.manifest.place_assignment import KnownPlaces
     from displace.manifest.summary import Summary
     from displace.manifest.table import Manifest
     from displace.maps import PlaceMap
+    from displace.sequence.following import Fix
 
 logger = logging.getLogger(__name__)
 
@@ -161,17 +164,6 @@ def manifest(
         logger.warning(
             "videos without positions: their places are found by sight later (displace build, or extract and align)"
         )
-    folders = unpack(
-        source,
-        output.with_suffix(".frames"),
-        every=every,
-        topic=topic,
-        positions_topic=positions_topic,
-        max_gap=max_gap,
-        allow_truncated=allow_truncated,
-        clock_offset=offsets,
-        progress=progress,
-    )
     options: dict[str, Any] = {
         "anchor": anchor,
         "spacing": spacing,
@@ -181,7 +173,27 @@ def manifest(
         "clock_offset": offsets,
         "keep_off_route": not drop_off_route,
     }
-    built = _built(folders, layout, known, place_map, options, progress)
+    frames = output.with_suffix(".frames")
+    try:
+        folders = unpack(
+            source,
+            frames,
+            every=every,
+            topic=topic,
+            positions_topic=positions_topic,
+            max_gap=max_gap,
+            allow_truncated=allow_truncated,
+            clock_offset=offsets,
+            progress=progress,
+        )
+        built = _built(folders, layout, known, place_map, options, progress)
+    except DisplaceError:
+        if frames.is_dir():
+            logger.warning(
+                "the frames are kept in %s: another try need not decode them again; delete the folder otherwise",
+                frames,
+            )
+        raise
     built.write(output)
     if known is None:
         return built.summary()
@@ -288,20 +300,36 @@ def by_sight(place_map: PlaceMap, blank: Manifest, progress: Progress | None = N
                 f"recording {name!r} cannot be placed by sight: none of its {len(rows)} images can be read. First "
                 f"problem: {failures[0]}"
             )
-        best: dict[str, int] = {}
-        for row, fix in zip(rows[good], place_map.smooth(vectors[good]), strict=True):
-            sure[row] = round(fix.probability, 4)
-            place = str(fix.place)
-            on_map = fix.off_map < 0.5 and sure[row] >= LEAST_PROBABILITY
-            if on_map and (place not in best or sure[row] > sure[best[place]]):
-                best[place] = int(row)
+        fixes = place_map.smooth(vectors[good])
+        sure[rows[good]] = [fix.probability for fix in fixes]
+        best, without = _surest(rows[good], fixes)
+        without["unreadable"] = len(failures)
+        reasons = ", ".join(f"{count:,} {why}" for why, count in without.items() if count)
         if len(best) < LEAST_SHARE * len(rows):
             matching = f"only {len(best)}" if best else "none"
             raise ManifestError(
-                f"recording {name!r} does not seem to follow the map's route: {matching} of its {len(rows)} "
-                f"frames match a place of their own with a probability of {LEAST_PROBABILITY} or more"
+                f"recording {name!r} does not seem to follow the map's route: {matching} of its {len(rows)} frames "
+                f"match a place of their own ({reasons})"
             )
+        if reasons:
+            logger.warning("%s: frames without a place: %s", name, reasons)
         for place, row in best.items():
             places[row] = place
-    numbers = {**blank.numbers, "alignment": sure}
+    numbers = {**blank.numbers, "alignment": sure.round(4)}
     return Manifest(blank.images, places.tolist(), blank.traversals, blank.root, **numbers)
+
+
+def _surest(rows: Indices, fixes: Sequence[Fix]) -> tuple[dict[str, int], Counter[str]]:
+    """Row of the surest frame of each place, and why the other frames get none."""
+    likely: dict[str, dict[int, float]] = {}
+    without: Counter[str] = Counter()
+    for row, fix in zip(rows.tolist(), fixes, strict=True):
+        if fix.off_map >= 0.5:
+            without["off the map"] += 1
+        elif fix.probability < LEAST_PROBABILITY:
+            without[f"unsure (probability below {LEAST_PROBABILITY})"] += 1
+        else:
+            likely.setdefault(str(fix.place), {})[row] = fix.probability
+    best = {place: max(frames, key=lambda row: frames[row]) for place, frames in likely.items()}
+    without["of a place that another frame shows more surely"] = sum(map(len, likely.values())) - len(best)
+    return best, without
