@@ -56,14 +56,18 @@ def test_refused_images_whose_places_follow_each_other_are_of_the_route(maps):
 
 
 def test_images_that_seem_to_be_a_drive_may_be_followed(maps):
-    places = np.arange(N)
-    assert "--follow" in of_a_drive(located(maps[3], places, np.full(N, 0.9)))
-    assert of_a_drive(located(maps[3], places, np.full(N, 0.9), followed=True)) == ""
-    anywhere = np.random.default_rng(0).permutation(N)
-    assert of_a_drive(located(maps[3], anywhere, np.full(N, 0.9))) == ""
-    assert of_a_drive(located(map_of(3, ordered=False), places, np.full(N, 0.9))) == ""
-    unreadable = np.arange(N) % 2 == 0
-    assert of_a_drive(located(maps[3], np.where(unreadable, places, -1), np.ones(N), unreadable))
+    places, rng = np.arange(N), np.random.default_rng(0)
+    webcams = rng.standard_normal((N, 24))
+    frames = np.cumsum(webcams, axis=0)
+    sure, drive = np.full(N, 0.9), {"vectors": frames}
+    assert "--follow" in of_a_drive(located(maps[3], places, sure, **drive))
+    assert of_a_drive(located(maps[3], places, sure, followed=True, **drive)) == ""
+    assert of_a_drive(located(maps[3], rng.permutation(N), sure, **drive)) == ""
+    assert of_a_drive(located(map_of(3, ordered=False), places, sure, **drive)) == ""
+    assert of_a_drive(located(maps[3], places, sure, vectors=webcams)) == ""  # numbered alike, and no route
+    readable = np.arange(N) % 2 == 0
+    drive["vectors"] = np.where(readable[:, None], frames, np.nan)
+    assert of_a_drive(located(maps[3], np.where(readable, places, -1), np.ones(N), readable, **drive))
 
 
 def test_refused_photos_from_elsewhere_say_nothing_about_the_map(maps):

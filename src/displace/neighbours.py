@@ -7,6 +7,7 @@ some twenty in a row resemble only their own, even at night and in snow.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -47,11 +48,16 @@ def is_sequence(refs: ReferenceSet) -> bool:
     for name in refs.traversal_ids:
         parts = [_along(refs, name, places) for places in _shared(refs, [name])]
         if sum(map(len, parts)) >= ENOUGH:
-            near = np.concatenate([np.einsum("ij,ij->i", part[1:], part[:-1]) for part in parts])
-            vectors = np.concatenate(parts)
-            far = np.einsum("ij,ij->i", vectors, np.roll(vectors, len(vectors) // 2, axis=0))
-            return bool(near.mean() - far.mean() > ALIKE * max(float(far.std()), 1e-6))
+            return neighbours_are_alike(parts)
     return False
+
+
+def neighbours_are_alike(parts: Sequence[Vectors]) -> bool:
+    """Whether images that follow each other look more alike than others, by centred unit vectors of each stretch."""
+    near = np.concatenate([np.einsum("ij,ij->i", part[1:], part[:-1]) for part in parts])
+    vectors = np.concatenate(parts)
+    far = np.einsum("ij,ij->i", vectors, np.roll(vectors, len(vectors) // 2, axis=0))
+    return bool(near.mean() - far.mean() > ALIKE * max(float(far.std()), 1e-6))
 
 
 def featureless(refs: ReferenceSet) -> list[Any]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from displace.arrays import l2_normalize
 from displace.maps.located import Located
 from displace.maps.place_map import PlaceMap
 from displace.maps.remarks import ACCEPT_LESS, ELSEWHERE, FOLLOW, ONE_CONDITION, TOGETHER, UNSEEN_CONDITION
+from displace.neighbours import neighbours_are_alike
 from displace.sequence.adaptation import LEAST_QUERIES
 from displace.sequence.together import HARDLY
 
@@ -46,9 +48,12 @@ def of_refusals(located: Located) -> str:
 
 def of_a_drive(located: Located) -> str:
     """Say that images which were located one by one seem to be frames of a drive; blank where they do not."""
-    if located.followed or not _along_the_route(located, np.isfinite(located.matches.scores[:, 0])):
+    readable = np.isfinite(located.matches.scores[:, 0])
+    if located.followed or located.vectors is None or not _along_the_route(located, readable):
         return ""
-    return FOLLOW
+    vectors = located.vectors[readable]
+    # Webcams in the order of their names follow each other by number alone.
+    return FOLLOW if neighbours_are_alike([l2_normalize(vectors - vectors.mean(axis=0))]) else ""
 
 
 def _along_the_route(located: Located, some: NDArray[np.bool_]) -> bool:
