@@ -22,6 +22,7 @@ from displace import verbs
 from displace.cli.app import app
 from displace.descriptors.store import DescriptorStore
 from displace.descriptors.store_index import INDEX
+from displace.descriptors.store_summary import summarize_store
 from displace.descriptors.store_writing import relabel
 from displace.errors import DisplaceError, InputError, ManifestError, RouteWarning, UnknownNameError
 from displace.manifest.table import Manifest
@@ -431,6 +432,16 @@ def test_one_video_is_refused_before_it_is_decoded(tmp_path: Path) -> None:
     (tmp_path / "drives" / "noon.mp4").write_bytes(b"nothing that can be decoded")
     with pytest.raises(InputError, match=r"holds one recording only, 'noon\.mp4': a map fuses several"):
         verbs.build(tmp_path / "drives", tmp_path / "x.displace")
+
+
+def test_the_next_frame_of_one_video_counts_as_right(tmp_path: Path) -> None:
+    """By the exact place, as photos are judged, `build` would warn of it after the work."""
+    record(tmp_path / "frames", wall(1, 60), np.arange(60), np.random.default_rng(3), 1.0)
+    film(tmp_path / "noon.avi", [cv2.imread(str(file)) for file in sorted((tmp_path / "frames").iterdir())])
+    verbs.manifest([tmp_path / "noon.avi"], tmp_path / "noon.csv")
+    place_map = verbs.build(tmp_path / "noon.csv", model="hog", calibration=False)
+    assert str(place_map.tolerance) == "±2 frames"
+    assert summarize_store(DescriptorStore(tmp_path / "noon.desc")).tolerance == "±2 frames"
 
 
 def test_too_few_frames_of_videos_name_the_option_that_left_them_out(tmp_path: Path) -> None:

@@ -7,10 +7,11 @@ from typing import Any
 
 from displace.descriptors.store import DescriptorStore
 from displace.manifest.summary import Traversal
+from displace.manifest.table import Manifest
 from displace.truth import Truth
 
 SIGHT_TOLERANCE = "2 frames"
-"""Tolerance for places found by sight, which are only as exact as the alignment."""
+"""Tolerance for places found by sight, which are only as exact as the alignment, and for the frames of one video."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,15 @@ def by_sight(store: DescriptorStore) -> bool:
 
 
 def own_tolerance(store: DescriptorStore) -> str | None:
-    """Default tolerance: two frames for places found by sight and without positions, else None."""
-    return SIGHT_TOLERANCE if by_sight(store) and store.manifest.geo is None else None
+    """Default tolerance: two frames for places without positions found by sight or in one video or bag, else None."""
+    frames = by_sight(store) or _one_drive(store.manifest)
+    return SIGHT_TOLERANCE if frames and store.manifest.geo is None else None
+
+
+def _one_drive(manifest: Manifest) -> bool:
+    """Whether images are those of one recording by time: the next frame shows nearly the same."""
+    timed = manifest.frame is not None and manifest.timestamp is not None
+    return timed and len(manifest.traversal_names()) == 1
 
 
 def summarize_store(store: DescriptorStore, tolerance: str | None = None) -> StoreSummary:

@@ -34,7 +34,8 @@ def advise(
         Traversals to leave out.
     tolerance : str, optional
         What counts as right: 25m if places have positions, "2 frames" if they have an order along the route, or exact.
-        By default 25 m; without positions the exact place, or "2 frames" if places were found by sight.
+        By default 25 m; without positions "2 frames" if places were found by sight or are frames of one video or bag,
+        else the exact place.
     threads : int, optional
         Cores to use; by default one for small stores, else all. On a busy machine 1 is often faster.
     partial : bool

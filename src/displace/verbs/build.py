@@ -90,8 +90,8 @@ def build(
         Learn from held-out traversals how likely a match is right; with one or two traversals this is weaker.
     tolerance : str, optional
         What counts as right for the confidence: 25m if places have positions, "2 frames" if they have an order along
-        the route, or exact. By default 25 m; without positions the exact place, or "2 frames" if places were found by
-        sight.
+        the route, or exact. By default 25 m; without positions "2 frames" if places were found by sight or are frames
+        of one video or bag, else the exact place.
     keep_references : bool
         Keep the references beside the map, so that a traversal can be removed by name later.
     model : str, optional
