@@ -256,6 +256,17 @@ def test_a_video_that_does_not_say_when_it_began_is_refused_before_it_is_decoded
     np.testing.assert_allclose(points, [[1, 2], [1.08, 2.08], [1.16, 2.16]], rtol=1e-6)
 
 
+def test_all_videos_that_do_not_say_when_they_began_are_named_at_once(tmp_path):
+    sources = [video(tmp_path / f"{name}.avi", n=3) for name in ("sun", "rain", "snow")]
+    for name in ("sun", "snow"):
+        (tmp_path / f"{name}.gpx").write_text(gpx(("2027-01-15T08:00:00Z", 51.0, 7.0)))
+    with pytest.raises(ManifestError, match="positions of 2 recordings cannot be used:") as caught:
+        unpack(sources, tmp_path / "f")
+    for problem, name in zip(caught.value.problems, ("sun", "snow"), strict=True):
+        assert f"--clock-offset {name}=2027-01-15T08:00:00Z" in problem
+    assert not (tmp_path / "f").exists()
+
+
 def gpx(*points: tuple[str, float, float]) -> str:
     """Text of a track of times, latitudes and longitudes."""
     texts = [f'<trkpt lat="{north}" lon="{east}"><time>{time}</time></trkpt>' for time, north, east in points]

@@ -88,12 +88,7 @@ def unpack(
     }
     named = _named(parts)
     check_offsets(clock_offset, named)
-    # Whatever is wrong with them is said before a frame is decoded, which takes long.
-    logs = {
-        name: _Log.beside(name, given, part, max_gap, clock_offset)
-        for name, (given, part) in named.items()
-        if _is_file(part)
-    }
+    logs = _logs(named, max_gap, clock_offset)
     shared = cache(tracks_in)
     folders: dict[str, Path] = {}
     for name, (given, part) in named.items():
@@ -133,6 +128,25 @@ def tells_no_place(source: str | os.PathLike[str] | Sequence[str | os.PathLike[s
         and not any(map(is_track, given.absolute().parent.iterdir()))
         for name, (given, part) in named.items()
     )
+
+
+def _logs(
+    named: Mapping[str, tuple[Path, Path]], max_gap: float, clock_offset: Mapping[str, float] | None
+) -> dict[str, _Log]:
+    """What lies beside each video or bag; whatever is wrong is said of all, and before a frame is decoded."""
+    logs: dict[str, _Log] = {}
+    errors: list[ManifestError] = []
+    for name, (given, part) in named.items():
+        try:
+            if _is_file(part):
+                logs[name] = _Log.beside(name, given, part, max_gap, clock_offset)
+        except ManifestError as error:
+            errors.append(error)
+    if len(errors) > 1:
+        raise ManifestError(f"positions of {len(errors)} recordings cannot be used:", [*map(str, errors)])
+    if errors:
+        raise errors[0]
+    return logs
 
 
 @dataclass(frozen=True)
