@@ -69,6 +69,18 @@ def test_positions_at_times():
     np.testing.assert_array_equal(found.heading, [10, 90, 90, np.nan])
 
 
+def test_beyond_its_ends_a_track_tells_no_more_than_the_usual_time_between_fixes():
+    """A car was left standing at the last fix for as long as `max_gap`, which may bridge a tunnel."""
+    track = Positions(np.array([[0.0, 0], [14, 0], [28, 0], [300, 0]]), heading=np.full(4, 90.0))
+    clock, asked = np.array([0.0, 1.0, 2.0, 20.0]), np.array([-1.1, -0.9, 11.0, 20.9, 21.1])
+    found = at_times(track, clock, asked, max_gap=10.0)
+    np.testing.assert_allclose(found.points[:, 0], [np.nan, 0, 164, 300, np.nan])
+    np.testing.assert_array_equal(found.heading, [np.nan, 90, 90, 90, np.nan])
+    assert at_times(track, clock, asked, max_gap=0.5).known.tolist() == [False] * 5
+    alone = at_times(track.take(np.array([0])), clock[:1], np.array([1.5, 2.5]))
+    assert alone.known.tolist() == [True, False]
+
+
 def test_positions_at_times_across_the_date_line():
     track = Positions(np.array([[0, 179.9], [0, -179.9]]), degrees=True)
     found = at_times(track, np.array([0.0, 1.0]), np.array([0.75]))

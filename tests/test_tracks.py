@@ -225,8 +225,8 @@ def test_images_without_a_position_are_counted(tmp_path, caplog):
     assert read_recording("sun", tmp_path / "sun").positions.known.sum() == 4
     (said,) = caplog.messages
     assert said.endswith(
-        "sun.gpx: 6 of 10 images were taken more than 2 s from every position and have none: 2 before its first, "
-        "2 after its last, 2 in gaps of up to 14 s (--max-gap 7 puts them on the straight line across)"
+        "sun.gpx: 6 of 10 images have no position: 2 before its first, 2 after its last, 2 in gaps of up "
+        "to 14 s (--max-gap 7 puts them on the straight line across)"
     )
     assert read_recording("sun", tmp_path / "sun", 7.0).positions.known.sum() == 7
 

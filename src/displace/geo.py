@@ -229,7 +229,9 @@ def at_times(track: Positions, track_times: Numbers, times: Numbers, max_gap: fl
     track_times, times : (f,) and (m,) arrays
         Seconds on one clock.
     max_gap : float
-        A time farther than this many seconds from the nearest fix has no position (NaN).
+        A time farther than this many seconds from the nearest fix has no position (NaN). Before the first fix and after
+        the last, where nothing tells how it went on, the position is theirs for as long as fixes are usually apart (the
+        median), if that is less.
     """
     usable = track.known & np.isfinite(track_times)
     order = np.flatnonzero(usable)[np.argsort(track_times[usable], kind="stable")]
@@ -239,15 +241,18 @@ def at_times(track: Positions, track_times: Numbers, times: Numbers, max_gap: fl
     after = np.clip(np.searchsorted(clock, times), 0, len(clock) - 1)
     before = np.maximum(after - 1, 0)
     gap = np.minimum(np.abs(clock[after] - times), np.abs(times - clock[before]))
+    beyond = (times < clock[0]) | (times > clock[-1])
+    usual = float(np.median(np.diff(clock))) if len(clock) > 1 else max_gap
+    near = gap <= np.where(beyond, min(usual, max_gap), max_gap)
     points = fixes.points.copy()
     if track.degrees:
         points[:, 1] = np.unwrap(points[:, 1], period=360)
     found = np.column_stack([np.interp(times, clock, column) for column in points.T])
-    found[~(gap <= max_gap)] = np.nan
+    found[~near] = np.nan
     if track.degrees:
         found[:, 1] = longitudes_near(found[:, 1], 0.0)
     heading = None
     if fixes.heading is not None:
         nearer = np.where(np.abs(clock[after] - times) < np.abs(times - clock[before]), after, before)
-        heading = np.where(gap <= max_gap, fixes.heading[nearer], np.nan)
+        heading = np.where(near, fixes.heading[nearer], np.nan)
     return Positions(found, track.degrees, heading)

@@ -89,7 +89,7 @@ class PositionFile:
         times : (m,) array, optional
             Their times in seconds; by default those in the names, or in the images' EXIF.
         max_gap : float
-            Seconds; an image farther than that from every fix has no position.
+            Seconds; an image farther than that from every fix has no position, see `at_times`.
         images : sequence of Path
             The images themselves, for EXIF.
         clock : Clock, optional
@@ -109,7 +109,7 @@ class PositionFile:
         found = at_times(self.positions, self._apart(self.positions), taken, max_gap)
         fixes = self.times[self.positions.known]
         self._tell_of_clocks(fixes, taken, max_gap, clock)
-        self._tell_of_gaps(fixes, taken, found.known, max_gap)
+        self._tell_of_gaps(fixes, taken, found.known)
         return found
 
     def on_clock(self, times: Numbers, max_gap: float, clock: Clock) -> Numbers:
@@ -144,9 +144,7 @@ class PositionFile:
                 stacklevel=4,
             )
 
-    def _tell_of_gaps(
-        self, fixes: Numbers, images: Numbers, known: NDArray[np.bool_], max_gap: float
-    ) -> None:
+    def _tell_of_gaps(self, fixes: Numbers, images: Numbers, known: NDArray[np.bool_]) -> None:
         """Say which images have no position: those before and after the file's, and in its gaps."""
         clock, without = np.unique(fixes[np.isfinite(fixes)]), images[~known & np.isfinite(images)]
         between = without[(without > clock[0]) & (without < clock[-1])]
@@ -160,8 +158,8 @@ class PositionFile:
         }
         if len(without):
             logger.warning(
-                "%s: %s of %s images were taken more than %g s from every position and have none: %s",
-                *(self.called, f"{len(without):,}", f"{len(images):,}", max_gap),
+                "%s: %s of %s images have no position: %s",
+                *(self.called, f"{len(without):,}", f"{len(images):,}"),
                 ", ".join(f"{count:,} {where}" for where, count in counts.items() if count),
             )
 

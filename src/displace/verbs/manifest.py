@@ -96,7 +96,8 @@ def manifest(
     max_heading : float
         Degrees by which its heading may differ from the place's.
     max_gap : float
-        Largest time in seconds between an image and the nearest recorded position.
+        Largest time in seconds between an image and the nearest recorded position; beyond a track's ends at most the
+        usual time between its positions.
     clock_offset : sequence of str, optional
         What to add to the times of images for the clock of the positions: seconds (-12.5) or hours (-1h); or when a
         video began (2027-01-04T12:30:00Z). For one traversal: NAME=-1h.
