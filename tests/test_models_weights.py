@@ -76,7 +76,7 @@ def contents(folder: Path) -> set[str]:
     return {path.name for path in folder.rglob("*") if path.is_file()}
 
 
-def test_download_once_with_progress(server: str, cache: Path) -> None:
+def test_download_once_with_progress(server: str, cache: Path, caplog: pytest.LogCaptureFixture) -> None:
     weights = Weights("good.pth", f"{server}/good.pth")
     path = cached_path("some", weights)
     seen: list[tuple[int, int | None]] = []
@@ -88,6 +88,7 @@ def test_download_once_with_progress(server: str, cache: Path) -> None:
     assert len(seen) > 1
     # What is there is not fetched again, not even from a dead address.
     fetch(path, "some:one", Weights("good.pth", "http://127.0.0.1:9/good.pth"))
+    assert caplog.messages == [f"downloading the weights of some:one from {server}/good.pth to {path}"]
 
 
 @pytest.mark.parametrize(

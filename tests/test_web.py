@@ -497,7 +497,11 @@ class TestWithoutTheModel:
     def test_it_is_said_when_the_server_starts(self, lacking, monkeypatch, caplog):
         monkeypatch.setattr("uvicorn.run", lambda *_, **__: None)
         serve(lacking, port=0)
-        (said,) = caplog.messages
+        opening, said = caplog.messages
+        assert (
+            opening
+            == f"reading {lacking} and opening its model; weights that are not here are downloaded first"
+        )
         assert said == (
             "only descriptors can be located, no images: model 'efficientnet_lite' needs 'not-there': "
             "pip install 'displace[lite]'"

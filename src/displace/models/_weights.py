@@ -71,7 +71,7 @@ def fetch(path: Path, model: str, weights: Weights, progress: Progress | None = 
             f"the weights of {model} ({weights.file}) are not here, and their address is a page, not a file: "
             f"get them from {weights.address} and pass weights=FILE (--weights FILE), or put them at {path}"
         )
-    logger.info("downloading %s to %s", weights.address, path)
+    logger.warning("downloading the weights of %s from %s to %s", model, weights.address, path)
     try:
         make_folder(path.parent)
         _remove_stale(path)

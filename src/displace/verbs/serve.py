@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 import os
 import socket
 from collections.abc import Sequence
@@ -14,6 +15,8 @@ from displace.verbs.base import MapPath, Option, PathLike
 
 if TYPE_CHECKING:
     from displace.web.limits import Tokens
+
+logger = logging.getLogger(__name__)
 
 TOKEN = "DISPLACE_TOKEN"
 READING_TOKEN = "DISPLACE_READING_TOKEN"
@@ -118,6 +121,9 @@ def serve(
         if file is not None and not Path(file).is_file():
             raise InputError(f"{name}={str(file)!r} is not a file")
     _check_free(host, port)
+    logger.warning(
+        "reading %s and opening its model; weights that are not here are downloaded first", map_file
+    )
     app = make_app(
         ServerSettings(
             Path(map_file),
