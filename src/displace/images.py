@@ -7,7 +7,7 @@ for images that are not plain 8-bit RGB:
 grey, palette, CMYK  converted to RGB by Pillow
 alpha                composited on black: a transparent pixel is one from which no light arrived
 16 bit grey          from its darkest to its brightest value: thermal cameras fill a few of the bits
-16 bit colour        the high byte of each value, as Pillow does
+16 bit colour        the high byte of each value, as Pillow does: the picture that an 8 bit file of it has
 EXIF orientation     applied, so that the picture is upright
 animation            its first frame
 floating point       refused: the values have no agreed white
