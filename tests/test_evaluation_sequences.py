@@ -105,10 +105,14 @@ def test_the_suite_of_drives_has_all_of_them():
 def test_what_a_row_needs_is_said(tmp_path):
     store = make_store(tmp_path / "made.desc")
     outcome = run_suite(
-        suite_of(store, [Method("hops", adapt="batch"), Method("dmat_avg", adapt="batch")]),
+        suite_of(store, [Method(fusion, adapt="batch") for fusion in ("hops", "dmat_avg", "bsf")]),
         tmp_path / "results",
     )
-    assert all("at least 100 queries" in result.error for result in outcome.cells)
+    assert {result.fusion: result.error for result in outcome.cells} == {
+        "hops": "adapt='batch' needs at least 100 queries; got 30",
+        "dmat_avg": "adapt='batch' needs at least 100 queries; got 30",
+        "bsf": "adapt='batch' needs a fusion that makes rows for a map",
+    }
 
 
 @pytest.mark.parametrize("mode", ["none", "batch"])

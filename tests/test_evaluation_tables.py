@@ -163,6 +163,22 @@ def test_notes_are_in_the_suites_order():
     assert note == "n/p: HOPS was not possible on cosplace dusk, cosplace night, cosplace rain: why"
 
 
+def test_methods_that_lack_the_same_are_named_together():
+    cells = [
+        made_up(label, "bsf", "cosplace", query, 0.0, error=why)
+        for query in ("dusk", "night")
+        for label, why in (
+            ("BSF, adapted", "no rows"),
+            ("HOPS, adapted", "few"),
+            ("dMat. Min., adapted", "no rows"),
+        )
+    ]
+    assert sorted(build_tables(cells)[0].notes) == [
+        "n/p: BSF, adapted; dMat. Min., adapted were not possible on cosplace dusk, cosplace night: no rows",
+        "n/p: HOPS, adapted was not possible on cosplace dusk, cosplace night: few",
+    ]
+
+
 def test_queries_without_an_answer_are_noted(tmp_path):
     store = make_store(tmp_path / "made.desc")
     places = store.manifest.places.copy()

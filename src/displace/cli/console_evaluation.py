@@ -19,7 +19,7 @@ from displace.evaluation.published import compare
 from displace.evaluation.record import NOTHING_TO_FUSE
 from displace.evaluation.results import Result
 from displace.evaluation.table_formats import NOT_RUN, compared_texts
-from displace.evaluation.tables import BOLD, UNDERLINE, Table, as_printed
+from displace.evaluation.tables import BOLD, UNDERLINE, Table, as_printed, impossible
 from displace.evaluation.wins import Wins
 from displace.fusion.base import AS_GIVEN
 from displace.report.html import Report
@@ -71,8 +71,7 @@ def evaluation_table(results: Sequence[Result]) -> Group:
     parts: list[RenderableType] = []
     for query, cells in groupby(results, key=lambda result: result.query):
         parts += _query_table(query, list(cells))
-    impossible = {result.label: result.error for result in results if not result.ok}
-    parts += [Text(f"{label} was not possible: {why}", style="yellow") for label, why in impossible.items()]
+    parts += [Text(note, style="yellow") for note in impossible(results)]
     return Group(*parts, Text(MEANING, style="dim"))
 
 

@@ -60,11 +60,10 @@ def ranked_along(
     similarity: Blocks = FusedScores(fusion, queries, columns)
     if method.adapt == "batch":
         rows = fusion.rows()
-        if rows is None or len(queries) < LEAST_QUERIES:
-            raise InputError(
-                f"adapt='batch' needs rows in a space of its own and at least {LEAST_QUERIES} queries; "
-                f"{type(fusion).__name__} {'has none' if rows is None else f'got {len(queries)}'}"
-            )
+        if rows is None:
+            raise InputError("adapt='batch' needs a fusion that makes rows for a map")
+        if len(queries) < LEAST_QUERIES:
+            raise InputError(f"adapt='batch' needs at least {LEAST_QUERIES} queries; got {len(queries)}")
         along = rows_in_order(np.asarray(rows.vectors, np.float32), rows.starts, columns)
         projected = rows.project(queries)
         similarity = Adapted(adapt(along, projected), projected)

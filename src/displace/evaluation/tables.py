@@ -241,6 +241,21 @@ def _entry(cells: list[Result], k: int) -> Entry:
     return Entry(statistics.fmean(values), deviation, tuple(done), k)
 
 
+def impossible(cells: Iterable[Result]) -> list[str]:
+    """Which methods were not possible, on what and why; methods that share both are named together."""
+    columns: dict[tuple[str, str], list[str]] = {}
+    for cell in cells:
+        if not cell.ok:
+            columns.setdefault((cell.label, cell.error), []).append(f"{cell.model} {cell.query}")
+    labels: dict[tuple[str, str], list[str]] = {}
+    for (label, why), on in columns.items():
+        labels.setdefault((", ".join(on), why), []).append(label)
+    return [
+        f"{'; '.join(names)} {'was' if len(names) == 1 else 'were'} not possible on {on}: {why}"
+        for (on, why), names in labels.items()
+    ]
+
+
 def _notes(cells: list[Result], n_older: int) -> list[str]:
     notes = []
     unanswerable = {(c.query, c.n_unanswerable, c.n_queries) for c in cells if c.n_unanswerable}
@@ -250,13 +265,7 @@ def _notes(cells: list[Result], n_older: int) -> list[str]:
     ]
     alone = sorted({cell.query for cell in cells if cell.nothing_to_fuse})
     notes += [f"{query}: {NOTHING_TO_FUSE}" for query in alone]
-    reasons: dict[tuple[str, str], list[str]] = {}
-    for cell in cells:
-        if not cell.ok:
-            reasons.setdefault((cell.label, cell.error), []).append(f"{cell.model} {cell.query}")
-    notes += [
-        f"n/p: {label} was not possible on {', '.join(on)}: {why}" for (label, why), on in reasons.items()
-    ]
+    notes += [f"n/p: {note}" for note in impossible(cells)]
     if n_older:
         notes.append(
             f"{n_older:,} cells of earlier settings or descriptors under the same names are left out"
