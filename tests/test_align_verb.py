@@ -24,7 +24,14 @@ from displace.descriptors.store import DescriptorStore
 from displace.descriptors.store_index import INDEX
 from displace.descriptors.store_summary import summarize_store
 from displace.descriptors.store_writing import relabel
-from displace.errors import DisplaceError, InputError, ManifestError, RouteWarning, UnknownNameError
+from displace.errors import (
+    DisplaceError,
+    ImageError,
+    InputError,
+    ManifestError,
+    RouteWarning,
+    UnknownNameError,
+)
 from displace.manifest.table import Manifest
 from displace.maps import PlaceMap
 from displace.places import Places
@@ -665,6 +672,12 @@ def test_frames_of_a_refused_video_are_kept_and_that_is_said(
         verbs.manifest([tmp_path / "other.avi"], tmp_path / "o.csv", against=built)
     assert f"the frames are kept in {tmp_path / 'o.frames'}: another try need not decode them" in caplog.text
     assert len(list((tmp_path / "o.frames" / "other").glob("*.jpg"))) == 30
+    caplog.clear()
+    (tmp_path / "empty.avi").write_bytes(b"")
+    with pytest.raises(ImageError, match="cannot read video"):
+        verbs.manifest([tmp_path / "empty.avi"], tmp_path / "e.csv", against=built)
+    assert not (tmp_path / "e.frames").exists()
+    assert "frames are kept" not in caplog.text
 
 
 def test_a_recording_that_cannot_be_read_is_named(built: Path, tmp_path: Path) -> None:

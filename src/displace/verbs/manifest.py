@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -154,6 +155,7 @@ def manifest(
     if check:
         return read_manifest(sources[0]).summary(check_images=True, progress=part(progress, "decoding"))
 
+    from displace.images import has_images
     from displace.manifest.clock import read_offsets
     from displace.manifest.place_assignment import KnownPlaces
     from displace.recordings.sources import tells_no_place, unpack
@@ -175,6 +177,7 @@ def manifest(
         "keep_off_route": not drop_off_route,
     }
     frames = output.with_suffix(".frames")
+    there = frames.exists()
     try:
         folders = unpack(
             source,
@@ -189,11 +192,13 @@ def manifest(
         )
         built = _built(folders, layout, known, place_map, options, progress)
     except DisplaceError:
-        if frames.is_dir():
+        if frames.is_dir() and has_images(frames):
             logger.warning(
                 "the frames are kept in %s: another try need not decode them again; delete the folder otherwise",
                 frames,
             )
+        elif not there:
+            shutil.rmtree(frames, ignore_errors=True)
         raise
     built.write(output)
     if known is None:
