@@ -62,7 +62,7 @@ def test_vectors_without_keys_do_not_count_and_are_cleared_away(tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["truncated", "gone", "other shape", "keys are not JSON"])
-def test_a_damaged_shard_costs_its_own_vectors_only(tmp_path, damage):
+def test_a_damaged_shard_costs_its_own_vectors_only(tmp_path, caplog, damage):
     filled(tmp_path)
     first = tmp_path / "000000.npy"
     match damage:
@@ -76,7 +76,8 @@ def test_a_damaged_shard_costs_its_own_vectors_only(tmp_path, damage):
             first.with_suffix(".json").write_text('{"model": "me"')
     again = Shards(tmp_path, "me", 3, "float32")
     assert "a" not in again
-    assert len(again.damaged) == 1
+    (damaged,) = again.damaged
+    assert f"{tmp_path / damaged} is damaged: its" in caplog.text
     np.testing.assert_array_equal(again.gather(["c"]), [[7, 8, 9]])
     again.clean()
     again.append(["a"], np.ones((1, 3), np.float32))

@@ -157,6 +157,7 @@ class Shards:
             if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
                 raise TypeError("keys are no list of texts")
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            logger.warning("%s is damaged: its images will be described again", path)
             self.damaged.append(path.name)
             return
         if owner != self.owner:
