@@ -519,7 +519,7 @@ def _why_no_projection(scatter: Scatter, n_places: int) -> str:
         return "there is one place only"
     if scatter.freedom == 0:
         return "no place has more than one reference"
-    if scatter.within_trace() == 0:
+    if scatter.within_trace() <= scatter.rounding**2:
         return "the references of each place are all equal"
     if scatter.means_are_equal():
         return "all places have the same mean"

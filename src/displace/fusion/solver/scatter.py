@@ -22,6 +22,9 @@ from displace.files.disk_rows import DiskRows
 from displace.files.tensors import pack_labels, unpack_labels
 from displace.references import occurrence
 
+ROUNDING = 8
+"""Spacings of floating-point numbers, of a reference's length, up to which references and means are equal: in their own
+span (`thin_basis`) equal ones differ by about one."""
 MAX_COUNT = 2**31
 MAX_MEAN = 1e18
 """Largest count and mean that statistics in a file may have: their squares are still numbers."""
@@ -108,10 +111,16 @@ class Scatter:
             total += float(self.counts[rows] @ np.einsum("nd,nd->n", part, part, dtype=np.float64))
         return total / self.n_references if self.n_references else 0.0
 
+    @property
+    def rounding(self) -> float:
+        """Length up to which a difference between references is rounding."""
+        length = float(np.sqrt(self.within_trace() + self.mean_square()))
+        return ROUNDING * float(np.finfo(self.within.dtype).eps) * length
+
     def means_are_equal(self) -> bool:
-        """Whether all places have the same mean."""
-        first = self.means[:1]
-        return not any(np.any(self.means[rows] != first) for rows in self._means_blocks())
+        """Whether all places have the same mean, but for rounding."""
+        first, limit = self.means[:1], self.rounding
+        return not any(np.any(np.abs(self.means[rows] - first) > limit) for rows in self._means_blocks())
 
     def projected(self, projection: Vectors, mean: Vectors) -> Vectors:
         """Place means as unit vectors of the projected space, (N, n); on disk if the means are."""
