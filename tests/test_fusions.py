@@ -381,6 +381,16 @@ def test_distances_that_are_all_equal_have_a_deviation_of_one(axis):
     np.testing.assert_array_equal(fusion.rank(same[:3], k=2).scores, np.zeros((3, 2)))
 
 
+@pytest.mark.parametrize("axis", ["query", "traversal"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_distances_that_are_equal_but_for_rounding_have_a_deviation_of_one(axis, dtype):
+    """A black recording stood one deviation above or below every other: what rounding the mean leaves."""
+    vector, queries = np.random.default_rng(0).normal(size=(2, 1, 64)).astype(dtype)
+    lengths = np.linspace(0.1, 9, 50, dtype=dtype)[:, None]
+    fusion = get_fusion("std_dmat_min")(axis=axis).fit(lengths * vector, np.arange(50))
+    np.testing.assert_allclose(fusion.rank(queries, k=50).scores, 0, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("fuse", "shape"),
     [

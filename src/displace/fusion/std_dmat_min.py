@@ -13,6 +13,8 @@ from displace.errors import InputError
 from displace.fusion.base import ScoreFusion
 
 AXES = ("query", "traversal")
+ROUNDING = 4
+"""Spacings of floating-point numbers around 1 up to which a deviation of cosines is rounding: all are equal then."""
 
 
 class StdDMatMin(ScoreFusion):
@@ -59,7 +61,7 @@ class StdDMatMin(ScoreFusion):
         present = True if self.present_.all() else self.present_[None]
         mean = similarities.mean(axis=2, keepdims=True, where=present)
         deviation = similarities.std(axis=2, keepdims=True, where=present)
-        return mean, np.where(deviation > 0, deviation, 1)
+        return mean, self._usable(deviation)
 
     def _moments_over(self, Q: Vectors) -> tuple[Vectors, Vectors]:
         """Mean and standard deviation over all queries and places, shapes (1, K, 1); two passes in blocks."""
@@ -76,6 +78,10 @@ class StdDMatMin(ScoreFusion):
 
         mean = total(1, np.zeros(len(count))) / count
         deviation = np.sqrt(total(2, mean) / count)
-        deviation[deviation == 0] = 1
         dtype = self.reference_vectors_.dtype
-        return mean.astype(dtype)[None, :, None], deviation.astype(dtype)[None, :, None]
+        return mean.astype(dtype)[None, :, None], self._usable(deviation.astype(dtype))[None, :, None]
+
+    def _usable(self, deviation: Vectors) -> Vectors:
+        """Deviations to divide by: 1 where distances do not differ."""
+        usable: Vectors = np.where(deviation > ROUNDING * np.finfo(deviation.dtype).eps, deviation, 1)
+        return usable
