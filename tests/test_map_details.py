@@ -481,6 +481,21 @@ def test_a_map_that_tells_views_apart_keeps_its_references():
     assert isinstance(DisPlace().statistics(one_each), Scatter)
 
 
+@pytest.mark.parametrize("names", [("a", "b", "c"), (0, 1, 2)])
+def test_of_equal_references_those_of_the_traversal_itself_are_removed(names):
+    """Two black frames are equal: the other traversal lost its own, and that which was removed stayed."""
+    vectors = np.random.default_rng(0).standard_normal((3, 12, 8))
+    vectors[1, ::3] = vectors[0, ::3]
+    places, traversals = np.tile(np.arange(12) // 2, 3), np.repeat(names, 12)
+    every = ReferenceSet(vectors.reshape(-1, 8), places, traversals)
+    kept = KeptViews.of(every)
+    kept.traversals = kept.traversals.astype(str)  # as they are in a map's file
+    left = kept.subtract(KeptViews.of(every.only(names[1])))
+    expected = KeptViews.of(every.without(names[1]))
+    np.testing.assert_array_equal(left.traversals, expected.traversals.astype(str))
+    np.testing.assert_array_equal(left.vectors, expected.vectors)
+
+
 def test_a_map_that_was_updated_is_driven_along_as_it_is_now(refs):
     """The route is made once for each state of a map, not for each call and not for all states."""
     info = Places(refs.place_ids, frames=np.arange(40.0))

@@ -45,11 +45,11 @@ class KeptReferences:
         return self
 
     def subtract(self, other: Self) -> Self:
-        """Remove for each reference the nearest row of the same place; returns self."""
-        keep = np.ones(len(self.vectors), bool)
-        for vector, place in zip(other.vectors, other.places.tolist(), strict=True):
+        """Remove for each reference the nearest row of the same place and, if known, traversal; returns self."""
+        keep, own, theirs = np.ones(len(self.vectors), bool), self._labels(), other._labels()
+        for vector, place, label in zip(other.vectors, other.places.tolist(), theirs.tolist(), strict=True):
             start, end = np.searchsorted(self.places, place), np.searchsorted(self.places, place, "right")
-            candidates = start + np.flatnonzero(keep[start:end])
+            candidates = start + np.flatnonzero(keep[start:end] & (own[start:end] == label))
             away = np.abs(np.subtract(self.vectors[candidates], vector, dtype=np.float64)).max(axis=1)
             limit = self.rounding * max(1.0, float(np.abs(vector).max()))
             if len(candidates) == 0 or away.min() > limit:
@@ -65,6 +65,10 @@ class KeptReferences:
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Nothing: the rows of the map are the references."""
         return {}
+
+    def _labels(self) -> NDArray[np.str_]:
+        """Traversal of each reference, as text, (m,); blank where it is not known."""
+        return np.full(len(self.vectors), "")
 
     def _select(self, rows: NDArray[np.intp]) -> None:
         self.vectors, self.places = self.vectors[rows], self.places[rows]
@@ -125,6 +129,9 @@ class KeptViews(KeptReferences):
         if self.groups is not None:
             arrays |= pack_labels("kept_groups", self.groups)
         return arrays
+
+    def _labels(self) -> NDArray[np.str_]:
+        return self.traversals.astype(np.str_)
 
     def _select(self, rows: NDArray[np.intp]) -> None:
         super()._select(rows)
