@@ -25,6 +25,31 @@ def test_local_metres_agree_with_the_sphere(origin):
         assert np.hypot(east, north) == pytest.approx(haversine(np.asarray(origin), point), rel=0.008)
 
 
+@pytest.mark.parametrize("kind", [list, np.int32, np.float32, ">f8"])
+def test_positions_are_numbers_of_any_kind(kind):
+    """Lists ended in a traceback, whole headings could not be saved, and the bytes of others were mixed up."""
+    points, heading = [[4, 2], [3, 7]], [90, 180]
+    if kind is not list:
+        points, heading = np.array(points, kind), np.array(heading, kind)
+    positions = Positions(points, heading=heading)
+    assert positions.points.dtype == positions.heading.dtype == np.float64
+    assert (positions.points.tolist(), positions.heading.tolist()) == ([[4, 2], [3, 7]], [90, 180])
+
+
+@pytest.mark.parametrize(
+    ("points", "heading", "message"),
+    [
+        ([4.0, 2.0], None, r"points must have shape \(m, 2\), .*got shape \(2,\)"),
+        (np.ones((5, 3)), None, r"points .*got shape \(5, 3\)"),
+        (np.ones((5, 2)), np.ones(4), r"heading must have shape \(5,\), one for each point; got \(4,\)"),
+        ([["north", "east"]], None, "points must be numbers, NaN where unknown"),
+    ],
+)
+def test_what_is_no_position_is_refused(points, heading, message):
+    with pytest.raises(InputError, match=message):
+        Positions(points, heading=heading)
+
+
 def test_local_metres_across_the_date_line():
     east, _ = local_metres(np.array([[0.0, -179.999]]), (0.0, 179.999))[0]
     assert east == pytest.approx(0.002 * 111319.49, rel=1e-3)

@@ -34,6 +34,19 @@ def path(tmp_path):
     return tmp_path / "x.bin"
 
 
+@pytest.mark.parametrize("mapped", [False, True])
+def test_numbers_with_the_highest_byte_first_are_read_as_what_they_are(tmp_path, mapped):
+    """They were written as they lay in memory, and said to have the lowest byte first."""
+    given = np.arange(6, dtype=">f8").reshape(2, 3)
+    if mapped:
+        given.tofile(tmp_path / "rows")
+        given = np.memmap(tmp_path / "rows", ">f8", "r", shape=(2, 3))
+    tensors.write(tmp_path / "x.bin", HEADER, {"a": given})
+    header, arrays = tensors.read(tmp_path / "x.bin", "test", 2)
+    np.testing.assert_array_equal(arrays["a"], given)
+    assert header["payload_sha256"] == tensors.payload_digest({"a": given})
+
+
 @pytest.mark.parametrize("verify", [True, False])
 def test_what_is_written_is_read(path, verify):
     header, arrays = tensors.read(path, "test", 2, verify)

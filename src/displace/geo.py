@@ -31,6 +31,21 @@ class Positions:
     heading: Numbers | None = None
     """Shape (m,). Degrees clockwise from north, NaN where unknown."""
 
+    def __post_init__(self) -> None:
+        points = as_numbers(self.points, "points")
+        if points.ndim != 2 or points.shape[1] != 2:
+            raise InputError(
+                f"points must have shape (m, 2), such as [[51.752, -1.258], …]; got shape {points.shape}"
+            )
+        object.__setattr__(self, "points", points)
+        if self.heading is not None:
+            heading = as_numbers(self.heading, "heading")
+            if heading.shape != (len(points),):
+                raise InputError(
+                    f"heading must have shape ({len(points)},), one for each point; got {heading.shape}"
+                )
+            object.__setattr__(self, "heading", heading)
+
     @classmethod
     def of(cls, columns: Mapping[str, Numbers]) -> Positions | None:
         """Take positions from named columns; None if no row has a complete pair.
@@ -137,6 +152,14 @@ class Area:
             raise InputError(
                 f"near={self.near!r} is no latitude, longitude, which is what the places' positions are"
             )
+
+
+def as_numbers(values: ArrayLike, name: str) -> Numbers:
+    """Numbers of any kind, NaN where unknown, as float64."""
+    try:
+        return np.asarray(values, np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} must be numbers, NaN where unknown: {error}") from None
 
 
 def local_metres(degrees: Numbers, origin: tuple[float, float]) -> Numbers:

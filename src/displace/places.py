@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from displace.errors import InputError
-from displace.geo import Numbers, Positions
+from displace.geo import Numbers, Positions, as_numbers
 
 Rows = NDArray[np.intp]
 _IN_STEP = 2.0
@@ -53,7 +53,7 @@ class Places:
     ) -> None:
         ids = np.asarray(ids)
         _check_sorted(ids)
-        numbers = None if frames is None else _numbers(frames)
+        numbers = None if frames is None else as_numbers(frames, "frames")
         for name, values in (("positions", positions), ("images", images), ("frames", numbers)):
             if values is not None and len(values) != len(ids):
                 raise InputError(f"{name} has {len(values)} entries; the references have {len(ids)} places")
@@ -146,13 +146,6 @@ def _check_sorted(ids: NDArray[Any]) -> None:
             f"ids must be sorted, each once; got {after!r} after {before!r}: sort them with np.unique(ids, "
             "return_index=True), and positions, images and frames by the index"
         )
-
-
-def _numbers(frames: ArrayLike) -> Numbers:
-    try:
-        return np.asarray(frames, np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"frames must be numbers, NaN where unknown: {error}") from None
 
 
 def _joined(old: Numbers | None, new: Numbers | None, old_rows: Rows, new_rows: Rows) -> Numbers:

@@ -75,8 +75,9 @@ def write(
 
 
 def _in_order(array: NDArray[Any]) -> NDArray[Any]:
-    """Return the array with its numbers side by side; a mapped file stays one."""
-    return array if array.ndim and array.flags.c_contiguous else np.ascontiguousarray(array)
+    """Return the array with its numbers side by side, lowest byte first; a mapped file stays one."""
+    beside = array if array.ndim and array.flags.c_contiguous else np.ascontiguousarray(array)
+    return beside.astype(beside.dtype.newbyteorder("<"), copy=False)
 
 
 def _made_head(arrays: Mapping[str, NDArray[Any]], names: list[str], metadata: dict[str, str]) -> bytes:
@@ -86,8 +87,11 @@ def _made_head(arrays: Mapping[str, NDArray[Any]], names: list[str], metadata: d
     for name in names:
         array, start = arrays[name], end
         end += array.nbytes
-        kind = KINDS[array.dtype.newbyteorder("<").str]
-        entries[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [start, end]}
+        entries[name] = {
+            "dtype": KINDS[array.dtype.str],
+            "shape": list(array.shape),
+            "data_offsets": [start, end],
+        }
     text = json.dumps(entries, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     return struct.pack("<Q", len(text)) + text
@@ -95,14 +99,15 @@ def _made_head(arrays: Mapping[str, NDArray[Any]], names: list[str], metadata: d
 
 def _chunks(array: NDArray[Any]) -> Iterator[memoryview | bytes]:
     """Bytes of an array, some at a time; of a mapped file by reading it, so that its pages do not stay in memory."""
+    array = _in_order(array)
     path, base = getattr(array, "filename", None), getattr(array, "base", None)
-    if path is not None and isinstance(base, mmap.mmap) and array.flags.c_contiguous:
+    if path is not None and isinstance(base, mmap.mmap):
         with Path(path).open("rb") as file:
             file.seek(getattr(array, "offset", 0))
             for start in range(0, array.nbytes, CHUNK):
                 yield file.read(min(CHUNK, array.nbytes - start))
         return
-    flat = _in_order(array).reshape(-1).view(np.uint8)
+    flat = array.reshape(-1).view(np.uint8)
     for start in range(0, len(flat), CHUNK):
         yield flat[start : start + CHUNK].data
 

@@ -300,7 +300,7 @@ def _unpacked_samples(arrays: tensors.Arrays, header: dict[str, Any]) -> Samples
 def _packed_positions(positions: Positions | None) -> dict[str, NDArray[Any] | None]:
     if positions is None:
         return {}
-    return {"points": positions.points.astype(np.float64), "heading": positions.heading}
+    return {"points": positions.points, "heading": positions.heading}
 
 
 def _unpacked_places(arrays: tensors.Arrays, degrees: bool) -> Places:
