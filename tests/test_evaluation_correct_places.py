@@ -22,6 +22,7 @@ RULES = {
         np.concatenate([IDS, IDS[::2], IDS[:3], IDS]),
         np.concatenate([FRAMES, FRAMES[::2] + 1, [50.0, np.nan, 51.0], FRAMES]),
     ),
+    "fractions of frames": WithinFrames(np.array([1.3, 0.7, 1.9]), 1, IDS, np.arange(20) / 10),
     "frames are ids": WithinFrames(np.array([4, 0, 40]), 2),
     "frames are unsigned ids": WithinFrames(np.array([4, 0, 40], np.uint8), 2),
     "metres": WithinMetres(

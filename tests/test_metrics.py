@@ -268,6 +268,16 @@ class TestQueriesWithoutACorrectPlace:
         (lambda: recall_at([[1, 2]], [1, 2]), "truth is for 2 queries, and ranked_places has 1: both"),
         (lambda: recall_at([[1, 2]], [{1}, {2}]), "truth is for 2 queries, and ranked_places has 1"),
         (lambda: recall_at([[1, 2]], ["a"]), "use one kind of place id"),
+        (lambda: recall_at([["a"]], np.array([b"a"])), "truth has b'a', but places are ranked such as 'a'"),
+        (lambda: recall_at([["a"]], [{b"a", "a"}]), "truth has b'a', but places are ranked such as 'a'"),
+        (
+            lambda: WithinMetres([[0, 0]], 25, ["a", "b", "a"], [[0, 0], [9, 9], [50, 0]]),
+            "places has 'a' twice: give one position of each place",
+        ),
+        (
+            lambda: recall_at([[1]], WithinMetres([[0, 0]], 25, [], np.empty((0, 2)))),
+            "no place has a frame or position",
+        ),
         (lambda: recall_at([["a"]], WithinFrames(np.array([1]), 1)), "place ids are not frame numbers"),
         (lambda: WithinFrames(np.zeros((3, 1)), 1), r"frames must have shape \(q,\); got shape \(3, 1\)"),
         (lambda: WithinFrames([1], "1"), "tolerance='1' must be a number of frames"),
@@ -504,3 +514,10 @@ class TestBlocksOfNeighbours:
         found = bootstrap(np.tile(hits, 3), order=np.arange(60))
         assert found.block > 1
         assert 0 <= found.low < found.high <= 100
+
+
+def test_an_image_without_a_place_is_a_miss_also_where_a_place_is_called_0():
+    """Places that are numbers are 0 where there is none, and have no score."""
+    found = Matches(np.array([[3, 0], [0, 0]]), np.array([[0.9, 0.8], [np.nan, np.nan]]))
+    assert recall_at(found, [3, 0], ks=(1, 2)) == {1: 50.0, 2: 50.0}
+    assert recall_at(found, [0, 3], ks=(1, 2)) == {1: 0.0, 2: 50.0}

@@ -101,7 +101,10 @@ def recall_at(
             "unanswerable='drop' needs places=, the ids of the places in the map: without them no query is known to "
             "have no correct place"
         )
-    hit_within = np.logical_or.accumulate(rule.correct(ranked), axis=1)
+    correct = rule.correct(ranked)
+    if isinstance(ranked_places, Matches):
+        correct &= ~np.isnan(ranked_places.scores)  # no place, of an image that could not be read
+    hit_within = np.logical_or.accumulate(correct, axis=1)
     has_answer = rule.answerable(known)
     counted = np.ones(len(ranked), bool) if unanswerable == "miss" else has_answer
     if not counted.any():

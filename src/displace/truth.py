@@ -325,6 +325,7 @@ class WithinMetres:
         Easting and northing of each query.
     radius : float
     places : array of shape (N,)
+        Each place once.
     place_positions : array of shape (N, 2)
     """
 
@@ -338,6 +339,11 @@ class WithinMetres:
         _keep_checked(self, "positions", "q, 2", numbers=True)
         _keep_checked(self, "places", "N")
         _keep_checked(self, "place_positions", f"{len(self.places)}, 2", numbers=True)
+        listed, counts = np.unique(self.places, return_counts=True)
+        if (counts > 1).any():
+            raise InputError(
+                f"places has {listed[counts > 1].tolist()[0]!r} twice: give one position of each place"
+            )
 
     @property
     def name(self) -> str:
@@ -388,7 +394,7 @@ def _check_reach(value: Any, name: str, unit: str) -> None:
 
 
 def check_comparable(ranked: NDArray[Any], truth: NDArray[Any], name: str = "truth") -> None:
-    """Refuse to compare strings with numbers, which are never equal, instead of returning a recall of 0."""
+    """Refuse to compare strings, bytes and numbers, which are never equal, instead of returning a recall of 0."""
     have, want = _examples(ranked), _examples(truth)
     strange = want.keys() - have.keys()
     if have and strange:
@@ -398,11 +404,15 @@ def check_comparable(ranked: NDArray[Any], truth: NDArray[Any], name: str = "tru
         )
 
 
-def _examples(ids: NDArray[Any]) -> dict[bool, Any]:
-    """The first string and the first value that is none, by whether it is one; what names no place is neither."""
-    if ids.dtype != object:
-        return {ids.dtype.kind in "US": ids.flat[0].item()} if ids.size else {}
-    return {isinstance(value, str | bytes): value for value in ids.ravel()[::-1].tolist() if is_named(value)}
+def _examples(ids: NDArray[Any]) -> dict[type, Any]:
+    """The first string, the first bytes and the first value that is neither, by kind; what names no place is none."""
+    values = ids.ravel()[::-1] if ids.dtype == object else ids.ravel()[:1]
+    kinds = (str, bytes)
+    return {
+        next((kind for kind in kinds if isinstance(value, kind)), object): value
+        for value in values.tolist()
+        if is_named(value)
+    }
 
 
 def _any_within(radius: float, points: NDArray[Any], targets: NDArray[Any]) -> Flags:
@@ -418,6 +428,8 @@ def _any_within(radius: float, points: NDArray[Any], targets: NDArray[Any]) -> F
 def _look_up(ids: NDArray[Any], keys: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:
     """Value of each id, from parallel `keys` and `values`."""
     check_comparable(ids, keys)
+    if ids.size and not len(keys):
+        raise InputError("no place has a frame or position: places is empty")
     order = np.argsort(keys)
     at = np.searchsorted(keys, ids, sorter=order).clip(max=len(keys) - 1)
     found = order[at]

@@ -59,10 +59,14 @@ def _within_frames(rule: WithinFrames, place_ids: NDArray[Any]) -> tuple[Numbers
         known = (place_ids[at] == rule.places) & np.isfinite(rule.place_frames)
         frames, row = rule.place_frames[known], at[known]
     order = np.argsort(frames, kind="stable")
-    first = np.searchsorted(frames[order], rule.frames - rule.tolerance, side="left")
-    last = np.searchsorted(frames[order], rule.frames + rule.tolerance, side="right")
-    last = np.where(np.isfinite(rule.frames), last, first)
-    return _joined([np.unique(row[order[a:b]]) for a, b in zip(first, last, strict=True)])
+    # A frame more to either side: a sum rounds fractions elsewhere than the rule's difference, which decides.
+    first = np.searchsorted(frames[order], rule.frames - rule.tolerance - 1)
+    last = np.searchsorted(frames[order], rule.frames + rule.tolerance + 1)
+    found = []
+    for asked, a, b in zip(rule.frames, first, last, strict=True):
+        near = order[a:b]
+        found.append(np.unique(row[near[np.abs(asked - frames[near]) <= rule.tolerance]]))
+    return _joined(found)
 
 
 @correct_places.register
