@@ -847,6 +847,18 @@ class TestLocatingByAServer:
             expected = own.within((100, 0), 15).locate(route.queries[30:31], 9)
             assert near.places.tolist() == expected.places.tolist()
 
+    def test_an_image_that_cannot_be_read_here_is_one_failure(self, pictures):
+        """It ended the run, and all other images were lost."""
+        with TestClient(app_of(pictures / "town.displace")) as server:
+            client = Client("http://testserver")
+            client.http = server
+            failures = {}
+            paths = [pictures / "query" / "03.png", pictures / "query" / "gone.png"]
+            vectors = RemoteMap(client).described(paths, failures)
+        assert np.isfinite(vectors[0]).all()
+        assert np.isnan(vectors[1]).all()
+        assert failures == {1: f"cannot read image {paths[1]}: No such file or directory"}
+
     def test_no_server(self):
         def respond(request):
             raise httpx.ConnectError("refused")

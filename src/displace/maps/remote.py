@@ -11,7 +11,7 @@ import numpy as np
 
 from displace.arrays import Vectors
 from displace.client import Client, ServerError
-from displace.errors import InputError
+from displace.errors import ImageError, InputError
 from displace.geo import Positions
 from displace.maps.questions import check_same_model
 from displace.matches import Matches, joined
@@ -90,8 +90,8 @@ class RemoteMap:
         def one(row: int) -> None:
             try:
                 vectors[row] = self.client.describe(paths[row])
-            except OSError as error:
-                failures[row] = f"cannot read image {paths[row]}: {error.strerror}"
+            except ImageError as error:
+                failures[row] = str(error)
             except ServerError as error:
                 if error.status not in OF_THE_IMAGE:
                     raise
