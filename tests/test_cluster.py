@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import shutil
 import signal
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +19,7 @@ from displace import DisPlace, build
 from displace.descriptors.shards import Shards
 from displace.descriptors.store import DescriptorStore
 from displace.descriptors.store_index import StoreIndex
-from displace.errors import DisplaceError, InputError
+from displace.errors import DisplaceError, InputError, StoreError
 from displace.manifest.table import Manifest
 from displace.maps.streaming import build_streamed
 from displace.synthetic import make_route
@@ -156,6 +158,18 @@ def test_a_store_that_workers_do_not_see_is_named(store, in_process, tmp_path):
     part = summing.ShardPart("/nowhere/000000.npy", np.arange(1), np.array(["a"]), np.array(["t"]))
     with pytest.raises(DisplaceError, match="all workers see"):
         in_process(1).submit(summing.partial_of, part, FIXED).result()
+
+
+def test_a_damaged_shard_is_refused_by_the_worker_that_reads_it(store, tmp_path):
+    """A map was built of whatever vectors the bytes had become."""
+    shard = Path(shutil.copytree(store.folder / "shards", tmp_path / "shards")) / "000001.npy"
+    part = summing.ShardPart(str(shard), np.arange(47), np.arange(47), np.full(47, "t"))
+    assert len(part.read()) == 47
+    content = bytearray(shard.read_bytes())
+    content[-5] ^= 1
+    shard.write_bytes(content)
+    with pytest.raises(StoreError, match="checksum"):
+        part.read()
 
 
 @pytest.mark.parametrize("address", ["localhost", "local:none", "local:0"])

@@ -37,6 +37,19 @@ def test_float16_is_half_the_bytes_and_reads_as_float32(tmp_path):
     assert np.load(tmp_path / "narrow" / "000000.npy").dtype == np.float16
 
 
+@pytest.mark.parametrize("odd", [1e5, -1e5, np.inf, np.nan, 1e-9], ids=str)
+def test_numbers_that_float16_cannot_hold_are_refused_and_nothing_is_written(tmp_path, odd):
+    """They were stored as infinity, which was found when a map was built, or as zeros, which never was."""
+    narrow = filled(tmp_path / "narrow", "float16")
+    with pytest.raises(StoreError, match=r"1 descriptors, with numbers up to .* cannot be stored as float16"):
+        narrow.append(["d", "e", "f"], np.array([[1, 2, 3], [odd, 0, 0], [0, 0, 0]], np.float32))
+    assert len(Shards(tmp_path / "narrow", "me", 3, "float16")) == 3
+    if np.isfinite(odd):
+        wide = filled(tmp_path / "wide")
+        wide.append(["d"], np.array([[odd, 0, 0]], np.float32))
+        assert wide.gather(["d"])[0, 0] == np.float32(odd)
+
+
 def test_an_append_writes_one_shard_and_touches_no_other(tmp_path):
     shards = filled(tmp_path)
     before = {p.name: p.stat().st_mtime_ns for p in tmp_path.iterdir()}

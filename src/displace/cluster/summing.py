@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.arrays import Indices, Vectors, blocks
+from displace.descriptors.shards import load_checked
 from displace.descriptors.store import DescriptorStore
 from displace.errors import DisplaceError, InputError
 from displace.files.disk_rows import DiskRows
@@ -48,9 +49,9 @@ class ShardPart:
     """Both of shape (b,)."""
 
     def read(self) -> ReferenceSet:
-        """Read the references."""
+        """Read the references; StoreError where the shard is damaged."""
         try:
-            shard = np.load(self.path, mmap_mode="r", allow_pickle=False)
+            shard = load_checked(Path(self.path))
         except OSError as error:
             raise DisplaceError(
                 f"a worker cannot read {self.path} ({error.strerror or error}): the store must be on a file system "

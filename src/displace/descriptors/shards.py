@@ -89,15 +89,29 @@ class Shards:
 
     def append(self, keys: Sequence[str], vectors: Vectors) -> None:
         """Write one shard; when this returns, the vectors survive any crash."""
+        stored = self._stored(vectors)
         record = {"format": FORMAT, "model": self.owner, "dim": self.dim, "keys": list(keys)}
         with writing_to(self.folder):
             make_folder(self.folder)
             number = 1 + max((int(p.stem) for p in self._named(_NAME)), default=-1)
             path = self.folder / f"{number:06d}.npy"
             with atomic_write(path) as file:
-                np.save(file, np.ascontiguousarray(vectors, self.dtype), allow_pickle=False)
+                np.save(file, stored, allow_pickle=False)
             write_json(path.with_suffix(".json"), {**record, "sha256": _digest(path)}, indent=None)
         self._register(path, keys)
+
+    def _stored(self, vectors: Vectors) -> NDArray[Any]:
+        """Vectors in the stored type; refuses those that it would make infinite, or nothing of."""
+        with np.errstate(over="ignore"):
+            stored = np.ascontiguousarray(vectors, self.dtype)
+        lost = ~np.isfinite(stored).all(axis=1) | (stored.any(axis=1) != vectors.any(axis=1))
+        if lost.any():
+            largest = float(np.abs(vectors[lost]).max())
+            raise StoreError(
+                f"{lost.sum():,} descriptors, with numbers up to {largest:.1e}, cannot be stored as {self.dtype}: "
+                "store them as float32 (--dtype float32), or scale them to unit length"
+            )
+        return stored
 
     def verify(self) -> None:
         """Read every shard and compare its checksum; those that differ count as absent from now on."""
@@ -176,12 +190,7 @@ class Shards:
 
     def _check(self, number: int) -> None:
         """Compare the checksum of a shard, once."""
-        digest = self._unverified.get(number)
-        if digest is not None and _digest(self._files[number]) != digest:
-            raise StoreError(
-                f"{self._files[number]} is damaged: it does not have the checksum it was written with. "
-                "Run displace extract again: it describes these images anew"
-            )
+        check_digest(self._files[number], self._unverified.get(number))
         self._unverified.pop(number, None)
 
     def _whole(self, path: Path, n_rows: int) -> bool:
@@ -201,6 +210,22 @@ class Shards:
         self._row_of.update((key, start + i) for i, key in enumerate(keys))
         self._files.append(path)
         self._starts.append(start + len(keys))
+
+
+def load_checked(path: Path) -> NDArray[Any]:
+    """Map the vectors of one shard after comparing their checksum; OSError where it cannot be read."""
+    check_digest(path, read_json(path.with_suffix(".json")).get("sha256"))
+    shard: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    return shard
+
+
+def check_digest(path: Path, digest: str | None) -> None:
+    """Refuse a shard that does not have the checksum of its writing; None where that is not known."""
+    if digest is not None and _digest(path) != digest:
+        raise StoreError(
+            f"{path} is damaged: it does not have the checksum it was written with. "
+            "Run displace extract again: it describes these images anew"
+        )
 
 
 def _digest(path: Path) -> str | None:
