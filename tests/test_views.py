@@ -13,6 +13,7 @@ from displace.errors import ConditioningWarning, InputError, ManifestError
 from displace.evaluation.studies.task import budgets
 from displace.fusion.solver.views import frames_of_one_drive, group_views, merged
 from displace.manifest.table import Manifest
+from displace.places import Places
 from displace.references import heading_groups
 
 N, VIEWS, D = 24, 3, 48
@@ -311,6 +312,20 @@ class TestMaps:
         grouped = ReferenceSet(refs.vectors, refs.places, refs.traversals, groups=views)
         assert grouped.only("t1").groups.tolist() == views[refs.traversals == "t1"].tolist()
         assert "as given" in displace.build(grouped, calibration=False).reason
+
+    @pytest.mark.parametrize("keep_references", [True, False])
+    def test_another_tolerance_is_learned_with_the_views_that_were_given(self, tmp_path, keep_references):
+        """A map that was read had forgotten them, and without `keep_references` it said that it keeps no references."""
+        refs, views, *_ = make_views(n_traversals=3)
+        mixed = np.random.default_rng(0).permutation(VIEWS)[views]
+        mixed[::5] = VIEWS - 1 - mixed[::5]  # groups that would not be found
+        info = Places(np.arange(N), frames=np.arange(N))
+        grouped = ReferenceSet(refs.vectors, refs.places, refs.traversals, groups=mixed, info=info)
+        grouped = grouped.select(np.argsort(refs.places, kind="stable"))  # as a map keeps them
+        displace.build(grouped, keep_references=keep_references).save(tmp_path / "town.displace")
+        town = displace.PlaceMap.load(tmp_path / "town.displace").with_tolerance("1 frames")
+        fusion = get_fusion("displace")(**town.settings)
+        assert town.calibration == displace.build(grouped, fusion, tolerance="1 frames").calibration
 
 
 def test_the_study_of_storage_has_budgets_of_rows_where_places_have_several_views():

@@ -115,13 +115,21 @@ def with_tolerance(state: MapState, tolerance: str | float | Tolerance) -> MapSt
     truth = Truth.of(state.places, tolerance)
     if truth.tolerance == state.tolerance:
         return state
-    kept = None if state.statistics is None else state.statistics.loaded().references
-    if kept is None or state.anchors is None:
+    fusion, known = _fusion(state), None
+    if state.statistics is not None:
+        kept = state.statistics.loaded()
+        known = _known(fusion, _restored(state, fusion, kept), kept)
+    if known is None or state.anchors is None:
         raise InputError(
             f"tolerance={str(tolerance)!r} is not that of the map ({state.tolerance}), and another confidence needs "
             "the references, which the map does not keep: build it again with that tolerance"
         )
-    return learned_again(replace(state, tolerance=truth.tolerance), kept, _fusion(state))
+    return learned_again(replace(state, tolerance=truth.tolerance), known, fusion)
+
+
+def _known(fusion: Fusion, statistics: Any, kept: MapStatistics) -> ReferenceSet | None:
+    """References that a map keeps, with their views where it tells these apart; None where it does not keep them."""
+    return fusion.references_in(statistics) or kept.references
 
 
 def _fusion(state: MapState) -> Fusion:
@@ -190,6 +198,7 @@ def _next(
     _check_outcome(rows, state.dim)
     vectors, scales = quantize(rows.vectors, state.vectors.dtype.name)
     settings = fusion.settings()
+    remaining = _kept(kept, after, refs, gained)
     upcoming = replace(
         state,
         places=state.places.updated(after.place_ids, refs.info if gained else state.places),
@@ -202,13 +211,11 @@ def _next(
         reason=f"{fusion.explain()}, after an update",
         traversals=_counted(state.traversals, refs, gained),
         notes=spectrum_note(fusion),  # the loss by rounding was that of the old rows
-        statistics=_kept(kept, after, refs, gained),
+        statistics=remaining,
         no_statistics="",
         estimator=clone(fusion).set_params(**settings),
     )
-    known = fusion.references_in(after)
-    if known is None and upcoming.statistics is not None:
-        known = upcoming.statistics.references
+    known = _known(fusion, after, remaining)
     if state.calibrated_on is not None:
         upcoming = anchored(upcoming, known)
     else:
