@@ -407,3 +407,12 @@ def test_scores_of_another_shape_are_refused(monkeypatch, fuse, shape):
     message = f"dMat. Avg.: the scores have shape {shape}, and must have (7, 25): a row for each query"
     with pytest.raises(InputError, match=re.escape(message)):
         fusion.rank(route.queries[:7])
+
+
+@pytest.mark.parametrize("k", [1, 15, 30, 50])
+def test_scores_that_are_no_numbers_are_refused_however_many_places_are_asked_for(monkeypatch, k):
+    """From eleven places on it was an error of numpy's about shapes."""
+    fusion = get_fusion("hops")().fit(np.eye(50), np.arange(50))
+    monkeypatch.setattr(fusion, "_scores", lambda Q: np.where(np.arange(50) % 2, 0.5, np.nan) * Q[:, :1])
+    with pytest.raises(InputError, match="HOPS: the scores of 3 of 3 queries are NaN, without order"):
+        fusion.rank(np.ones((3, 50)), k=k)

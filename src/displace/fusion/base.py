@@ -177,10 +177,6 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         columns, scores = ranked(
             len(queries), len(self.place_ids_), k, self._checked_scorer(queries), self._layers()
         )
-        if wrong := int(np.isnan(scores).any(axis=1).sum()):
-            raise InputError(
-                f"{self.title}: the scores of {wrong:,} of {len(scores):,} queries are NaN, without order"
-            )
         return Matches(self.place_ids_[columns], scores)
 
     def predict(self, Q: ArrayLike) -> NDArray[Any]:
@@ -325,7 +321,7 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         return lambda rows: self._scores(Q[rows])
 
     def _checked_scorer(self, Q: Vectors) -> Callable[[slice], Vectors]:
-        """As `_scorer`, with a check of the scores' shape: others would rank the wrong places."""
+        """As `_scorer`, with a check of the scores: NaN, or another shape, would rank the wrong places."""
         scores_of = self._scorer(Q)
 
         def checked(rows: slice) -> Vectors:
@@ -335,6 +331,10 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
                 raise InputError(
                     f"{self.title}: the scores have shape {np.shape(scores)}, and must have {expected}: a row for "
                     "each query, a column for each place in the order of place_ids_"
+                )
+            if wrong := int(np.isnan(np.max(scores, axis=1)).sum()):
+                raise InputError(
+                    f"{self.title}: the scores of {wrong:,} of {len(scores):,} queries are NaN, without order"
                 )
             return scores
 
