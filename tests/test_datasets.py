@@ -450,6 +450,23 @@ def test_a_tolerance_in_frames_knows_every_frame_of_a_place():
         np.testing.assert_array_equal(truth.correct(np.full((6, 1), "p1"))[:, 0], expected)
 
 
+@pytest.mark.parametrize("degrees", [False, True])
+def test_a_tolerance_in_metres_is_one_truth_for_each_query(degrees):
+    """Frames off the route that are left out had a truth all the same, and the others had that of a neighbour."""
+    scale, names = (1e-5, ("latitude", "longitude")) if degrees else (1.11, ("northing", "easting"))
+    points = {names[0]: scale * np.array([0.0, 10, 20, 99, 12, 20]), names[1]: np.zeros(6)}
+    manifest = Manifest(
+        list("abcdef"), ["1", "2", "3", "", "2", "3"], list("sssqqq"), frame=[0, 1, 2, np.nan, 1, 2], **points
+    )
+    protocol = Protocol("5m", Tolerance("metres", 5), on_route=True)
+    rule = protocol.truth(manifest, "q")
+    assert len(rule) == protocol.asked(manifest, "q").sum() == 2
+    assert rule.correct(np.array([["1", "2", "3"]] * 2)).tolist() == [
+        [False, True, False],
+        [False, False, True],
+    ]
+
+
 def test_whole_size_counts_are_accepted(tmp_path):
     """A manifest of Nordland's real size passes the check (no image is read)."""
     names = [f"images-{i:05d}" for i in range(27592)]

@@ -18,7 +18,7 @@ from displace.errors import InputError
 from displace.files import tensors
 from displace.fusion.solver import eigen, scatter
 from displace.fusion.solver.scatter import Scatter
-from displace.geo import Positions
+from displace.geo import Positions, radii_at
 from displace.manifest.builder import build_manifest
 from displace.manifest.place_assignment import Rule
 from displace.maps.digests import Digests, digests_of
@@ -224,6 +224,14 @@ class TestTruth:
         assert within.correct(np.array([[2, 3]])).tolist() == [[True, False]]
         assert [within.answerable(np.array([place])).tolist() for place in (2, 3)] == [[True], [False]]
         assert within.answerable(None).tolist() == [True]
+
+    def test_metres_are_as_long_in_every_town_of_a_map(self):
+        """Of a map of Oslo and Madrid, 25 m were 19 m in the one and 29 m in the other."""
+        step = np.degrees(24 / radii_at(59.9)[0]), np.degrees(26 / radii_at(40.4)[0])
+        points = [[59.9, 10.7], [59.9, 10.7 + step[0]], [40.4, -3.7], [40.4, -3.7 + step[1]]]
+        truth = Truth.of(Places(np.arange(4), Positions(points, degrees=True)), "25m")
+        assert truth.correct(np.array([1, 3]), np.array([0, 2])).tolist() == [True, False]
+        assert truth.answerable(np.array([1, 3]), np.array([0, 2])).tolist() == [True, False]
 
     def test_ids_of_another_kind_are_named(self):
         rule = WithinFrames(np.array([1]), 1, np.array(["a", "b"]), np.array([0, 1]))

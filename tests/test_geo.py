@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from displace.errors import InputError
-from displace.geo import Positions, as_seconds, at_times, heading_difference, local_metres
+from displace.geo import Positions, as_seconds, at_times, heading_difference, local_metres, radii_at
 
 
 def haversine(a: np.ndarray, b: np.ndarray) -> float:
@@ -48,6 +48,18 @@ def test_positions_are_numbers_of_any_kind(kind):
 def test_what_is_no_position_is_refused(points, heading, message):
     with pytest.raises(InputError, match=message):
         Positions(points, heading=heading)
+
+
+@pytest.mark.parametrize("latitude", [-89.9, -33.9, 0.0, 40.4, 59.9, 89.999])
+@pytest.mark.parametrize("longitude", [-180.0, -1.26, 179.9999])
+def test_distances_in_space_are_metres_wherever_they_are(latitude, longitude):
+    here, north, east = Positions(
+        [[latitude, longitude], [latitude + 0.0001, longitude], [latitude, longitude + 0.0002]], degrees=True
+    ).in_space()
+    east_radius, north_radius = radii_at(latitude)
+    assert np.linalg.norm(north - here) == pytest.approx(np.radians(0.0001) * north_radius, rel=1e-5)
+    assert np.linalg.norm(east - here) == pytest.approx(np.radians(0.0002) * east_radius, rel=1e-5)
+    assert np.isnan(Positions([[np.nan, np.nan]], degrees=True).in_space()).all()
 
 
 def test_local_metres_across_the_date_line():

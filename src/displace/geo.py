@@ -87,6 +87,19 @@ class Positions:
             return self.points
         return local_metres(self.points, origin or self.origin)
 
+    def in_space(self) -> Numbers:
+        """Points whose straight distances are metres wherever on earth they are: (m, 3) of degrees, else (m, 2).
+
+        On a plane, distances a thousand kilometres north of its origin would be a fifth too long.
+        """
+        if not self.degrees:
+            return self.points
+        latitude, longitude = np.radians(self.points).T
+        radius = EQUATOR_RADIUS / np.sqrt(1 - _ECCENTRICITY2 * np.sin(latitude) ** 2)
+        from_axis = radius * np.cos(latitude)
+        up = radius * (1 - _ECCENTRICITY2) * np.sin(latitude)
+        return np.column_stack([from_axis * np.cos(longitude), from_axis * np.sin(longitude), up])
+
     def columns(self) -> dict[str, Numbers]:
         """Named columns, the opposite of `of`."""
         names = ("latitude", "longitude") if self.degrees else ("easting", "northing")

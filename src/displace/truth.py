@@ -141,9 +141,9 @@ class Truth:
 
     @cached_property
     def _points(self) -> NDArray[np.float64] | None:
-        """Where the places are: metres (N, 2), numbers along the route (N, 1), or None for the exact place."""
+        """Where the places are: metres (N, 2 or 3), numbers along the route (N, 1), or None for the exact place."""
         if self.tolerance.kind == "metres" and self.places.positions is not None:
-            return self.places.positions.metres()
+            return self.places.positions.in_space()
         if self.tolerance.kind == "frames" and self.places.frames is not None:
             return self.places.frames[:, None]
         return None
@@ -321,12 +321,12 @@ class WithinMetres:
 
     Parameters
     ----------
-    positions : array of shape (q, 2)
-        Easting and northing of each query.
+    positions : array of shape (q, 2) or (q, 3)
+        Easting and northing of each query, or a point in space; of degrees ``Positions(…, degrees=True).in_space()``.
     radius : float
     places : array of shape (N,)
         Each place once.
-    place_positions : array of shape (N, 2)
+    place_positions : array of shape (N, 2) or (N, 3)
     """
 
     positions: NDArray[Any]
@@ -336,9 +336,10 @@ class WithinMetres:
 
     def __post_init__(self) -> None:
         _check_reach(self.radius, "radius", "metres")
-        _keep_checked(self, "positions", "q, 2", numbers=True)
+        columns = 3 if np.shape(self.positions)[-1:] == (3,) else 2
+        _keep_checked(self, "positions", f"q, {columns}", numbers=True)
         _keep_checked(self, "places", "N")
-        _keep_checked(self, "place_positions", f"{len(self.places)}, 2", numbers=True)
+        _keep_checked(self, "place_positions", f"{len(self.places)}, {columns}", numbers=True)
         listed, counts = np.unique(self.places, return_counts=True)
         if (counts > 1).any():
             raise InputError(

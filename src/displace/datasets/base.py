@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.errors import DatasetError, InputError
-from displace.manifest.place_assignment import KnownPlaces
+from displace.manifest.place_assignment import mean_positions
 from displace.manifest.table import Manifest
 from displace.registry import check_known
 from displace.truth import SamePlace, Tolerance, TruthRule, WithinFrames, WithinMetres
@@ -111,23 +111,16 @@ def _frames(protocol: Protocol, manifest: Manifest, query: str) -> TruthRule:
 
 
 def _metres(protocol: Protocol, manifest: Manifest, query: str) -> TruthRule:
-    points = manifest.positions()
-    if points is None:
+    geo = manifest.geo
+    if geo is None:
         raise InputError(
             f"protocol {protocol.name!r} counts metres, but the manifest has no positions; count frames ('2 frames') "
             "or exact places"
         )
-    # All rows are projected together, so that queries and places are in one frame.
-    metric = Manifest(
-        manifest.images, manifest.places, manifest.traversals, easting=points[:, 0], northing=points[:, 1]
-    )
-    references, queries = protocol.split(metric, query)
-    known = KnownPlaces.of(references)
-    unknown_at = np.full((len(known.ids), 2), np.nan)
-    at: NDArray[np.float64] = unknown_at if known.positions is None else known.positions.points
-    own = queries.positions()
-    own = np.full((len(queries), 2), np.nan) if own is None else own
-    return WithinMetres(own, protocol.tolerance.value, np.array(known.ids), at)
+    mapped, asked = protocol.mapped(manifest, query), protocol.asked(manifest, query)
+    ids, rows = np.unique(manifest.places[mapped], return_inverse=True)
+    at = mean_positions(geo.take(mapped), rows, len(ids))
+    return WithinMetres(geo.take(asked).in_space(), protocol.tolerance.value, ids, at.in_space())
 
 
 @dataclass(frozen=True)

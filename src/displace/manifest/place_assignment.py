@@ -59,7 +59,7 @@ class KnownPlaces:
         row_of = {place: row for row, place in enumerate(ids)}
         rows = np.array([row_of.get(place, -1) for place in manifest.places.tolist()])
         geo = manifest.geo
-        positions = None if geo is None else _mean_positions(geo, rows, len(ids))
+        positions = None if geo is None else mean_positions(geo, rows, len(ids))
         return cls(ids, positions, place_of_each_name(manifest.images, manifest.places.tolist()))
 
 
@@ -72,7 +72,7 @@ def places_of(manifest: Manifest) -> Places:
     named = np.flatnonzero(manifest.places != "")
     ids, first, rows = np.unique(manifest.places[named], return_index=True, return_inverse=True)
     geo, frames = manifest.geo, None
-    positions = None if geo is None else _mean_positions(geo.take(named), rows, len(ids))
+    positions = None if geo is None else mean_positions(geo.take(named), rows, len(ids))
     if manifest.frame is not None:
         frames = np.full(len(ids), np.inf)
         np.fmin.at(frames, rows, manifest.frame[named])
@@ -86,8 +86,8 @@ def metres_from_place(manifest: Manifest) -> Numbers:
     if geo is None or places.positions is None:
         return away
     shows = manifest.places != ""
-    at = places.positions.metres(geo.origin)[np.searchsorted(places.ids, manifest.places[shows])]
-    away[shows] = np.linalg.norm(geo.metres()[shows] - at, axis=1)
+    at = places.positions.in_space()[np.searchsorted(places.ids, manifest.places[shows])]
+    away[shows] = np.linalg.norm(geo.in_space()[shows] - at, axis=1)
     return away
 
 
@@ -206,7 +206,7 @@ def choose_anchor(tracks: Sequence[Positions], points: Sequence[Numbers], rule: 
     return int(np.argmax(seen))
 
 
-def _mean_positions(geo: Positions, rows: Rows, n: int) -> Positions:
+def mean_positions(geo: Positions, rows: Rows, n: int) -> Positions:
     """Mean position and heading of each place; `rows` says which place each position belongs to."""
     used = (rows >= 0) & geo.known
     points, headings = np.full((n, 2), np.nan), None
