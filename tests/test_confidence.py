@@ -512,6 +512,17 @@ def test_with_the_references_kept_it_is_that_of_a_rebuild(small):
     assert place_map.calibration.weights == pytest.approx(rebuilt.calibration.weights, rel=0.02)
 
 
+@pytest.mark.parametrize("scale", [2.0**17, 2.0**60])
+def test_descriptors_of_any_length_make_a_map_that_can_be_saved(small, tmp_path, scale):
+    """From a length of 30,000 on, as of a VLAD of bytes, a map was built and could not be saved."""
+    refs, scale = small.references.only("t0", "t1", "t2"), np.float32(scale)
+    long = ReferenceSet(refs.vectors * scale, refs.places, refs.traversals)
+    build(long, DisPlace(**FIXED)).save(tmp_path / "town.displace")
+    sure = PlaceMap.load(tmp_path / "town.displace").locate(small.queries * scale).confidence
+    usual = build(refs, DisPlace(**FIXED)).locate(small.queries).confidence
+    np.testing.assert_allclose(sure, usual, atol=1e-3)
+
+
 def test_what_a_removed_traversal_had_shown_is_dropped(small):
     refs = small.references.only("t0", "t1", "t2", "t3")
     place_map = build(refs)

@@ -22,7 +22,9 @@ LONGEST = 1.05
 SHARE = 1.001
 """A share, and what rounding adds to it."""
 LARGEST = 1e9
-"""Largest number of a calibration, and the reciprocal of its smallest scale."""
+"""Largest weight of a calibration, and the reciprocal of its smallest scale."""
+FARTHEST = 4e38
+"""Largest number of the evidence: a squared distance between descriptors, which may be of any length."""
 
 KINDS: dict[str, tuple[type, ...]] = {
     "fusion": (str,),
@@ -115,12 +117,13 @@ def _check_calibration(calibration: Calibration) -> None:
 
     Within these bounds no query makes a probability that is no number.
     """
-    for name in ("weights", "offsets", "lowest", "highest"):
-        schema.listed(getattr(calibration, name), name, _bounded)
+    schema.listed(calibration.weights, "weights", _bounded)
+    for name in ("offsets", "lowest", "highest"):
+        schema.listed(getattr(calibration, name), name, _evidence)
     for name in ("bias", "steepness", "auc", "error"):
         _bounded(getattr(calibration, name), name)
     if calibration.farthest is not None:
-        _bounded(calibration.farthest, "farthest")
+        _evidence(calibration.farthest, "farthest")
     schema.listed(calibration.scales, "scales", _scale)
     _scale(calibration.spread, "spread")
     for name in ("ceiling", "doubt"):
@@ -140,8 +143,12 @@ def _bounded(value: Any, name: str) -> float:
     return schema.number(value, name, -LARGEST, LARGEST)
 
 
+def _evidence(value: Any, name: str) -> float:
+    return schema.number(value, name, -FARTHEST, FARTHEST)
+
+
 def _scale(value: Any, name: str) -> float:
-    return schema.number(value, name, 1 / LARGEST, LARGEST)
+    return schema.number(value, name, 1 / LARGEST, FARTHEST)
 
 
 def check_row_places(row_places: NDArray[Any], n_rows: int, n_places: int) -> None:
