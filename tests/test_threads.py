@@ -63,3 +63,15 @@ def test_limits_hold_inside_the_block_only():
         assert blas_threads() == before == {2}
         with threads.one_blas_thread(False), threads.limit_threads(None):
             assert blas_threads() == before
+
+
+def test_limits_that_overlap_leave_none_behind():
+    """Two fits at a time, of two threads, left one thread for the rest of the process."""
+    with threads.limit_threads(2):
+        one, other = threads.one_blas_thread(), threads.one_blas_thread()
+        one.__enter__()
+        other.__enter__()
+        one.__exit__(None, None, None)
+        assert blas_threads() == {1}
+        other.__exit__(None, None, None)
+        assert blas_threads() == {2}

@@ -7,7 +7,8 @@ walk is made once, and again only when modules were imported since: an import is
 from __future__ import annotations
 
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 
 from threadpoolctl import ThreadpoolController
 
@@ -19,6 +20,9 @@ SMALL = 2**37
 _lock = ForkLock()
 _known: tuple[int, ThreadpoolController] | None = None
 """Number of modules at the last walk, and its result."""
+_limit = ExitStack()
+_n_inside = 0
+"""The limit of BLAS to one thread, and how many blocks it holds for."""
 
 
 def controller() -> ThreadpoolController:
@@ -49,7 +53,27 @@ def threads_for(asked: int | None, n_vectors: int, dim: int) -> int | None:
 
 def one_blas_thread(small: bool = True) -> AbstractContextManager[object]:
     """Limit BLAS to one thread for `small` problems, where threads cost more than they bring."""
-    return controller().limit(limits=1, user_api="blas") if small else nullcontext()
+    return _one_for_all() if small else nullcontext()
+
+
+@contextmanager
+def _one_for_all() -> Iterator[None]:
+    """Limit BLAS from the first of several blocks, of any threads, to the last: a limit is the whole process's.
+
+    A block that began inside another would put back one thread when it ends, and that other had already ended.
+    """
+    global _n_inside
+    with _lock:
+        if _n_inside == 0:
+            _limit.enter_context(controller().limit(limits=1, user_api="blas"))
+        _n_inside += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _n_inside -= 1
+            if _n_inside == 0:
+                _limit.close()
 
 
 def n_threads() -> int:
