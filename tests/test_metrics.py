@@ -392,6 +392,10 @@ class TestBootstrap:
         assert bootstrap(values) == bootstrap(values)
         assert bootstrap(values, seed=1) != bootstrap(values, seed=2)
 
+    def test_queries_of_no_named_condition_are_one_condition(self):
+        named = bootstrap([1, 0, 1, 1], groups=[1.0, 2.0, 1.0, 2.0])
+        assert bootstrap([1, 0, 1, 1], groups=[1.0, np.nan, 1.0, np.nan]) == named
+
     def test_no_width_where_all_are_found(self):
         assert str(bootstrap([True, True])) == "100.0 [100.0, 100.0]"
 
@@ -404,6 +408,7 @@ class TestBootstrap:
             ),
             (lambda: bootstrap([]), r"at least one; got shape \(0,\)"),
             (lambda: bootstrap([[True]]), r"got shape \(1, 1\)"),
+            (lambda: bootstrap([1.0, np.nan]), "hits has NaN or infinity, of which there is no mean"),
             (lambda: bootstrap([True], level=1.5), "level=1.5 must be above 0 and below 1"),
             (lambda: bootstrap([True], n_samples=0), "n_samples=0 must be at least 1"),
             (lambda: bootstrap([True], groups=["a", "b"]), r"groups must have shape \(1,\)"),

@@ -79,6 +79,8 @@ def bootstrap(
     values = np.asarray(hits, np.float64)
     if values.ndim != 1 or not len(values):
         raise InputError(f"hits must have shape (q,), at least one; got shape {values.shape}")
+    if not np.isfinite(values).all():
+        raise InputError("hits has NaN or infinity, of which there is no mean: leave those queries out")
     if not 0 < level < 1:
         raise InputError(f"level={level} must be above 0 and below 1")
     if n_samples < 1:
@@ -87,8 +89,9 @@ def bootstrap(
     along = np.full(len(values), np.nan) if order is None else _as_order(order, len(values))
     rng = np.random.default_rng(seed)
     parts, lengths = [], []
-    for label in np.unique(labels):
-        rows = np.flatnonzero(labels == label)
+    names, condition = np.unique(labels, return_inverse=True)
+    for number in range(len(names)):
+        rows = np.flatnonzero(condition == number)
         parts.append(values[rows[np.argsort(along[rows], kind="stable")]])
         lengths.append(block_length(parts[-1]) if np.isfinite(along[rows]).any() else 1)
     drawn = [
