@@ -578,6 +578,14 @@ def test_a_new_drive_is_assigned_to_a_map_by_sight(
     assert on.mean() > 0.4  # one frame for each place: not all of a stop
     assert np.mean([abs(true[p] - a) <= 3 for p, a in zip(placed.places[on], at[on], strict=True)]) > 0.9
     assert len(set(placed.places[on].tolist())) == on.sum()
+    row = np.flatnonzero(on)[10]
+    cv2.imwrite(
+        str(placed.paths()[row]), np.zeros((HEIGHT, WIDTH), np.uint8)
+    )  # as if the camera were covered
+    verbs.manifest([tmp_path / "snow"], tmp_path / "snow.csv", against=built, overwrite=True)
+    again = verbs.read_manifest(tmp_path / "snow.csv").places
+    assert again[row] == ""
+    assert (again != "").mean() > 0.4
 
 
 def test_a_manifest_of_other_recordings_is_not_gone_on_with(tmp_path: Path) -> None:

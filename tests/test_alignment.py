@@ -400,6 +400,18 @@ def test_short_recordings_of_different_routes_are_not_lined_up(n_frames: int) ->
     align({name: make_route(n_frames, 0.6, seed=5, condition=c)[1] for c, name in enumerate(("a", "b"))})
 
 
+def test_frames_that_show_nothing_are_no_references(conditions: dict[str, np.ndarray]) -> None:
+    """As in a tunnel, or before the exposure has settled: a covered camera would be found there."""
+    dark = {
+        name: np.r_[vectors[:100], np.zeros_like(vectors[:3]), vectors[103:]]
+        for name, vectors in conditions.items()
+    }
+    for track in align(dark).tracks.values():
+        assert not track.references[100:103].any()
+        assert track.references[:100].any()
+        assert (track.places[95:108] >= 0).any()
+
+
 def test_what_cannot_be_lined_up_is_said(conditions: dict[str, np.ndarray]) -> None:
     sun, rain = conditions["sun"], conditions["rain"]
     elsewhere = make_route(150, 0.5, seed=99)[1]

@@ -279,6 +279,22 @@ def test_pictures_of_one_spot_are_found_there_as_they_are_one_by_one(n_traversal
     assert [fix.place for fix in place_map.smooth(standing)] == [100] * 150
 
 
+@pytest.mark.parametrize("adapt", ["none", "batch", "online"])
+@pytest.mark.parametrize("fusion", ["displace", "pooling"])
+def test_a_black_picture_is_refused_where_the_map_has_a_black_place(adapt: str, fusion: str) -> None:
+    routes = [make_route(N, 0.5, seed=4, condition=c, shift=0.4)[1] for c in range(4)]
+    for vectors in routes:
+        vectors[40] = 0
+    *known, queries = routes
+    traversals = np.repeat(["t0", "t1", "t2"], N)
+    info = Places(np.arange(N), frames=np.arange(N, dtype=float))
+    refs = displace.ReferenceSet(np.concatenate(known), np.tile(np.arange(N), 3), traversals, info=info)
+    found = displace.build(refs, fusion, tolerance="1 frames").locate(queries, adapt=adapt)
+    assert found.confidence is not None
+    assert found.confidence[40] == 0
+    assert (np.delete(found.confidence, 40) >= 0.5).mean() > 0.5
+
+
 @pytest.mark.parametrize("n_traversals", [1, 2, 3])
 @pytest.mark.parametrize("adapt", ["batch", "online", "auto"])
 def test_pictures_that_are_all_black_are_refused(n_traversals: int, adapt: str) -> None:

@@ -132,6 +132,11 @@ def l2_normalize(vectors: Vectors) -> Vectors:
     return unit
 
 
+def shows_something(vectors: Vectors) -> NDArray[np.bool_]:
+    """Which descriptors are of pictures with something to see: that of a black or covered one is zero (`hog`)."""
+    return np.asarray(vectors.any(axis=1))
+
+
 def blocks(n: int, row_bytes: int, budget: int = BLOCK_BYTES) -> Iterator[slice]:
     """Slices that cover ``range(n)``, each of about `budget` bytes at `row_bytes` a row."""
     step = max(1, budget // max(1, row_bytes))

@@ -54,6 +54,12 @@ class Matches:
             positions=None if self.positions is None else self.positions.take(rows),
         )
 
+    def refusing(self, rows: NDArray[np.bool_]) -> Matches:
+        """Return the same matches, those of a mask with a confidence of 0."""
+        if self.confidence is None:
+            return self
+        return replace(self, confidence=np.where(rows, 0.0, self.confidence))
+
     def spread(self, rows: NDArray[np.bool_]) -> Matches:
         """Give matches the rows of a mask; the rows between have blank places, and NaN for every number."""
         at = np.where(rows, np.cumsum(rows) - 1, 0)

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from displace.arrays import Indices, Vectors, as_vectors, blocks, check_count, l2_normalize, top_k
+from displace.arrays import (
+    Indices,
+    Vectors,
+    as_vectors,
+    blocks,
+    check_count,
+    l2_normalize,
+    shows_something,
+    top_k,
+)
 from displace.errors import InputError
 from displace.fork_lock import ForkLock
 from displace.geo import Area, Positions
@@ -284,7 +293,8 @@ class PlaceMap:
                 f"adapt={adapt!r} compares the queries with the whole map: leave out near and radius, or adapt"
             )
         # An update may end while images are described: all below is of one map.
-        vectors, view = self._moved_back(state, self.describe(queries, model=model), adapt)
+        described = self.describe(queries, model=model)
+        vectors, view = self._moved_back(state, described, adapt)
         projected = state.project(vectors)
         mode = _mode_of(state, adapt, len(projected))
         if mode == "batch":
@@ -293,9 +303,11 @@ class PlaceMap:
         many = mode == "none" and adapt in ("batch", "auto") and len(vectors) >= LEAST_QUERIES
         confidence = state.confidence(vectors, best, scores, together=many)
         if mode != "none":
-            return replace(self._adapted(state, projected, k, mode, confidence), view=view)
-        positions = None if state.places.positions is None else state.places.positions.take(best[:, 0])
-        return Matches(state.places.ids[best[:, :k]], scores[:, :k], confidence, positions, view)
+            found = replace(self._adapted(state, projected, k, mode, confidence), view=view)
+        else:
+            positions = None if state.places.positions is None else state.places.positions.take(best[:, 0])
+            found = Matches(state.places.ids[best[:, :k]], scores[:, :k], confidence, positions, view)
+        return found.refusing(~shows_something(described))
 
     def follow(
         self,

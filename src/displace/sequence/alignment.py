@@ -15,7 +15,7 @@ from shlex import quote
 
 import numpy as np
 
-from displace.arrays import Indices, Vectors
+from displace.arrays import Indices, Vectors, shows_something
 from displace.errors import InputError
 from displace.holdout import spread
 from displace.progress import Stage
@@ -57,7 +57,8 @@ class Track:
     confidence: Floats
     """Shape (n,). Probability that the place is right within two."""
     references: np.ndarray[tuple[int], np.dtype[np.bool_]]
-    """Shape (n,). One frame of each place: the surest. The others of a stop say nothing new."""
+    """Shape (n,). One frame of each place: the surest. The others of a stop say nothing new. A frame that shows nothing
+    (black, covered) is none: every such picture would be found at its place."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,6 +131,8 @@ def align(
         name: _anchor_track(moving[name][2]) if name == chosen else _track(pairings[name], moving[name][2])
         for name in recordings
     }
+    for name, track in tracks.items():
+        tracks[name] = replace(track, references=track.references & shows_something(recordings[name]))
     loops = [note for name in pairings for note in _loops(name, tracks[name])]
     notes = moved + _notes(pairings, tracks) + loops + coarse.unmapped(chosen, pairings) + laps
     return Alignment(chosen, n_places, tracks, notes)
@@ -288,7 +291,7 @@ def _check(recordings: Mapping[str, Vectors], anchor: str | None) -> None:
             raise InputError(
                 f"recording {name!r} has {len(vectors)} frames; at least {LEAST_FRAMES} are needed to line it up"
             )
-        blank = np.linalg.norm(vectors, axis=1) < 1e-9
+        blank = ~shows_something(vectors)
         spread = np.linalg.norm(vectors - vectors.mean(axis=0), axis=1)
         if blank.mean() > 0.5 or spread.max() < 1e-4:
             found = (

@@ -24,6 +24,9 @@ from displace.verbs.base import (
 )
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from displace.arrays import Indices
     from displace.datasets.base import Check
     from displace.manifest.place_assignment import KnownPlaces
@@ -291,6 +294,7 @@ def by_sight(place_map: PlaceMap, blank: Manifest, progress: Progress | None = N
     """Assign frames of recordings to a map's places by following its route; one frame for each place."""
     import numpy as np
 
+    from displace.arrays import shows_something
     from displace.descriptors.extraction import describe
     from displace.manifest.table import Manifest
 
@@ -308,7 +312,7 @@ def by_sight(place_map: PlaceMap, blank: Manifest, progress: Progress | None = N
             )
         fixes = place_map.smooth(vectors[good])
         sure[rows[good]] = [fix.probability for fix in fixes]
-        best, without = _surest(rows[good], fixes)
+        best, without = _surest(rows[good], fixes, shows_something(vectors[good]))
         without["unreadable"] = len(failures)
         reasons = ", ".join(f"{count:,} {why}" for why, count in without.items() if count)
         if len(best) < LEAST_SHARE * len(rows):
@@ -325,12 +329,16 @@ def by_sight(place_map: PlaceMap, blank: Manifest, progress: Progress | None = N
     return Manifest(blank.images, places.tolist(), blank.traversals, blank.root, **numbers)
 
 
-def _surest(rows: Indices, fixes: Sequence[Fix]) -> tuple[dict[str, int], Counter[str]]:
+def _surest(
+    rows: Indices, fixes: Sequence[Fix], shown: NDArray[np.bool_]
+) -> tuple[dict[str, int], Counter[str]]:
     """Row of the surest frame of each place, and why the other frames get none."""
     likely: dict[str, dict[int, float]] = {}
     without: Counter[str] = Counter()
-    for row, fix in zip(rows.tolist(), fixes, strict=True):
-        if fix.off_map >= 0.5:
+    for row, fix, seen in zip(rows.tolist(), fixes, shown, strict=True):
+        if not seen:
+            without["black or of one colour"] += 1
+        elif fix.off_map >= 0.5:
             without["off the map"] += 1
         elif fix.probability < LEAST_PROBABILITY:
             without[f"unsure (probability below {LEAST_PROBABILITY})"] += 1
