@@ -472,3 +472,11 @@ def test_frames_that_sight_finds_elsewhere_than_their_names_are_counted() -> Non
     }
     names = {"sun": np.array(list("abcdefg")), "dusk": np.array(list("abcdefgh"))}
     assert elsewhere(Alignment("sun", 7, tracks, []), names) == {"sun": 0.0, "dusk": 2 / 6}
+
+
+def test_several_routes_are_told_apart(conditions: dict[str, np.ndarray]) -> None:
+    elsewhere = {name: make_route(220, 0.45, seed=99, condition=c)[1] for c, name in enumerate(("x", "y"))}
+    with pytest.raises(
+        InputError, match=r"fit each other: 'sun', 'rain', 'dusk'; 'x', 'y'\. Make a map of each"
+    ):
+        align({**conditions, **elsewhere})

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import chain, combinations
 from math import sqrt
 from shlex import quote
 
@@ -201,12 +201,7 @@ class _Coarse:
                 f"{_listed(backwards)} drives the route in the opposite direction to {anchor!r}: a camera that looks "
                 "the other way sees other places; make a map of each direction" + f" ({_LEAVE_OUT})" * others
             )
-        leave = (
-            f"Leave them out ({_LEAVE_OUT}), or name another anchor"
-            if others
-            else "A map needs drives of one route"
-        )
-        way_out = f"{leave}. If they do show one route, longer recordings tell more{further}"
+        way_out = f"{self._way_out()}. If they do show one route, longer recordings tell more{further}"
         foreign = [name for name, gain in gains.items() if gain < needed[name]]
         if foreign:
             raise InputError(
@@ -219,6 +214,22 @@ class _Coarse:
                 f"{_listed(alike)} and {anchor!r} seem to show different routes that look alike: no stretch of them is "
                 f"more alike than streets of two towns are. {way_out}"
             )
+
+    def _way_out(self) -> str:
+        """What to do with recordings of different routes: leave them out, or map each route that several show."""
+        routes: list[list[str]] = []
+        for name in self.names:
+            own = [route for route in routes if any(self._one_route(name, other) for other in route)]
+            routes = [route for route in routes if route not in own] + [[*chain(*own), name]]
+        shared = [", ".join(map(repr, route)) for route in routes if len(route) > 1]
+        if len(shared) > 1:
+            return f"These fit each other: {'; '.join(shared)}. Make a map of each such group (--traversal)"
+        if len(self.names) > 2:
+            return f"Leave them out ({_LEAVE_OUT}), or name another anchor"
+        return "A map needs drives of one route"
+
+    def _one_route(self, a: str, b: str) -> bool:
+        return self.gain(a, b) >= self.least_gain(a, b) and self._pair(a, b).stretch >= LEAST_STRETCH
 
     def unmapped(self, anchor: str, pairings: dict[str, Pairing]) -> list[str]:
         """Say which stretches two recordings share and the anchor lacks: they get no places."""
