@@ -215,8 +215,10 @@ def test_places_are_given_checked_and_taken_back(
     assert path_in(page) > 100
     assert verbs.read_manifest(tmp_path / "aligned.csv").place_ids()
     verbs.align(store, anchor="dusk")  # its own places may be replaced
+    named = DescriptorStore(store).images
     verbs.align(store, undo=True)
     assert DescriptorStore(store).manifest.place_ids() == []
+    assert DescriptorStore(store).images == named
     with pytest.raises(InputError, match="never aligned"):
         verbs.align(store, undo=True)
 

@@ -197,6 +197,11 @@ class Manifest:
         rows = self.images, self.paths(), self.places.tolist(), self.traversals.tolist()
         return summarize(*rows, check_images, progress)
 
+    def relative_to(self, folder: Path) -> Manifest:
+        """Return the same manifest with the paths of its images relative to another folder."""
+        images = self._images_from(folder)
+        return Manifest(images, self.places.tolist(), self.traversals.tolist(), folder, **self.numbers)
+
     def _images_from(self, folder: Path) -> list[str]:
         """Image paths as they are written in a file in `folder`."""
         here, there = self.root.resolve(), folder.resolve()
