@@ -37,6 +37,7 @@ from displace.maps import PlaceMap
 from displace.places import Places
 from displace.report.html.alignment_page import weakest_stretches, write_alignment_page
 from displace.sequence.alignment import Alignment, Track
+from displace.threads import limit_threads, n_threads
 from displace.verbs._sight import _layout
 
 WIDTH, HEIGHT = 72, 54
@@ -1067,3 +1068,20 @@ def test_real_seasons_with_equal_names_are_told_apart(
 )
 def test_numbers_in_order_are_not_called_names_where_names_end_in_them(image: str, layout: str) -> None:
     assert _layout(Manifest([image], ["000"], ["a"], Path())) == layout
+
+
+def test_few_frames_are_lined_up_in_one_thread(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine threads of small problems wait for each other."""
+    seen = []
+
+    def noted(*_: object, **__: object) -> None:
+        seen.append(n_threads())
+        raise InputError("enough")
+
+    monkeypatch.setattr("displace.sequence.alignment.align", noted)
+    with limit_threads(2):
+        for _ in range(2):
+            with pytest.raises(InputError, match="enough"):
+                verbs.align(built.with_suffix(".desc"))
+            monkeypatch.setattr("displace.threads.SMALL", 0)
+    assert seen == [1, 2]

@@ -161,14 +161,16 @@ class Sighted:
         """Line recordings up; raises InputError if that is not possible."""
         from displace.models import grid_of
         from displace.sequence.alignment import align as line_up
+        from displace.threads import limit_threads, threads_for
 
         rows = {name: in_time(store.manifest, name) for name in names}
         located = None if store.manifest.geo is None else store.manifest.geo.known
         candidates = [n for n in names if located is not None and located[rows[n]].mean() > 0.8]
         vectors = {name: store.vectors(taken) for name, taken in rows.items()}
-        found = line_up(
-            vectors, anchor, candidates or None, part(progress, "aligning"), grid=grid_of(store.model)
-        )
+        with limit_threads(threads_for(None, len(store), store.dim)):
+            found = line_up(
+                vectors, anchor, candidates or None, part(progress, "aligning"), grid=grid_of(store.model)
+            )
         return cls(store, rows, vectors, found)
 
     def kept(self, output: PathLike | None, *, others: bool = True) -> Lined:
