@@ -312,6 +312,10 @@ def test_the_packages_suite_stands_in_for_a_file_that_is_not_there(run, folder):
         (["bench", "robotcra"], "did you mean 'robotcar'"),
         (["bench", "robotcar", "--root", "nowhere"], "finds none of its descriptor stores"),
         (["bench", "mine.toml", "--store", "first"], "must be MODEL=PATH"),
+        (
+            ["report", "mine.toml"],
+            "mine.toml is a file, not a results folder; make some with: displace evaluate STORE -o results,",
+        ),
         (["table", "nowhere"], "nowhere does not exist; make some with: displace evaluate STORE -o nowhere"),
     ],
 )

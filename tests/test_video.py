@@ -396,7 +396,7 @@ def test_that_videos_tell_no_places_is_said_before_one_is_decoded(tmp_path, monk
 
     sources = [video(tmp_path / f"{name}.avi", n=2) for name in "ab"]
     monkeypatch.setattr("displace.recordings.sources.extract_frames", stop)
-    for before in ("places are found by sight later", ""):
+    for before in ("places are found by sight later\n", ""):
         caplog.clear()
         with pytest.raises(KeyboardInterrupt):
             verbs.manifest(sources, tmp_path / "route.csv")
@@ -409,6 +409,10 @@ def test_what_is_wrong_with_the_last_recording_is_said_before_the_first_is_decod
     (tmp_path / "route" / "night").mkdir(parents=True)
     for name in ("dusk.avi", "night/cam0.avi", "night/cam1.avi"):
         video(tmp_path / "route" / name, n=2)
+    (tmp_path / "sun.avi").write_bytes(b"RIFF")
+    with pytest.raises(ImageError, match=r"cannot read video .*sun\.avi"):
+        unpack([tmp_path / "route" / "dusk.avi", tmp_path / "sun.avi"], tmp_path / "f")
+    assert not (tmp_path / "f").exists()
     with pytest.raises(ManifestError, match="night holds 2 videos"):
         unpack(tmp_path / "route", tmp_path / "f")
     assert not (tmp_path / "f").exists()

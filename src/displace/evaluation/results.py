@@ -201,9 +201,12 @@ def _instead(folder: Path) -> str:
         evaluate = f"displace evaluate {quote(str(folder))} -o results"
         return f"is a descriptor store, not a results folder; make one with: {evaluate}"
     what = "has no results" if folder.is_dir() else "does not exist"
+    name = quote(str(folder))
+    if folder.is_file():
+        what, name = "is a file, not a results folder", "results"
     return (
-        f"{what}; make some with: displace evaluate STORE -o {quote(str(folder))}, or of a whole suite with: "
-        f"displace bench SUITE -o {quote(str(folder))}"
+        f"{what}; make some with: displace evaluate STORE -o {name}, or of a whole suite with: "
+        f"displace bench SUITE -o {name}"
     )
 
 

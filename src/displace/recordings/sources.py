@@ -31,7 +31,7 @@ from displace.manifest.recording import (
 from displace.progress import Progress
 from displace.recordings.frames import write_columns
 from displace.recordings.rosbag import extract_bag, is_bag
-from displace.recordings.video import extract_frames, is_video, length_of
+from displace.recordings.video import extract_frames, is_video, length_of, opened
 from displace.recordings.video_start import video_start
 
 logger = logging.getLogger(__name__)
@@ -137,6 +137,8 @@ def _logs(
     logs: dict[str, _Log] = {}
     errors: list[ManifestError] = []
     for name, (given, part) in named.items():
+        if is_video(part):
+            opened(part).release()
         try:
             if _is_file(part):
                 logs[name] = _Log.beside(name, given, part, max_gap, clock_offset)

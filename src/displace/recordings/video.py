@@ -66,17 +66,11 @@ def extract_frames(
         The folder.
     """
     video, sampler = Path(video), Sampler(every)
-    if not video.is_file():
-        raise ImageError(f"no video at {video}")
-    frames = FramesFolder(folder, video, {"every": str(every), "quality": _QUALITY}, durable)
-    if frames.complete:
-        return frames.folder
-    capture = cv2.VideoCapture(str(video))
+    capture = opened(video)
     try:
-        if not capture.isOpened():
-            raise ImageError(
-                f"cannot read video {video}: it is truncated or damaged, or its codec is not known"
-            )
+        frames = FramesFolder(folder, video, {"every": str(every), "quality": _QUALITY}, durable)
+        if frames.complete:
+            return frames.folder
         expected = max(0, int(capture.get(cv2.CAP_PROP_FRAME_COUNT)))
         names, times, n_read = [], [], 0
         for index, time in _grabbed(capture):
@@ -102,6 +96,16 @@ def extract_frames(
         warnings.warn(f"{said}; using what can be read", RouteWarning, stacklevel=2)
     frames.finish(names, {"timestamp": times})
     return frames.folder
+
+
+def opened(video: Path) -> cv2.VideoCapture:
+    """Open a video; refuse a file whose header cannot be read."""
+    if not video.is_file():
+        raise ImageError(f"no video at {video}")
+    capture = cv2.VideoCapture(str(video))
+    if not capture.isOpened():
+        raise ImageError(f"cannot read video {video}: it is truncated or damaged, or its codec is not known")
+    return capture
 
 
 def length_of(video: Path) -> float:

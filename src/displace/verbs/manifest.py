@@ -167,9 +167,7 @@ def manifest(
     known, place_map = (None, None) if against is None else _known(against)
     source = sources[0] if len(sources) == 1 else sources
     if known is None and layout == "auto" and tells_no_place(source):
-        logger.warning(
-            "videos without positions: their places are found by sight later (displace build, or extract and align)"
-        )
+        logger.warning("videos without positions: their places are found by sight later")
     options: dict[str, Any] = {
         "anchor": anchor,
         "spacing": spacing,
