@@ -248,7 +248,7 @@ def test_the_anchor_is_the_recording_that_the_others_fit_best() -> None:
         ["sun", "rain", "dusk"],
         {k: SimpleNamespace(gain=g) for k, g in gains.items()},
     )
-    coarse.taken = {"sun": np.arange(90), "rain": np.arange(50), "dusk": np.arange(70)}
+    coarse.n_frames = {"sun": 90, "rain": 50, "dusk": 70}
     assert coarse.best_anchor({"sun", "rain", "dusk"}) == "rain"
     assert coarse.best_anchor({"sun", "dusk"}) == "sun"
     coarse.pairs = dict.fromkeys(gains, SimpleNamespace(gain=1.0))
@@ -480,3 +480,12 @@ def test_several_routes_are_told_apart(conditions: dict[str, np.ndarray]) -> Non
         InputError, match=r"fit each other: 'sun', 'rain', 'dusk'; 'x', 'y'\. Make a map of each"
     ):
         align({**conditions, **elsewhere})
+
+
+def test_of_equally_good_anchors_the_one_with_most_frames_is_taken(
+    conditions: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alignment, "_COARSE", 60)
+    recordings = {"sun": conditions["sun"][::2], "rain": conditions["rain"]}
+    assert align(recordings).anchor == "rain"
+    assert align(dict(reversed(recordings.items()))).anchor == "rain"

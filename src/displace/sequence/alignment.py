@@ -148,6 +148,7 @@ class _Coarse:
 
     def __init__(self, ready: dict[str, Vectors], progress: Stage | None, total: int) -> None:
         self.names = list(ready)
+        self.n_frames = {n: len(v) for n, v in ready.items()}
         self.taken = {n: spread(len(v), _COARSE) for n, v in ready.items()}
         self.pairs: dict[tuple[str, str], Pairing] = {}
         for pair_of in combinations(self.names, 2):
@@ -181,7 +182,7 @@ class _Coarse:
             for name in self.names
             if name in candidates
         }
-        return max(fit, key=lambda name: (round(fit[name], 1), len(self.taken[name])))
+        return max(fit, key=lambda name: (round(fit[name], 1), self.n_frames[name]))
 
     def check_routes(self, anchor: str, further: str = "") -> None:
         """Refuse recordings that do not show the anchor's route, or show it driven the other way.
