@@ -187,21 +187,10 @@ def _many_best(score: Vectors, k: int) -> list[int]:
 def ranked(
     n_queries: int, n_places: int, k: int, scores_of: Callable[[slice], Vectors], n_layers: int = 1
 ) -> tuple[Indices, Vectors]:
-    """Rank in blocks of queries, so that the whole score matrix never exists.
+    """The k best columns of each query and their scores, both (n_queries, k), best first.
 
-    Parameters
-    ----------
-    n_queries, n_places, k : int
-        Shape of the problem.
-    scores_of : callable
-        Takes a slice of queries, returns their scores, shape (b, n_places).
-    n_layers : int
-        How many (b, n_places) arrays `scores_of` holds at one time.
-
-    Returns
-    -------
-    columns, scores : (n_queries, k) arrays
-        Best first.
+    Ranked in blocks of queries, so that the whole score matrix never exists: `scores_of` takes a slice of queries and
+    returns their scores, (b, n_places), holding `n_layers` such arrays at one time.
     """
     k = min(k, n_places)
     parts = []

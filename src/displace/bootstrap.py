@@ -142,18 +142,12 @@ def in_groups(parts: Iterable[NDArray[Any]]) -> tuple[NDArray[Any], Indices]:
 def block_length(hits: ArrayLike) -> int:
     """Neighbours to resample together, so that the variance of the mean comes out best: 1 where they are unrelated.
 
-    The rule of Politis and White (Econometric Reviews 23, 2004; 28, 2009) for circular blocks. Correlations count up to
-    the lag m behind which `LAGS` in a row are within ``2 √(log₁₀ n / n)`` of 0. With the autocovariances R(k) weighted
-    by 1 up to m and by less up to 2m, ``G = Σ |k| R(k)`` and ``g = Σ R(k)``, the length is ``(3/2 n (G/g)²)^⅓``. It is
-    at most 3√n and a third of the values, and 1 where neighbours take turns instead of going together.
+    The rule of Politis and White (Econometric Reviews 23, 2004; 28, 2009) for circular blocks, of hits in the order of
+    the drive. Correlations count up to the lag m behind which `LAGS` in a row are within ``2 √(log₁₀ n / n)`` of 0.
+    With the autocovariances R(k) weighted by 1 up to m and by less up to 2m, ``G = Σ |k| R(k)`` and ``g = Σ R(k)``, the
+    length is ``(3/2 n (G/g)²)^⅓``. It is at most 3√n and a third of the values, and 1 where neighbours take turns
+    instead of going together.
 
-    Parameters
-    ----------
-    hits : array of shape (n,)
-        Hits, or differences of hits, in the order of the drive.
-
-    Examples
-    --------
     >>> rng = np.random.default_rng(0)
     >>> block_length(rng.random(400) < 0.7), block_length(np.repeat(rng.random(40) < 0.7, 10))
     (1, 22)

@@ -36,17 +36,10 @@ class CellLayout:
     def registration(self, one: Vectors, other: Vectors) -> Vectors:
         """How much more the cells of two pictures resemble those at the same spot than those next to it, (n,).
 
-        Mean cosine of all cells with the other picture's at the same spot, minus that with the cells around it.
-        Pictures of one place match only if they are not shifted. What two pictures share by chance, such as sky, or
-        edges in all directions, matches as well when shifted.
+        Mean cosine of all cells with the other picture's at the same spot, minus that with the cells around it; both
+        are descriptors (n, D) minus the mean at each spot. Pictures of one place match only if they are not shifted.
+        What two pictures share by chance, such as sky, or edges in all directions, matches as well when shifted.
 
-        Parameters
-        ----------
-        one, other : arrays of shape (n, D)
-            Descriptors minus the mean at each spot.
-
-        Examples
-        --------
         >>> row = np.array([[1.0, 0, 0, 1]])
         >>> CellLayout(1, 2, 2).registration(row, row).tolist()
         [1.0]

@@ -256,18 +256,11 @@ def as_seconds(times: ArrayLike) -> Numbers:
 
 
 def at_times(track: Positions, track_times: Numbers, times: Numbers, max_gap: float = 2.0) -> Positions:
-    """Positions at `times`, on the straight line between the fixes before and after.
+    """Positions at `times`, on the straight line between the fixes before and after; in seconds on one clock.
 
-    Parameters
-    ----------
-    track : Positions
-        Fixes, in any order.
-    track_times, times : (f,) and (m,) arrays
-        Seconds on one clock.
-    max_gap : float
-        A time farther than this many seconds from the nearest fix has no position (NaN). Before the first fix and after
-        the last, where nothing tells how it went on, the position is theirs for as long as fixes are usually apart (the
-        median), if that is less.
+    A time farther than `max_gap` seconds from the nearest fix has no position (NaN). Before the first fix and after the
+    last, where nothing tells how it went on, the position is theirs for as long as fixes are usually apart (the median),
+    if that is less.
     """
     usable = track.known & np.isfinite(track_times)
     order = np.flatnonzero(usable)[np.argsort(track_times[usable], kind="stable")]

@@ -53,13 +53,8 @@ def folds(
 ) -> Iterator[Fold]:
     """Hold out each traversal in turn; its queries are those whose place the others have.
 
-    Parameters
-    ----------
-    places, traversals : arrays of shape (m,)
-    max_folds : int
-        Of more traversals, these many spread evenly over their names.
-    max_queries : int
-        Of more queries, these many spread evenly in order of place.
+    Of more than `max_folds` traversals these many, spread over their names; of more than `max_queries` queries these
+    many, spread in order of place.
     """
     names = np.unique(traversals)
     for name in names[spread(len(names), max_folds)]:
@@ -78,20 +73,11 @@ def folds_with_a_gap(
     max_queries: int,
     gaps: int = 1,
 ) -> Iterator[Fold]:
-    """Hold out each traversal in turn, and remove a stretch of places from the others.
+    """Hold out each traversal in turn (as `folds`), and remove a stretch of places from the others, along the route.
 
     Some queries then have no right answer. Queries at the edges of the stretch, where a neighbour may be right, are
-    left out. The stretch moves along the route from fold to fold.
-
-    Parameters
-    ----------
-    places, traversals : arrays of shape (m,)
-    route : array of shape (N,)
-        The place ids in the order of the route.
-    max_folds, max_queries : int
-        As for `folds`.
-    gaps : int
-        Folds per traversal, each with a stretch of its own; with few places one stretch is not enough.
+    left out. The stretch moves along the route from fold to fold. `gaps` folds of each traversal have a stretch of
+    their own: with few places one is not enough.
     """
     names = np.unique(traversals)
     names = names[spread(len(names), max_folds)]

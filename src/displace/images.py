@@ -99,15 +99,7 @@ def is_image(path: PathLike) -> bool:
 
 
 def find_images(folder: PathLike, recursive: bool = False) -> list[Path]:
-    """Images in `folder` in natural order; hidden files and folders are left out.
-
-    Parameters
-    ----------
-    folder : path-like
-        An existing folder.
-    recursive : bool
-        Look into sub-folders too.
-    """
+    """Images in `folder`, with `recursive` also below it, in natural order; hidden files and folders are left out."""
     folder = Path(folder)
     if not folder.is_dir():
         raise ImageError(f"no folder of images at {folder}" + (" (it is a file)" if folder.exists() else ""))
@@ -126,10 +118,7 @@ def has_images(folder: PathLike) -> bool:
 def read_image(source: PathLike | bytes | Pixels) -> Pixels:
     """Decode an image file, or the bytes of one, to RGB, shape (height, width, 3), upright; pixels stay as they are.
 
-    Raises
-    ------
-    ImageError
-        Naming the file, when it is missing, empty, truncated, not an image or too large.
+    ImageError names a file that is missing, empty, truncated, not an image or too large.
     """
     if isinstance(source, np.ndarray):
         return source
@@ -201,12 +190,8 @@ def _identity(folder: PathLike) -> tuple[int, int] | str:
 def open_image(source: PathLike | bytes) -> Iterator[Image.Image]:
     """Open an image file, or the bytes of one, of a known format, without decoding it.
 
-    Raises
-    ------
-    ImageError
-        When decoding it would take minutes.
-    OSError
-        When it is not a regular file, or of another format (`UnidentifiedImageError`).
+    ImageError where decoding it would take minutes; OSError where it is not a regular file, or of another format
+    (`UnidentifiedImageError`).
     """
     with open_header(source) as (image, file):
         if image.format in ("JPEG", "MPO"):

@@ -315,21 +315,10 @@ def occurrence(groups: Indices) -> Indices:
 
 
 def slot_of_each(place_index: Indices, traversals: NDArray[Any] | None) -> Indices:
-    """Number the slots so that each holds a place at most once.
+    """Number the slots, 0 … K−1, so that each holds a place at most once.
 
-    A slot is a traversal; a second image of one place in one traversal opens a further slot. Without traversals
-    the j-th reference of a place is in slot j.
-
-    Parameters
-    ----------
-    place_index : array of shape (m,)
-        Index of each reference's place.
-    traversals : array of shape (m,) or None
-
-    Returns
-    -------
-    array of shape (m,)
-        Slot numbers 0 … K−1; slots of one traversal are neighbours.
+    A slot is a traversal; a second image of one place in one traversal opens a further slot, its neighbour. Without
+    traversals the j-th reference of a place is in slot j.
     """
     if len(place_index) == 0:
         return np.empty(0, np.intp)
@@ -372,25 +361,12 @@ def view_groups(
 
 
 def heading_groups(headings: ArrayLike, places: ArrayLike, traversals: ArrayLike) -> Indices | None:
-    """Group references of a place that look the same way, as `ReferenceSet(groups=...)` takes it.
+    """Group references of a place that look the same way (headings in degrees), as `ReferenceSet(groups=...)` takes it.
 
     Bins are as wide as the usual angle between neighbouring views of a place in a traversal, and lie around the
-    headings that a place has, so that a few degrees of noise do not tear a view apart.
+    headings that a place has, so that a few degrees of noise do not tear a view apart. None if headings do not separate
+    views: they are missing, each traversal has one image of a place, or its images differ by less than 10°.
 
-    Parameters
-    ----------
-    headings : array of shape (m,)
-        Degrees.
-    places, traversals : arrays of shape (m,)
-
-    Returns
-    -------
-    array of shape (m,) or None
-        None if headings do not separate views: they are missing, each traversal has one image of a place, or its
-        images differ by less than 10°.
-
-    Examples
-    --------
     >>> heading_groups([358.0, 91.0, 2.0, 87.0], [7, 7, 7, 7], ["a", "a", "b", "b"])
     array([0, 1, 0, 1])
     """

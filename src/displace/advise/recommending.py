@@ -80,14 +80,9 @@ def recommend(contenders: Sequence[Contender]) -> Contender:
 
 
 def adapted_hits(fusion: Fusion, queries: ReferenceSet, truth: Truth) -> Flags | None:
-    """Whether each query is located correctly with ``adapt="batch"``; None if it cannot adapt.
+    """Whether queries of one traversal, spread over the route, are located correctly with ``adapt="batch"``.
 
-    Parameters
-    ----------
-    fusion : Fusion
-        Fitted on other traversals.
-    queries : ReferenceSet
-        Of one traversal, spread over the route.
+    None if the fusion, fitted on other traversals, cannot adapt to them.
     """
     rows = fusion.rows()
     if rows is None or len(queries) < LEAST_QUERIES:

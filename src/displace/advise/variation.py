@@ -38,18 +38,9 @@ MIN_PLACES = 20
 
 
 def coverage(refs: ReferenceSet, name: Any) -> tuple[float, float] | None:
-    """Coverage of a traversal by the variation of the others, and the others' own.
+    """Coverage of a held-out traversal by the variation of the others, and the others' own.
 
-    Parameters
-    ----------
-    refs : ReferenceSet
-    name : object
-        The traversal held out.
-
-    Returns
-    -------
-    (coverage, usual coverage), or None
-        None with fewer than two others, or fewer than 20 places that it shares with two of them.
+    None with fewer than two others, or fewer than 20 places that it shares with two of them.
     """
     others = refs.traversal_ids[refs.traversal_ids != name]
     if len(others) < 2:

@@ -15,15 +15,7 @@ FILES_AT_ONCE = 64
 
 
 def describer_on(client: Any, make: Callable[[], DescriptorModel], batch_size: int = 16) -> Describer:
-    """Return a describer that uses the workers of a Dask cluster, for `extract(describer=…)`.
-
-    Parameters
-    ----------
-    client : distributed.Client
-    make : callable
-        Makes the model; it is sent to the workers, each of which makes one.
-    batch_size : int
-    """
+    """Return a describer for `extract(describer=…)` that uses the workers of a Dask cluster; each makes one model."""
 
     def describer(files: list[tuple[str, str]]) -> Generator[Part[str]]:
         from distributed import as_completed

@@ -21,10 +21,7 @@ logger = logging.getLogger(__name__)
 def connected(address: str) -> Iterator[Any]:
     """Connect to a cluster and yield Dask's client; the address of its dashboard goes to the log.
 
-    Parameters
-    ----------
-    address : str
-        "local" (a process for each core), "local:4" (four), or a scheduler such as "tcp://scheduler:8786".
+    The address is "local" (a process for each core), "local:4" (four), or a scheduler such as "tcp://scheduler:8786".
     """
     distributed = import_extra("distributed", "cluster")
     kind, _, count = address.partition(":")

@@ -31,19 +31,9 @@ def names_from(manifest: Manifest, root: PathLike | None) -> list[str]:
 def described(
     manifest: Manifest, names: Sequence[str], vectors: Vectors, root: PathLike | None, source: PathLike
 ) -> Queries:
-    """Give each image of a manifest its vector.
+    """Give each image of a manifest its vector, by name.
 
-    Parameters
-    ----------
-    manifest : Manifest
-        The images that are wanted.
-    names : sequence of str
-        Name of each vector.
-    vectors : array of shape (m, D)
-    root : path-like, optional
-        Folder that `names` start from; by default they are as in the manifest.
-    source : path-like
-        Origin of the vectors, for messages.
+    Names start from the folder `root`, by default as in the manifest; messages name the vectors' `source`.
     """
     row_of = {posixpath.normpath(name): row for row, name in enumerate(names)}
     wanted = names_from(manifest, root)

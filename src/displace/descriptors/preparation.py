@@ -122,18 +122,8 @@ def preparing(
 ) -> Iterator[Iterator[tuple[Key, Prepared | Failure]]]:
     """Read and prepare `files` in the background: in threads, or in processes where `prepare` is heavy.
 
-    Parameters
-    ----------
-    model : DescriptorModel
-        Its `prepare` is called; it must be picklable if `prepare_is_heavy`.
-    files : iterable of (key, path, bytes or pixels)
-        Iterated once, at most `ahead` files ahead of the consumer.
-    n_files : int
-        How many they are.
-    workers : int
-        Threads or processes.
-    ahead : int
-        Prepared images that may wait for the consumer.
+    The files are iterated once, and at most `ahead` prepared images wait for the consumer. The model must be picklable
+    if its `prepare_is_heavy`.
     """
     pool: Executor | None = None
     answers: Iterator[tuple[Key, Prepared | Failure]]

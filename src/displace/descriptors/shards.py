@@ -118,13 +118,7 @@ class Shards:
         self._open(verify=True)
 
     def gather(self, keys: Sequence[str], dtype: DTypeLike = np.float32) -> Vectors:
-        """Vectors of `keys`, in their order, copied once from the memory-mapped shards.
-
-        Raises
-        ------
-        StoreError
-            When a shard is not what was written.
-        """
+        """Vectors of `keys`, in their order, copied once from the mapped shards; StoreError where one is damaged."""
         out = np.empty((len(keys), self.dim), dtype)
         shard_of, rows = self._rows_of(keys)
         for number in np.unique(shard_of):

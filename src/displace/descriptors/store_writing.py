@@ -34,18 +34,8 @@ def opened_for_writing(
 ) -> Iterator[DescriptorStore]:
     """Create or reopen a store as its only writer, and remove what killed writers left.
 
-    Parameters
-    ----------
-    folder : Path
-        The store; must not be a folder with other things in it.
-    model : mapping
-        The model's fingerprint. A store with descriptors of another model is refused.
-    dim : int
-        Length of a descriptor.
-    dtype : {"float32", "float16"}, optional
-        Stored type; by default the store's own, float32 for a new one.
-    overwrite : bool
-        Drop the descriptors that the store holds.
+    A folder with other things in it, and a store with descriptors of another model, are refused. By default `dtype` is
+    the store's own, float32 for a new one; `overwrite` drops the descriptors that it holds.
     """
     _check_replaceable(folder, overwrite)
     _check_no_links(folder)

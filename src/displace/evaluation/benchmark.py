@@ -50,17 +50,9 @@ class Outcome:
 
 
 def run_suite(suite: Suite, output: str | os.PathLike[str], progress: Progress | None = None) -> Outcome:
-    """Compute the cells of a suite that a results folder does not have.
+    """Compute the cells of a suite that the results folder `output` does not have; `progress` counts them.
 
     Stopped or killed at any moment, it loses the running cell at most; run again, it goes on.
-
-    Parameters
-    ----------
-    suite : Suite
-    output : path-like
-        The results folder.
-    progress : callable, optional
-        Called as ``progress(stage, cells done, cells in all)``.
     """
     start = time.perf_counter()
     stores, absent = _open_stores(suite)

@@ -106,21 +106,9 @@ class Cell:
 def compute(
     cell: Cell, split: Split, references: Vectors, queries: Vectors, questions: str
 ) -> tuple[Result, Ranking | None]:
-    """Fit and rank.
+    """Fit and rank; where the method cannot be fitted, the result says why and the ranking is None.
 
-    Parameters
-    ----------
-    cell : Cell
-    split : Split
-        Places, traversals and truth.
-    references, queries : arrays of shape (m, D), (q, D)
-    questions : str
-        Name of the file of what is asked.
-
-    Returns
-    -------
-    result, ranking
-        Where the method cannot be fitted, the result says why and the ranking is None.
+    `questions` is the name of the file of what is asked.
     """
     result = replace(
         cell.blank(references.shape[1]),

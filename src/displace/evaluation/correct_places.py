@@ -16,22 +16,10 @@ Numbers = NDArray[np.int32]
 
 @singledispatch
 def correct_places(rule: TruthRule, place_ids: NDArray[Any]) -> tuple[Numbers, Numbers]:
-    """Return the correct places of each query.
+    """Return the correct places of each query: ``places[starts[i]:starts[i + 1]]`` are those of query i, ascending.
 
-    Any rule is asked about every place, in blocks; those of this package have shorter ways.
-
-    Parameters
-    ----------
-    rule : TruthRule
-    place_ids : array of shape (N,)
-        Sorted ids of the places in the map.
-
-    Returns
-    -------
-    starts : int32 array of shape (q + 1,)
-        The correct places of query i are ``places[starts[i]:starts[i + 1]]``.
-    places : int32 array
-        Indices into `place_ids`, ascending for each query.
+    They are indices into `place_ids`, the sorted ids of the map. Any rule is asked about every place, in blocks; those
+    of this package have shorter ways.
     """
     n_queries = len(rule)  # type: ignore[arg-type]
     pairs: list[NDArray[Any]] = [np.empty((0, 2), np.int32)]

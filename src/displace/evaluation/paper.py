@@ -79,18 +79,8 @@ def published() -> tuple[Published, ...]:
 def published_recall(
     dataset: str, model: str, query: str, fusion: str, traversal: str | None = None
 ) -> float | None:
-    """Return the published Recall@1 (%), or None where the paper has none.
+    """Return the published Recall@1 (%), of the fusion "single" for one reference; None where the paper has none.
 
-    Parameters
-    ----------
-    dataset : str
-        "nordland", "robotcar", "pittsburgh30k" or "gldv2_micro".
-    model, query, fusion : str
-    traversal : str, optional
-        For the fusion "single": which reference.
-
-    Examples
-    --------
     >>> published_recall("robotcar", "cosplace", "night", "displace")
     60.6
     >>> published_recall("nordland", "netvlad", "winter", "single", "fall")

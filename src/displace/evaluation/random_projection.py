@@ -13,14 +13,6 @@ def random_projection(dim: int, n_components: int, seed: int = 0) -> Vectors:
     """Matrix of shape (dim, n_components) with entries from N(0, 1/n_components), float32.
 
     Apply the same matrix to references and queries: ``X @ R``, ``Q @ R``.
-
-    Parameters
-    ----------
-    dim : int
-        Dimension of the descriptors.
-    n_components : int
-        Dimension to project to.
-    seed : int
     """
     if n_components < 1:
         raise InputError(f"n_components={n_components} must be at least 1")

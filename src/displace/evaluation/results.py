@@ -38,15 +38,8 @@ CELLS, QUESTIONS = "cells", "questions"
 
 
 class Results:
-    """The cells of a results folder, read one at a time.
+    """The cells of a results folder, read one at a time; the folder is created when the first result is added.
 
-    Parameters
-    ----------
-    folder : path-like
-        Created when the first result is added.
-
-    Examples
-    --------
     >>> results = Results.open("results/")                                   # doctest: +SKIP
     >>> for result in results.select(model="cosplace", query=["night", "rain"]):   # doctest: +SKIP
     ...     print(result.label, result.recalls[1])
@@ -88,13 +81,7 @@ class Results:
         return f"<Results: {len(self):,} cells in {self.folder}>"
 
     def select(self, **wanted: Any) -> Results:
-        """Return the results whose fields have these values.
-
-        Parameters
-        ----------
-        **wanted
-            Field = value, or a list, tuple or set of values any of which will do; also ``ok=True``.
-        """
+        """Return the results whose fields have these values, or one of those in a list; also ``ok=True``."""
         check_known("field", wanted, [*(item.name for item in fields(Result)), "ok"])
 
         def keep(result: Result) -> bool:
@@ -139,14 +126,7 @@ class Results:
         return {result.cell: result for result in cells if opens(result)}
 
     def add(self, result: Result, ranking: Ranking | None) -> None:
-        """Write one cell; when this returns it survives any crash.
-
-        Parameters
-        ----------
-        result : Result
-        ranking : Ranking or None
-            None for a cell that was impossible.
-        """
+        """Write one cell, impossible ones without a ranking; when this returns it survives any crash."""
         path = make_folder(self.folder / CELLS) / f"{result.name}.json"
         if ranking is not None:
             ranking.save(path.with_suffix(".npz"))

@@ -41,19 +41,10 @@ class FusedScores:
 def ranked_along(
     method: Method, fusion: Fusion, queries: Vectors, order: Indices, k: int
 ) -> tuple[Indices, Vectors]:
-    """Best places of each frame and their scores, both (q, k).
+    """Best places of each frame and their scores, both (q, k), by a fitted fusion and the sequence method of `method`.
 
-    Parameters
-    ----------
-    method : Method
-        Says how the queries are ranked along the drive, and whether they adapt the scores.
-    fusion : Fusion
-        Fitted.
-    queries : array of shape (q, D)
-        In the order in which they were taken.
-    order : array of shape (N,)
-        The places along the route. A fusion may lack some, as `single` does those that its traversal never showed.
-    k : int
+    Queries (q, D) are in the order in which they were taken, the places `order` in that of the route. A fusion may lack
+    some of these, as `single` does those that its traversal never showed.
     """
     order = order[np.isin(order, fusion.place_ids_)]
     columns = np.searchsorted(fusion.place_ids_, order)

@@ -116,16 +116,10 @@ class Suite:
 
     @classmethod
     def read(cls, source: str | os.PathLike[str], root: str | os.PathLike[str] | None = None) -> Suite:
-        """Read a suite.
+        """Read a TOML file, or the suite of that name that comes with the package (`shipped_for`).
 
-        Parameters
-        ----------
-        source : path-like
-            A TOML file, or the name of a suite that comes with the package; where there is no such file, the suite
-            of the package with the file's name (`shipped_for`).
-        root : path-like, optional
-            Folder that its descriptor stores are relative to; by default the file's, or the present one for a
-            suite of the package.
+        Its descriptor stores are relative to `root`; by default to the file's folder, or to the present one for a suite
+        of the package.
         """
         path, shipped = Path(source), shipped_for(source)
         if shipped is not None:

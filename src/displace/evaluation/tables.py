@@ -141,15 +141,7 @@ class Table:
 
 
 def build_tables(results: Iterable[Result], k: int = 1) -> list[Table]:
-    """Make a table for each data set, protocol and random projection.
-
-    Parameters
-    ----------
-    results : iterable of Result
-        Such as `Results.open(folder)`, or a selection of it.
-    k : int
-        The N of Recall@N.
-    """
+    """Make a table of Recall@k for each data set, protocol and random projection."""
     groups: dict[tuple[str, str, str, int], list[Result]] = {}
     for result in results:
         key = (result.dataset, result.protocol, result.tolerance, result.projection or 0)

@@ -81,17 +81,8 @@ def count_wins(table: Table, label: str, results: Results | None = None, *, sing
     """Count the columns in which a method is strictly better than the best of its rivals.
 
     Rivals are the multi-reference methods that take the queries alike, each for itself or along a drive; other settings
-    of the same fusion are none.
-
-    Parameters
-    ----------
-    table : Table
-    label : str
-        Row of the method.
-    results : Results, optional
-        Where the rankings are, for paired bootstrap intervals of the differences.
-    single : bool
-        Count against the best single reference instead.
+    of the same fusion are none. With `single` they are the single references. The rankings in `results` give paired
+    bootstrap intervals of the differences.
     """
     own = table.row(label)
     rivals = _rivals(table, own, single)

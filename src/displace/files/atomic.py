@@ -21,14 +21,7 @@ _RANDOM = re.compile(r"\w{8}\.tmp")
 def atomic_write(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
     """Open a temporary file beside `path`; on success make it durable and rename it to `path`.
 
-    If the block raises or the process dies, `path` is unchanged.
-
-    Parameters
-    ----------
-    path : path-like
-        The file to create or replace.
-    mode : {"wb", "w"}
-        Bytes or UTF-8 text.
+    If the block raises or the process dies, `path` is unchanged. Mode is "wb", or "w" for UTF-8 text.
     """
     with (
         replacing(path) as temporary,

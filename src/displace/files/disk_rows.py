@@ -11,21 +11,11 @@ from numpy.typing import DTypeLike, NDArray
 
 
 class DiskRows:
-    """A two-dimensional array in a file: rows are appended, then read by slices.
+    """A two-dimensional array in a file, which is emptied first: rows are appended, then read by slices.
 
     It is array enough for code that goes through its rows in slices (`len`, `shape`, `dtype`, indexing). Slices are
     read, not mapped: mapped pages would count as the process's memory.
 
-    Parameters
-    ----------
-    path : path-like
-        The file; emptied.
-    dim : int
-        Numbers of a row.
-    dtype : dtype-like
-
-    Examples
-    --------
     >>> import tempfile
     >>> rows = DiskRows(tempfile.mkdtemp() + "/rows", dim=2, dtype=np.float32)
     >>> rows.append(np.eye(2)).append(np.ones((1, 2))).shape

@@ -70,10 +70,7 @@ def _open_locked(lock: Path, path: Path) -> IO[str]:
 def open_lock(path: Path) -> IO[str]:
     """Open a lock file, and create it if missing; links are not followed, and its content is not changed.
 
-    Raises
-    ------
-    OSError
-        An error of the system, or the file is not a lock.
+    OSError where the file is not a lock, too.
     """
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     try:

@@ -23,10 +23,7 @@ MAX_DEPTH = 64
 def open_regular(path: PathLike, buffering: int = -1) -> IO[bytes]:
     """Open a file for reading; pipes, devices and folders are refused without waiting for them.
 
-    Raises
-    ------
-    OSError
-        An error of the system, not a regular file, or a name that the locale cannot encode.
+    OSError for these, too, and for a name that the locale cannot encode.
     """
     try:
         _check_regular(os.stat(path), path)  # noqa: PTH116  a device is not even opened

@@ -52,12 +52,8 @@ def write(
 ) -> None:
     """Write `header` (JSON-able, with `format` and `version`) and `arrays` to `path`, atomically.
 
-    Equal input gives equal bytes. Raises OSError if the file cannot be written.
-
-    Parameters
-    ----------
-    check : callable, optional
-        Called with the temporary file before it replaces `path`; an exception keeps the old file.
+    Equal input gives equal bytes. `check` is called with the temporary file before it replaces `path`; an exception
+    keeps the old file.
     """
     stored = {name: _in_order(array) for name, array in arrays.items()}
     text = json.dumps({**header, "payload_sha256": payload_digest(stored)}, ensure_ascii=False)
@@ -117,12 +113,8 @@ def read(
 ) -> tuple[dict[str, Any], Arrays]:
     """Read the header and memory-map the arrays of a file of format `kind`.
 
-    The file is opened once: while another one takes its place, this one is read to its end.
-
-    Raises
-    ------
-    FormatError
-        When the file is not of this format, is damaged, or was written by a later version.
+    The file is opened once: while another one takes its place, this one is read to its end. FormatError where it is not
+    of this format, is damaged, or was written by a later version.
     """
     path = Path(path)
     try:

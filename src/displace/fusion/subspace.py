@@ -78,18 +78,9 @@ class Subspace(Fusion):
 
 
 def basis_of(references: Vectors, most: int) -> Vectors:
-    """Orthonormal rows that span the references, or their leading part; the first along the references' sum.
+    """Orthonormal rows (r, D), at most so many, of the references' leading part; the first along the references' sum.
 
-    Parameters
-    ----------
-    references : array of shape (K, D)
-    most : int
-        Rows to keep at most.
-
-    Returns
-    -------
-    array of shape (r, D)
-        One row of zeros where all references are zero.
+    One row of zeros where all references are zero.
     """
     _, values, V = np.linalg.svd(references, full_matrices=False)
     if values[0] == 0:

@@ -132,17 +132,7 @@ def _tell_of_turned(recordings: Sequence[Recording]) -> None:
 
 
 def assign(route: Route, known: KnownPlaces, how: str = "auto") -> Manifest:
-    """Assign recordings to known places.
-
-    Parameters
-    ----------
-    route : Route
-        The new recordings.
-    known : KnownPlaces
-        What they are assigned to.
-    how : {"auto", "positions", "names", "order"}
-        See `build_manifest`.
-    """
+    """Assign recordings to known places, "auto" or by "positions", "names" or "order" as in `build_manifest`."""
     check_known("way to assign to known places", [how], ["auto", *_ASSIGNMENTS])
     return _ASSIGNMENTS[_way(route, known) if how == "auto" else how](route, known)
 

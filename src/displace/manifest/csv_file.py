@@ -47,10 +47,7 @@ def is_table(path: str | os.PathLike[str]) -> bool:
 def read_table(path: str | os.PathLike[str]) -> tuple[Texts, NumberColumns]:
     """Read a manifest's columns: texts stripped of blanks around them, numbers with NaN for blanks.
 
-    Raises
-    ------
-    ManifestError
-        With every problem of the file, not only the first.
+    ManifestError names every problem of the file, not only the first.
     """
     path = Path(path)
     try:

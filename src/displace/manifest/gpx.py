@@ -27,14 +27,7 @@ def read_gpx(path: Path, called: str) -> list[tuple[int, list[str]]]:
     """Line, and time, latitude and longitude as texts, of each point of the tracks; what a point lacks is blank.
 
     Namespaces do not matter, nor does the version. Documents with a DOCTYPE are refused: entities that stand for each
-    other can fill any memory.
-
-    Raises
-    ------
-    OSError
-        Where the file cannot be read.
-    ManifestError
-        Where it is no GPX file, or has no recorded track.
+    other can fill any memory. ManifestError where it is no GPX file, or has no recorded track.
     """
     track = _Track()
     with open_regular(path) as file:

@@ -66,16 +66,10 @@ def alike_folders(recording: Recording) -> list[str]:
 
 
 def merely_counted(recordings: Sequence[Recording], known: Sequence[str] = ()) -> bool:
-    """Whether names say no more than "the n-th frame" of each recording.
+    """Whether names, also those in order of what is `known`, say no more than "the n-th frame" of each recording.
 
     So it is with frames out of videos and bags (they have times), and with long gapless sequences of different
     length. Where names do mean places, a traversal that lacks some has gaps.
-
-    Parameters
-    ----------
-    recordings : sequence of Recording
-    known : sequence of str
-        Names in order of what the recordings are compared with, besides each other.
     """
     if any(r.times is not None for r in recordings):
         return True

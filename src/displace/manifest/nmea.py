@@ -40,14 +40,7 @@ def read_nmea(path: Path, called: str) -> list[tuple[int, list[str]]]:
     """Line, and time, latitude and longitude as texts, of each RMC sentence that has a fix.
 
     Sentences with a wrong checksum are left out, and so are those of other talkers than the most frequent: several
-    satellite systems of one receiver tell the same position.
-
-    Raises
-    ------
-    OSError
-        Where the file cannot be read.
-    ManifestError
-        Where no sentence has a date and a position.
+    satellite systems of one receiver tell the same position. ManifestError where no sentence has a date and a position.
     """
     rows: dict[bytes, list[tuple[int, list[str]]]] = {}
     counts: Counter[str] = Counter()

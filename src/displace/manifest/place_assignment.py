@@ -157,13 +157,9 @@ def match_places(
 ) -> tuple[Rows, Rows]:
     """Give each place its nearest image of one traversal, and each image at most one place.
 
-    The closest pair is settled first, then the next, as long as both are free.
-
-    Returns
-    -------
-    place, state : (m,) arrays
-        Row of the place that each image stands for (−1 for none), and CHOSEN, NEAR or OFF_ROUTE: farther than
-        both `radius` and `spacing` from every place, or in no such place's direction.
+    The closest pair is settled first, then the next, as long as both are free. Returns the row of the place that each
+    image stands for (−1 for none), and CHOSEN, NEAR or OFF_ROUTE: farther than both `radius` and `spacing` from every
+    place, or in no such place's direction.
     """
     place, state = np.full(len(points), -1, np.intp), np.full(len(points), OFF_ROUTE, np.intp)
     known = np.flatnonzero(np.isfinite(points).all(axis=1))

@@ -67,17 +67,10 @@ def find_recordings(
     max_gap: float = 2.0,
     clock_offset: Mapping[str, float] | None = None,
 ) -> list[Recording]:
-    """Find the traversals in `source`.
+    """Find the traversals in a folder with a sub-folder for each, in one folder of images, or in folders by name.
 
-    Parameters
-    ----------
-    source : path-like or mapping of str to path-like
-        A folder with one sub-folder for each traversal, or one folder of images, or the folder of each
-        traversal under its name.
-    max_gap : float
-        Seconds between an image and the nearest position for the image to have one.
-    clock_offset : mapping of str to float, optional
-        Seconds to add to the times of a traversal's images, or of all ("").
+    An image farther than `max_gap` seconds from every position has none; `clock_offset` are seconds to add to the times
+    of a traversal's images, or of all ("").
     """
     if not isinstance(source, Mapping):
         source = _traversal_folders(Path(source))

@@ -135,24 +135,7 @@ def fitted_state(
     tolerance: Tolerance,
     statistics: MapStatistics | None,
 ) -> MapState:
-    """Put a map together, however its references were read.
-
-    Parameters
-    ----------
-    refs : ReferenceSet or ReferenceStream
-        What it was fitted to.
-    estimator : Fusion
-        Fitted.
-    stored : Rows
-        Rows as they are stored.
-    scales : array, optional
-        Of int8 rows.
-    model : mapping, optional
-        Fingerprint of the model that described the references.
-    tolerance : Tolerance
-    statistics : MapStatistics, optional
-        What an update needs.
-    """
+    """Put a map together of a fitted fusion and its rows as stored, however the references were read."""
     return MapState(
         places=refs.info.take(refs.info.rows_of(estimator.place_ids_)),
         vectors=stored.vectors,

@@ -20,11 +20,7 @@ from displace.truth import Truth
 def anchored(state: MapState, refs: ReferenceSet | None = None) -> MapState:
     """Return the map with its anchors; without them where neither statistics nor references say them.
 
-    Parameters
-    ----------
-    state : MapState
-    refs : ReferenceSet, optional
-        The references that the rows were made of; needed where the statistics have no place means.
+    Of statistics without place means, the references tell that the rows were made of.
     """
     return replace(state, anchors=_from_statistics(state) or _from_references(state, refs))
 
@@ -58,18 +54,8 @@ def calibrated(
 ) -> MapState:
     """Return the map with all that references which are held out in turn tell, however the map came about.
 
-    Parameters
-    ----------
-    state : MapState
-        With its fusion, unfitted, and its anchors; without these there is no confidence.
-    refs : ReferenceSet
-        References of the map, or of stretches of its route.
-    truth : Truth
-        Which places count as the same.
-    progress : callable, optional
-        Called with (done, total) folds.
-    loss : RecallLoss, optional
-        Is shown the folds too.
+    It needs its fusion, unfitted; without anchors there is no confidence. The references may be those of stretches of
+    the route only. `loss` is shown the folds too, `progress` counts them.
     """
     assert state.estimator is not None
     drives, n = DriveWatch(truth), len(refs.traversal_ids)

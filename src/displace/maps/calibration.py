@@ -73,13 +73,8 @@ class Calibration:
     def probability(self, evidence: Vectors, together: bool = False) -> Vectors:
         """Return the probability (q,) that the first place is right, from its evidence (q, 4 or 5).
 
-        Parameters
-        ----------
-        evidence : array of shape (q, 4 or 5)
-            As many numbers are read as it was learned from.
-        together : bool
-            Whether the queries are judged in view of each other: pictures of another route are then refused. Not so in
-            maps of one traversal, which have no right matches to compare with.
+        Queries judged `together` are so in view of each other: pictures of another route are then refused. Not so in
+        maps of one traversal, which have no right matches to compare with.
         """
         bounded = np.clip(evidence[:, : len(self.weights)], self.lowest, self.highest)
         odds = self._odds(bounded)
@@ -134,11 +129,7 @@ def ranking_features(scores: Vectors) -> Vectors:
 def reliability(probability: Vectors, right: Flags, importance: Vectors | None = None) -> list[list[float]]:
     """Mean probability, share of right matches and count, in ten equal bins that are not empty.
 
-    Parameters
-    ----------
-    probability, right : arrays of shape (m,)
-    importance : array of shape (m,), optional
-        What each match counts in the means; by default all the same.
+    What each match counts in the means is its `importance`; by default all the same.
     """
     counts = np.ones(len(right)) if importance is None else importance
     return [

@@ -54,13 +54,7 @@ def fit(estimator: Fusion, refs: ReferenceSet) -> Statistics | None:
 
 
 def spectrum_note(estimator: Fusion) -> dict[str, Any]:
-    """How much of the eigenvalues' sum so many dimensions keep, at up to 64 of them; nothing where none are projected.
-
-    Returns
-    -------
-    dict
-        ``spectrum``: pairs of dimensions and share.
-    """
+    """Share of the eigenvalues' sum that so many dimensions keep, at up to 64 of them; empty if none are projected."""
     eigenvalues = estimator.spectrum()
     total = float(eigenvalues.sum())
     if not total > 0:

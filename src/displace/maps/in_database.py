@@ -66,17 +66,9 @@ def load_into(
     kind: str = "",
     progress: Stage | None = None,
 ) -> PgVector:
-    """Load a map into a database, as a new version of the map that the address names.
+    """Load a map into a database, as a new version of the map that the address ``postgresql://…#name`` names.
 
-    Parameters
-    ----------
-    state : MapState
-    uri : str
-        ``postgresql://…#name``.
-    kind : {"float16", "hnsw"}
-        All rows are compared, or pgvector's approximate index is made.
-    progress : callable, optional
-        Called with (done, total) rows.
+    With the kind "float16" all rows are compared, with "hnsw" pgvector's approximate index is made.
     """
     from displace.search.pgvector import PgVector
 

@@ -101,20 +101,9 @@ def learn(
 ) -> tuple[Calibration | None, Samples | None]:
     """Learn the confidence of a map, and return what it was learned from; None where no reference can be held out.
 
-    Parameters
-    ----------
-    refs : ReferenceSet
-    fusion : Fusion
-        With the map's settings; it is cloned, not fitted.
-    truth : Truth
-        Which places count as the same.
-    progress : callable, optional
-        Called with (done, total) folds.
-    watch : callable, optional
-        Called with the fusion that a fold has fitted and the fold's queries, for what else they can tell; once for
-        each traversal, where there are two or more.
-    cells : CellLayout, optional
-        Where descriptors are a grid over the picture.
+    The fusion has the map's settings; it is cloned, not fitted. `watch` is called with the fusion that a fold has
+    fitted and the fold's queries, for what else they can tell, once for each traversal where there are two or more.
+    `cells` is of descriptors that are a grid over the picture.
     """
     n = len(refs.traversal_ids)
     samples = gathered(refs, fusion, truth, progress, watch if n > 1 else None, cells)

@@ -196,18 +196,8 @@ def along_drives(
 ) -> Matches:
     """Matches of images: the frames of a drive support each other, the others are located for themselves.
 
-    Parameters
-    ----------
-    place_map : PlaceMap or RemoteMap
-    vectors : array of shape (q, D)
-    drives : mapping of str to sequence of int
-        Rows of the frames of each drive, in the order in which they were taken.
-    k : int
-        Places of each image.
-    good : array of shape (q,), optional
-        Images that could be read; the others have neither place nor score.
-    search, adapt : str
-        As for `PlaceMap.locate`.
+    `drives` are the rows of each drive's frames, in the order in which they were taken. Images that are not `good`, as
+    they could not be read, have neither place nor score.
     """
     good = np.ones(len(vectors), bool) if good is None else good
     followed = [[row for row in rows if good[row]] for rows in drives.values()]

@@ -39,18 +39,8 @@ def relearned(
 ) -> tuple[MapState, str]:
     """Return the new map with a confidence of its own where there can be one, and what was done about it.
 
-    Parameters
-    ----------
-    old, new : MapState
-        The map before and after the update; `new` has its anchors where they are known.
-    refs : ReferenceSet
-        References that were added or removed.
-    gained : bool
-        Whether they were added.
-    fusion : Fusion
-        The map's fusion with its settings, unfitted.
-    kept : ReferenceSet, optional
-        All references of the new map, where it keeps them.
+    `refs` were added (`gained`) or removed; `kept` are all references of the new map, where it keeps them. The fusion
+    has the map's settings, unfitted.
     """
     if old.calibrated_on is None:
         return new, ""  # it was built without, on purpose

@@ -36,11 +36,7 @@ def is_served(address: object) -> bool:
 class RemoteMap:
     """Locates as a `PlaceMap` does, by asking a server; nothing of the map itself is here.
 
-    Parameters
-    ----------
-    client : Client
-    area : dict
-        ``near`` and ``radius`` of every query, where the server is asked within an area.
+    `area` is the ``near`` and ``radius`` of every query, where the server is asked within an area.
     """
 
     def __init__(self, client: Client, area: dict[str, Any] | None = None) -> None:

@@ -51,15 +51,7 @@ def within_unit(rows: Vectors) -> bool:
 
 
 class RecallLoss:
-    """R@1 with float32 rows and with rows as stored, over held-out traversals that are shown one after the other.
-
-    Parameters
-    ----------
-    dtype : str
-        How rows are stored.
-    truth : Truth
-        Which places count as the same.
-    """
+    """R@1 with float32 rows and with rows as stored, over held-out traversals that are shown one after the other."""
 
     def __init__(self, dtype: str, truth: Truth) -> None:
         self.truth = truth

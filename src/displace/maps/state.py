@@ -145,10 +145,7 @@ class MapState:
     def rows(self) -> Vectors:
         """The rows as numbers: float16 or float32, int8 rows multiplied out.
 
-        Raises
-        ------
-        FormatError
-            When they are not those of unit vectors: damage that loading without `verify` did not look for.
+        FormatError where they are not those of unit vectors: damage that loading without `verify` did not look for.
         """
         rows: Vectors = self.vectors if self.scales is None else self.vectors * self.scales[:, None]
         if not within_unit(rows):

@@ -83,13 +83,7 @@ class StatisticsFile(MapStatistics):
 
     @staticmethod
     def belongs_to(path: Path) -> str:
-        """Checksum of the map that the file's statistics are of.
-
-        Raises
-        ------
-        FormatError
-            When the file is absent, damaged, foreign or of a later version.
-        """
+        """Checksum of the map that a file's statistics are of; FormatError where the file cannot tell."""
         header, _ = tensors.read(path, FORMAT, VERSION, verify=False)
         try:
             return schema.text(header["map_sha256"], "map_sha256")

@@ -68,18 +68,8 @@ def build_streamed(
 ) -> PlaceMap:
     """Build the map that `displace.build` builds, of references that are read as they are needed.
 
-    Parameters
-    ----------
-    stream : ReferenceStream
-        Such as ``DescriptorStore(…).stream()``.
-    fusion, model, dtype, calibration, tolerance
-        See `displace.build`.
-    folder : path-like
-        An empty folder for place means and rows, as long as the map is used; a saved map does not need it.
-    block_bytes : int
-        References held at one time.
-    progress : callable, optional
-        Called as ``progress(stage, done, total)``.
+    The empty `folder` takes place means and rows as long as the map is used; a saved map does not need it. References
+    of `block_bytes` are held at one time.
     """
     if dtype not in DTYPES:
         raise InputError(f"dtype={dtype!r} must be one of {', '.join(DTYPES)}")

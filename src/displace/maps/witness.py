@@ -66,14 +66,7 @@ class Anchors:
         means: Vectors,
         counts: NDArray[Any],
     ) -> Anchors:
-        """Take the references of each row by their mean (R, D) and their number (R,); block by block.
-
-        Parameters
-        ----------
-        take, projection, mean
-            As for `Witness`.
-        means, counts : arrays of shape (R, D) and (R,)
-        """
+        """Take the references of each row by their mean (R, D) and their number (R,); block by block."""
         n, dim = means.shape
         parts = list(blocks(n, row_bytes=8 * dim))
         center = sum(np.asarray(means[part], np.float64).sum(axis=0) for part in parts) / n
@@ -116,23 +109,10 @@ class Anchors:
 
 
 class Witness:
-    """Gives evidence about the matches of one map.
+    """Gives evidence about the matches of one map, whose rows `take` returns at some indices.
 
-    Parameters
-    ----------
-    take : callable
-        Returns the rows at some indices as numbers, (r, n).
-    row_places : array of shape (R,)
-        Index of each row's place, sorted.
-    projection, mean : arrays, optional
-        As for `Rows`.
-    anchors : Anchors
-    truth : Truth
-        Which places count as the same.
-    ids : array of shape (N,)
-        Place ids.
-    cells : CellLayout, optional
-        Where descriptors are a grid over the picture.
+    `row_places` is the index of each row's place in `ids`, sorted; `projection` and `mean` are as for `Rows`, `cells`
+    of descriptors that are a grid over the picture.
     """
 
     def __init__(
@@ -161,14 +141,8 @@ class Witness:
     def evidence(self, queries: Vectors, best: Indices, scores: Vectors, centred: bool = False) -> Vectors:
         """Return the numbers (q, 4 or 5) for queries (q, D), their best places (q, k) and those places' scores.
 
-        Parameters
-        ----------
-        queries : array of shape (q, D)
-        best : array of shape (q, k)
-            Index of each place, best first; up to 20 are used.
-        scores : array of shape (q, k)
-        centred : bool
-            Whether similarity and standing are measured from the mean of the references.
+        Places are indices, best first; up to 20 are used. `centred`, similarity and standing are measured from the mean
+        of the references.
         """
         found = np.empty((len(queries), len(NAMES) - (self.cells is None)))
         for part in blocks(len(queries), row_bytes=8 * (8 * queries.shape[1] + 8 * COHORT)):

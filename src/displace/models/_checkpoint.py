@@ -20,14 +20,7 @@ LISTED = 3
 
 
 def read_state(path: Path, expected: str) -> State:
-    """Read a flat state dict from a safetensors file or a PyTorch checkpoint.
-
-    Parameters
-    ----------
-    path : Path
-    expected : str
-        What the file should be, for messages.
-    """
+    """Read a flat state dict from a safetensors file or a PyTorch checkpoint; messages say what was `expected`."""
     start = read_start(path, expected)
     try:
         if path.suffix == ".safetensors" or start[8:9] == b"{":

@@ -29,15 +29,8 @@ _EVERY = re.compile(r"(?P<count>\d+)|(?P<seconds>\d*\.?\d+)\s*s")
 
 
 class Sampler:
-    """Chooses frames: every n-th one, or one each so many seconds.
+    """Chooses frames: every n-th one (``5``, ``"5"``), or one each so many seconds (``"0.5s"``).
 
-    Parameters
-    ----------
-    every : int or str
-        A number of frames (``5``, ``"5"``) or seconds (``"0.5s"``).
-
-    Examples
-    --------
     >>> sampler = Sampler("0.5s")
     >>> [sampler.wants(i, i / 5) for i in range(6)]
     [True, False, False, True, False, True]

@@ -55,14 +55,9 @@ _ENCODINGS: dict[str, tuple[str, int, Callable[[Pixels], Pixels]]] = {
 
 
 def encode(message: Any, where: str) -> tuple[str, bytes]:
-    """Turn a CompressedImage or Image message into a file name's ending and the file's bytes.
+    """Turn a CompressedImage or Image message, as deserialised by rosbags, into a file's ending and bytes.
 
-    Parameters
-    ----------
-    message : sensor_msgs/CompressedImage or sensor_msgs/Image
-        As deserialised by rosbags.
-    where : str
-        Which message it is, for errors.
+    Errors say `where` the message is.
     """
     if hasattr(message, "encoding"):
         # Little compression: frames are read once or twice, and writing them is the slow part.

@@ -62,17 +62,10 @@ CONDITIONS = (
 
 
 def style_of(fusion: str, plain: bool = True) -> Style:
-    """Return the style of a fusion; another setting of it has its colour, an open marker and another dash.
+    """Return the style of a fusion, also of one that is not known, the same each time.
 
-    Parameters
-    ----------
-    fusion : str
-        Registry name; any other name gets a style of its own, the same each time.
-    plain : bool
-        Whether the fusion has its default parameters.
+    Another setting than the default (`plain`) has its colour, an open marker and another dash.
 
-    Examples
-    --------
     >>> style_of("hops").colour, style_of("hops", plain=False).filled
     ('#0072b2', False)
     """

@@ -80,16 +80,9 @@ def follow_night(
     frames: Vectors,
     right: Callable[[NDArray[Any]], Flags],
 ) -> NightDrive:
-    """Follow and smooth a drive along a map, and along one that lacks a stretch of it.
+    """Follow and smooth a drive, a frame (n, D) for each place, along a map, and along one that lacks a stretch of it.
 
-    Parameters
-    ----------
-    place_map, without : PlaceMap
-        Their places are in route order.
-    frames : array of shape (n, D)
-        One frame for each place of the first map.
-    right : callable
-        Takes the places found, (n,), and returns which of them are correct.
+    The places of both are in route order; `right` takes the places found, (n,), and returns which of them are correct.
     """
     whole, found = _fixes(place_map, frames), _fixes(without, frames)
     recalls = {way: percent(right(np.array([fix.place for fix in fixes]))) for way, fixes in whole.items()}

@@ -106,17 +106,7 @@ def save_figures(
     formats: Sequence[str] = ("pdf", "png"),
     progress: Progress | None = None,
 ) -> list[Path]:
-    """Draw studies and write each in all formats; return the files.
-
-    Parameters
-    ----------
-    studies : sequence of Study
-    folder : path-like
-        Created where absent.
-    formats : sequence of {"pdf", "png", "svg"}
-    progress : callable, optional
-        Called as ``progress(stage, done, total)``.
-    """
+    """Draw studies and write each in all formats ("pdf", "png", "svg") into a folder; return the files."""
     written = []
     for study in counted(studies, part(progress, "figures")):
         name = study_path("", *topic_of(study)).stem

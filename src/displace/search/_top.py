@@ -55,16 +55,8 @@ def best_rows(
 ) -> tuple[Indices, Vectors]:
     """The k best rows of each query by inner product, exactly, a block of rows at a time.
 
-    Parameters
-    ----------
-    queries : array of shape (q, n)
-    rows : array of shape (R, n)
-        float32, float16 or int8; may be memory-mapped.
-    k : int
-    among : array, optional
-        Rows to look at; all by default.
-    scales : array of shape (R,), optional
-        What the scores of each row are multiplied by.
+    Rows are float32, float16 or int8, and may be memory-mapped; `among` are those to look at, all by default. `scales`
+    (R,) is what the scores of each row are multiplied by.
     """
     queries = np.asarray(queries, np.float32)
     n_rows, dim = rows.shape

@@ -30,17 +30,11 @@ COPY_END = b"\xff\xff"
 
 
 class PgVector(Index):
-    """Rows in a table of halfvec; one table for each version of a map.
+    """Rows in a table of halfvec; one table for each version of a map, whose row of ``displace.maps`` is the record.
 
     ``float16`` scans all rows in the server, ``hnsw`` walks pgvector's index. An area, or given rows, are selected
     first and searched exactly, whatever the kind: pgvector filters after searching its index, which may leave fewer
     than k rows.
-
-    Parameters
-    ----------
-    database : Database
-    record : dict
-        The row of ``displace.maps``.
     """
 
     kinds = ("float16", "hnsw")
@@ -69,23 +63,11 @@ class PgVector(Index):
         head: bytes | None = None,
         progress: Stage | None = None,
     ) -> Self:
-        """Load a map and its index in one transaction.
+        """Load a map and its index in one transaction, at ``postgresql://…#name``.
 
-        The previous version stays until the next load, for those who have it open; earlier ones are dropped.
-
-        Parameters
-        ----------
-        rows : array of shape (R, n)
-        uri : str
-            ``postgresql://…#name``.
-        kind : {"float16", "hnsw"}
-        places : array of shape (R,), optional
-            Number of each row's place; by default the row's own.
-        positions : Positions, optional
-            Of the rows, for searches in an area.
-        head : bytes, optional
-            What else belongs to the map.
-        progress : callable, optional
+        The previous version stays until the next load, for those who have it open; earlier ones are dropped. `places`
+        (R,) is the number of each row's place, by default the row's own; `positions` of the rows are for searches in an
+        area; `head` is what else belongs to the map.
         """
         kind = cls.chosen_kind(kind, rows)
         _check_width(rows.shape[1], kind)

@@ -93,14 +93,7 @@ class Adaptation:
 
 
 def adapt(rows: MapRows, queries: Vectors) -> Adaptation:
-    """Learn the condition of a batch of queries.
-
-    Parameters
-    ----------
-    rows : MapRows
-    queries : array of shape (q, n)
-        Projected queries, at least `LEAST_QUERIES` of them.
-    """
+    """Learn the condition of a batch of projected queries (q, n), at least `LEAST_QUERIES` of them."""
     queries = queries[moving(queries)]
     # A drive with many frames a place would lower the scores of the very places it shows.
     queries = queries[:: max(1, len(queries) // max(len(rows.starts), LEAST_QUERIES))]
@@ -120,10 +113,6 @@ class OnlineAdaptation:
     The mean of few frames holds their own looks. So it is taken away as far as it is certain (James and Stein): the
     farther it lies from the references' mean, the sooner. It may do so because all frames show one street; but then
     they resemble one part of the route, and nothing is taken away.
-
-    Parameters
-    ----------
-    rows : MapRows
     """
 
     def __init__(self, rows: MapRows) -> None:
@@ -307,14 +296,8 @@ def _place_of(rows: MapRows) -> Indices:
 def without_stops(vectors: Vectors) -> tuple[Vectors, Indices, Indices]:
     """Make the frames of a stop one: their noise is another's each time, what they show is not.
 
-    Returns
-    -------
-    means : array of shape (m, D)
-        Of the frames of each stop; all other frames as they are.
-    kept : array of shape (m,)
-        The first frame of each.
-    stands : array of shape (n,)
-        Which of them stands for each frame.
+    Returns the mean of each stop's frames, other frames as they are, (m, D); the first frame of each, (m,); and which
+    of them stands for each frame, (n,).
     """
     kept = moving(vectors)
     counts = np.diff(np.append(kept, len(vectors)))

@@ -187,11 +187,7 @@ class _Coarse:
     def check_routes(self, anchor: str, further: str = "") -> None:
         """Refuse recordings that do not show the anchor's route, or show it driven the other way.
 
-        Parameters
-        ----------
-        anchor : str
-        further : str
-            What else may help where a route is not recognised.
+        `further` is what else may help where a route is not recognised.
         """
         gains = {name: self.gain(name, anchor) for name in self.names if name != anchor}
         needed = {name: self.least_gain(name, anchor) for name in gains}

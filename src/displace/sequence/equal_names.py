@@ -20,13 +20,7 @@ spoilt until one image in six was recognised, and 0.24 and more where speeds dif
 def elsewhere(found: Alignment, names: Mapping[str, NDArray[np.str_]]) -> dict[str, float]:
     """Share of each recording's frames that sight surely finds elsewhere than the anchor's frame of the same name.
 
-    `AROUND` places either side are no other place.
-
-    Parameters
-    ----------
-    found : Alignment
-    names : mapping of str to array of shape (n,)
-        Of the frames of each recording, in the order in which they were lined up.
+    `AROUND` places either side are no other place. Names are in the order in which the frames were lined up.
     """
     there = dict(zip(names[found.anchor].tolist(), found.tracks[found.anchor].places.tolist(), strict=True))
     shares = {}

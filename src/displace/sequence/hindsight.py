@@ -12,14 +12,7 @@ TRUSTED = 0.5
 
 
 class Hindsight:
-    """The last frames of a drive that a tracker follows.
-
-    Parameters
-    ----------
-    tracker : Tracker
-    lag : int
-        Frames before the last that are remembered.
-    """
+    """The last frames of a drive that a tracker follows: `lag` of them before the last."""
 
     def __init__(self, tracker: Tracker, lag: int) -> None:
         self.tracker = tracker

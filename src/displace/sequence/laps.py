@@ -43,12 +43,8 @@ class Lap:
 def second_lap(vectors: Vectors) -> Lap | None:
     """Find a stretch that a recording shows twice; None where there is none.
 
-    The recording is paired with what comes later in itself, neighbours left out: only a second lap gives a path.
-
-    Parameters
-    ----------
-    vectors : array of shape (n, D)
-        Unit vectors less their mean, stops removed.
+    The recording, unit vectors less their mean and without stops, is paired with what comes later in itself,
+    neighbours left out: only a second lap gives a path.
     """
     taken = spread(len(vectors), _MOST_FRAMES)
     n = len(taken)

@@ -110,14 +110,9 @@ def reduced(recordings: list[Vectors]) -> list[Vectors]:
 
 
 def pair(queries: Vectors, anchor: Vectors, rounds: int = 2) -> Pairing:
-    """Line up the frames of one recording with those of another.
+    """Line up the frames of one recording with those of another, both from `standardised_recording`.
 
-    Parameters
-    ----------
-    queries, anchor : arrays of shape (q, D) and (N, D)
-        From `standardised_recording`; frames in the order in which they were taken.
-    rounds : int
-        Times that the motion is learned from the path found before.
+    The motion is learned from the path found before, so many `rounds`.
     """
     similarity = Cosines(queries, anchor)
     scores = Scores(similarity, Columns.of(similarity))

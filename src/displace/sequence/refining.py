@@ -30,13 +30,7 @@ def can_refine(ready: dict[str, Vectors]) -> bool:
 def paired_again(name: str, anchor: str, ready: dict[str, Vectors], pairings: dict[str, Pairing]) -> Pairing:
     """Pair a recording with the places of all others together; what was found before where that earns more.
 
-    Parameters
-    ----------
-    name, anchor : str
-    ready : dict of str to array of shape (n, D)
-        From `standardised_recording`.
-    pairings : dict of str to Pairing
-        Of every recording but the anchor.
+    `ready` is from `standardised_recording`, `pairings` are of every recording but the anchor.
     """
     before = pairings[name]
     vectors, places, traversals = (

@@ -29,13 +29,8 @@ WINDOW, _WINDOWS = 30, 20
 def stride(best: Indices) -> float | None:
     """Places from one frame to the next: 1 where they are as few as usual, None where the matches do not tell.
 
-    Parameters
-    ----------
-    best : array of shape (q,)
-        The place, by its number along the route, that each frame resembles most.
+    `best` is the place, by its number along the route, that each frame resembles most.
 
-    Examples
-    --------
     >>> by_chance = np.random.default_rng(0).integers(0, 200, 20)
     >>> stride(np.arange(20) * 8), stride(np.arange(20) * 2), stride(by_chance)
     (8.0, 1.0, None)
@@ -53,13 +48,8 @@ def stride(best: Indices) -> float | None:
 def strides(parts: Sequence[Indices]) -> tuple[float | None, tuple[float, ...]]:
     """Places from one frame to the next for most of a drive, None where that is as usual; and at times besides.
 
-    Parameters
-    ----------
-    parts : sequence of arrays of shape (q,)
-        As for `stride`, of some `WINDOW` frames of the drive each.
+    The parts are as for `stride`, of some `WINDOW` frames of the drive each.
 
-    Examples
-    --------
     >>> slow, fast = np.arange(60), 7 * np.arange(60)
     >>> strides([slow, slow, fast]), strides([fast])
     ((None, (7.0,)), (7.0, ()))

@@ -34,17 +34,8 @@ _LEAST = 1e-4
 
 
 def judged_together(probability: Floats, usual: float) -> Floats:
-    """Probabilities of matches in view of each other.
+    """Probabilities of matches in view of each other; each holds were `usual`, in (0, 1), the share of right ones.
 
-    Parameters
-    ----------
-    probability : array of shape (q,)
-        That each match is right, were `usual` the share of right ones.
-    usual : float
-        Above 0 and below 1.
-
-    Examples
-    --------
     >>> judged_together(np.array([0.6, 0.05, 0.2, 0.1]), 0.7).round(2).tolist()
     [0.18, 0.01, 0.03, 0.02]
     >>> judged_together(np.array([0.6, 0.9, 0.99, 0.1]), 0.7).round(2).tolist()
@@ -73,17 +64,8 @@ def agreed(adapted: Vectors, plain: Vectors, under_way: bool = False) -> Floats:
     resemble the map, though. So the mean of the logarithms of both odds counts, the latter twice. In a condition that
     the map has not seen all queries look unlikely without adaptation, the surest matches, too: what three in four of
     these reach is then taken for the condition, and not for a sign. What is refused beyond doubt stays refused, and so
-    does everything where hardly any match is right.
+    does everything where hardly any match is right. `under_way`, each is judged in view of those before it only.
 
-    Parameters
-    ----------
-    adapted, plain : arrays of shape (q,)
-        That the match is right: of the adapted match, and of the one without adaptation.
-    under_way : bool
-        Whether each is judged in view of those before it only.
-
-    Examples
-    --------
     >>> adapted = np.full(10, 0.8)
     >>> agreed(adapted, np.r_[np.full(9, 0.8), 0.02]).round(2).tolist()[-2:]
     [0.8, 0.11]

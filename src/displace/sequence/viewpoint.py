@@ -42,22 +42,10 @@ which fit no offset, reached 3.4 with one that was not zero; moved drives of the
 def common_view(
     recordings: Mapping[str, Vectors], grid: Grid, least_gain: Callable[[int], float]
 ) -> tuple[dict[str, Vectors], dict[str, Cells]]:
-    """Cut recordings to the part of the picture that all of them see.
+    """Cut recordings, frames (n, D) in the order in which they were taken, to the part of the picture that all see.
 
-    Parameters
-    ----------
-    recordings : mapping of str to array of shape (n, D)
-        Descriptors of each recording's frames, in the order in which they were taken.
-    grid : (int, int, int)
-        Of the descriptors; their product is D.
-    least_gain : callable
-        What recordings of so many frames must gain, to show one route at all: less tells no offset.
-
-    Returns
-    -------
-    seen : dict of str to array of shape (n, d)
-    offsets : dict of str to (int, int)
-        Rows and columns by which the pictures of each are moved against those of the recording that others fit best.
+    Returned with rows and columns by which the pictures of each are moved against those of the recording that others
+    fit best. Recordings of so many frames must gain `least_gain` to show one route at all: less tells no offset.
     """
     few = {name: vectors[spread(len(vectors), _FRAMES)] for name, vectors in recordings.items()}
     found = _offsets(few, grid, least_gain)
@@ -74,18 +62,10 @@ def common_view(
 def view_of(
     queries: Vectors, grid: Grid, usual: Vectors, project: Callable[[Vectors], Vectors], rows: MapRows
 ) -> Cells:
-    """How far the pictures of many queries are moved against those of a map: as far as makes them fit it clearly best.
+    """How far the pictures of one drive are moved against those of a map: as far as makes them fit it clearly best.
 
-    Parameters
-    ----------
-    queries : array of shape (q, D)
-        Descriptors of one drive.
-    grid : (int, int, int)
-    usual : array of shape (D,)
-        Mean of the map's descriptors, which stands where moved pictures show nothing.
-    project : callable
-        Descriptors to the space of the map's rows.
-    rows : MapRows
+    `usual`, the mean of the map's descriptors, stands where moved pictures show nothing; `project` brings descriptors
+    to the space of the map's rows.
     """
     few = queries[spread(len(queries), _FRAMES)]
     centred = l2_normalize(rows.vectors - rows.vectors.mean(axis=0)).astype(np.float32, copy=False)

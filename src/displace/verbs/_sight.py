@@ -26,22 +26,9 @@ def check_names(
 ) -> list[str]:
     """Line recordings up if the images show that equal names are not equal places; return messages about it.
 
-    Names are kept if the images confirm them or are inconclusive.
-
-    Parameters
-    ----------
-    store : DescriptorStore
-        Its places come from names; they are replaced if the images contradict them.
-    refs : ReferenceSet
-        A sample of the recordings that are used.
-    table : Path
-        Manifest that is written if places change.
-    progress : callable, optional
-
-    Raises
-    ------
-    InputError
-        If the images contradict the names and the recordings cannot be lined up: they show different routes.
+    Names are kept if the images of `refs`, a sample, confirm them or are inconclusive. Otherwise the store's places are
+    replaced and the manifest `table` is written. InputError if the recordings cannot be lined up: they show different
+    routes.
     """
     from displace.neighbours import FEW, OFTEN, unconfirmed
     from displace.sequence.equal_names import CONTRADICTED, elsewhere

@@ -48,12 +48,7 @@ class Batcher:
     """Collects queries and locates them, one batch at a time, in a thread of its own.
 
     The thread takes the next batch by itself: were it handed over by the event loop, it would wait for requests that
-    are being read.
-
-    Parameters
-    ----------
-    waiting : int
-        Queries that may wait; further ones are refused.
+    are being read. Queries beyond those that may wait are refused.
     """
 
     def __init__(self, waiting: int) -> None:

@@ -36,17 +36,10 @@ def default_workers(cores: int) -> int:
 
 
 class Describer:
-    """Describes images with the model of a map.
+    """Describes images with the model of a map, in the threads of a pool.
 
-    Parameters
-    ----------
-    pool : Executor
-        Threads.
-    workers : int, optional
-        Most processes, for models whose preparation is the work (such as hog, which threads of one process do one after
-        the other); 0 for the threads alone, by default `default_workers`.
-    limits : Limits
-        What is refused before it is decoded.
+    `workers` is the most processes, for models whose preparation is the work (such as hog, which threads of one process
+    do one after the other): by default `default_workers`, 0 for the threads alone.
     """
 
     def __init__(self, pool: Executor, workers: int | None, limits: Limits) -> None:

@@ -24,14 +24,9 @@ OWN = "map"
 
 
 class Gallery:
-    """Which images show a place, and small copies of them.
+    """Which images show a place, and small copies of them; nothing outside of the folders `roots` is ever read.
 
-    Parameters
-    ----------
-    roots : list of Path
-        Folders that images may come from; nothing outside of them is ever read.
-    manifest : Manifest, optional
-        The images of every traversal; without it the one image that a map knows of each place.
+    A manifest tells the images of every traversal; without it there is the one image that a map knows of each place.
     """
 
     def __init__(self, roots: list[Path], manifest: Manifest | None = None) -> None:

@@ -50,14 +50,8 @@ def error_response(status: int, message: str) -> JSONResponse:
 class Guard:
     """Admits requests or refuses them, ends those that take too long, and counts them all.
 
-    Parameters
-    ----------
-    app : ASGI application
-        What answers.
-    quick : dict of (method, path) to ASGI application
-        What answers these instead; it raises what it refuses a request for.
-    server : Server
-        Whose limits, tokens, origins and counters hold.
+    `app` answers, but for the methods and paths of `quick`, whose applications raise what they refuse a request for;
+    limits, tokens, origins and counters are the server's.
     """
 
     def __init__(self, app: ASGIApp, quick: dict[tuple[str, str], ASGIApp], server: Server) -> None:

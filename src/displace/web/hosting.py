@@ -41,13 +41,7 @@ class Host:
     """Holds the map of a file, and reads the file again when it has been replaced.
 
     A file that cannot be read, such as one that is being copied, changes nothing; it is tried again when it changes.
-
-    Parameters
-    ----------
-    path : Path
-        A map.
-    options : mapping
-        Of `PlaceMap.open_model`: weights, device and mask of the map's model.
+    `options` are those of `PlaceMap.open_model`.
     """
 
     def __init__(self, path: Path, options: Mapping[str, Any]) -> None:

@@ -55,19 +55,9 @@ class WaitingImage:
 
 
 class Lanes:
-    """Describes images with one model.
+    """Describes images with one model, whose `prepare` is the work, in so many threads, each with a process at most.
 
-    Parameters
-    ----------
-    model : DescriptorModel
-        Whose `prepare` is the work.
-    n_lanes : int
-        Threads, each with a process at most.
-    limits : Limits
-    many : int, optional
-        Images that had to wait until processes are started; None for threads alone.
-    idle_seconds : float
-        After which they are ended.
+    Processes are started when `many` images had to wait, None for threads alone, and ended after `idle_seconds`.
     """
 
     def __init__(

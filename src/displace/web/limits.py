@@ -39,17 +39,8 @@ class Limits:
 
 
 class RateLimit:
-    """Counts the requests of each client in a leaking bucket.
+    """Counts the requests of each client in a leaking bucket: so many a second on average, by a clock of seconds.
 
-    Parameters
-    ----------
-    per_second : float
-        Requests of one client, on average.
-    clock : callable
-        Seconds that only go forward.
-
-    Examples
-    --------
     >>> limit = RateLimit(0.1, clock=lambda: 0.0)
     >>> limit.admits("robot"), limit.admits("robot"), limit.admits("phone")
     (True, False, True)

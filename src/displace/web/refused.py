@@ -13,15 +13,7 @@ from displace.web.limits import Limits
 
 
 class RefusedError(Exception):
-    """A request that is answered with an error.
-
-    Parameters
-    ----------
-    status : int
-        HTTP status.
-    message : str
-        What is wrong, and the way out.
-    """
+    """A request that is answered with an error: its HTTP status, what is wrong, and the way out."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)

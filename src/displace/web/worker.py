@@ -49,15 +49,7 @@ def prepared_image(model: DescriptorModel, image: bytes, limits: Limits) -> Answ
 
 
 class Worker:
-    """The server's end of a process; used by one thread at a time.
-
-    Parameters
-    ----------
-    model : DescriptorModel
-        Made again in the process from its fingerprint and files.
-    limits : Limits
-        What is refused before it is decoded.
-    """
+    """The server's end of a process, in which the model is made again; used by one thread at a time."""
 
     def __init__(self, model: DescriptorModel, limits: Limits) -> None:
         # No child of multiprocessing: that would run the script again that called the server, and wait for it at exit.

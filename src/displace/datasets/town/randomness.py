@@ -32,12 +32,7 @@ TILE = 512
 def noise(name: str, coarse: int) -> NDArray[np.float32]:
     """Fractal noise of mean 0 and standard deviation 1: a seamless tile, three times in each direction.
 
-    Parameters
-    ----------
-    name : str
-        Names the stream; equal names give equal noise.
-    coarse : int
-        Pixels of the largest blobs, a power of two.
+    Equal names give equal noise; the largest blobs have `coarse` pixels, a power of two.
     """
     rng = stream("noise", name)
     total = np.zeros((TILE, TILE), np.float32)

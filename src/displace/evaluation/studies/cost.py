@@ -85,19 +85,9 @@ def study_cost(
 ) -> Cost:
     """Fit every method, then time them in turn, one query at a time on one thread, round after round.
 
-    Rounds are interleaved, each beginning with another method, so that what the machine does meanwhile is shared.
-
-    Parameters
-    ----------
-    task : Task
-    methods : sequence of Method, optional
-        By default all, and DisPlace with budgets of rows where places have several views.
-    repeats : int
-        Rounds; the paper takes 100, on a graphics card.
-    n_timed : int
-        Queries in a round, spread evenly.
-    progress : callable, optional
-        Called as ``progress(stage, done, total)``.
+    Rounds (`repeats`; the paper takes 100, on a graphics card) are interleaved, each beginning with another method, so
+    that what the machine does meanwhile is shared. Each asks `n_timed` queries, spread evenly. By default methods are
+    all, and DisPlace with budgets of rows where places have several views.
     """
     if repeats < 1 or n_timed < 1:
         raise InputError(f"repeats={repeats} and n_timed={n_timed} must be at least 1")

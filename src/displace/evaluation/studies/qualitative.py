@@ -148,16 +148,8 @@ def _cases(hits: Flags, methods: Sequence[Method], notes: list[str]) -> list[tup
 
 
 def choose_columns(hits: Flags, n_columns: int) -> list[int]:
-    """Choose queries by `RULE`.
+    """Choose queries by `RULE`, given whether each method is right on each query, (methods, q).
 
-    Parameters
-    ----------
-    hits : array of shape (methods, q)
-        Whether each method is right on each query.
-    n_columns : int
-
-    Examples
-    --------
     >>> hits = np.array([[1, 0, 0, 0, 1], [1, 1, 1, 1, 0]], bool)
     >>> choose_columns(hits, 2)                # queries 1 to 3 have one pattern, query 4 the other
     [2, 4]

@@ -98,18 +98,7 @@ class Task:
 
     @classmethod
     def of(cls, references: ReferenceSet, queries: ArrayLike, truth: Any, **names: Any) -> Task:
-        """Return the task of arrays and of what is correct.
-
-        Parameters
-        ----------
-        references : ReferenceSet
-        queries : array of shape (q, D)
-        truth : array of shape (q,), sequence of q sets, or a rule
-            As `displace.recall_at` takes it.
-        **names
-            `query`, `dataset`, `model`, `protocol`, `query_images`, `place_images`, `query_places`,
-            `query_order`.
-        """
+        """Return the task of arrays and of what is correct, as `displace.recall_at` takes it; `names` are fields."""
         vectors = as_vectors(queries, "queries")
         if vectors.shape[1] != references.dim:
             raise InputError(

@@ -70,18 +70,9 @@ class TauAblation:
 def study_tau(
     tasks: Sequence[Task], taus: Sequence[float] = TAUS, progress: Progress | None = None
 ) -> TauAblation:
-    """Keep all eigenvectors once for each condition and setting, then cut them at each τ.
+    """Keep all eigenvectors once for each condition and setting, then cut them at each τ, above 0 and at most 1.
 
     The settings are the ridge and centring that DisPlace decides on by default, and the paper's: none of either.
-
-    Parameters
-    ----------
-    tasks : sequence of Task
-        One for each query condition.
-    taus : sequence of float
-        Above 0, at most 1.
-    progress : callable, optional
-        Called as ``progress(stage, done, total)``.
     """
     if isinstance(tasks, Task):
         raise InputError("tasks must be a sequence, one for each query condition: give [task]")

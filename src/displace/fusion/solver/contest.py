@@ -78,13 +78,7 @@ POOLING = Contestant(projects=False)
 
 
 class Round:
-    """One fold: statistics without a traversal, its queries, and which contestants answer them correctly.
-
-    Parameters
-    ----------
-    problem : Problem
-    fold : Fold
-    """
+    """One fold: statistics without a traversal, its queries, and which contestants answer them correctly."""
 
     def __init__(self, problem: Problem, fold: Fold) -> None:
         self.problem, self.fold = problem, fold
@@ -155,15 +149,7 @@ class Round:
 
 
 def place_means(scatter: Scatter, places: Indices) -> Scatter:
-    """Return statistics of views with the means of places for S_B; W and the number of references stay.
-
-    Parameters
-    ----------
-    scatter : Scatter
-        Of views.
-    places : array of shape (G,)
-        Place of each view.
-    """
+    """Return statistics of views with the means of their `places` (G,) for S_B; W and the number of references stay."""
     ids, index = np.unique(places, return_inverse=True)
     dtype = scatter.means.dtype
     means = sum_by(scatter.means, index, len(ids)) / np.bincount(index).astype(dtype)[:, None]

@@ -73,24 +73,11 @@ def solve(
     n_components: int | None = None,
     route: str = "auto",
 ) -> Solution:
-    """Solve the generalized eigenproblem of `scatter`.
+    """Solve the generalized eigenproblem of `scatter`, with the ridge ρ added to the diagonal of S_W.
 
-    Parameters
-    ----------
-    scatter : Scatter
-        Statistics of the references.
-    ridge : float
-        ρ, added to the diagonal of S_W.
-    tau : float
-        Share of the positive eigenvalues to keep.
-    n_components : int, optional
-        Number of eigenvectors to keep, whatever `tau`; those with an eigenvalue of 0 are never kept.
-    route : {"auto", "gram", "direct", "staged"}
-
-    Raises
-    ------
-    LinAlgError
-        When S_W + ρI is not positive definite to the precision of the statistics.
+    Kept are eigenvectors with `tau` of the positive eigenvalues' sum, or `n_components` of them whatever `tau`; those
+    with an eigenvalue of 0 never. The route is "auto", "gram", "direct" or "staged". LinAlgError where S_W + ρI is not
+    positive definite to the precision of the statistics.
     """
     n_places, dim = scatter.means.shape
     if route in ("auto", "qr"):  # after thin_basis, the rest of "qr" is the automatic choice

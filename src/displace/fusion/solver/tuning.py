@@ -101,15 +101,9 @@ def common_mean_share(scatter: Scatter) -> float:
 def decide(
     problem: Problem, ridge: float | str, center: bool | str, rows: int | str = "auto", safer: bool = True
 ) -> Settings:
-    """Decide the settings that are "auto"; given ones are kept.
+    """Decide the settings that are "auto" in `DisPlace`; given ones are kept.
 
-    Parameters
-    ----------
-    problem : Problem
-    ridge, center, rows
-        As in `DisPlace`.
-    safer : bool
-        Compare with HOPS and pooling too, where neither `ridge` nor `center` is given.
+    Where neither `ridge` nor `center` is given, `safer` compares with HOPS and pooling too.
     """
     auto = [name for name, value in (("ridge", ridge), ("center", center)) if isinstance(value, str)]
     most = None if isinstance(rows, str) else int(rows)

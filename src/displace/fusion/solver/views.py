@@ -60,21 +60,8 @@ class Views:
 def group_views(
     vectors: Vectors, index: Indices, traversals: NDArray[Any], given: NDArray[Any] | None = None
 ) -> Views:
-    """Separate the views of places.
+    """Separate the views of places: of references (m, D), their places 0 … N−1, traversals, and labels where `given`.
 
-    Parameters
-    ----------
-    vectors : array of shape (m, D)
-        References.
-    index : array of shape (m,)
-        Place of each, 0 … N−1, each of them there.
-    traversals : array of shape (m,)
-        Traversal of each.
-    given : array of shape (m,), optional
-        Label of each one's view, such as a heading or a camera.
-
-    Examples
-    --------
     >>> front, back, left, right = np.eye(4)
     >>> frames = np.array([front, back, back, front, left, right, right, left])
     >>> views = group_views(frames, np.array([0, 0, 0, 0, 1, 1, 1, 1]), np.array(list("aabbaabb")))
@@ -128,15 +115,8 @@ def frames_of_one_drive(vectors: Vectors, index: Indices, labels: Indices) -> bo
 
     If so, two of them are the first and the last frame of each place, and the last frame is nearer to the first of the
     next place than (1) to the first of its own place, (2) the first frame is to the last of the next place, and (3) to
-    the last of the next place. Real traversals pass none of the three tests.
-
-    Parameters
-    ----------
-    vectors : array of shape (m, D)
-    index : array of shape (m,)
-        Place of each reference, numbered along the route; each place once at most in a traversal.
-    labels : array of shape (m,)
-        Number of each one's traversal.
+    the last of the next place. Real traversals pass none of the three tests. `index` numbers the places along the
+    route, `labels` the traversals; a place is in a traversal once at most.
     """
     n_places, n_traversals = int(index.max()) + 1, int(labels.max()) + 1
     row = np.full((n_traversals, n_places), -1)
@@ -158,19 +138,8 @@ def frames_of_one_drive(vectors: Vectors, index: Indices, labels: Indices) -> bo
 
 
 def merged(rows: Vectors, places: Indices, most: int) -> tuple[Vectors, Indices]:
-    """Merge the rows of each place down to `most`, those first that lose least (Ward), into normalised sums.
+    """Merge the unit rows of each place down to `most`, those first that lose least (Ward), into normalised sums.
 
-    Parameters
-    ----------
-    rows : array of shape (R, n)
-        Unit vectors.
-    places : array of shape (R,)
-        Place of each row, ascending.
-    most : int
-        Rows that a place may have.
-
-    Examples
-    --------
     >>> rows, places = merged(np.array([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]]), np.array([0, 0, 0]), 2)
     >>> rows.round(2).tolist(), places.tolist()
     ([[0.95, 0.32], [0.0, 1.0]], [0, 0])

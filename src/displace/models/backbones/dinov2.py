@@ -66,10 +66,7 @@ class TransformerBlock(nn.Module):
 class DinoV2(nn.Module):
     """DINOv2 ViT-B/14.
 
-    Parameters
-    ----------
-    mask_token : bool
-        Whether the checkpoint holds the token for masked training patches, which inference never uses.
+    Some checkpoints hold the token for masked training patches (`mask_token`), which inference never uses.
     """
 
     def __init__(self, mask_token: bool) -> None:
@@ -83,18 +80,7 @@ class DinoV2(nn.Module):
         self.norm = nn.LayerNorm(WIDTH, eps=1e-6)
 
     def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Describe patches and image.
-
-        Parameters
-        ----------
-        images : (b, 3, H, W) tensor
-            H and W are multiples of 14.
-
-        Returns
-        -------
-        patches : (b, WIDTH, H/14, W/14) tensor
-        token : (b, WIDTH) tensor
-        """
+        """Describe patches (b, WIDTH, H/14, W/14) and image (b, WIDTH) of (b, 3, H, W), multiples of 14."""
         patches = self.patch_embed(images)
         b, _, rows, columns = patches.shape
         tokens = torch.cat([self.cls_token.expand(b, -1, -1), patches.flatten(2).transpose(1, 2)], dim=1)

@@ -70,13 +70,9 @@ BLOCKS: dict[str, tuple[type[BasicBlock | Bottleneck], tuple[int, ...]]] = {
 
 
 def resnet(name: str, n_stages: int = 4) -> tuple[nn.Sequential, int]:
-    """Build a ResNet up to stage `n_stages`.
+    """Build a ResNet up to stage `n_stages`, and say how many channels it ends with.
 
-    Returns
-    -------
-    network : nn.Sequential
-        Children conv1, bn1, relu, maxpool, layer1 … in this order; (b, 3, H, W) to (b, channels, H', W').
-    channels : int
+    Its children are conv1, bn1, relu, maxpool, layer1 … in this order; (b, 3, H, W) to (b, channels, H', W').
     """
     block, counts = BLOCKS[name]
     layers: OrderedDict[str, nn.Module] = OrderedDict(

@@ -9,13 +9,9 @@ WIDTHS = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512
 
 
 def vgg16() -> tuple[nn.Sequential, int]:
-    """Build VGG-16 without what follows conv5_3: no last ReLU, no last pooling, no classifier.
+    """Build VGG-16 up to conv5_3, without its ReLU, and say how many channels it ends with.
 
-    Returns
-    -------
-    network : nn.Sequential
-        Children numbered as in the original's ``features``, 0 to 28; (b, 3, H, W) to (b, 512, H/16, W/16).
-    channels : int
+    Its children are numbered as in the original's ``features``, 0 to 28; (b, 3, H, W) to (b, 512, H/16, W/16).
     """
     layers: list[nn.Module] = []
     channels = 3

@@ -18,17 +18,9 @@ ITERATIONS = 3
 
 
 def transport(scores: torch.Tensor, dust_bin: torch.Tensor) -> torch.Tensor:
-    """Assign each patch to clusters by log-domain Sinkhorn iterations.
+    """Assign each patch to clusters by log-domain Sinkhorn iterations: shares of shape (b, clusters, n), as the scores.
 
-    Parameters
-    ----------
-    scores : (b, clusters, n) tensor
-    dust_bin : scalar tensor
-        Score of the extra row that takes the patches of no cluster: all but one patch for each cluster.
-
-    Returns
-    -------
-    shares : (b, clusters, n) tensor
+    The score `dust_bin` is that of an extra row that takes the patches of no cluster: all but one for each cluster.
     """
     b, m, n = scores.shape
     scores = torch.cat([scores, dust_bin.expand(b, 1, n)], dim=1)

@@ -45,17 +45,7 @@ class Stretch:
 def write_alignment_page(
     path: Path, found: Alignment, vectors: Mapping[str, Vectors], images: Mapping[str, Sequence[Path]]
 ) -> None:
-    """Write one HTML file that needs nothing else.
-
-    Parameters
-    ----------
-    path : Path
-    found : Alignment
-    vectors : mapping of str to array of shape (n, D)
-        Descriptors of each recording's frames.
-    images : mapping of str to sequence of Path
-        Their images.
-    """
+    """Write one HTML file that needs nothing else, of the descriptors (n, D) and images of each recording's frames."""
     others = [name for name in found.tracks if name != found.anchor]
     body = "".join(_recording(name, found, vectors, images) for name in others)
     lead = (

@@ -76,15 +76,7 @@ def own_of(results: Sequence[Result]) -> int:
 
 
 def read_blocks(results: Results, tables: Sequence[Table]) -> list[Block]:
-    """Read the rankings behind tables, one block for each column.
-
-    Parameters
-    ----------
-    results : Results
-        Where the rankings are.
-    tables : sequence of Table
-        Tables of random projections are left out.
-    """
+    """Read the rankings behind tables, one block for each column; tables of random projections are left out."""
     blocks = []
     for table in tables:
         for column in table.columns if table.projection is None else ():

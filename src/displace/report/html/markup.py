@@ -15,17 +15,7 @@ def own_file(name: str) -> str:
 
 
 def html_table(kind: str, head: Sequence[str], rows: Iterable[str]) -> str:
-    """Return a table on a card that scrolls sideways if it is wide.
-
-    Parameters
-    ----------
-    kind : str
-        Class of the table.
-    head : sequence of str
-        Column names, as text.
-    rows : iterable of str
-        Rows, as HTML.
-    """
+    """Return a table of a class, of column names as text and rows as HTML, on a card that scrolls sideways if wide."""
     names = "".join(f"<th>{escape(name)}</th>" for name in head)
     return (
         f'<div class="card scroll"><table class="{kind}"><thead><tr>{names}</tr></thead>'

@@ -52,17 +52,8 @@ def write_report(
 ) -> Report:
     """Write the report of a results folder: summary, tables, studies, every query, and how to repeat it.
 
-    Parameters
-    ----------
-    results : Results
-    output : path-like
-        The HTML file; replaced where it exists.
-    title : str, optional
-        By default the names of the data sets.
-    picture_bytes : int
-        Budget of the explorer's pictures; 0 for none.
-    progress : callable, optional
-        Called as ``progress(stage, done, total)``.
+    The title is by default the names of the data sets; `picture_bytes` is the budget of the explorer's pictures, 0 for
+    none.
     """
     if picture_bytes < 0:
         raise InputError(f"picture_bytes={picture_bytes} must be at least 0")

@@ -158,12 +158,9 @@ def belief_chart(drive: NightDrive) -> str:
 
 
 def reliability_plot(curves: Sequence[tuple[str, str, Sequence[Sequence[float]]]]) -> str:
-    """Draw how often matches of each confidence were right.
+    """Draw how often matches of each confidence were right: of each curve its label, its class and its rows.
 
-    Parameters
-    ----------
-    curves : sequence of (label, class, curve)
-        A curve is rows of mean confidence, share of right matches and number of queries.
+    A row is the mean confidence, the share of right matches and the number of queries.
     """
     size, left, top = 300.0, 66.0, 12.0
     parts = [

@@ -67,18 +67,10 @@ def thumbnail(path: str | Path, width: int = WIDTH, quality: int = QUALITY) -> s
 
 
 def collect(blocks: Sequence[Block], budget: int, progress: Progress | None = None) -> Album:
-    """Take the pictures of query after query until the budget is spent.
+    """Take the pictures of query after query until the budget, in bytes, is spent.
 
     Blocks take turns. In each, queries on which the methods differ come first, then the others; both spread evenly
     over the traversal and finer with each step, so that whatever fits is spread.
-
-    Parameters
-    ----------
-    blocks : sequence of Block
-    budget : int
-        Bytes.
-    progress : callable, optional
-        Called as ``progress(stage, done, total)`` with queries.
     """
     album, total = Album(budget), sum(len(block.questions) for block in blocks)
 

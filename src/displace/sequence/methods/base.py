@@ -43,14 +43,7 @@ class SequenceMethod(ABC):
 
 
 class Best:
-    """Collects the best places of each frame.
-
-    Parameters
-    ----------
-    shape : (int, int)
-        Frames and places.
-    k : int
-    """
+    """Collects the k best places of each frame, in arrays of so many frames and places."""
 
     def __init__(self, shape: tuple[int, int], k: int) -> None:
         self.k = min(k, shape[1])
