@@ -21,15 +21,6 @@ OUTSIDE_BELOW = 0.85
 class Choice:
     """A fusion with the parameters that differ from its defaults.
 
-    Parameters
-    ----------
-    fusion : str
-        Registry name.
-    params : dict
-        For ``get_fusion(fusion)(**params)``.
-
-    Examples
-    --------
     >>> print(Choice("displace", {"tau": 1.0}))
     displace tau=1
     >>> Choice("displace", {"tau": 1.0}).make()
@@ -37,7 +28,9 @@ class Choice:
     """
 
     fusion: str
+    """Registry name."""
     params: dict[str, Any] = field(default_factory=dict)
+    """For ``get_fusion(fusion)(**params)``."""
 
     def make(self) -> Fusion:
         """Return the unfitted fusion, as `displace.build` takes it."""

@@ -29,25 +29,6 @@ ADAPTS = ("none", "batch")
 class Method:
     """One row of a table, or one for each reference traversal.
 
-    Parameters
-    ----------
-    fusion : str
-        Registry name.
-    parameters : dict
-        For ``get_fusion(fusion)(**parameters)``.
-    label : str
-        Name in tables; by default the fusion's title.
-    each_reference : bool
-        One row for each reference traversal, which becomes the parameter `traversal` and the row's label.
-    sequence : str
-        Sequence method that ranks the queries as frames of a drive; by default each is ranked for itself.
-    length : int, optional
-        Frames that it looks at.
-    adapt : {"none", "batch"}
-        Whether the queries, as a batch of one condition, adapt the scores.
-
-    Examples
-    --------
     >>> [row.label for row in Method("single", each_reference=True).rows(["sun", "rain"])]
     ['sun', 'rain']
     >>> Method("displace", {"tau": 1.0}).make()
@@ -57,12 +38,19 @@ class Method:
     """
 
     fusion: str
+    """Registry name."""
     parameters: dict[str, Any] = field(default_factory=dict)
+    """For ``get_fusion(fusion)(**parameters)``."""
     label: str = ""
+    """Name in tables; by default the fusion's title."""
     each_reference: bool = False
+    """One row for each reference traversal, which becomes the parameter `traversal` and the row's label."""
     sequence: str = ALONE
+    """Sequence method that ranks the queries as frames of a drive; by default each is ranked for itself."""
     length: int | None = None
+    """Frames that it looks at."""
     adapt: str = "none"
+    """One of "none", "batch". Whether the queries, as a batch of one condition, adapt the scores."""
 
     def __post_init__(self) -> None:
         made = get_fusion(self.fusion)

@@ -55,29 +55,7 @@ SHIPPED = files("displace.evaluation") / "data" / "suites"
 
 @dataclass(frozen=True)
 class Suite:
-    """The cells of one or several tables: models × queries × methods (× random projections × seeds).
-
-    Parameters
-    ----------
-    name, title : str
-    dataset : str
-    protocol : Protocol
-    methods : tuple of Method
-    stores : dict of str to Path
-        Descriptor store of each model.
-    queries : tuple of str
-        Query traversals; empty for those of the protocol.
-    dims, seeds : tuples of int
-        Dimensions and seeds of random projections, beside the descriptors as they are.
-    projected : tuple of str
-        Query traversals that have random projections; empty for all.
-    k : int
-        Places kept of each ranking.
-    text : str
-        The file's content, kept beside the results.
-    command : str
-        The command that does the same; kept too.
-    """
+    """The cells of one or several tables: models × queries × methods (× random projections × seeds)."""
 
     name: str
     title: str
@@ -85,13 +63,20 @@ class Suite:
     protocol: Protocol
     methods: tuple[Method, ...]
     stores: dict[str, Path] = field(default_factory=dict)
+    """Descriptor store of each model."""
     queries: tuple[str, ...] = ()
+    """Query traversals; empty for those of the protocol."""
     dims: tuple[int, ...] = ()
     seeds: tuple[int, ...] = (0,)
+    """Dimensions and seeds of random projections, beside the descriptors as they are."""
     projected: tuple[str, ...] = ()
+    """Query traversals that have random projections; empty for all."""
     k: int = 10
+    """Places kept of each ranking."""
     text: str = ""
+    """The file's content, kept beside the results."""
     command: str = ""
+    """The command that does the same; kept too."""
 
     def __post_init__(self) -> None:
         labels = [method.label for method in self.methods if not method.each_reference]

@@ -49,24 +49,17 @@ AS_GIVEN = "as given"
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """What a map stores: a query becomes normalise((q − mean)·projection), and a place scores as its best row.
-
-    Parameters
-    ----------
-    vectors : array of shape (R, n)
-        The score of a row is its inner product with the projected query.
-    place_index : array of shape (R,)
-        Index of each row's place in the fusion's `place_ids_`; the rows of one place side by side, places in order.
-    projection : array of shape (D, n), optional
-        None if nothing is projected (n = D).
-    mean : array of shape (D,), optional
-        None if nothing is subtracted.
-    """
+    """What a map stores: a query becomes normalise((q − mean)·projection), and a place scores as its best row."""
 
     vectors: Vectors
+    """Shape (R, n). The score of a row is its inner product with the projected query."""
     place_index: Indices
+    """Shape (R,). Index of each row's place in the fusion's `place_ids_`; the rows of one place side by side, places in
+    order."""
     projection: Vectors | None = None
+    """Shape (D, n). None if nothing is projected (n = D)."""
     mean: Vectors | None = None
+    """Shape (D,). None if nothing is subtracted."""
 
     @property
     def nbytes(self) -> int:

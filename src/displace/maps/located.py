@@ -25,36 +25,24 @@ LIKELY = 0.5
 
 @dataclass(frozen=True, eq=False)
 class Located:
-    """Images with their best places in a map.
-
-    Parameters
-    ----------
-    place_map : PlaceMap or RemoteMap
-        The map.
-    manifest : Manifest
-        The images, with time stamps and frame numbers where they are known.
-    matches : Matches
-        What `place_map.locate` found for them; images that could not be read have no score (NaN) and no place.
-    vectors : array of shape (q, D), optional
-        Their descriptors; only the export `vme` needs them.
-    skipped : mapping of str to str
-        Images that could not be read, and why.
-    min_confidence : float, optional
-        Below this probability an image counts as not in the map; 0.5 where none is given.
-    adapted : bool
-        Whether the images have adapted the matching to their condition, so that each alone would score otherwise.
-    followed : bool
-        Whether frames of videos were followed along the route, and supported each other.
-    """
+    """Images with their best places in a map."""
 
     place_map: PlaceMap | RemoteMap
+    """The map."""
     manifest: Manifest
+    """The images, with time stamps and frame numbers where they are known."""
     matches: Matches
+    """What `place_map.locate` found for them; images that could not be read have no score (NaN) and no place."""
     vectors: Vectors | None = None
+    """Shape (q, D). Their descriptors; only the export `vme` needs them."""
     skipped: Mapping[str, str] = field(default_factory=dict)
+    """Images that could not be read, and why."""
     min_confidence: float | None = None
+    """Below this probability an image counts as not in the map; 0.5 where none is given."""
     adapted: bool = False
+    """Whether the images have adapted the matching to their condition, so that each alone would score otherwise."""
     followed: bool = False
+    """Whether frames of videos were followed along the route, and supported each other."""
 
     def __post_init__(self) -> None:
         if len(self.manifest) != len(self.matches):

@@ -26,25 +26,17 @@ PathLike = str | os.PathLike[str]
 
 @dataclass
 class QueryImages:
-    """Image files to locate, and what the user knows them as.
-
-    Parameters
-    ----------
-    paths : list of Path
-        The files.
-    names : list of str
-        The image, or the video or bag that it is a frame of, as given.
-    frames, times : list of float
-        Number and time in seconds of a frame of a video or bag; NaN for images.
-    folders : dict of str to list of int
-        Rows of the images of each folder, by name; those that were named one by one are of no folder ("").
-    """
+    """Image files to locate, and what the user knows them as."""
 
     paths: list[Path] = field(default_factory=list)
+    """The files."""
     names: list[str] = field(default_factory=list)
+    """The image, or the video or bag that it is a frame of, as given."""
     frames: list[float] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
+    """Number and time in seconds of a frame of a video or bag; NaN for images."""
     folders: dict[str, list[int]] = field(default_factory=dict)
+    """Rows of the images of each folder, by name; those that were named one by one are of no folder ("")."""
 
     def add_files(self, paths: Sequence[Path], folder: str = "") -> None:
         """Add image files, of a folder or named one by one."""

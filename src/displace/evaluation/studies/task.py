@@ -25,27 +25,19 @@ from displace.truth import Flags
 
 @dataclass(frozen=True)
 class Setting:
-    """What the numbers of a study are about; it goes beside every one of them.
-
-    Parameters
-    ----------
-    dataset, model, protocol, query : str
-    references : list of str
-        Reference traversals.
-    n_places, n_queries, dim : int
-    content : str
-        Hash of the descriptor store's content; empty for one's own arrays.
-    """
+    """What the numbers of a study are about; it goes beside every one of them."""
 
     dataset: str
     model: str
     protocol: str
     query: str
     references: list[str]
+    """Reference traversals."""
     n_places: int
     n_queries: int
     dim: int
     content: str = ""
+    """Hash of the descriptor store's content; empty for one's own arrays."""
 
     def __str__(self) -> str:
         """One line.
@@ -61,40 +53,29 @@ class Setting:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """One query traversal against its references.
-
-    Parameters
-    ----------
-    references : ReferenceSet
-    queries : array of shape (q, D)
-    truth_starts, truth : int32 arrays
-        The correct places of query i are ``truth[truth_starts[i]:truth_starts[i + 1]]``, rows of
-        ``references.place_ids``.
-    query, dataset, model, protocol : str
-        Names, to be printed beside the numbers.
-    query_images, place_images : list of str
-        Paths of a picture of each query and of each place; empty where there are none.
-    query_places : list of str
-        Place of each query, where it is known.
-    content : str
-        Hash of the descriptor store's content, where they come from one.
-    query_order : array of shape (q,), optional
-        Frame number or time of each query along its drive, for intervals (`displace.bootstrap.bootstrap`).
-    """
+    """One query traversal against its references."""
 
     references: ReferenceSet
     queries: Vectors
+    """Shape (q, D)."""
     truth_starts: Numbers
     truth: Numbers
+    """The correct places of query i are ``truth[truth_starts[i]:truth_starts[i + 1]]``, rows of
+    ``references.place_ids``."""
     query: str = "query"
     dataset: str = "own data"
     model: str = "descriptors"
     protocol: str = ""
+    """Names, to be printed beside the numbers."""
     query_images: list[str] = field(default_factory=list)
     place_images: list[str] = field(default_factory=list)
+    """Paths of a picture of each query and of each place; empty where there are none."""
     query_places: list[str] = field(default_factory=list)
+    """Place of each query, where it is known."""
     content: str = ""
+    """Hash of the descriptor store's content, where they come from one."""
     query_order: NDArray[np.float64] | None = None
+    """Shape (q,). Frame number or time of each query along its drive, for intervals (`displace.bootstrap`)."""
 
     @classmethod
     def of(cls, references: ReferenceSet, queries: ArrayLike, truth: Any, **names: Any) -> Task:
