@@ -105,21 +105,10 @@ def bootstrap(
 def paired_bootstrap(
     hits: ArrayLike, other_hits: ArrayLike, *, groups: ArrayLike | None = None, **options: Any
 ) -> Estimate:
-    """Difference (percentage points) of two methods on the same queries, with its bootstrap interval.
+    """Difference (percentage points) of two methods on the same queries, first minus second, with its interval.
 
-    Both are resampled together, so that what makes a query hard for both cancels.
+    Both are resampled together, so that what makes a query hard for both cancels. The rest is as for `bootstrap`.
 
-    Parameters
-    ----------
-    hits, other_hits : arrays of shape (q,)
-        Hits of either method on each query; the first minus the second is estimated.
-    groups : array of shape (q,), optional
-        Condition of each query, as in `bootstrap`.
-    **options
-        `order`, `level`, `n_samples` and `seed` of `bootstrap`.
-
-    Examples
-    --------
     >>> print(paired_bootstrap([True] * 300 + [False] * 100, [True] * 290 + [False] * 110))
     2.5 [1.0, 4.2]
     """

@@ -25,14 +25,14 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """The entries of one kind.
+    """The entries of one kind, such as "fusion": the classes in the files of a sub-package, and those of entry points.
 
     Parameters
     ----------
     kind : str
-        Name of an entry in messages, such as "fusion".
+        Name of an entry in messages.
     package : str
-        The sub-package whose files are the entries; also the entry-point group.
+        The sub-package; also the entry-point group.
     base : str
         Name of the base class, defined in ``package.base``.
     packages : bool

@@ -23,21 +23,13 @@ MAX_HELD_OUT = 12
 class Trials:
     """References, and the queries that each traversal makes when it is held out.
 
-    Parameters
-    ----------
-    refs : ReferenceSet
-    truth : Truth
-    max_queries : int
-        Queries of one traversal; of more, these many spread evenly over its places.
-
     Attributes
     ----------
-    names : list
-        All traversals.
-    tried : list
-        Those that are held out and valued: all, or `MAX_HELD_OUT` of them.
+    names, tried : list
+        All traversals, and those that are held out and valued: all, or `MAX_HELD_OUT` of them.
     queries : dict of name to ReferenceSet
-        Of the tried ones that have queries: references whose place the other traversals have.
+        Of the tried ones that have queries: references whose place the other traversals have, at most `max_queries` of
+        them, spread evenly over its places.
     order : dict of name to array of shape (q,)
         Number along the route of each query's place, NaN where unknown or where neighbours do not look alike and frames
         are not counted, so that the places are hardly a route: `order` of `displace.bootstrap.bootstrap`.

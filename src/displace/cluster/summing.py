@@ -83,20 +83,8 @@ def build_on_cluster(
 ) -> PlaceMap:
     """Build the map that `displace.build` builds, with the workers of a Dask cluster.
 
-    Parameters
-    ----------
-    client : distributed.Client
-        See `displace.cluster.session.connected`.
-    store : DescriptorStore
-        On a file system that all workers see.
-    fusion, dtype, calibration, tolerance
-        See `displace.build`.
-    folder : path-like
-        An empty folder of this process for means and rows; see `displace.maps.streaming.build_streamed`.
-    traversals, exclude
-        See `DescriptorStore.references`.
-    progress : callable, optional
-        Called as ``progress(stage, done, total)``.
+    All workers must see the store on a file system. The empty `folder` is this process's, for means and rows as in
+    `displace.maps.streaming.build_streamed`; `traversals` and `exclude` are as for `DescriptorStore.references`.
     """
     stream = store.stream(traversals, exclude)
     estimator = fusion_of(fusion).for_blocks(stream.places, stream.traversals)

@@ -99,27 +99,10 @@ def write(
     workers: int = 2,
     progress: Stage | None = None,
 ) -> Path:
-    """Draw drives into ``folder/<traversal>/<frame>.jpg`` and write ``folder/manifest.csv``.
+    """Draw drives into ``folder/<traversal>/<frame>.jpg`` and write ``folder/manifest.csv``, which is returned.
 
-    As `displace.datasets.town.write`; frames are numbered from 0 in each drive, so only the manifest shows which
-    of them show the same place.
-
-    Parameters
-    ----------
-    folder : path-like
-        Created where absent. Must be empty, or hold the same drives.
-    places : int
-        Length of the route, from 40.
-    traversals : sequence of str
-        Which of the town's.
-    seed, size, workers, progress
-        As for `displace.datasets.town.write`.
-
-    Returns
-    -------
-    Path
-        The manifest, with columns image, place, traversal, easting, northing, heading and frame (the place's number).
-        The place of a frame is the nearest one.
+    As `displace.datasets.town.write`, along a route of 40 places or more. Frames are numbered from 0 in each drive, so
+    only the manifest shows which of them show the same place: the nearest one.
     """
     check(min(places, ELSEWHERE), traversals, seed, size, workers)
     if not _LEAST_PLACES <= places <= ELSEWHERE - 100:

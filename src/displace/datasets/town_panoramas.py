@@ -39,31 +39,11 @@ def write(
     workers: int = 2,
     progress: Stage | None = None,
 ) -> Path:
-    """Draw panoramas into ``folder/<traversal>/<place>_<number>.jpg`` and write ``folder/manifest.csv``.
+    """Draw panoramas into ``folder/<traversal>/<place>_<number>.jpg`` with ``folder/manifest.csv``, which is returned.
 
-    As `displace.datasets.town.write`, with pictures in several directions at every fourth place of the drive.
-
-    Parameters
-    ----------
-    folder : path-like
-        Created where absent. Must be empty, or hold the same panoramas.
-    places : int
-        Number of places.
-    traversals : sequence of str
-        Which of the town's.
-    headings : int
-        Pictures at a place, evenly spread over the circle, the first along the way.
-    seed, size
-        As for `displace.datasets.town.render`.
-    lanes : mapping of str to float
-        Metres right of the usual line, for traversals that are driven there.
-    workers, progress
-        As for `displace.datasets.town.write`.
-
-    Returns
-    -------
-    Path
-        The manifest, with columns image, place, traversal, easting, northing, heading and frame.
+    As `displace.datasets.town.write`, with pictures in so many directions, evenly spread over the circle and the first
+    along the way, at every fourth place of the drive. `lanes` are metres right of the usual line, for traversals that
+    are driven there.
     """
     check(min(places, MAX_PLACES), traversals, seed, size, workers)
     if not 1 <= places <= MAX_PLACES // STEP:

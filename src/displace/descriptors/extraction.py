@@ -265,17 +265,8 @@ def describe(
 ) -> Vectors:
     """Describe images without keeping anything: (q, dim), in the order of `images`.
 
-    Parameters
-    ----------
-    model : DescriptorModel
-        From `displace.models.get_model`.
-    images : sequence of path-like, bytes or (H, W, 3) uint8 arrays
-        Files, the content of files, or RGB pixels.
-    failures : dict, optional
-        Takes the row and the reason of each image that cannot be read, whose vector is NaN; without it the first one
-        raises `ImageError`.
-    workers, batch_size, progress
-        As in `extract`.
+    Images are files, the content of files, or RGB pixels (H, W, 3). `failures` takes the row and the reason of each
+    that cannot be read, whose vector is NaN; without it the first one raises `ImageError`. The rest is as in `extract`.
     """
     workers = _positive(n_cores() if workers is None else workers, "workers")
     files = [

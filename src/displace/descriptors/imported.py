@@ -71,18 +71,8 @@ def write_store(
 ) -> DescriptorStore:
     """Keep descriptors of another program in a descriptor store, which every verb of the command line takes.
 
-    Parameters
-    ----------
-    images : Queries
-        From `hloc.read_descriptors` or `vpr_methods_evaluation.read_descriptors`.
-    folder : path-like
-        The store (``route.desc``).
-    model : str
-        What made the descriptors, such as "hloc netvlad". Maps refuse queries of another name.
-    dtype : {"float32", "float16"}
-        Stored type.
-    overwrite : bool
-        Replace the descriptors of a store that is there.
+    `model` is what made them, such as "hloc netvlad": maps refuse queries of another name. `overwrite` replaces the
+    descriptors of a store that is there.
     """
     if not len(images.manifest):
         raise InputError("the manifest lists no images; there is nothing to keep")

@@ -33,18 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 class Shards:
-    """The shards of one folder.
-
-    Parameters
-    ----------
-    folder : Path
-        Folder of the files; may not exist yet.
-    owner : str
-        Mark of the model that made the vectors. Shards with another mark are not seen.
-    dim : int
-        Length of a vector.
-    dtype : dtype-like
-        Stored type of the numbers.
+    """The shards of one folder, which may not exist yet, by the model whose mark is `owner`: others are not seen.
 
     Attributes
     ----------

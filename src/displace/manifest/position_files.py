@@ -82,18 +82,9 @@ class PositionFile:
     ) -> Positions:
         """Positions of images, by name where the file has names, otherwise by time.
 
-        Parameters
-        ----------
-        names : sequence of str
-            The images' names, with or without folder and ending.
-        times : (m,) array, optional
-            Their times in seconds; by default those in the names, or in the images' EXIF.
-        max_gap : float
-            Seconds; an image farther than that from every fix has no position, see `at_times`.
-        images : sequence of Path
-            The images themselves, for EXIF.
-        clock : Clock, optional
-            How their times relate to those of the file; by default they are on one clock.
+        Names may be with or without folder and ending. Times, in seconds on the file's clock unless `clock` relates
+        them, are by default those in the names, or in the EXIF of `images`. An image farther than `max_gap` seconds
+        from every fix has no position, see `at_times`.
         """
         clock = clock or Clock("")
         if self.positions is None:

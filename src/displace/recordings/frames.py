@@ -60,18 +60,9 @@ class Sampler:
 
 
 class FramesFolder:
-    """A folder of frames being filled.
+    """A folder of frames being filled; those of another source (a video or bag) or of other settings are replaced.
 
-    Parameters
-    ----------
-    folder : path-like
-        Made if need be. Frames of another source or of other settings in it are replaced.
-    source : path-like
-        The video or bag.
-    settings : mapping
-        What else decides which frames there are.
-    durable : bool
-        Write each frame so that it outlives a power cut; not worth its time in a temporary folder.
+    `durable` writes each frame so that it outlives a power cut; not worth its time in a temporary folder.
     """
 
     def __init__(

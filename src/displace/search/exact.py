@@ -32,18 +32,8 @@ class Exact(Index):
 
     ``float32`` rows in memory are held transposed: for one query ``z @ Xᵀ`` takes up to 1.4 times reading the bytes,
     ``X @ z`` twice as long. All others are widened a block at a time, so that the rows may be larger than memory:
-    ``float16`` is exact for the rows as rounded; ``int8`` finds candidates (a scale for each row) and compares these
-    again in the rows' own precision, where the rows are at hand.
-
-    Parameters
-    ----------
-    kind : {"float32", "float16", "int8"}
-    codes : array of shape (R, n)
-        Rows in that type.
-    scales : array of shape (R,), optional
-        For int8: row ≈ scale · code.
-    rows : array of shape (R, n), optional
-        For int8: the rows to compare again with, in memory or on disk.
+    ``float16`` is exact for the rows as rounded; ``int8`` finds candidates (row ≈ scale · code, a scale for each) and
+    compares these again in the rows' own precision, where the rows are at hand, in memory or on disk.
     """
 
     kinds = ("float32", "float16", "int8")

@@ -81,27 +81,14 @@ def align(
     progress: Stage | None = None,
     grid: Grid | None = None,
 ) -> Alignment:
-    """Line up recordings of one route.
+    """Line up recordings of one route: descriptors (n, D) of frames in the order in which they were taken.
 
-    Parameters
-    ----------
-    recordings : mapping of str to array of shape (n, D)
-        Descriptors of each recording's frames, in the order in which they were taken.
-    anchor : str, optional
-        Recording whose frames become the places; by default the one that the others fit best.
-    candidates : iterable of str, optional
-        Recordings among which the anchor is chosen, by default all.
-    progress : callable, optional
-        Called with (done, total) pairs of recordings.
-    grid : (int, int, int), optional
-        Rows, columns and numbers of each cell, where descriptors are a grid over the picture: recordings from another
-        lane are then lined up by the part of the picture that all of them see.
+    The anchor, whose frames become the places, is by default the one of the `candidates` that the others fit best. With
+    the `grid` of descriptors that are one over the picture, recordings from another lane are lined up by the part of
+    the picture that all of them see.
 
-    Raises
-    ------
-    InputError
-        Where they cannot be lined up: one recording only, too few frames, frames without anything to see, a second
-        lap, opposite directions, different routes. The message says what was found.
+    InputError says why they cannot be lined up: one recording only, too few frames, frames without anything to see, a
+    second lap, opposite directions, different routes.
     """
     _check(recordings, anchor)
     moving = {name: without_stops(vectors) for name, vectors in recordings.items()}

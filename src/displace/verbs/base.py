@@ -147,15 +147,8 @@ def whole_store(folder: PathLike, partial: bool) -> DescriptorStore:
 def look_at_neighbours(refs: ReferenceSet, tolerance: str | None, *, exact: bool = False) -> None:
     """Warn of traversals that show nothing or do not line up, and if neighbours of a sequence count as wrong.
 
-    If no traversal shows anything, that is an `InputError`.
-
-    Parameters
-    ----------
-    refs : ReferenceSet
-    tolerance : str, optional
-        As given by the user.
-    exact : bool
-        Whether only the exact place is correct by default even if places have positions.
+    If no traversal shows anything, that is an `InputError`. `tolerance` is as given by the user; with `exact`, only the
+    exact place is correct by default even if places have positions.
     """
     from displace.neighbours import featureless, is_sequence, misaligned
 

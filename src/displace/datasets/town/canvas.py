@@ -13,16 +13,9 @@ from displace.datasets.town.styles import Colour
 
 
 class Canvas:
-    """Texture under construction.
+    """Texture under construction: a board of so many metres, with `scale` pixels per metre.
 
-    Parameters
-    ----------
-    width, height : float
-        Size in metres.
-    scale : float
-        Pixels per metre.
-    colour : Colour, optional
-        Fills the board; without it everything not drawn upon stays a hole.
+    A colour fills it; without one everything not drawn upon stays a hole.
     """
 
     def __init__(self, width: float, height: float, scale: float, colour: Colour | None = None) -> None:

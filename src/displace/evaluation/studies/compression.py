@@ -66,21 +66,9 @@ def study_compression(
 ) -> Compression:
     """Project references and queries with one Gaussian matrix for each dimension and seed, and run every method.
 
-    Parameters
-    ----------
-    task : Task
-    dims : sequence of int, optional
-        Dimensions to project to; by default powers of two from 32 on, below the descriptors' own; from 4 on
-        after fusion, which has fewer.
-    seeds : sequence of int
-        One random matrix each.
-    methods : sequence of Method, optional
-        All by default.
-    progress : callable, optional
-        Called as ``progress(stage, done, total)``.
-    after_fusion : bool
-        Fuse the descriptors as they are, and project the vectors of the places and of the transformed queries: only
-        possible for fusions that hold one vector for each place.
+    By default dimensions are powers of two below the descriptors' own: from 32 on, or from 4 on with `after_fusion`.
+    That fuses the descriptors as they are, and projects the vectors of the places and of the transformed queries: only
+    possible for fusions that hold one vector for each place.
     """
     methods = all_methods() if methods is None else methods
     own = task.references.vectors.shape[1]

@@ -88,23 +88,9 @@ def study_examples(
 ) -> Qualitative:
     """Choose queries on which the methods differ, by a fixed rule, and look up their pictures.
 
-    DisPlace in the paper's setting is shown below the methods where it is possible; it decides nothing.
-
-    Parameters
-    ----------
-    task : Task
-        With the paths of pictures, where they are wanted.
-    methods : sequence of Method
-        Two at least; the last one is what the others are compared with.
-    n_columns : int
-    progress : callable, optional
-        Called as ``progress(stage, done, total)``.
-    cases : bool
-        Show the four cases of the paper's figure instead: DisPlace alone is right; descriptor-level fusions are and
-        score-level ones are not; DisPlace and score-level fusions are and HOPS is not; DisPlace is wrong. It needs the
-        default `methods`.
-    rows : sequence of int
-        Show these queries instead, by number from 0.
+    The last method is what the others are compared with. DisPlace in the paper's setting is shown below the methods
+    where it is possible; it decides nothing. With `cases` the four of the paper's figure are shown instead (`CASES`),
+    of the default methods; with `rows` these queries, by number from 0.
     """
     if len(methods) < 2:
         raise InputError(f"methods has {len(methods)}; at least 2 are needed to differ")

@@ -74,29 +74,14 @@ def run_studies(
     options: StudyOptions | None = None,
     progress: Progress | None = None,
 ) -> list[Path]:
-    """Run studies for each data set, protocol and model of a results folder, and keep them there.
+    """Run studies for each data set, protocol and model of a results folder, keep them there, and return their files.
 
     A study that is there stays, unless it is of other descriptors, references, queries or options, or lacks a method
     that there is now, or has one from elsewhere that was edited: then it is run again and replaced. One that has
     nothing to show of some references is left out, which is logged; an error where that leaves none.
 
-    Parameters
-    ----------
-    results : Results
-    kinds : sequence of str
-        Names of studies.
-    query : str, optional
-        Query traversal; by default the first of each data set. The study of τ takes all.
-    root : path-like
-        Folder that the recorded paths of the descriptor stores start from.
-    options : StudyOptions, optional
-    progress : callable, optional
-        Called as ``progress(stage, done, total)``.
-
-    Returns
-    -------
-    list of Path
-        Files of the studies, old and new.
+    The query traversal is by default the first of each data set; the study of τ takes all. Recorded paths of descriptor
+    stores start from `root`.
     """
     options = options or StudyOptions()
     check_known("study", kinds, KINDS)

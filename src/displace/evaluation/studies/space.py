@@ -63,18 +63,9 @@ def study_space(
 ) -> Space:
     """Lay out the places nearest to one query by t-SNE, in the space of HOPS and in those of DisPlace.
 
-    Parameters
-    ----------
-    task : Task
-    row : int, optional
-        Number of the query. By default the one that HOPS gets wrong by the widest margin and DisPlace right; without
-        such a query, the one that HOPS gets wrong by the widest margin, and without any error query 0.
-    n_places : int
-        Places that are shown: those most like the query in either space, the true and the confounding one included.
-    seed : int
-        Of t-SNE, which starts from the first two principal components.
-    progress : callable, optional
-        Called as ``progress(stage, done, total)``.
+    By default the query is the one that HOPS gets wrong by the widest margin and DisPlace right; without such a query,
+    the one that HOPS gets wrong by the widest margin, and without any error query 0. The `n_places` shown are those
+    most like the query in either space, the true and the confounding one included.
     """
     if row is not None and not 0 <= row < len(task.queries):
         raise InputError(f"row={row} must be at least 0 and below {len(task.queries)}, the number of queries")
