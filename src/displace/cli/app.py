@@ -51,7 +51,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        console.out.print(__version__, highlight=False)
+        console.out.print(__version__)
         raise typer.Exit
 
 

@@ -72,8 +72,8 @@ def visible(text: str) -> str:
     return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
 
 
-out = Console()
-err = Console(stderr=True)
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
 for _console in (out, err):
     _console.push_render_hook(Visible())
 
@@ -197,9 +197,7 @@ class Bars:
         self.progress.update(self.tasks[name], completed=done, total=total or None)
         if self.progress.disable and (first or last or time.monotonic() >= self.line_due):
             self.line_due = time.monotonic() + SECONDS_BETWEEN_LINES
-            self.console.print(
-                f"{name} {done:,} of {total:,}" if total else f"{name} {done:,}", highlight=False
-            )
+            self.console.print(f"{name} {done:,} of {total:,}" if total else f"{name} {done:,}")
 
     def download(self, done: int, total: int | None) -> None:
         """Show how much of the weights has been downloaded, in megabytes."""
@@ -237,7 +235,7 @@ def record(result: Any, given: Mapping[str, Any]) -> Any:
 def show_json(console: Console, record: Any) -> None:
     """Print JSON for other programs: no colours, no wrapping."""
     text = json.dumps(record, indent=1, ensure_ascii=False, default=str)
-    console.out(_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text), highlight=False)
+    console.out(_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def show_error(console: Console, message: str) -> None:

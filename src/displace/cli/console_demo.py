@@ -19,12 +19,11 @@ def show_demo(demo: Demo, _: Mapping[str, Any]) -> None:
         f"protocol {demo.protocol.name}: {demo.meaning}\n"
         f"{demo.map_file} ({decimal(demo.map_file.stat().st_size)}) locates {right.sum()} of {len(right)} "
         f"{demo.query} pictures\n",
-        highlight=False,
         markup=False,
     )
     for table in demo.tables:
         console.out.print(text_grid(table))
-    console.out.print(demo.worst_sentence, highlight=False)
+    console.out.print(demo.worst_sentence)
     console.say(console.out, f"\nOpen {demo.page} in a browser to see it.", "bold")
 
 

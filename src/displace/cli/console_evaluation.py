@@ -53,7 +53,7 @@ def show_table(tables: Sequence[Tabulated], given: Mapping[str, Any]) -> None:
     elif given["form"] == "published" and console.out.is_terminal:
         console.out.print(*(published_view(tabulated.table) for tabulated in tables), sep="")
     else:
-        console.out.out(as_text(tables, given["form"]), end="", highlight=False)
+        console.out.out(as_text(tables, given["form"]), end="")
 
 
 def show_report(done: Report, _: Mapping[str, Any]) -> None:

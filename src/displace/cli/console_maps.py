@@ -45,12 +45,12 @@ def show_map(shown: Console, place_map: PlaceMap, path: str | Path) -> None:
     grid = Table.grid(padding=(0, 2))
     for name, value in _facts(place_map, path):
         grid.add_row(Text(name, style="dim"), Text(value))
-    shown.print(grid, highlight=False)
+    shown.print(grid)
     if place_map.calibration is None:
-        shown.print(no_confidence(place_map), style="yellow", highlight=False)
+        shown.print(no_confidence(place_map), style="yellow")
         return
     if place_map.calibration_is_stale:
-        shown.print(STALE, style="yellow", highlight=False)
+        shown.print(STALE, style="yellow")
     if place_map.calibration.curve:
         shown.print(reliability_table(place_map.calibration))
 
@@ -104,21 +104,19 @@ def show_locate(located: Located, given: Mapping[str, Any]) -> None:
     else:
         _show_many(console.out, records, "" if output else "; -o FILE or --json gives all")
         if not output and (given["k"] or 1) > 1:
-            console.out.print(
-                "showing the best place of each image; -o FILE or --json gives -k of them", highlight=False
-            )
+            console.out.print("showing the best place of each image; -o FILE or --json gives -k of them")
     if output is not None:
         console.say(console.out, f"{_rows(records)} in {output}{_unsure(located, records)}")
     if located.adapted:
-        console.out.print(ADAPTED, highlight=False)
+        console.out.print(ADAPTED)
     if any(located.matches.view) and isinstance(located.place_map, PlaceMap):
-        console.out.print(moved(located.place_map, located.matches.view), highlight=False)
+        console.out.print(moved(located.place_map, located.matches.view))
     if remark := of_refusals(located):
-        console.out.print(remark, style="yellow", highlight=False)
+        console.out.print(remark, style="yellow")
     if given["follow"] is None and (remark := of_a_drive(located)):
         console.say(console.out, remark)
     if located.place_map.calibration_is_stale:
-        console.out.print(STALE, style="yellow", highlight=False)
+        console.out.print(STALE, style="yellow")
 
 
 def _rows(records: list[dict[str, Any]]) -> str:
@@ -162,13 +160,13 @@ def show_export(written: list[Path] | list[str], _: Mapping[str, Any]) -> None:
 
 
 def _show_one(shown: Console, record: dict[str, Any]) -> None:
-    shown.print(record["image"], style="bold", highlight=False, markup=False)
+    shown.print(record["image"], style="bold", markup=False)
     table = Table("place", box=None, pad_edge=False)
     table.add_column("score", justify="right")
     for place, score in zip(record["places"], record["scores"], strict=True):
         table.add_row(Text(str(place)), f"{score:.3f}")
     shown.print(table)
-    shown.print(_verdict(record), highlight=False)
+    shown.print(_verdict(record))
 
 
 def _verdict(record: dict[str, Any]) -> Text:
@@ -216,12 +214,12 @@ def _show_many(shown: Console, records: list[dict[str, Any]], where: str) -> Non
         table.add_row(*title, *frames, _place(record), score, *cells)
     shown.print(table)
     if len(records) > SHOWN:
-        shown.print(f"… and {len(records) - SHOWN} more{where}", highlight=False)
+        shown.print(f"… and {len(records) - SHOWN} more{where}")
     n_in = sum(bool(record["in_map"]) for record in records)
     unknown = sum(record["in_map"] is None for record in records)
     if "confidence" in records[0] and (n_in < len(records) or len(records) > SHOWN):
         rest = f"; for {unknown} it is unknown, as they have no confidence" if unknown else ""
-        shown.print(f"{n_in} of {len(records)} images are in the map{rest}", highlight=False)
+        shown.print(f"{n_in} of {len(records)} images are in the map{rest}")
 
 
 def _within(shown: Console, names: list[str]) -> tuple[str, list[str]]:
@@ -259,8 +257,7 @@ def show_update(done: Update, given: Mapping[str, Any]) -> None:
     before, after = done.sampling_ratio or (nan, nan)
     if isfinite(after):  # else nothing is left to project
         console.out.print(
-            f"the projection moved by {done.moved:.1f} % of its span; γ {before:.3g} → {after:.3g}",
-            highlight=False,
+            f"the projection moved by {done.moved:.1f} % of its span; γ {before:.3g} → {after:.3g}"
         )
     if done.decided:
         console.say(console.out, f"settings chosen, which one traversal had left open: {done.decided}")

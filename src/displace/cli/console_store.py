@@ -91,13 +91,11 @@ def show_extraction(shown: Console, done: Extraction) -> None:
     rate = f", {done.n_described / done.seconds:,.1f}/s" if done.n_described and done.seconds else ""
     shown.print(
         f"{done.n_described:,} images described, {done.n_reused:,} reused, {len(done.skipped):,} skipped "
-        f"in {done.seconds:,.1f} s{rate}",
-        highlight=False,
+        f"in {done.seconds:,.1f} s{rate}"
     )
     if done.n_unlisted:
         shown.print(
-            f"{done.n_unlisted:,} images of the earlier manifest are no longer listed; their descriptors are kept",
-            highlight=False,
+            f"{done.n_unlisted:,} images of the earlier manifest are no longer listed; their descriptors are kept"
         )
     console.show_skipped(shown, done.skipped)
     console.say(

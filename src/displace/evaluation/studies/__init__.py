@@ -1,8 +1,7 @@
 """The paper's five studies: functions that compute, and plain records of what they found."""
 
-from displace.evaluation.studies.compression import Compression, study_compression
+from displace.evaluation.studies.compression import Compression, compressions_of, study_compression
 from displace.evaluation.studies.cost import Cost, study_cost
-from displace.evaluation.studies.projected import compressions_of
 from displace.evaluation.studies.qualitative import Qualitative, study_examples
 from displace.evaluation.studies.running import StudyOptions, run_studies
 from displace.evaluation.studies.space import Space, study_space

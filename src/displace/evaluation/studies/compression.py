@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,9 @@ from displace.arrays import l2_normalize, nearest_rows
 from displace.errors import InputError
 from displace.evaluation.methods import Method
 from displace.evaluation.random_projection import random_projection
-from displace.evaluation.studies.task import Setting, Task, all_methods, run, why_not
+from displace.evaluation.record import Result, of_last_runs
+from displace.evaluation.studies.task import BEST_SINGLE, Setting, Task, all_methods, run, why_not
+from displace.files import schema
 from displace.fusion.base import VectorFusion
 from displace.progress import Progress
 from displace.recall import percent
@@ -106,7 +108,7 @@ def study_compression(
             m.fusion,
             not m.parameters,
             numbers(values.mean(1)),
-            numbers(_spread(values)),
+            numbers(values.std(1, ddof=min(1, len(seeds) - 1))),  # of a sample; 0 for a single seed
             numbers([at])[0],
         )
         for m, values, at in zip(methods, found, full, strict=True)
@@ -170,11 +172,45 @@ def _after_fusion(
     return found
 
 
-def _spread(values: np.ndarray[Any, np.dtype[np.float64]]) -> Any:
-    """Sample standard deviation over the seeds; 0 for a single one."""
-    return values.std(axis=1, ddof=1) if values.shape[1] > 1 else np.zeros(len(values))
-
-
 def numbers(values: Any) -> list[float | None]:
     """Plain numbers, None for NaN, which JSON does not have."""
     return [None if np.isnan(value) else round(float(value), 4) for value in values]
+
+
+def compressions_of(results: Iterable[Result]) -> list[Compression]:
+    """Return the study of each data set, protocol, model and query that has randomly projected cells, made of these."""
+    groups: dict[tuple[str, str, str, str], list[Result]] = {}
+    for result in results:
+        groups.setdefault((result.dataset, result.protocol, result.model, result.query), []).append(result)
+    return [_study(cells) for _, cells in sorted(groups.items()) if any(cell.projection for cell in cells)]
+
+
+def _study(found: Sequence[Result]) -> Compression:
+    cells = of_last_runs(found)
+    dims = sorted({cell.projection for cell in cells if cell.projection is not None})
+    seeds = sorted({cell.seed for cell in cells if cell.projection is not None})
+    named: dict[str, list[Result]] = {}
+    for cell in sorted(cells, key=lambda cell: (cell.group != "single", cell.order[2])):
+        named.setdefault(BEST_SINGLE.label if cell.group == "single" else cell.label, []).append(cell)
+    whole = max(cells, key=lambda cell: cell.dim)
+    setting = schema.made(Setting, asdict(whole))  # its fields are some of a result's
+    curves = [_curve(label, own, dims, seeds) for label, own in named.items()]
+    notes = dict.fromkeys(f"{cell.label} at D={cell.dim}: {cell.error}" for cell in cells if not cell.ok)
+    return Compression(setting, dims, seeds, curves, list(notes))
+
+
+def _curve(label: str, cells: Sequence[Result], dims: Sequence[int], seeds: Sequence[int]) -> Curve:
+    """Mean and deviation over the seeds; of single references the best one of each projection counts."""
+    found = np.full((len(dims), len(seeds)), np.nan)
+    full = np.nan
+    for cell in cells:
+        if cell.ok and cell.projection is None:
+            full = np.fmax(full, cell.recalls[1])
+        elif cell.ok and cell.projection is not None:
+            at = dims.index(cell.projection), seeds.index(cell.seed)
+            found[at] = np.fmax(found[at], cell.recalls[1])
+    known = [row[~np.isnan(row)] for row in found]
+    means = [row.mean() if len(row) else np.nan for row in known]
+    spread = [row.std(ddof=min(1, len(row) - 1)) if len(row) else np.nan for row in known]
+    plain = label == BEST_SINGLE.label or not cells[0].parameters
+    return Curve(label, cells[0].fusion, plain, numbers(means), numbers(spread), numbers([full])[0])
