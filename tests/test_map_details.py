@@ -17,13 +17,12 @@ from displace.fusion.solver.kept_references import KeptReferences, KeptViews
 from displace.fusion.solver.scatter import Scatter
 from displace.geo import Positions
 from displace.maps import driving, file, relearning, rounding, samples, state, streaming
-from displace.maps.basis import turned, turning
 from displace.maps.calibration import area_under_curve
 from displace.maps.checking import check_row_places
 from displace.maps.digests import digests_of
 from displace.maps.file import packed, unpacked
 from displace.maps.fitting import spectrum_note
-from displace.maps.rounding import RecallLoss, agreement, quantize, within_unit
+from displace.maps.rounding import RecallLoss, agreement, quantize, turned, turning, within_unit
 from displace.maps.samples import KEPT, Samples
 from displace.maps.statistics import MapStatistics, StatisticsFile
 from displace.maps.streaming import place_blocks

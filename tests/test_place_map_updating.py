@@ -15,7 +15,7 @@ from displace.errors import ConditioningWarning, InputError, SingularScatterErro
 from displace.fusion.base import VectorFusion
 from displace.fusion.solver.scatter import Scatter
 from displace.geo import Positions
-from displace.maps.basis import turned
+from displace.maps.rounding import turned
 from displace.maps.updating import moved
 from displace.places import Places
 from displace.synthetic import make_route

@@ -24,7 +24,7 @@ SHOWS = {
     "advise": "console_advice",
     "bench": "console_evaluation",
     "build": "console_maps",
-    "demo": "console_demo",
+    "demo": "console_evaluation",
     "evaluate": "console_evaluation",
     "export": "console_maps",
     "extract": "console_store",

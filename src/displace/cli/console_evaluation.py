@@ -1,4 +1,4 @@
-"""Output of evaluations: recalls on one's own data, tables, winners."""
+"""Output of evaluations: recalls on one's own data, tables, winners, the demonstration."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from displace.evaluation.table_formats import NOT_RUN, compared_texts
 from displace.evaluation.tables import BOLD, UNDERLINE, Table, as_printed, impossible
 from displace.evaluation.wins import Wins
 from displace.fusion.base import AS_GIVEN
+from displace.report.demonstration import Demo, TextTable
 from displace.report.html import Report
 from displace.verbs.tabulate import Tabulated, as_text, tables_of
 
@@ -64,6 +65,21 @@ def show_report(done: Report, _: Mapping[str, Any]) -> None:
         f"{done.path}: {decimal(done.n_bytes)}, {done.n_results:,} cells, {studied}, "
         f"{done.n_pictures:,} pictures ({decimal(done.picture_bytes)})",
     )
+
+
+def show_demo(demo: Demo, _: Mapping[str, Any]) -> None:
+    """Show what the map located, all fusions, the conditions and where the page is."""
+    right = demo.right
+    console.out.print(
+        f"protocol {demo.protocol.name}: {demo.meaning}\n"
+        f"{demo.map_file} ({decimal(demo.map_file.stat().st_size)}) locates {right.sum()} of {len(right)} "
+        f"{demo.query} pictures\n",
+        markup=False,
+    )
+    for table in demo.tables:
+        console.out.print(text_grid(table))
+    console.out.print(demo.worst_sentence)
+    console.say(console.out, f"\nOpen {demo.page} in a browser to see it.", "bold")
 
 
 def evaluation_table(results: Sequence[Result]) -> Group:
@@ -176,4 +192,21 @@ def _panel(heading: str, panel: Table) -> Grid:
             styles = [STYLES.get(panel.marks(c).get(row.label, ""), "") for c in panel.columns]
             cells = [Text(text, style=style) for text, style in zip(texts, styles, strict=True)]
             grid.add_row(Text(row.label), *cells)
+    return grid
+
+
+def text_grid(table: TextTable) -> Grid:
+    """Return a table for the terminal; a row whose name is in bold stands out."""
+    grid = console.bare_table(table.title)
+    for number, name in enumerate(table.head):
+        longest = max(map(len, name.split()), default=0)  # so that no word is cut
+        grid.add_column(
+            name,
+            justify="right" if number else "left",
+            no_wrap=not number,
+            min_width=longest if number else None,
+        )
+    for first, *rest in table.rows:
+        plain = first.strip("*")
+        grid.add_row(plain, *rest, style="" if plain == first else "bold green")
     return grid

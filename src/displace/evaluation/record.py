@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from statistics import median
 from typing import Any, get_type_hints
 
 from displace.errors import FormatError
@@ -191,6 +192,29 @@ def of_last_runs(cells: Iterable[Result]) -> list[Result]:
         kept[column, cell.group, cell.label, cell.projection, cell.seed] = cell
         basis[column] = cell.basis
     return [cell for cell in kept.values() if cell.basis == basis[cell.model, cell.query]]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """What a method costs: medians over its cells."""
+
+    dims: float
+    """Length of a stored vector."""
+    n_bytes: float
+    """To store for locating, as float32."""
+    seconds: float
+    milliseconds: float
+    """To fit, and to rank one of many queries."""
+
+    @classmethod
+    def of(cls, results: Sequence[Result]) -> Effort:
+        """Return the effort of cells that could be computed."""
+        return cls(
+            median(result.n for result in results),
+            median(result.n_bytes for result in results),
+            median(result.seconds["fit"] for result in results),
+            median(1000 * result.seconds["rank"] / max(1, result.n_queries) for result in results),
+        )
 
 
 def rule_text(protocol: str, tolerance: str) -> str:

@@ -17,13 +17,12 @@ from displace.errors import InputError
 from displace.fusion import FUSIONS
 from displace.fusion.base import Fusion, Rows, Statistics
 from displace.geo import Positions
-from displace.maps.basis import turned
 from displace.maps.calibrating import anchored, calibrated
 from displace.maps.digests import digests_of
 from displace.maps.fitting import fit, fusion_of, spectrum_note, stored_rows, with_places
 from displace.maps.learning import in_route_order
 from displace.maps.place_map import PlaceMap
-from displace.maps.rounding import DTYPES, RecallLoss, agreement, quantize
+from displace.maps.rounding import DTYPES, RecallLoss, agreement, quantize, turned
 from displace.maps.state import MapState
 from displace.maps.statistics import MapStatistics
 from displace.models import get_model

@@ -23,13 +23,12 @@ from displace.errors import InputError
 from displace.files.disk_rows import DiskRows
 from displace.fusion.base import Fusion, Rows
 from displace.fusion.solver.scatter import Scatter
-from displace.maps.basis import turned, turning
 from displace.maps.building import NONE, calibration_rows, fitted_state
 from displace.maps.calibrating import anchored, calibrated
 from displace.maps.digests import Digests
 from displace.maps.fitting import fusion_of, spectrum_note, stored_rows
 from displace.maps.place_map import PlaceMap
-from displace.maps.rounding import DTYPES, RecallLoss, agreement, quantize
+from displace.maps.rounding import DTYPES, RecallLoss, agreement, quantize, turned, turning
 from displace.maps.statistics import MapStatistics
 from displace.progress import Progress, part
 from displace.references import ReferenceSet, ReferenceStream

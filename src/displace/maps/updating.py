@@ -16,12 +16,11 @@ from displace.errors import DisplaceError, FormatError, InputError, SingularScat
 from displace.fusion import get_fusion
 from displace.fusion.base import Fusion, Rows, Statistics
 from displace.geo import Positions
-from displace.maps.basis import turned
 from displace.maps.calibrating import anchored
 from displace.maps.digests import digests_of
 from displace.maps.fitting import spectrum_note, stored_rows, with_places
 from displace.maps.relearning import learned_again, relearned
-from displace.maps.rounding import quantize
+from displace.maps.rounding import quantize, turned
 from displace.maps.state import CHOSEN_AT, MapState
 from displace.maps.statistics import MapStatistics
 from displace.maps.update_checks import (

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from displace.arrays import Vectors
 from displace.bootstrap import resampled_text
 from displace.datasets.base import Protocol
-from displace.evaluation.effort import Effort
+from displace.evaluation.record import Effort
 from displace.evaluation.results import Results
 from displace.evaluation.tables import Column, Row, Table, build_tables
 from displace.fusion import get_fusion

@@ -9,10 +9,9 @@ from html import escape
 from itertools import groupby
 
 from displace.bootstrap import resampled_text
-from displace.evaluation.effort import Effort
 from displace.evaluation.methods import GROUPS
 from displace.evaluation.published import compare
-from displace.evaluation.record import rule_text
+from displace.evaluation.record import Effort, rule_text
 from displace.evaluation.results import Result
 from displace.evaluation.studies import Compression, Cost, Qualitative, Space, Study, kind_of
 from displace.evaluation.table_formats import compared_texts
