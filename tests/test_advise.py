@@ -470,7 +470,7 @@ class TestDegenerate:
                 {"positions": Positions(np.zeros((60, 2))), "tolerance": -1.0},
                 "tolerance=-1 must be at least 0",
             ),
-            ({"max_queries": 0}, "max_queries=0 must be at least 1"),
+            ({"max_queries": 0}, "max_queries=0 must be a whole number of at least 1"),
             ({"fusions": "hops"}, r"fusions='hops' must be a sequence, such as \('hops',"),
             ({"fusions": []}, "fusions is empty; known: bsf"),
             ({"fusions": ["bsf"]}, "none of the fusions bsf can be held by a map"),

@@ -26,5 +26,5 @@ def test_lengths_are_kept_on_average_and_seeds_differ():
 
 
 def test_no_components():
-    with pytest.raises(InputError, match="n_components=0 must be at least 1"):
+    with pytest.raises(InputError, match="n_components=0 must be a whole number of at least 1"):
         random_projection(5, 0)

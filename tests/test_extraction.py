@@ -327,7 +327,7 @@ def test_progress_counts_both_passes_to_the_end(route, folder, damaged):
 
 @pytest.mark.parametrize(("option", "value"), [("workers", 0), ("batch_size", -1)])
 def test_numbers_below_one_are_refused(route, folder, option, value):
-    with pytest.raises(InputError, match=f"{option}={value} must be at least 1"):
+    with pytest.raises(InputError, match=f"{option}={value} must be a whole number of at least 1"):
         extract(route, TinyModel(), folder, **{option: value})
     assert not folder.exists()
 

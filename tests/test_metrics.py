@@ -410,7 +410,7 @@ class TestBootstrap:
             (lambda: bootstrap([[True]]), r"got shape \(1, 1\)"),
             (lambda: bootstrap([1.0, np.nan]), "hits has NaN or infinity, of which there is no mean"),
             (lambda: bootstrap([True], level=1.5), "level=1.5 must be above 0 and below 1"),
-            (lambda: bootstrap([True], n_samples=0), "n_samples=0 must be at least 1"),
+            (lambda: bootstrap([True], n_samples=0), "n_samples=0 must be a whole number of at least 1"),
             (lambda: bootstrap([True], groups=["a", "b"]), r"groups must have shape \(1,\)"),
             (lambda: paired_bootstrap([True], [True, False]), r"same queries; got shapes \(1,\) and \(2,\)"),
         ],

@@ -264,7 +264,7 @@ def test_write_refuses_another_folder(tmp_path):
         ({"size": (8, 240)}, "width must be from 32 to 1600"),
         ({"traversals": ()}, "sequence of names"),
         ({"traversals": ("sun", "sun")}, "twice"),
-        ({"workers": 0}, "workers=0 must be at least 1"),
+        ({"workers": 0}, "workers=0 must be a whole number of at least 1"),
     ],
 )
 def test_write_refuses_arguments_before_writing(tmp_path, arguments, message):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -97,6 +97,12 @@ def check_count(value: Any, name: str) -> None:
     """Refuse a parameter that is not a whole number of at least 1."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise InputError(f"{name}={value!r} must be a whole number of at least 1")
+
+
+def check_one_of(value: Any, known: Sequence[str], name: str) -> None:
+    """Refuse a parameter that is none of some texts."""
+    if value not in known:
+        raise InputError(f"{name}={value!r} must be one of {', '.join(known)}")
 
 
 def as_labels(values: ArrayLike, n: int, name: str) -> NDArray[Any]:

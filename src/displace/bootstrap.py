@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri, stdtrit
 
-from displace.arrays import Indices, as_labels, blocks
+from displace.arrays import Indices, as_labels, blocks, check_count
 from displace.errors import InputError
 
 
@@ -83,8 +83,7 @@ def bootstrap(
         raise InputError("hits has NaN or infinity, of which there is no mean: leave those queries out")
     if not 0 < level < 1:
         raise InputError(f"level={level} must be above 0 and below 1")
-    if n_samples < 1:
-        raise InputError(f"n_samples={n_samples} must be at least 1")
+    check_count(n_samples, "n_samples")
     labels = np.zeros(len(values)) if groups is None else as_labels(groups, len(values), "groups")
     along = np.full(len(values), np.nan) if order is None else _as_order(order, len(values))
     rng = np.random.default_rng(seed)

@@ -10,6 +10,7 @@ from displace.advise.advice import Advice, Choice, Condition, Score, Worth
 from displace.advise.recommending import Contender, adapted_hits, adapting_note, recommend
 from displace.advise.trials import Trials, fit
 from displace.advise.variation import coverage
+from displace.arrays import check_count
 from displace.errors import DisplaceError, InputError
 from displace.fusion import DEFAULT, FUSIONS
 from displace.fusion.base import Fusion
@@ -57,8 +58,7 @@ def advise(
     >>> [worth.traversal for worth in advice.worth]
     ['t0', 't1', 't2', 't3']
     """
-    if max_queries < 1:
-        raise InputError(f"max_queries={max_queries} must be at least 1")
+    check_count(max_queries, "max_queries")
     refs = with_places(refs, positions, None)
     truth, choices = Truth.of(refs.info, tolerance), choices_of(fusions)
     if len(refs.traversal_ids) < 2:

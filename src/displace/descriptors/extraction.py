@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.arrays import Vectors
+from displace.arrays import Vectors, check_count, check_one_of
 from displace.descriptors.preparation import (
     Failure,
     Key,
@@ -120,10 +120,11 @@ def extract(
         The store and what was done.
     """
     start, folder = time.perf_counter(), Path(folder)
-    workers = _positive(n_cores() if workers is None else workers, "workers")
-    _positive(batch_size, "batch_size")
-    if dtype not in (None, *DTYPES):
-        raise InputError(f"dtype={dtype!r} must be one of {', '.join(DTYPES)}")
+    workers = n_cores() if workers is None else workers
+    check_count(workers, "workers")
+    check_count(batch_size, "batch_size")
+    if dtype is not None:
+        check_one_of(dtype, DTYPES, "dtype")
     if not len(manifest):
         raise InputError("the manifest lists no images; there is nothing to describe")
     report = progress or (lambda *_: None)
@@ -268,7 +269,8 @@ def describe(
     Images are files, the content of files, or RGB pixels (H, W, 3). `failures` takes the row and the reason of each
     that cannot be read, whose vector is NaN; without it the first one raises `ImageError`. The rest is as in `extract`.
     """
-    workers = _positive(n_cores() if workers is None else workers, "workers")
+    workers = n_cores() if workers is None else workers
+    check_count(workers, "workers")
     files = [
         (row, os.fspath(image) if isinstance(image, os.PathLike) else image)
         for row, image in enumerate(images)
@@ -322,9 +324,3 @@ def _check_outcome(store: DescriptorStore, strict: bool) -> None:
                 [f"{len(skipped)} of {n} images skipped; all others are in {store.folder}", *skipped.values()]
             )
         )
-
-
-def _positive(value: int, name: str) -> int:
-    if value < 1:
-        raise InputError(f"{name}={value} must be at least 1")
-    return value

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from sklearn.random_projection import GaussianRandomProjection
 
-from displace.arrays import Vectors
-from displace.errors import InputError
+from displace.arrays import Vectors, check_count
 
 
 def random_projection(dim: int, n_components: int, seed: int = 0) -> Vectors:
@@ -14,7 +13,6 @@ def random_projection(dim: int, n_components: int, seed: int = 0) -> Vectors:
 
     Apply the same matrix to references and queries: ``X @ R``, ``Q @ R``.
     """
-    if n_components < 1:
-        raise InputError(f"n_components={n_components} must be at least 1")
+    check_count(n_components, "n_components")
     sketch = GaussianRandomProjection(n_components, random_state=seed).fit(np.zeros((1, dim), np.float32))
     return np.ascontiguousarray(sketch.components_.T, dtype=np.float32)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from displace.arrays import Indices, Vectors
+from displace.arrays import Indices, Vectors, check_one_of
 from displace.errors import InputError
 from displace.fusion.base import ScoreFusion, is_number
 
@@ -44,8 +44,7 @@ class Bsf(ScoreFusion):
         self.scale = scale
 
     def _fit(self, X: Vectors, index: Indices, traversals: NDArray[Any] | None) -> None:
-        if self.likelihood not in LIKELIHOODS:
-            raise InputError(f"likelihood={self.likelihood!r} must be one of {', '.join(LIKELIHOODS)}")
+        check_one_of(self.likelihood, LIKELIHOODS, "likelihood")
         if not (is_number(self.selection) and self.selection >= 0):
             raise InputError(f"selection={self.selection!r} must be a number of at least 0")
         if not (is_number(self.scale) and 0 < self.scale < np.inf):

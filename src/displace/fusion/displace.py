@@ -12,7 +12,7 @@ from scipy.linalg import LinAlgError
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from displace.arrays import Indices, Vectors, l2_normalize
+from displace.arrays import Indices, Vectors, check_one_of, l2_normalize
 from displace.errors import ConditioningWarning, FallbackWarning, InputError, SingularScatterError
 from displace.fusion.base import (
     AS_GIVEN,
@@ -453,8 +453,7 @@ class DisPlace(VectorFusion):
         self.sampling_ratio_ = dim / freedom if freedom > 0 else float("inf")
 
     def _check_parameters(self, n_places: int, dim: int) -> None:
-        if self.solver not in ROUTES:
-            raise InputError(f"solver={self.solver!r} must be one of {', '.join(ROUTES)}")
+        check_one_of(self.solver, ROUTES, "solver")
         if not (is_number(self.tau) and 0 < self.tau <= 1):
             raise InputError(f"tau={self.tau!r} must be a number above 0 and at most 1")
         ridge = 0.0 if self.ridge == "auto" else self.ridge

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.arrays import Indices, Vectors, blocks
-from displace.errors import InputError
+from displace.arrays import Indices, Vectors, blocks, check_one_of
 from displace.fusion.base import ScoreFusion
 
 AXES = ("query", "traversal")
@@ -35,8 +34,7 @@ class StdDMatMin(ScoreFusion):
         self.axis = axis
 
     def _fit(self, X: Vectors, index: Indices, traversals: NDArray[Any] | None) -> None:
-        if self.axis not in AXES:
-            raise InputError(f"axis={self.axis!r} must be one of {', '.join(AXES)}")
+        check_one_of(self.axis, AXES, "axis")
         super()._fit(X, index, traversals)
 
     def _scorer(self, Q: Vectors) -> Callable[[slice], Vectors]:

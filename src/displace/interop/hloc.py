@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from displace.arrays import Vectors, blocks
+from displace.arrays import Vectors, blocks, check_one_of
 from displace.descriptors.imported import check_all_there, names_from, references_of
 from displace.descriptors.store import DescriptorStore, Queries
 from displace.errors import DisplaceError, FormatError, InputError
@@ -60,8 +60,8 @@ def write_descriptors(
         The file.
     """
     h5py = _h5py()
-    if dtype not in (None, *DTYPES):
-        raise InputError(f"dtype={dtype!r} must be one of {', '.join(DTYPES)}")
+    if dtype is not None:
+        check_one_of(dtype, DTYPES, "dtype")
     names = names_from(store.manifest, root)
     _check_names(names, root)
     stored = np.dtype(dtype or store.dtype)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from displace.arrays import Indices
+from displace.arrays import Indices, check_one_of
 from displace.descriptors.store import DescriptorStore
 from displace.errors import InputError
 from displace.fusion import FUSIONS
@@ -98,8 +98,7 @@ def build(
     >>> place_map.locate(route.queries[:1], k=3).places.shape
     (1, 3)
     """
-    if dtype not in DTYPES:
-        raise InputError(f"dtype={dtype!r} must be one of {', '.join(DTYPES)}")
+    check_one_of(dtype, DTYPES, "dtype")
     refs, fingerprint = _references(refs, _fingerprint(model))
     refs = with_places(refs, positions, images)
     truth = Truth.of(refs.info, tolerance)

@@ -17,6 +17,7 @@ from displace.arrays import (
     as_vectors,
     blocks,
     check_count,
+    check_one_of,
     l2_normalize,
     shows_something,
     top_k,
@@ -340,7 +341,7 @@ class PlaceMap:
         Follower
             Its `step` takes a descriptor (D,) or an image. It holds what it saw; follow each drive with its own.
         """
-        _check_way(adapt, ("online", "none"))
+        check_one_of(adapt, ("online", "none"), "adapt")
         if not (isinstance(begins_off, float | np.floating) and 0 < begins_off < 1):
             raise InputError(f"begins_off={begins_off!r} must be between 0 and 1, and neither")
         if not (isinstance(lag, int | np.integer) and lag >= 0):
@@ -379,7 +380,7 @@ class PlaceMap:
 
     def _smooth(self, state: MapState, vectors: Vectors, adapt: str) -> tuple[list[Fix], tuple[int, int]]:
         """As `smooth`, and how far the pictures were moved back."""
-        _check_way(adapt, ("auto", "batch", "none"))
+        check_one_of(adapt, ("auto", "batch", "none"), "adapt")
         if not len(vectors):
             return [], (0, 0)
         mode = chosen_mode(adapt, len(vectors))
@@ -632,12 +633,7 @@ class PlaceMap:
 
 def _mode_of(state: MapState, adapt: str, n_queries: int) -> str:
     """See `PlaceMap.adapts`; no query adapts nothing."""
-    _check_way(adapt, ("none", "batch", "online", "auto"))
+    check_one_of(adapt, ("none", "batch", "online", "auto"), "adapt")
     sure = state.calibration is None or (state.driving is not None and state.driving.judges)
     allowed = adapt != "auto" or (sure and state.at_hand)
     return chosen_mode(adapt, n_queries) if n_queries and state.area is None and allowed else "none"
-
-
-def _check_way(adapt: str, known: tuple[str, ...]) -> None:
-    if adapt not in known:
-        raise InputError(f"adapt={adapt!r} must be one of {', '.join(known)}")

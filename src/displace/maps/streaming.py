@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from displace.arrays import Indices, blocks
+from displace.arrays import Indices, blocks, check_one_of
 from displace.errors import InputError
 from displace.files.disk_rows import DiskRows
 from displace.fusion.base import Fusion, Rows
@@ -70,8 +70,7 @@ def build_streamed(
     The empty `folder` takes place means and rows as long as the map is used; a saved map does not need it. References
     of `block_bytes` are held at one time.
     """
-    if dtype not in DTYPES:
-        raise InputError(f"dtype={dtype!r} must be one of {', '.join(DTYPES)}")
+    check_one_of(dtype, DTYPES, "dtype")
     if not len(stream):
         raise InputError(NONE)
     estimator = fusion_of(fusion).for_blocks(stream.places, stream.traversals)

@@ -210,6 +210,7 @@ def _tell_of_copies(refs: ReferenceSet) -> None:
 
 def _check_options(fusion: str, dtype: str, tolerance: str | None, layout: str) -> None:
     """Refuse misspelt options before recordings are described, which takes long."""
+    from displace.arrays import check_one_of
     from displace.fusion import get_fusion
     from displace.manifest.layouts import LAYOUTS
     from displace.maps.rounding import DTYPES
@@ -219,8 +220,7 @@ def _check_options(fusion: str, dtype: str, tolerance: str | None, layout: str) 
     if fusion != "auto":
         get_fusion(fusion)
     check_known("layout", [layout], ["auto", *LAYOUTS])
-    if dtype not in DTYPES:
-        raise InputError(f"dtype={dtype!r} must be one of {', '.join(DTYPES)}")
+    check_one_of(dtype, DTYPES, "dtype")
     if tolerance is not None:
         Tolerance.parse(tolerance)
 

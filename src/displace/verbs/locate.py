@@ -212,13 +212,13 @@ def _check_options(
     place_map: PlaceMap | RemoteMap, search: str, adapt: str, min_confidence: float | None, form: str | None
 ) -> None:
     """Refuse options that the map does not support, before anything is described."""
+    from displace.arrays import check_one_of
     from displace.maps.located import check_limit
     from displace.search import INDEXES
 
     if search != "auto":
         INDEXES.get(search.partition(":")[0])
-    if adapt not in ADAPT:
-        raise InputError(f"adapt={adapt!r} must be one of {', '.join(ADAPT)}")
+    check_one_of(adapt, ADAPT, "adapt")
     if min_confidence is not None:
         check_limit(min_confidence, known=place_map.calibration is not None)
     if form == "geojson" and not place_map.has_positions:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import cv2
 import numpy as np
 
+from displace.arrays import check_count
 from displace.datasets.base import Dataset
 from displace.datasets.town.looks import TRAVERSALS
 from displace.datasets.town.plan import MAX_PLACES
@@ -149,8 +150,7 @@ def check(places: int, traversals: Sequence[str], seed: int, size: tuple[int, in
         look_named(traversal)
     if len(set(traversals)) < len(traversals):
         raise InputError(f"traversals={list(traversals)} names one of them twice")
-    if workers < 1:
-        raise InputError(f"workers={workers} must be at least 1")
+    check_count(workers, "workers")
 
 
 def claim(root: Path, wanted: dict[str, Any]) -> None:

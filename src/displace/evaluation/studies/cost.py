@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from displace.arrays import check_count
 from displace.bootstrap import Estimate, bootstrap, resampled_text
-from displace.errors import InputError
 from displace.evaluation.methods import Method
 from displace.evaluation.studies.task import Run, Setting, Task, all_methods, budgets, run, why_not
 from displace.holdout import spread
@@ -89,8 +89,8 @@ def study_cost(
     that what the machine does meanwhile is shared. Each asks `n_timed` queries, spread evenly. By default methods are
     all, and DisPlace with budgets of rows where places have several views.
     """
-    if repeats < 1 or n_timed < 1:
-        raise InputError(f"repeats={repeats} and n_timed={n_timed} must be at least 1")
+    check_count(repeats, "repeats")
+    check_count(n_timed, "n_timed")
     wanted = [*all_methods(), *budgets(task.references)] if methods is None else methods
     runs, notes = _fitted(wanted, task, progress)
     n_timed = min(n_timed, len(task.queries))

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from displace.arrays import check_count
 from displace.errors import InputError
 from displace.evaluation.methods import Method
 from displace.evaluation.studies.task import METHODS, Run, Setting, Task, run, run_paper
@@ -94,8 +95,7 @@ def study_examples(
     """
     if len(methods) < 2:
         raise InputError(f"methods has {len(methods)}; at least 2 are needed to differ")
-    if n_columns < 1:
-        raise InputError(f"n_columns={n_columns} must be at least 1")
+    check_count(n_columns, "n_columns")
     runs = [run(method, task) for method in counted(methods, part(progress, "examples"))]
     hits = np.stack([done.hits for done in runs])
     notes: list[str] = []
