@@ -86,14 +86,11 @@ class Places:
         """
         new = new.numbered_as(self)
         old_rows, new_rows = self.rows_of(ids), new.rows_of(ids)
-        frames = None
-        if self.frames is not None or new.frames is not None:
-            frames = _joined(self.frames, new.frames, old_rows, new_rows)
         return Places(
             ids,
             _joined_positions(self.positions, new.positions, old_rows, new_rows),
             _joined_images(self.images, new.images, old_rows, new_rows),
-            frames,
+            _joined(self.frames, new.frames, old_rows, new_rows),
         )
 
     def numbered_as(self, known: Places) -> Places:
@@ -138,15 +135,16 @@ def _check_sorted(ids: NDArray[Any]) -> None:
         )
 
 
-def _joined(old: Numbers | None, new: Numbers | None, old_rows: Rows, new_rows: Rows) -> Numbers:
+def _joined(old: Numbers | None, new: Numbers | None, old_rows: Rows, new_rows: Rows) -> Numbers | None:
     """Numbers with `old` at `old_rows`, else `new` at `new_rows`; −1 is none, and where neither is known NaN."""
-    shape = next(source.shape[1:] for source in (old, new) if source is not None)
-    joined = np.full((len(old_rows), *shape), np.nan)
-    for source, rows in ((new, new_rows), (old, old_rows)):
-        if source is not None:
-            at = np.flatnonzero(rows >= 0)
-            known = np.isfinite(source[rows[at]].sum(axis=tuple(range(1, source.ndim))))
-            joined[at[known]] = source[rows[at[known]]]
+    sources = [(part, rows) for part, rows in ((new, new_rows), (old, old_rows)) if part is not None]
+    if not sources:
+        return None
+    joined = np.full((len(old_rows), *sources[0][0].shape[1:]), np.nan)
+    for source, rows in sources:
+        at = np.flatnonzero(rows >= 0)
+        known = np.isfinite(source[rows[at]].sum(axis=tuple(range(1, source.ndim))))
+        joined[at[known]] = source[rows[at[known]]]
     return joined
 
 
@@ -154,18 +152,14 @@ def _joined_positions(
     old: Positions | None, new: Positions | None, old_rows: Rows, new_rows: Rows
 ) -> Positions | None:
     """Positions of `old`, else of `new`; a heading comes with its position."""
-    if old is None or new is None:
-        one, rows = (new, new_rows) if old is None else (old, old_rows)
-        if one is None:
-            return None
-        blank = np.full(len(rows), -1)
-        heading = None if one.heading is None else _joined(None, one.heading, blank, rows)
-        return Positions(_joined(None, one.points, blank, rows), one.degrees, heading)
-    new_rows = np.where((old_rows >= 0) & old.known[old_rows], -1, new_rows)
-    heading = None
-    if old.heading is not None or new.heading is not None:
-        heading = _joined(old.heading, new.heading, old_rows, new_rows)
-    return Positions(_joined(old.points, new.points, old_rows, new_rows), old.degrees, heading)
+    if old is not None:
+        new_rows = np.where((old_rows >= 0) & old.known[old_rows], -1, new_rows)
+    points, heading = (
+        _joined(getattr(old, part, None), getattr(new, part, None), old_rows, new_rows)
+        for part in ("points", "heading")
+    )
+    degrees = next((part.degrees for part in (old, new) if part is not None), False)
+    return None if points is None else Positions(points, degrees, heading)
 
 
 def _joined_images(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -137,9 +137,7 @@ class ReferenceSet:
 
     def astype(self, dtype: Any) -> ReferenceSet:
         """Return the references in another precision, float32 or float64."""
-        return ReferenceSet(
-            self.vectors.astype(dtype), self.places, self.traversals, groups=self.groups, info=self.info
-        )
+        return replace(self, vectors=self.vectors.astype(dtype))
 
     def only(self, *traversals: Any) -> ReferenceSet:
         """Return the references of the named traversals."""

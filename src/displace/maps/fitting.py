@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,6 @@ from displace.errors import InputError
 from displace.fusion import FUSIONS, get_fusion
 from displace.fusion.base import Fusion, Rows, Statistics
 from displace.geo import Positions
-from displace.places import Places
 from displace.references import ReferenceSet
 
 SHOWN = 64
@@ -22,16 +22,9 @@ def with_places(
     refs: ReferenceSet, positions: Positions | None, images: Sequence[str] | None
 ) -> ReferenceSet:
     """Give references what is known of their places, where it is given beside them."""
-    if positions is None and images is None:
-        return refs
-    info = refs.info
-    known = Places(
-        info.ids,
-        info.positions if positions is None else positions,
-        info.images if images is None else images,
-        info.frames,
-    )
-    return ReferenceSet(refs.vectors, refs.places, refs.traversals, groups=refs.groups, info=known)
+    beside: dict[str, Any] = {"positions": positions, "images": images}
+    given = {name: value for name, value in beside.items() if value is not None}
+    return replace(refs, info=replace(refs.info, **given)) if given else refs
 
 
 def fusion_of(given: str | Fusion) -> Fusion:

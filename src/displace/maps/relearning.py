@@ -66,8 +66,7 @@ def relearned(
 
 def learned_again(state: MapState, kept: ReferenceSet, fusion: Fusion) -> MapState:
     """Return the map with the confidence that a build from its references gives, and what that tells about drives."""
-    full = ReferenceSet(kept.vectors, kept.places, kept.traversals, groups=kept.groups, info=state.places)
-    return calibrated(replace(state, estimator=fusion), full, state.truth)
+    return calibrated(replace(state, estimator=fusion), replace(kept, info=state.places), state.truth)
 
 
 def _with(state: MapState, calibration: Any, samples: Samples | None) -> MapState:

@@ -144,9 +144,8 @@ class Task:
 
     def projected(self, R: Vectors) -> Task:
         """Return the task with references and queries multiplied by the same matrix."""
-        refs = self.references
-        projected = ReferenceSet(refs.vectors @ R, refs.places, refs.traversals, groups=refs.groups)
-        return replace(self, references=projected, queries=self.queries @ R)
+        references = replace(self.references, vectors=self.references.vectors @ R)
+        return replace(self, references=references, queries=self.queries @ R)
 
     def correct_of(self, row: int) -> Numbers:
         """Rows of ``references.place_ids`` that are right for one query."""
