@@ -33,14 +33,7 @@ TRY_AGAIN = (429, 502, 503, 504)
 
 
 class ServerError(DisplaceError):
-    """The server refused, or could not be reached.
-
-    Parameters
-    ----------
-    message : str
-    status : int, optional
-        HTTP status, if it answered.
-    """
+    """The server refused, or could not be reached; `status` is that of HTTP, if it answered."""
 
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message)
@@ -152,13 +145,7 @@ class Client:
     def send(self, method: str, path: str, tries: int | None = None, **options: Any) -> httpx.Response:
         """Send a request, and again if the server is busy or cannot be reached; raise the error that it reports.
 
-        Parameters
-        ----------
-        method, path : str
-        tries : int, optional
-            How often at most; by default the client's.
-        **options
-            Of `httpx.Client.request`.
+        It is sent `tries` times at most, by default the client's; `options` are those of `httpx.Client.request`.
         """
         import httpx
 
@@ -179,14 +166,7 @@ class Client:
 
 
 class RemoteDrive:
-    """A drive that a server follows.
-
-    Parameters
-    ----------
-    client : Client
-    name : str
-        As the server calls it.
-    """
+    """A drive that a server follows, under the server's name for it."""
 
     def __init__(self, client: Client, name: str) -> None:
         self.client, self.name = client, name
@@ -200,11 +180,7 @@ class RemoteDrive:
     def step(self, frame: Query, belief: int = 0) -> dict[str, Any]:
         """Send the next frame; returns place, probability and off_map, and the ten likeliest places with their scores.
 
-        Parameters
-        ----------
-        frame : path, bytes or array
-        belief : int
-            Also return the belief over the whole route, summed over so many stretches of it.
+        With `belief` also the belief over the whole route, summed over so many stretches of it.
         """
         body, kind = _body(frame)
         # Sent once: a repeated frame would be an extra step.

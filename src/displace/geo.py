@@ -114,17 +114,8 @@ class Positions:
 
 @dataclass(frozen=True)
 class Area:
-    """A circle to search in.
+    """A circle to search in, of metres around latitude and longitude, or easting and northing, as positions are.
 
-    Parameters
-    ----------
-    near : pair of float
-        Its centre: latitude and longitude, or easting and northing, as the places' positions are.
-    radius : float
-        Metres.
-
-    Examples
-    --------
     >>> positions = Positions(np.array([[0.0, 0.0], [30.0, 40.0], [np.nan, np.nan]]))
     >>> Area((0.0, 0.0), 50.0).inside(positions)
     array([0, 1])

@@ -18,17 +18,7 @@ DEFAULT_KS = (1, 5, 10)
 class Recalls(dict[int, float]):
     """Recall@N in percent, by N, with the protocol and the number of queries.
 
-    Parameters
-    ----------
-    values : dict of int to float
-    protocol : str
-        The rule for what is correct.
-    n_queries : int
-        Queries counted.
-    n_unanswerable : int
-        Queries with no correct place in the map.
-    unanswerable : {"miss", "drop"}
-        How those were counted.
+    Queries with no correct place in the map count as misses, or were left out: `unanswerable` is "miss" or "drop".
     """
 
     def __init__(

@@ -201,14 +201,7 @@ class Dataset(ABC):
         return []
 
     def check_manifest(self, manifest: Manifest, root: PathLike) -> Check:
-        """Compare a manifest of this data set with the published counts, and look for missing files.
-
-        Parameters
-        ----------
-        manifest : Manifest
-        root : path-like
-            Folder that it was made from, for `notes`.
-        """
+        """Compare a manifest of this data set, made from `root`, with the published counts; look for missing files."""
         names = manifest.traversal_names()
         rows = [
             (protocol.name, query, protocol.count(manifest, query), protocol.expected)

@@ -44,36 +44,16 @@ def extract_bag(
     durable: bool = True,
     progress: Stage | None = None,
 ) -> Path:
-    """Write the images of a bag as files, and their positions into `frames.csv` beside them.
+    """Write the images of a bag as files, and their positions into `frames.csv` beside them; return the folder.
 
-    Compressed images are written byte for byte (.jpg or .png), raw ones as PNG. Frames that an interrupted run
-    has left are kept; a finished folder is returned at once.
+    The bag is a ROS 1 ``.bag``, a ROS 2 folder, or an ``.mcap`` or ``.db3`` file. Compressed images are written byte
+    for byte (.jpg or .png), raw ones as PNG. Frames that an interrupted run has left are kept; a finished folder is
+    returned at once.
 
-    Parameters
-    ----------
-    bag : path-like
-        ROS 1 ``.bag``, ROS 2 folder, ``.mcap`` or ``.db3`` file.
-    folder : path-like
-        Where the frames go.
-    topic : str, optional
-        Image topic; needed where the bag has several.
-    positions_topic : str, optional
-        NavSatFix (latitude, longitude) or Odometry (x, y in metres of the odometry's own frame, and heading)
-        topic; by default the first NavSatFix topic, or else the first Odometry topic, if there is one.
-    every : int or str
-        Every n-th image (``5``), or one each so many seconds (``"0.5s"``).
-    max_gap : float
-        Seconds between an image and the nearest position for the image to have one; between two positions
-        it has the point on the line between them.
-    durable : bool
-        Whether frames are to outlive a power cut; False is faster, for a temporary folder.
-    progress : callable, optional
-        Called with (images read, images in all).
-
-    Returns
-    -------
-    Path
-        The folder.
+    The image `topic` is needed where the bag has several. Positions are those of a NavSatFix topic (latitude,
+    longitude) or an Odometry topic (x, y in metres of the odometry's own frame, and heading); by default the first of
+    either kind. Between two positions an image has the point on the line between them, farther than `max_gap` seconds
+    from the nearest none. `every` and `durable` are as for `displace.recordings.video.extract_frames`.
     """
     bag, sampler = Path(bag), Sampler(every)
     settings = {"every": str(every), "topic": topic, "positions": positions_topic, "max_gap": max_gap}

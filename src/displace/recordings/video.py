@@ -41,29 +41,12 @@ def extract_frames(
     durable: bool = True,
     progress: Stage | None = None,
 ) -> Path:
-    """Write frames of a video as JPEG files of quality 95, named by frame number.
+    """Write frames of a video as JPEG files of quality 95, named by frame number; return the folder.
 
-    Frames that an interrupted run has left are kept; a finished folder is returned at once.
-
-    Parameters
-    ----------
-    video : path-like
-        Any file that OpenCV can read.
-    folder : path-like
-        Where the frames go, with a `frames.csv` (image, timestamp in seconds from the start).
-    every : int or str
-        Every n-th frame (``5``), or one each so many seconds (``"0.5s"``).
-    allow_truncated : bool
-        Keep what can be read of a file that ends before its header says.
-    durable : bool
-        Whether frames are to outlive a power cut; False is faster, for a temporary folder.
-    progress : callable, optional
-        Called with (frames read, frames in all; 0 where the file does not say).
-
-    Returns
-    -------
-    Path
-        The folder.
+    It gets a `frames.csv`, too (image, timestamp in seconds from the start). Frames that an interrupted run has left
+    are kept; a finished folder is returned at once. `every` is each n-th frame (``5``), or one each so many seconds
+    (``"0.5s"``). With `allow_truncated`, what can be read of a file is kept that ends before its header says. Without
+    `durable`, which is faster in a temporary folder, frames may not outlive a power cut.
     """
     video, sampler = Path(video), Sampler(every)
     capture = opened(video)
