@@ -345,7 +345,7 @@ def write_store(folder: Path, n_places: int, dim: int) -> Path:
 def one_route(options: argparse.Namespace) -> None:
     """Build a map of a store by one route, and print what it took as JSON."""
     from displace.descriptors.store import DescriptorStore
-    from displace.maps import build
+    from displace.maps.building import build
     from displace.maps.streaming import build_streamed
 
     store = DescriptorStore(options.store)

@@ -11,7 +11,8 @@ from displace.descriptors.imported import references_of, write_store
 from displace.descriptors.store import DescriptorStore, Queries
 from displace.geo import Positions
 from displace.manifest.table import Manifest
-from displace.maps import PlaceMap, build
+from displace.maps import PlaceMap
+from displace.maps.building import build
 from displace.maps.located import Located
 from displace.synthetic import make_route
 

@@ -272,7 +272,7 @@ def test_ctrl_c_while_building_from_a_store_promises_nothing(run, route, monkeyp
     def stopped(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("displace.maps.build", stopped)
+    monkeypatch.setattr("displace.maps.building.build", stopped)
     done = run("build", "d")
     assert done.exit_code == 130
     assert "run the same command to start again" in done.stderr

@@ -466,7 +466,7 @@ def test_outputs_that_cannot_be_written_are_refused_before_anything_is_computed(
     def must_not_run(*args, **kwargs):
         raise AssertionError("computed")
 
-    monkeypatch.setattr("displace.maps.build", must_not_run)
+    monkeypatch.setattr("displace.maps.building.build", must_not_run)
     monkeypatch.setattr(PlaceMap, "add", must_not_run)
     (folder / "folder.displace").mkdir(exist_ok=True)
     names = sorted(p.name for p in folder.iterdir())
@@ -871,7 +871,7 @@ def test_places_and_traversals_swapped_are_told():
 @pytest.mark.parametrize(
     ("verb", "works"),
     [
-        ("build", "displace.maps.build"),
+        ("build", "displace.maps.building.build"),
         ("advise", "displace.advise.advise"),
         ("evaluate", "displace.evaluation.benchmark.run_suite"),
     ],

@@ -11,7 +11,8 @@ from displace._version import __version__
 if TYPE_CHECKING:
     from displace.fusion import get_fusion
     from displace.fusion.displace import DisPlace
-    from displace.maps import PlaceMap, build
+    from displace.maps import PlaceMap
+    from displace.maps.building import build
     from displace.matches import Matches
     from displace.recall import recall_at
     from displace.references import ReferenceSet
@@ -32,7 +33,7 @@ _WHERE = {
     "Matches": "displace.matches",
     "PlaceMap": "displace.maps",
     "ReferenceSet": "displace.references",
-    "build": "displace.maps",
+    "build": "displace.maps.building",
     "get_fusion": "displace.fusion",
     "recall_at": "displace.recall",
 }

@@ -32,7 +32,7 @@ from displace.verbs._steps import store_beside
 from displace.verbs.build import map_output
 
 if TYPE_CHECKING:
-    from displace.maps import Update
+    from displace.maps.updating import Update
 
 SHOWN = 40
 """Images that the table shows; -o writes all."""

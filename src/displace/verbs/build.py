@@ -134,11 +134,11 @@ def build(
         displace build route.desc --cluster local
         displace build route.desc --cluster tcp://scheduler:8786
     """
-    from displace import maps
     from displace.advise import advise
     from displace.descriptors.store import DescriptorStore
     from displace.descriptors.store_summary import own_tolerance
     from displace.files.lock import exclusive
+    from displace.maps import building
     from displace.neighbours import sample
     from displace.threads import limit_threads, threads_for
 
@@ -181,7 +181,7 @@ def build(
             if fusion == "auto":
                 found = advise(refs, tolerance=tolerance, progress=part(progress, "comparing"))
                 chosen = found.recommended.make()
-            place_map = maps.build(
+            place_map = building.build(
                 refs,
                 chosen,
                 described.model,

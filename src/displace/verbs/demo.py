@@ -54,7 +54,7 @@ def demo(folder: PathLike = "displace-demo", *, places: int = 200, progress: Pro
     from displace.evaluation.suites import Suite
     from displace.files.atomic import write_whole
     from displace.manifest.table import Manifest
-    from displace.maps import build
+    from displace.maps.building import build
     from displace.models import get_model
     from displace.report.demonstration import Demo, demo_markdown
     from displace.report.html.demo_page import write_demo_page
@@ -128,7 +128,7 @@ def _drive(place_map: PlaceMap, refs: ReferenceSet, queries: Queries, protocol: 
     """Follow the query's pictures as a drive, along the map and along one without the middle fifth of its places."""
     import numpy as np
 
-    from displace.maps import build
+    from displace.maps.building import build
     from displace.report.demonstration import follow_night
     from displace.truth import Truth
 

@@ -11,7 +11,8 @@ from displace.errors import InputError
 from displace.verbs.base import MapPath, Option, Output, PathLike, Traversals, check_output
 
 if TYPE_CHECKING:
-    from displace.maps import PlaceMap, Update
+    from displace.maps import PlaceMap
+    from displace.maps.updating import Update
 
 
 def update(
