@@ -11,7 +11,7 @@ import pytest
 from drives import drive_along, make_mixed_scenery, make_route
 
 from displace.arrays import l2_normalize
-from displace.sequence import SEQUENCES, engine, get_sequence
+from displace.sequence import SEQUENCES, engine
 from displace.sequence.adaptation import MapRows, OnlineAdaptation, Stops, adapt, moving, without_stops
 from displace.sequence.engine import (
     KEPT,
@@ -274,22 +274,22 @@ def similarity() -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("name", SEQUENCES.names())
 def test_every_method_ranks_places(name: str, similarity: tuple[np.ndarray, np.ndarray]) -> None:
     values, at = similarity
-    places, scores = get_sequence(name)().rank(Given(values), 5)
+    places, scores = SEQUENCES.get(name)().rank(Given(values), 5)
     assert places.shape == scores.shape == (len(at), 5)
     assert all(len(set(row)) == 5 for row in places.tolist())
 
 
 def test_there_are_methods_to_compare_with() -> None:
     assert {"single_frame", "seqslam", "viterbi", "filter", "smoother"} <= set(SEQUENCES.names())
-    assert get_sequence("seqslam")().label == "seqslam L=10"
-    assert get_sequence("seqslam")(5).label == "seqslam L=5"
-    assert get_sequence("smoother")().label == "smoother"
+    assert SEQUENCES.get("seqslam")().label == "seqslam L=10"
+    assert SEQUENCES.get("seqslam")(5).label == "seqslam L=5"
+    assert SEQUENCES.get("smoother")().label == "smoother"
 
 
 def test_seqslam_is_the_mean_along_diagonals() -> None:
     values = np.random.default_rng(2).normal(0, 1, (12, 9))
     z = standardised(values)
-    _, scores = get_sequence("seqslam")(4).rank(Given(values), 9)
+    _, scores = SEQUENCES.get("seqslam")(4).rank(Given(values), 9)
     for frame in range(12):
         means = [
             np.mean([z[frame - back, place - back] for back in range(min(4, frame + 1, place + 1))])
@@ -312,9 +312,9 @@ def test_viterbi_is_the_likeliest_of_all_paths(seed: int) -> None:
         return float(moves + evidence[range(len(path)), path].sum())
 
     best = max(itertools.product(range(4), repeat=5), key=log_probability)
-    places, _ = get_sequence("viterbi")().rank(Given(values), 1)
+    places, _ = SEQUENCES.get("viterbi")().rank(Given(values), 1)
     assert tuple(places[:, 0]) == best
-    places, scores = get_sequence("viterbi")().rank(Given(values), 4)
+    places, scores = SEQUENCES.get("viterbi")().rank(Given(values), 4)
     assert tuple(places[:, 0]) == best
     for n in range(1, 6):
         ends = np.full(4, -np.inf)
@@ -324,7 +324,7 @@ def test_viterbi_is_the_likeliest_of_all_paths(seed: int) -> None:
 
 
 def share_right(name: str, values: np.ndarray, at: np.ndarray, around: int = 1) -> float:
-    places, _ = get_sequence(name)().rank(Given(values), 1)
+    places, _ = SEQUENCES.get(name)().rank(Given(values), 1)
     return float((np.abs(places[:, 0] - at) <= around).mean())
 
 

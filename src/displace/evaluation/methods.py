@@ -16,7 +16,7 @@ from displace.fusion import FUSIONS, get_fusion
 from displace.fusion.base import Fusion
 from displace.fusion.single import Single
 from displace.registry import check_known, unknown
-from displace.sequence import get_sequence
+from displace.sequence import SEQUENCES
 
 GROUPS = {"single": "single reference", "score": "score level", "descriptor": "descriptor level"}
 """Groups of methods in the order of the tables, with their names."""
@@ -76,7 +76,7 @@ class Method:
             raise InputError(unknown("adapt", self.adapt, ADAPTS))
         if self.length is not None:
             check_count(self.length, "length")
-        suffix = "" if self.sequence == ALONE else f", {get_sequence(self.sequence)(self.length).label}"
+        suffix = "" if self.sequence == ALONE else f", {SEQUENCES.get(self.sequence)(self.length).label}"
         suffix += ", adapted" if self.adapt != "none" else ""
         if not self.label.endswith(suffix):
             object.__setattr__(self, "label", self.label + suffix)
@@ -95,7 +95,7 @@ class Method:
     @property
     def source(self) -> str:
         """Digest of the code of a fusion or sequence method from outside; empty for those of this package."""
-        return _source_digest(get_fusion(self.fusion)) + _source_digest(get_sequence(self.sequence))
+        return _source_digest(get_fusion(self.fusion)) + _source_digest(SEQUENCES.get(self.sequence))
 
     def make(self) -> Fusion:
         """Return the unfitted fusion."""

@@ -11,7 +11,7 @@ from displace.errors import InputError
 from displace.evaluation.methods import Method
 from displace.fusion.base import Fusion
 from displace.maps.driving import Adapted, rows_in_order
-from displace.sequence import get_sequence
+from displace.sequence import SEQUENCES
 from displace.sequence.adaptation import LEAST_QUERIES, adapt
 from displace.sequence.engine import Blocks
 
@@ -58,7 +58,7 @@ def ranked_along(
         along = rows_in_order(np.asarray(rows.vectors, np.float32), rows.starts, columns)
         projected = rows.project(queries)
         similarity = Adapted(adapt(along, projected), projected)
-    best, scores = get_sequence(method.sequence)(method.length).rank(similarity, k)
+    best, scores = SEQUENCES.get(method.sequence)(method.length).rank(similarity, k)
     best, scores = np.asarray(best), np.asarray(scores)
     _check_ranking(method.sequence, best, scores, (len(queries), min(k, len(order))), len(order))
     return order[best], scores

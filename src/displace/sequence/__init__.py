@@ -12,12 +12,3 @@ if TYPE_CHECKING:
 SEQUENCES: Registry[SequenceMethod] = Registry(
     "sequence method", "displace.sequence.methods", "SequenceMethod"
 )
-
-
-def get_sequence(name: str) -> type[SequenceMethod]:
-    """Return the sequence method called `name`.
-
-    >>> get_sequence("smoother").__name__
-    'Smoother'
-    """
-    return SEQUENCES.get(name)
