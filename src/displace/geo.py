@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -125,24 +124,22 @@ class Area:
     radius: float
 
     def __post_init__(self) -> None:
-        if len(self.near) != 2 or not np.isfinite(self.near).all():
+        try:
+            first, second = map(float, self.near)
+            radius = float(self.radius)
+        except (TypeError, ValueError):
+            raise InputError(
+                f"near={self.near!r} and radius={self.radius!r} must be two numbers, such as (51.752, -1.258), and one "
+                "of metres"
+            ) from None
+        if not np.isfinite([first, second]).all():
             raise InputError(
                 f"near={self.near!r} must be two numbers: latitude, longitude or easting, northing"
             )
-        if not 0 < self.radius < np.inf:
-            raise InputError(f"radius={self.radius!r} must be a number of metres above 0")
-
-    @classmethod
-    def of(cls, near: Any, radius: Any) -> Area:
-        """Make an area from any two numbers and a radius."""
-        try:
-            first, second = (float(value) for value in near)
-            metres = float(radius)
-        except (TypeError, ValueError):
-            raise InputError(
-                f"near={near!r} and radius={radius!r} must be two numbers, such as (51.752, -1.258), and one of metres"
-            ) from None
-        return cls((first, second), metres)
+        if not 0 < radius < np.inf:
+            raise InputError(f"radius={radius!r} must be a number of metres above 0")
+        object.__setattr__(self, "near", (first, second))
+        object.__setattr__(self, "radius", radius)
 
     def inside(self, positions: Positions) -> NDArray[np.intp]:
         """Rows of `positions` inside the area; unknown positions are not."""

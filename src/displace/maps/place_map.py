@@ -113,7 +113,7 @@ class PlaceMap:
         radius : float
             Metres.
         """
-        return PlaceMap(self.state.within(Area.of(near, radius)))
+        return PlaceMap(self.state.within(Area(near, radius)))
 
     @property
     def places(self) -> Places:

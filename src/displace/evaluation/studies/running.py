@@ -92,23 +92,20 @@ def run_studies(
         if query is not None and query not in names:
             continue
         chosen = queries[0 if query is None else names.index(query)]
+        about = f"{chosen.dataset} {chosen.model}"
         for kind in kinds:
             covered = queries if kind == "tau" else [chosen]
             methods = _methods(kind, results, chosen)
             path = _path(results.folder, kind, covered, methods, options)
             if not path.exists():
-                shown = (
-                    None
-                    if progress is None
-                    else partial(_named, progress, f"{chosen.dataset} {chosen.model}")
-                )
+                shown = progress and partial(_named, progress, about)
                 tasks = [
                     Task.of_result(results, result, open_store(result, Path(root))) for result in covered
                 ]
                 try:
                     replace_study(_run(kind, tasks, methods, options, shown), path)
                 except StudyError as error:
-                    left_out[f"study {kind} of {chosen.dataset} {chosen.model}"] = error
+                    left_out[f"study {kind} of {about}"] = error
                     continue
             written.append(path)
     if left_out and not written:
