@@ -69,6 +69,10 @@ class Places:
         rows = np.searchsorted(self.ids, ids).clip(max=len(self.ids) - 1)
         return np.where(self.ids[rows] == ids, rows, -1)
 
+    def positions_of(self, ids: NDArray[Any]) -> Positions | None:
+        """Where places are, by their ids; None without positions."""
+        return None if self.positions is None else self.positions.take(self.rows_of(ids))
+
     def take(self, rows: Rows | NDArray[np.bool_]) -> Places:
         """Return some of the places; rows must keep the ids sorted."""
         chosen = np.arange(len(self))[rows]

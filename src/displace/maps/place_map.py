@@ -306,8 +306,8 @@ class PlaceMap:
         if mode != "none":
             found = replace(self._adapted(state, projected, k, mode, confidence), view=view)
         else:
-            positions = None if state.places.positions is None else state.places.positions.take(best[:, 0])
-            found = Matches(state.places.ids[best[:, :k]], scores[:, :k], confidence, positions, view)
+            ids = state.places.ids[best[:, :k]]
+            found = Matches(ids, scores[:, :k], confidence, state.places.positions_of(ids[:, 0]), view)
         return found.refusing(~shows_something(described))
 
     def follow(
@@ -417,7 +417,7 @@ class PlaceMap:
             found,
             scores,
             np.array([fix.probability for fix in fixes]),
-            None if places.positions is None else places.positions.take(places.rows_of(found[:, 0])),
+            places.positions_of(found[:, 0]),
             view,
         )
 
@@ -471,14 +471,8 @@ class PlaceMap:
         if sure is not None and state.calibration is not None:
             sure = np.minimum(sure, state.calibration.ceiling)
         found = np.concatenate(best)
-        positions = state.places.positions
-        return Matches(
-            found,
-            np.concatenate(scores),
-            sure,
-            None if positions is None else positions.take(state.places.rows_of(found[:, 0])),
-            adapted=True,
-        )
+        positions = state.places.positions_of(found[:, 0])
+        return Matches(found, np.concatenate(scores), sure, positions, adapted=True)
 
     def adapts(self, adapt: str, n_queries: int) -> str:
         """How `locate` lets so many queries adapt the matching to their condition: "none", "batch" or "online"."""

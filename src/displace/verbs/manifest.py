@@ -253,8 +253,7 @@ def known_in(place_map: PlaceMap) -> KnownPlaces:
     ids = in_route_order(places)
     names = {} if places.images is None else place_of_each_name(places.images, map(str, places.ids.tolist()))
     names.pop("", None)  # places without an image
-    positions = None if places.positions is None else places.positions.take(places.rows_of(ids))
-    return KnownPlaces([str(place) for place in ids.tolist()], positions, names)
+    return KnownPlaces([str(place) for place in ids.tolist()], places.positions_of(ids), names)
 
 
 def _built(

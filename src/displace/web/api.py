@@ -189,10 +189,9 @@ def _fix_record(fix: Any, place_map: PlaceMap, stretches: int) -> dict[str, Any]
     place = fix.place.item() if hasattr(fix.place, "item") else fix.place
     best = top_k(belief[None], LIKELIEST)
     rows = best if place_map.places.order is None else place_map.places.order[best]
-    positions = None if place_map.positions is None else place_map.positions.take(rows[:, 0])
-    (likeliest,) = Matches(
-        place_map.place_ids[rows], belief[best], np.array([fix.probability]), positions
-    ).to_json()
+    found = place_map.place_ids[rows]
+    positions = place_map.places.positions_of(found[:, 0])
+    (likeliest,) = Matches(found, belief[best], np.array([fix.probability]), positions).to_json()
     return {
         **likeliest,
         "place": place,
