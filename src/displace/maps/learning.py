@@ -26,7 +26,7 @@ from sklearn.base import clone
 from displace.arrays import Vectors
 from displace.cell_layout import CellLayout
 from displace.errors import ConditioningWarning
-from displace.fusion.base import Fusion, Rows
+from displace.fusion.base import Fusion
 from displace.holdout import Fold, folds_of_quarters, folds_with_a_gap
 from displace.maps.calibration import (
     BASES,
@@ -177,32 +177,15 @@ def _asked(
         fitted = clone(fusion).fit_references(rest)
     if watch:
         watch(fitted, queries)
-    rows = fitted.rows()
+    rows, ids = fitted.rows(), fitted.place_ids_
     assert rows is not None
-    evidence, found = evidence_in(
-        rows, fitted.place_ids_, rest, truth, queries.vectors, fitted, centred, cells
-    )
-    return evidence, labelled(found, queries.places, fitted.place_ids_, truth)
-
-
-def evidence_in(
-    rows: Rows,
-    ids: NDArray[Any],
-    refs: ReferenceSet,
-    truth: Truth,
-    queries: Vectors,
-    fitted: Fusion,
-    centred: bool,
-    cells: CellLayout | None = None,
-) -> tuple[Vectors, NDArray[Any]]:
-    """Evidence about queries in a map of `refs`, and the place found for each."""
-    own = rows.place_index, rows.projection, rows.mean
-    anchors = Anchors.of_references(lambda at: rows.vectors[at], *own, refs, ids)
-    matches = fitted.rank(queries, k=TOP)
+    vectors, own = rows.vectors, (rows.place_index, rows.projection, rows.mean)
+    anchors = Anchors.of_references(lambda at: vectors[at], *own, rest, ids)
+    matches = fitted.rank(queries.vectors, k=TOP)
     best = np.searchsorted(ids, matches.places)
     witness = Witness.of(rows, anchors, truth, ids, cells)
-    evidence = witness.evidence(queries, best, matches.scores, centred)
-    return evidence, matches.places[:, 0]
+    evidence = witness.evidence(queries.vectors, best, matches.scores, centred)
+    return evidence, labelled(matches.places[:, 0], queries.places, ids, truth)
 
 
 def labelled(found: NDArray[Any], places: NDArray[Any], ids: NDArray[Any], truth: Truth) -> NDArray[np.int8]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from math import sqrt
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from displace.fusion.base import Fusion
     from displace.maps.statistics import MapStatistics
 
+
+Record = TypeVar("Record", "MapState", Anchors)
 
 CHOSEN_AT = "settings_chosen_at"
 """The note of a map that was updated: γ that its settings were decided at. Updates one after the other would otherwise
@@ -96,8 +98,7 @@ class MapState:
 
     def unmapped(self) -> MapState:
         """Return the same map with no array mapped from its file, which may then be written over in place."""
-        copied: MapState = _unmapped(self)
-        return copied
+        return _unmapped(self)
 
     @cached_property
     def truth(self) -> Truth:
@@ -326,12 +327,12 @@ def _best_of_each(places: Indices, scores: Vectors, k: int) -> tuple[Indices, Ve
     return best, values
 
 
-def _unmapped(value: Any) -> Any:
+def _unmapped(value: Record) -> Record:
     """Return a frozen record in which mapped arrays are copies, also those of records in it."""
-    changed = {}
+    changed: dict[str, Any] = {}
     for each in fields(value):
         held = getattr(value, each.name)
-        if isinstance(held, np.memmap) or (isinstance(held, np.ndarray) and isinstance(held.base, np.memmap)):
+        if isinstance(held, np.ndarray) and exact.is_mapped(held):
             changed[each.name] = np.array(held)
         elif isinstance(held, Anchors):
             changed[each.name] = _unmapped(held)

@@ -54,27 +54,16 @@ def unpack(
 ) -> Path | dict[str, Path]:
     """Make folders of images out of whatever a route was recorded as, for `build_manifest`.
 
-    Parameters
-    ----------
-    source : path-like or sequence of path-like
-        A folder with a sub-folder, video or bag for each traversal; one video or bag; or several of these,
-        each being a traversal named after its file. A folder without images that holds one video or bag, at any
-        depth, stands for it and gives it its name. A file of positions beside a video or bag (``sun.mp4``,
-        ``sun.gpx``) gives its frames positions; a CSV file may have seconds from the video's start.
-    frames : path-like
-        Folder for the frames, one sub-folder for each traversal; for ``route.csv`` by custom ``route.frames``.
-    every, topic, positions_topic, max_gap, allow_truncated
-        See `displace.recordings.video.extract_frames` and `displace.recordings.rosbag.extract_bag`.
-    clock_offset : mapping of str to float, optional
-        Seconds to add to the times of a traversal's frames, or of all (""), for the clock of the positions beside it;
-        or when it began, in seconds since 1970. By default videos began at their creation time.
-    progress : callable, optional
-        Called with (traversal, frames read, frames in all).
+    A source is a folder with a sub-folder, video or bag for each traversal; one video or bag; or several of these, each
+    being a traversal named after its file. A folder without images that holds one video or bag, at any depth, stands
+    for it and gives it its name. A file of positions beside a video or bag (``sun.mp4``, ``sun.gpx``) gives its frames
+    positions; a CSV file may have seconds from the video's start.
 
-    Returns
-    -------
-    Path or dict of str to Path
-        The source itself where it has no videos or bags, otherwise each traversal's folder.
+    Frames go into a sub-folder of `frames` for each traversal, taken as `displace.recordings.video.extract_frames` and
+    `displace.recordings.rosbag.extract_bag` say. `clock_offset` are seconds to add to the times of a traversal's
+    frames, or of all (""), for the clock of the positions beside it; or when it began, in seconds since 1970. By
+    default videos began at their creation time. Returned is the source itself where it has no videos or bags, otherwise
+    each traversal's folder.
     """
     parts = _parts(source)
     if parts is None:
