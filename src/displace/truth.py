@@ -279,7 +279,7 @@ class WithinFrames:
                     "place ids are not frame numbers: give places= and place_frames= to count frames by"
                 )
             return ids[..., None].astype(np.float64)
-        return _look_up(ids, *self._table)
+        return look_up(ids, *self._table)
 
     @cached_property
     def _table(self) -> tuple[NDArray[Any], NDArray[np.float64]]:
@@ -331,7 +331,7 @@ class WithinMetres:
 
     def correct(self, ranked: NDArray[Any]) -> Flags:
         """Whether each ranked place is near enough."""
-        at = _look_up(ranked, self.places, self.place_positions)
+        at = look_up(ranked, self.places, self.place_positions)
         away = np.linalg.norm(at - self.positions[:, None, :], axis=2)
         flags: Flags = away <= self.radius
         return flags
@@ -339,7 +339,7 @@ class WithinMetres:
     def answerable(self, places: NDArray[Any] | None) -> Flags:
         """Whether any place of the map is near enough."""
         known = self.places if places is None else np.unique(places)
-        return _any_within(self.radius, self.positions, _look_up(known, self.places, self.place_positions))
+        return _any_within(self.radius, self.positions, look_up(known, self.places, self.place_positions))
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -404,7 +404,7 @@ def _any_within(radius: float, points: NDArray[Any], targets: NDArray[Any]) -> F
     return flags
 
 
-def _look_up(ids: NDArray[Any], keys: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:
+def look_up(ids: NDArray[Any], keys: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:
     """Value of each id, from parallel `keys` and `values`."""
     check_comparable(ids, keys)
     if ids.size and not len(keys):

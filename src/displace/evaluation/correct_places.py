@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.arrays import blocks
-from displace.truth import SamePlace, TruthRule, WithinFrames, WithinMetres
+from displace.truth import SamePlace, TruthRule, WithinFrames, WithinMetres, look_up
 
 Numbers = NDArray[np.int32]
 
@@ -61,7 +61,7 @@ def _within_frames(rule: WithinFrames, place_ids: NDArray[Any]) -> tuple[Numbers
 def _within_metres(rule: WithinMetres, place_ids: NDArray[Any]) -> tuple[Numbers, Numbers]:
     from scipy.spatial import cKDTree
 
-    points = _values_of(place_ids, rule.places, rule.place_positions)
+    points = look_up(place_ids, rule.places, rule.place_positions)
     known = np.flatnonzero(np.isfinite(points).all(axis=1))
     asked = rule.positions
     found = [np.empty(0, np.intp)] * len(asked)
@@ -74,12 +74,6 @@ def _within_metres(rule: WithinMetres, place_ids: NDArray[Any]) -> tuple[Numbers
             away = np.linalg.norm(points[rows] - asked[query], axis=-1)
             found[query] = rows[away <= rule.radius]
     return _joined(found)
-
-
-def _values_of(ids: NDArray[Any], places: Any, values: Any) -> NDArray[np.float64]:
-    """Frame or position of each id, from parallel `places` and `values`."""
-    row_of = {place: row for row, place in enumerate(np.asarray(places).tolist())}
-    return np.asarray(values, np.float64)[[row_of[place] for place in ids.tolist()]]
 
 
 def _joined(found: list[NDArray[np.intp]]) -> tuple[Numbers, Numbers]:

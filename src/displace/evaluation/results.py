@@ -27,7 +27,7 @@ from displace.evaluation.rankings import Questions, Ranking
 from displace.evaluation.record import FORMAT, Result, cut, slug
 from displace.files import schema
 from displace.files.atomic import make_folder, write_json
-from displace.files.reading import read_json
+from displace.files.reading import file_stamp, read_json
 from displace.registry import check_known
 
 __all__ = ["FORMAT", "Questions", "Ranking", "Result", "Results"]
@@ -48,7 +48,7 @@ class Results:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
         self._filters: tuple[Callable[[Result], bool], ...] = ()
-        self._records: dict[Path, tuple[tuple[int, int, int], Result]] = {}
+        self._records: dict[Path, tuple[tuple[int, int, int] | None, Result]] = {}
         """What was read, and of which file: it is read again where another has taken its place."""
 
     @classmethod
@@ -92,12 +92,7 @@ class Results:
         return chosen
 
     def _record(self, path: Path) -> Result:
-        try:
-            found = path.stat()
-        except OSError:
-            return _read(path)  # which says what is wrong
-        stamp = found.st_ino, found.st_mtime_ns, found.st_size
-        known = self._records.get(path)
+        stamp, known = file_stamp(path), self._records.get(path)
         if known is None or known[0] != stamp:
             known = self._records[path] = stamp, _read(path)
         return known[1]

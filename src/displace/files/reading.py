@@ -87,6 +87,15 @@ def file_sha256(path: PathLike) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
+def file_stamp(path: PathLike) -> tuple[int, int, int] | None:
+    """What tells one file from another of the same name; None while there is none."""
+    try:
+        found = os.stat(path)  # noqa: PTH116
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
 def check_size(file: IO[Any], path: PathLike, limit: int) -> None:
     """Raise OSError where an open file has more than `limit` bytes."""
     size = os.fstat(file.fileno()).st_size

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -53,12 +53,12 @@ class Recording:
 
     def take(self, rows: NDArray[np.intp]) -> Recording:
         """Return some of the images."""
-        return Recording(
-            self.name,
-            [self.images[row] for row in rows],
-            [self.names[row] for row in rows],
-            None if self.positions is None else self.positions.take(rows),
-            None if self.times is None else self.times[rows],
+        return replace(
+            self,
+            images=[self.images[row] for row in rows],
+            names=[self.names[row] for row in rows],
+            positions=None if self.positions is None else self.positions.take(rows),
+            times=None if self.times is None else self.times[rows],
         )
 
 

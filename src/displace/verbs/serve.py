@@ -87,6 +87,7 @@ def serve(
         displace serve town.displace --manifest route.csv
         displace serve town.displace --host 0.0.0.0 --token-file token.txt
     """
+    from displace.maps.located import check_limit
     from displace.registry import missing_extra
 
     try:
@@ -99,8 +100,7 @@ def serve(
         from displace.web.server import ServerSettings
     except ImportError:
         raise missing_extra("fastapi", "web") from None
-    if not 0 <= min_confidence <= 1:
-        raise InputError(f"min_confidence={min_confidence} must be a probability, 0 to 1")
+    check_limit(min_confidence, known=True)
     if not 0 <= port <= 65535:
         raise InputError(f"port={port} must be 0 to 65535")
     if workers is not None and workers < 0:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from displace.errors import DisplaceError
+from displace.files.reading import file_stamp
 from displace.maps.file import version_of
 from displace.maps.place_map import PlaceMap
 
@@ -47,17 +48,17 @@ class Host:
     def __init__(self, path: Path, options: Mapping[str, Any]) -> None:
         self.path, self.options = path, options
         self._reading = threading.Lock()
-        self._seen = self._mark()
+        self._seen = file_stamp(self.path)
         self.current = self._load()
 
     def is_replaced(self) -> bool:
         """Whether the file is another one than that which was read."""
-        mark = self._mark()
+        mark = file_stamp(self.path)
         return mark is not None and mark != self._seen
 
     def refresh(self) -> Hosted:
         """Return the map, read again where its file is another one than before."""
-        mark = self._mark()
+        mark = file_stamp(self.path)
         if mark != self._seen and mark is not None and self._reading.acquire(blocking=False):
             try:
                 self.current = self._load()
@@ -77,11 +78,3 @@ class Host:
         if hosted.no_images is not None:
             log.warning("%s", hosted.no_images)
         return hosted
-
-    def _mark(self) -> tuple[int, int, int] | None:
-        """What tells one file from another of the same name; None while there is none."""
-        try:
-            stat = self.path.stat()
-        except OSError:
-            return None
-        return stat.st_ino, stat.st_mtime_ns, stat.st_size
