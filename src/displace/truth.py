@@ -79,17 +79,11 @@ METRES = 25.0
 class Truth:
     """Which places of a route count as the same.
 
-    Parameters
-    ----------
-    places : Places
-    tolerance : Tolerance
-        Metres need positions, frames need the route's order (`Truth.of` checks). A place whose position or number is
-        not known is right for itself only. A place of several frames has the number of the first. Along a route of
-        equally long places, a neighbour then counts as right where it is so for each of the place's frames, by the rule
-        of `WithinFrames`: which of them a query is, is not known here.
+    Metres need positions, frames need the route's order (`Truth.of` checks). A place whose position or number is not
+    known is right for itself only. A place of several frames has the number of the first. Along a route of equally long
+    places, a neighbour then counts as right where it is so for each of the place's frames, by the rule of
+    `WithinFrames`: which of them a query is, is not known here.
 
-    Examples
-    --------
     >>> from displace.places import Places
     >>> truth = Truth.of(Places(np.array(["a", "b", "c"]), frames=[0, 1, 2]), "1 frames")
     >>> truth.correct(np.array(["b", "c"]), np.array(["a", "a"]))

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy.linalg import LinAlgError, eigh, get_blas_funcs, get_lapack_funcs, qr
@@ -132,27 +133,15 @@ def _gram(L: Vectors, scatter: Scatter, kept: ChooseN) -> tuple[Vectors, Vectors
     return eigenvalues, trsm(1, L, V, lower=True, trans_a=True, overwrite_b=1)
 
 
-def _direct(L: Vectors, scatter: Scatter, kept: ChooseN) -> tuple[Vectors, Vectors]:
-    """Through the D×D matrix C = L⁻¹S_B L⁻ᵀ, v = L⁻ᵀu, with all of its eigenvectors."""
-    return _full(L, scatter, kept, _plain)
-
-
-def _staged(L: Vectors, scatter: Scatter, kept: ChooseN) -> tuple[Vectors, Vectors]:
-    """Through the same matrix, with only the eigenvectors that are kept."""
-    return _full(L, scatter, kept, _symmetric)
-
-
 def _full(
     L: Vectors, scatter: Scatter, kept: ChooseN, symmetric: Callable[..., tuple[Vectors, Vectors]]
 ) -> tuple[Vectors, Vectors]:
+    """Through the D×D matrix C = L⁻¹S_B L⁻ᵀ, v = L⁻ᵀu; `symmetric` says with which of its eigenvectors."""
     (trsm,) = get_blas_funcs(("trsm",), (L,))
     (sygst,) = get_lapack_funcs(("sygst",), (L,))
     C, _ = sygst(scatter.between(), L, lower=True, overwrite_a=1)
     eigenvalues, U = symmetric(C, kept)
     return eigenvalues, trsm(1, L, U, lower=True, trans_a=True, overwrite_b=1)
-
-
-_REDUCED = {"gram": _gram, "direct": _direct, "staged": _staged}
 
 
 def _symmetric(C: Vectors, kept: ChooseN) -> tuple[Vectors, Vectors]:
@@ -186,6 +175,13 @@ def _tridiagonal(C: Vectors, kept: ChooseN) -> tuple[Vectors, Vectors]:
     vectors = np.asfortranarray(vectors[:, ::-1][:, : kept(values)], dtype=C.dtype)
     _bring_back(reflectors[::-1, ::-1], tau[::-1], vectors[::-1])  # in reverse, those of a lower triangle
     return values, vectors
+
+
+_REDUCED: dict[str, Callable[[Vectors, Scatter, ChooseN], tuple[Vectors, Vectors]]] = {
+    "gram": _gram,
+    "direct": partial(_full, symmetric=_plain),  # all eigenvectors
+    "staged": partial(_full, symmetric=_symmetric),  # only those that are kept
+}
 
 
 def _bring_back(reflectors: Vectors, tau: Vectors, vectors: Vectors) -> None:
