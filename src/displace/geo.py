@@ -247,8 +247,8 @@ def at_times(track: Positions, track_times: Numbers, times: Numbers, max_gap: fl
     """Positions at `times`, on the straight line between the fixes before and after; in seconds on one clock.
 
     A time farther than `max_gap` seconds from the nearest fix has no position (NaN). Before the first fix and after the
-    last, where nothing tells how it went on, the position is theirs for as long as fixes are usually apart (the median),
-    if that is less.
+    last, where nothing tells how it went on, the position is theirs for as long as fixes are usually apart (the
+    median), if that is less.
     """
     usable = track.known & np.isfinite(track_times)
     order = np.flatnonzero(usable)[np.argsort(track_times[usable], kind="stable")]

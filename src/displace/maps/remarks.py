@@ -31,7 +31,6 @@ UNTOLD = (
     "on held-out images it hardly tells right matches from wrong ones: do not rely on it. Another recording of the "
     "same places, or another --tolerance, may help"
 )
-"""What is said then."""
 UNJUDGED = (
     "how well it works is not known: too few held-out matches were right to judge it. Use recordings that share more "
     "places"
