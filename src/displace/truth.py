@@ -297,8 +297,8 @@ class WithinFrames:
 class WithinMetres:
     """Correct is a place within `radius` metres of the query.
 
-    Positions of queries, (q, 2), and of places, (N, 2), each place once, are eastings and northings; or points in space,
-    (q, 3) and (N, 3), of degrees ``Positions(…, degrees=True).in_space()``.
+    Positions of queries, (q, 2), and of places, (N, 2), each place once, are eastings and northings; or points in
+    space, (q, 3) and (N, 3), of degrees ``Positions(…, degrees=True).in_space()``.
     """
 
     positions: NDArray[Any]
