@@ -27,18 +27,9 @@ T = TypeVar("T")
 class Registry(Generic[T]):
     """The entries of one kind, such as "fusion": the classes in the files of a sub-package, and those of entry points.
 
-    Parameters
-    ----------
-    kind : str
-        Name of an entry in messages.
-    package : str
-        The sub-package; also the entry-point group.
-    base : str
-        Name of the base class, defined in ``package.base``.
-    packages : bool
-        Whether a sub-package is an entry too, its class being defined in its ``__init__``.
-    files : mapping of str to str, optional
-        Entries whose file has another name, because another file of the package has theirs.
+    `package` is the sub-package, and the entry-point group; `base` is the name of the base class, defined in
+    ``package.base``. With `packages`, a sub-package is an entry too, its class being defined in its ``__init__``.
+    `files` are entries whose file has another name, because another file of the package has theirs.
     """
 
     def __init__(

@@ -35,10 +35,7 @@ class SequenceMethod(ABC):
     def rank(self, similarity: Blocks, k: int) -> tuple[Indices, Vectors]:
         """Return the k best places of each frame and their scores, both (q, k), best first.
 
-        Parameters
-        ----------
-        similarity : Blocks
-            Of frames in the order in which they were taken, and places in the order of the route.
+        Frames are in the order in which they were taken, places in the order of the route.
         """
 
 
