@@ -65,6 +65,25 @@ def test_frames_get_the_place_they_show(aligned: Alignment, drives: dict[str, np
     assert np.median(track.confidence[on]) > 0.8
 
 
+def test_progress_begins_before_the_first_pair_and_ends_with_the_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    route = synthetic_route(n_places=60, n_traversals=3, dim=16).references.vectors.reshape(3, 60, 16)
+    events: list[object] = []
+    monkeypatch.setattr(alignment, "without_stops", _noted(alignment.without_stops, events))
+    align(dict(zip("abc", route, strict=True)), progress=lambda done, total: events.append((done, total)))
+    assert events[:2] == [(0, 2), "without_stops"]
+    assert events[-1] == (7, 7)
+
+
+def _noted(function: Callable[..., object], events: list[object]) -> Callable[..., object]:
+    def noted(*given: object) -> object:
+        events.append(function.__name__)
+        return function(*given)
+
+    return noted
+
+
 def test_what_the_others_show_tells_where_a_recording_was() -> None:
     route = synthetic_route(n_places=120, n_traversals=4, dim=16)
     recordings = [*route.references.vectors.reshape(4, 120, 16), route.queries]

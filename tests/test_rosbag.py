@@ -280,6 +280,12 @@ def test_a_path_that_rosbags_cannot_open_is_named(tmp_path):
         extract_bag(path, tmp_path / "frames")
 
 
+def test_a_file_of_other_bytes_is_told_to_be_no_bag(tmp_path):
+    (tmp_path / "x.bag").write_bytes(b"#ROSBAG V2.0\n" + bytes([69, 0, 0, 0, 40, 0, 0, 0]) + b"\xff=" * 40)
+    with pytest.raises(ImageError, match=r"cannot read bag .*x\.bag: it is damaged, or no ROS bag$"):
+        extract_bag(tmp_path / "x.bag", tmp_path / "frames")
+
+
 def test_fixes_at_zero_degrees_are_none(tmp_path):
     bag = Bag("mcap")
     for i in range(4):

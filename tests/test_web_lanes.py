@@ -306,7 +306,11 @@ class Light(type(HOG)):
 class TestDescriber:
     @pytest.fixture
     def place_map(self):
-        refs = ReferenceSet(np.concatenate([EXPECTED, EXPECTED[:, ::-1]]), np.tile(np.arange(12), 2), np.repeat(["a", "b"], 12))
+        refs = ReferenceSet(
+            np.concatenate([EXPECTED, EXPECTED[:, ::-1]]),
+            np.tile(np.arange(12), 2),
+            np.repeat(["a", "b"], 12),
+        )
         return build(refs, model=HOG.fingerprint())
 
     @pytest.fixture

@@ -103,7 +103,12 @@ def _opened(bag: Path) -> Iterator[Any]:
         raise
     except Exception as error:  # rosbags raises system, struct, sqlite and its own errors on damaged bags
         rename = f"; rename it, as {_NO_PATH}" if set("#?%") & set(str(bag)) else ""
-        raise ImageError(f"cannot read bag {bag}: {error or type(error).__name__}{rename}") from error
+        why = (
+            "it is damaged, or no ROS bag"
+            if isinstance(error, UnicodeError)
+            else error or type(error).__name__
+        )
+        raise ImageError(f"cannot read bag {bag}: {why}{rename}") from error
 
 
 def _topic(

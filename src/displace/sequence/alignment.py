@@ -91,6 +91,8 @@ def align(
     second lap, opposite directions, different routes.
     """
     _check(recordings, anchor)
+    if progress:  # looking for laps and lanes takes a while
+        progress(0, len(recordings) - 1)
     moving = {name: without_stops(vectors) for name, vectors in recordings.items()}
     seen = {name: vectors for name, (vectors, _, _) in moving.items()}
     moved: list[str] = []
