@@ -180,7 +180,11 @@ class RemoteDrive:
     def step(self, frame: Query, belief: int = 0) -> dict[str, Any]:
         """Send the next frame; returns place, probability and off_map, and the ten likeliest places with their scores.
 
-        With `belief` also the belief over the whole route, summed over so many stretches of it.
+        Parameters
+        ----------
+        frame : path, bytes or array
+        belief : int
+            Also return the belief over the whole route, summed over so many stretches of it.
         """
         body, kind = _body(frame)
         # Sent once: a repeated frame would be an extra step.

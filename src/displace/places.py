@@ -21,9 +21,19 @@ _IN_STEP = 2.0
 class Places:
     """The places of references or of a map, in the order of their sorted ids.
 
-    Where they have such, each has a position, an image (blank if unknown) and a number along the route (NaN if
-    unknown).
+    Parameters
+    ----------
+    ids : array of shape (N,)
+        Sorted, each once.
+    positions : Positions, optional
+        Where each place is.
+    images : sequence of N str, optional
+        One reference image of each place; blank if unknown.
+    frames : array of shape (N,), optional
+        Number of each place along the route, NaN if unknown. None if the places have no order.
 
+    Examples
+    --------
     >>> places = Places(np.array(["barn", "gate", "mill"]), frames=[2, 0, 1])
     >>> places.ids[places.order].tolist()
     ['gate', 'mill', 'barn']

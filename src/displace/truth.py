@@ -165,7 +165,13 @@ class TruthRule(Protocol):
 
 @dataclass(frozen=True)
 class SamePlace:
-    """Correct is the query's own place (q,); None or NaN where it has none."""
+    """Correct is the query's own place.
+
+    Parameters
+    ----------
+    places : array of shape (q,)
+        Place id of each query; None or NaN where it has none.
+    """
 
     places: NDArray[Any]
     name: str = "exact place"
@@ -196,7 +202,10 @@ class SamePlace:
 class PlaceSets:
     """Correct is any of a set of places; an empty set has no correct place.
 
-    The q sets, lists, arrays or other collections are stored as lists, without None and NaN, which are not places.
+    Parameters
+    ----------
+    sets : sequence of q collections of place ids
+        Sets, lists, arrays or other collections; stored as lists, without None and NaN, which are not places.
     """
 
     sets: Sequence[Collection[Any]]
@@ -226,7 +235,14 @@ class PlaceSets:
 class WithinFrames:
     """Correct is a place that has a frame number at most `tolerance` from the query's.
 
-    Places have a frame number each, (m,); a place with several is repeated. By default the place ids are the numbers.
+    Parameters
+    ----------
+    frames : array of shape (q,)
+        Frame number of each query.
+    tolerance : int
+    places, place_frames : arrays of shape (m,), optional
+        Places with a frame number each; a place with several numbers is repeated. By default
+        the place ids are the frame numbers.
     """
 
     frames: NDArray[Any]
@@ -297,8 +313,15 @@ class WithinFrames:
 class WithinMetres:
     """Correct is a place within `radius` metres of the query.
 
-    Positions of queries, (q, 2), and of places, (N, 2), each place once, are eastings and northings; or points in
-    space, (q, 3) and (N, 3), of degrees ``Positions(…, degrees=True).in_space()``.
+    Parameters
+    ----------
+    positions : array of shape (q, 2) or (q, 3)
+        Easting and northing of each query; or points in space, of degrees ``Positions(…, degrees=True).in_space()``.
+    radius : float
+    places : array of shape (N,)
+        Each once.
+    place_positions : array of shape (N, 2) or (N, 3)
+        As those of the queries.
     """
 
     positions: NDArray[Any]
