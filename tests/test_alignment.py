@@ -267,11 +267,14 @@ def test_the_anchor_is_the_recording_that_the_others_fit_best() -> None:
         ["sun", "rain", "dusk"],
         {k: SimpleNamespace(gain=g) for k, g in gains.items()},
     )
-    coarse.n_frames = {"sun": 90, "rain": 50, "dusk": 70}
+    coarse.n_frames, coarse.lacking = {"sun": 90, "rain": 50, "dusk": 70}, dict.fromkeys(coarse.names, 0.0)
     assert coarse.best_anchor({"sun", "rain", "dusk"}) == "rain"
     assert coarse.best_anchor({"sun", "dusk"}) == "sun"
     coarse.pairs = dict.fromkeys(gains, SimpleNamespace(gain=1.0))
     assert coarse.best_anchor({"sun", "rain", "dusk"}) == "sun"  # of equals the one with most frames
+    coarse.lacking["sun"] = 0.3
+    assert coarse.best_anchor({"sun", "rain", "dusk"}) == "dusk"  # and before that the one that lacks least
+    coarse.lacking["sun"] = 0.0
     coarse.pairs["rain", "dusk"] = SimpleNamespace(gain=90.0)
     coarse.pairs["sun", "dusk"] = SimpleNamespace(gain=3.5)
     assert coarse.best_anchor({"sun", "rain"}) == "sun"  # a fit that is good already counts as two at most
@@ -508,3 +511,18 @@ def test_of_equally_good_anchors_the_one_with_most_frames_is_taken(
     recordings = {"sun": conditions["sun"][::2], "rain": conditions["rain"]}
     assert align(recordings).anchor == "rain"
     assert align(dict(reversed(recordings.items()))).anchor == "rain"
+
+
+def test_of_equally_good_anchors_the_one_that_shows_the_whole_route_is_taken(
+    conditions: dict[str, np.ndarray],
+) -> None:
+    """Here it has fewer frames than a slow drive along a part."""
+    part = conditions["sun"][:150]
+    between = (part[:-1] + part[1:]) / np.linalg.norm(part[:-1] + part[1:], axis=1, keepdims=True)
+    slow = np.stack([part[:-1], between], axis=1).reshape(-1, part.shape[1])
+    assert len(slow) > len(conditions["rain"])
+    for recordings in (
+        {"slow": slow, "whole": conditions["rain"]},
+        {"whole": conditions["rain"], "slow": slow},
+    ):
+        assert align(recordings).anchor == "whole"

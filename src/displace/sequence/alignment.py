@@ -42,6 +42,8 @@ fit somewhere, too."""
 _LEAVE_OUT = "build --exclude, align --traversal"
 _COARSE = 300
 """Frames of each recording that the anchor is chosen by."""
+_NEAR = 5
+"""Of these, so many from a frame that another recording has, too, are on its route."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,6 +129,15 @@ def align(
     return Alignment(chosen, n_places, tracks, notes)
 
 
+def _beside(pairing: Pairing, n_frames: int) -> float:
+    """Share of the anchor's frames that are not near one of the recording's."""
+    seen = np.unique(pairing.frames[pairing.off <= 0.5])
+    if not len(seen):
+        return 1.0
+    away = np.abs(np.arange(n_frames)[:, None] - seen).min(axis=1)
+    return float((away > _NEAR).mean())
+
+
 def least_gain(n_frames: int) -> float:
     """What recordings of so many frames must gain to show one route."""
     return LEAST_GAIN + GAIN_NOISE / sqrt(n_frames)
@@ -147,6 +158,13 @@ class _Coarse:
             self.pairs[a, b] = pair(ready[a][self.taken[a]], ready[b][self.taken[b]], rounds=1)
             if progress:
                 progress(len(self.pairs), total)
+        self.lacking = {name: self._lacking(name) for name in self.names}
+
+    def _lacking(self, name: str) -> float:
+        """Share of the other recordings that this one does not show, summed over them."""
+        off = [float((p.off > 0.5).mean()) for (_, b), p in self.pairs.items() if b == name]
+        beside = [_beside(p, len(self.taken[b])) for (a, b), p in self.pairs.items() if a == name]
+        return sum(off + beside)
 
     @property
     def done(self) -> int:
@@ -165,13 +183,17 @@ class _Coarse:
         return least_gain(min(len(self.taken[a]), len(self.taken[b])))
 
     def best_anchor(self, candidates: set[str]) -> str:
-        """The recording that the others fit best; of equals the one with most frames."""
+        """The recording that the others fit best; of equals the one that lacks least of them, and has most frames."""
         fit = {
             name: sum(min(self.gain(name, other), _GOOD) for other in self.names if other != name)
             for name in self.names
             if name in candidates
         }
-        return max(fit, key=lambda name: (round(fit[name], 1), self.n_frames[name]))
+
+        def merits(name: str) -> tuple[float, float, int]:
+            return round(fit[name], 1), -round(self.lacking[name], 1), self.n_frames[name]
+
+        return max(fit, key=merits)
 
     def check_routes(self, anchor: str, further: str = "") -> None:
         """Refuse recordings that do not show the anchor's route, or show it driven the other way.
