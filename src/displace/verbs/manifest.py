@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import shutil
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -158,7 +158,6 @@ def manifest(
     if check:
         return read_manifest(sources[0]).summary(check_images=True, progress=part(progress, "decoding"))
 
-    from displace.images import has_images
     from displace.manifest.clock import read_offsets
     from displace.manifest.place_assignment import KnownPlaces
     from displace.recordings.sources import tells_no_place, unpack
@@ -178,8 +177,7 @@ def manifest(
         "keep_off_route": not drop_off_route,
     }
     frames = output.with_suffix(".frames")
-    there = frames.exists()
-    try:
+    with _kept_if_refused(frames):
         folders = unpack(
             source,
             frames,
@@ -192,6 +190,20 @@ def manifest(
             progress=progress,
         )
         built = _built(folders, layout, known, place_map, options, progress)
+    built.write(output)
+    if known is None:
+        return built.summary()
+    return built.summary().against(len(known.ids if isinstance(known, KnownPlaces) else known.place_ids()))
+
+
+@contextmanager
+def _kept_if_refused(frames: Path) -> Iterator[None]:
+    """Where what follows is refused, say that the decoded frames are kept; a new folder without any is removed."""
+    from displace.images import has_images
+
+    there = frames.exists()
+    try:
+        yield
     except DisplaceError:
         if frames.is_dir() and has_images(frames):
             logger.warning(
@@ -201,10 +213,6 @@ def manifest(
         elif not there:
             shutil.rmtree(frames, ignore_errors=True)
         raise
-    built.write(output)
-    if known is None:
-        return built.summary()
-    return built.summary().against(len(known.ids if isinstance(known, KnownPlaces) else known.place_ids()))
 
 
 def manifest_output(sources: Sequence[PathLike], output: PathLike | None) -> Path:
