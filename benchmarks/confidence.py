@@ -7,7 +7,8 @@ foreign (all foreign where the map holds the whole route). Descriptors are compu
 
 --details prints another table of the same maps: at which places the foreign pictures that pass are found, whether these
 are the same for both other sets, how many drawn pictures that show nothing pass and how many of the set's own, made by
-a broken camera, and the calibration error that chance alone gives a confidence which is exactly right.
+a broken camera, the calibration error that chance alone gives a confidence which is exactly right, and the one that is
+left in hindsight: where each map's logarithm of the odds is moved by what, known the answers, suits it best.
 
 --together asks for all pictures of a kind at once, as ``displace locate MAP FOLDER`` does, instead of for each alone.
 """
@@ -52,6 +53,8 @@ BROKEN = 60
 """Pictures of each set that a broken camera makes something of."""
 DRAWS = 50
 """Times that chance is drawn."""
+SHIFTS = np.arange(-4, 6.01, 0.25)
+"""What the logarithm of the odds is moved by in hindsight."""
 FEWEST = 10
 """Foreign pictures that must pass before it is said where."""
 
@@ -73,6 +76,7 @@ DETAILS = (
     "noise ≥ 0.5",
     *(f"{kind.__name__.replace('_', ' ')} ≥ 0.5" for kind in _broken_camera.KINDS),
     "error by chance",
+    "error in hindsight",
 )
 
 
@@ -279,7 +283,20 @@ def detailed(asked: list[Answers]) -> list[str]:
         f"{alike:.2f}",
         *(share([some.nothing[kind] for some in asked], 0.5) for kind in asked[0].nothing),
         f"{np.mean(by_chance):.3f}" if by_chance else "–",
+        f"{in_hindsight(asked):.3f}" if by_chance else "–",
     ]
+
+
+def in_hindsight(asked: list[Answers]) -> float:
+    """Calibration error over the maps of one line, if each had the level that suits its own answers best."""
+    parts = []
+    for some in asked:
+        confidence, correct, counts = judged([some])
+        odds = np.log(np.clip(confidence, 1e-6, None) / np.clip(1 - confidence, 1e-6, None))
+        shifted = [1 / (1 + np.exp(-(odds + shift))) for shift in SHIFTS]
+        best = min(shifted, key=lambda one: calibration_error(one, correct, counts))
+        parts.append((best, correct, counts))
+    return calibration_error(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
 def judged(asked: list[Answers]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
