@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any
 
 from displace.errors import InputError
@@ -13,6 +14,7 @@ from displace.evaluation.record import NOTHING_TO_FUSE, of_last_runs, rule_text
 from displace.evaluation.results import Result
 
 BOLD, UNDERLINE = "bold", "underline"
+NOT_RUN = "–"
 
 
 @dataclass(frozen=True, order=True)
@@ -112,13 +114,27 @@ class Table:
             raise InputError(f"no row {label!r}; there are {', '.join(row.label for row in self.rows)}")
         return found
 
-    def panels(self) -> list[tuple[str, Table]]:
-        """Narrow parts, each with a heading: one for each model where there are several queries."""
+    def panels(self) -> Iterator[tuple[list[str], Table]]:
+        """Narrow parts, one for each model where there are several queries, each with the names of its columns."""
         if len(self.queries) == 1:
-            return [("", self)]
+            yield ["method", *self.models], self
+            return
+        for model in self.models:
+            columns = [column for column in self.columns if column.model == model]
+            yield [model, *(column.query for column in columns)], replace(self, columns=columns)
+
+    def groups(self) -> Iterator[tuple[str, list[Row]]]:
+        """Each group's name and rows."""
+        for group, rows in groupby(self.rows, key=lambda row: row.group):
+            yield GROUPS[group], list(rows)
+
+    def cells(self, row: Row) -> list[tuple[str, str]]:
+        """Text of a row in each column, and how it is marked: `BOLD`, `UNDERLINE` or not ("")."""
         return [
-            (model, replace(self, columns=[c for c in self.columns if c.model == model]))
-            for model in self.models
+            (row.entries[column].text, self.marks(column).get(row.label, ""))
+            if column in row.entries
+            else (NOT_RUN, "")
+            for column in self.columns
         ]
 
     def marks(self, column: Column) -> dict[str, str]:
