@@ -24,8 +24,7 @@ from displace.descriptors.preparation import in_batches
 from displace.errors import DisplaceError
 from displace.models.base import DescriptorModel
 from displace.web.batching import BusyError, settle
-from displace.web.limits import Limits
-from displace.web.refused import RefusedError
+from displace.web.limits import Limits, RefusedError
 from displace.web.worker import Answer, Worker, WorkerEndedError, prepared_image
 
 log = logging.getLogger("displace.serve")

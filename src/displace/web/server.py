@@ -18,9 +18,8 @@ from displace.web.describer import Describer
 from displace.web.drives import Drives
 from displace.web.gallery import Gallery
 from displace.web.hosting import Host, Hosted
-from displace.web.limits import Limits, Tokens
+from displace.web.limits import Limits, RefusedError, Tokens
 from displace.web.metrics import Metrics
-from displace.web.refused import RefusedError
 from displace.web.uploads import read_asked
 
 

@@ -15,8 +15,7 @@ from starlette.formparsers import MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 
 from displace.arrays import Vectors
-from displace.web.limits import Limits
-from displace.web.refused import RefusedError
+from displace.web.limits import Limits, RefusedError
 
 VECTORS = "application/octet-stream"
 
