@@ -11,12 +11,13 @@ from pathlib import Path
 from shlex import quote
 
 from displace.errors import ImageError, ManifestError, RouteWarning
+from displace.files.reading import PathLike
 from displace.images import natural_key, read_image
 from displace.manifest.exif_positions import with_exif_positions
 from displace.manifest.layout_detection import ONLY_COUNTED, alike_folders, detect, merely_counted
 from displace.manifest.layouts import LAYOUTS, Route, assign_by_position
 from displace.manifest.place_assignment import KnownPlaces, Rule
-from displace.manifest.recording import PathLike, Recording, find_recordings
+from displace.manifest.recording import Recording, find_recordings
 from displace.manifest.table import Manifest
 from displace.manifest.utm_names import is_utm_name, utm_positions
 from displace.registry import check_known

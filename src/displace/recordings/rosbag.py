@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from displace.errors import DisplaceError, ImageError
-from displace.geo import Positions, at_times
+from displace.geo import Numbers, Positions, at_times
 from displace.progress import Stage
 from displace.recordings.frames import FramesFolder, Sampler
 from displace.recordings.ros_images import encode
@@ -21,8 +20,6 @@ from displace.registry import missing_extra
 IMAGE_TYPES = ("sensor_msgs/msg/CompressedImage", "sensor_msgs/msg/Image")
 POSITION_TYPES = ("sensor_msgs/msg/NavSatFix", "nav_msgs/msg/Odometry")
 _NO_PATH = "the path has '#', '?' or '%': rosbags opens no such database"
-
-Numbers = NDArray[np.float64]
 
 
 def is_bag(path: str | os.PathLike[str]) -> bool:
