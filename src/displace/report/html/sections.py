@@ -10,7 +10,7 @@ from itertools import groupby
 
 from displace.bootstrap import resampled_text
 from displace.evaluation.published import compare
-from displace.evaluation.record import Effort, rule_text
+from displace.evaluation.record import Effort, grouped, rule_text
 from displace.evaluation.results import Result
 from displace.evaluation.studies import Compression, Cost, Qualitative, Space, Study, kind_of
 from displace.evaluation.table_formats import compared_texts
@@ -159,11 +159,9 @@ def effort_html(blocks: Sequence[Block]) -> str:
 
     parts = []
     for (dataset, model), group in groupby(blocks, key=key):
-        found: dict[str, list[Result]] = {}
-        for result in (result for block in group for result in block.results if result.group != "single"):
-            found.setdefault(result.label, []).append(result)
+        several = (result for block in group for result in block.results if result.group != "single")
         head = ["method", "dimensions", "stored, MB", "fit, s", "one of many queries, ms"]
-        rows = [_effort_row(label, results) for label, results in found.items()]
+        rows = [_effort_row(*of_one) for of_one in grouped(several, lambda result: result.label).items()]
         parts.append(heading(dataset, model) + html_table("recalls", head, rows))
     return "".join(parts)
 
