@@ -147,12 +147,11 @@ class Faiss(Index):
 
     def _codes(self) -> NDArray[Any] | None:
         """Return the rows as faiss keeps them, without a copy; None for approximate kinds."""
-        faiss, shape = _faiss(), (self.n_rows, self.dim)
         if self.kind in ("ivf", "hnsw") or self.n_rows == 0:
             return None
-        size = {"float32": 4, "float16": 2, "int8": 1}[self.kind]
-        raw = faiss.rev_swig_ptr(self.index.codes.data(), self.n_rows * self.dim * size)
-        codes: NDArray[Any] = raw.view({4: np.float32, 2: np.float16, 1: np.uint8}[size]).reshape(shape)
+        dtype = np.dtype("uint8" if self.kind == "int8" else self.kind)
+        raw = _faiss().rev_swig_ptr(self.index.codes.data(), self.n_rows * self.dim * dtype.itemsize)
+        codes: NDArray[Any] = raw.view(dtype).reshape(self.n_rows, self.dim)
         return codes
 
     def _look_further(self) -> bool:
