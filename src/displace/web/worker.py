@@ -26,8 +26,7 @@ from displace.models import open_model
 from displace.models.base import DescriptorModel
 from displace.threads import limit_threads
 from displace.web.limits import Limits, RefusedError
-from displace.web.logs import leave_out_pillow
-from displace.web.malloc import LARGE_FOR_WORKER, return_memory
+from displace.web.process import LARGE_FOR_WORKER, leave_out_pillow, return_memory
 
 Answer = Prepared | RefusedError
 """A prepared image, or why there is none."""
