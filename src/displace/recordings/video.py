@@ -6,6 +6,7 @@ import os
 import struct
 import warnings
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -65,29 +66,25 @@ def extract_frames(
         if frames.complete:
             return frames.folder
         expected = max(0, int(capture.get(cv2.CAP_PROP_FRAME_COUNT)))
-        names, times, n_read = [], [], 0
+        n_read = 0
         for index, time in _grabbed(capture):
             n_read = index + 1
             if sampler.wants(index, time):
-                name = f"{index:06d}.jpg"
-                if not frames.has(name):
-                    frames.write(name, _jpeg(capture, video, index))
-                names.append(name)
-                times.append(time)
+                frames.keep(index, time, ".jpg", partial(_jpeg, capture, video, index))
             if progress:
                 progress(n_read, expected)
     finally:
         capture.release()
     # Containers state the number only roughly, hence the margin.
-    if not names or n_read < 0.95 * expected - 5:
+    if not frames.names or n_read < 0.95 * expected - 5:
         said = f"video {video} ends after frame {n_read} of {expected}: it is truncated or damaged"
-        if not names or not allow_truncated:
+        if not frames.names or not allow_truncated:
             raise ImageError(
                 f"{said}; repair it, or keep what can be read: displace manifest SOURCE --allow-truncated "
                 "(allow_truncated=True)"
             )
         warnings.warn(f"{said}; using what can be read", RouteWarning, stacklevel=2)
-    frames.finish(names, {"timestamp": times})
+    frames.finish()
     return frames.folder
 
 
