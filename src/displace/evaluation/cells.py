@@ -19,7 +19,7 @@ import sklearn
 from displace._version import __version__
 from displace.arrays import Indices, Vectors
 from displace.datasets.base import Protocol
-from displace.errors import DisplaceError, DisplaceWarning, FallbackWarning
+from displace.errors import DisplaceError, DisplaceWarning, FallbackWarning, why_not
 from displace.evaluation.loading import Split
 from displace.evaluation.methods import ALONE, Method
 from displace.evaluation.rankings import Ranking
@@ -129,10 +129,9 @@ def compute(
             fitted = time.perf_counter()
             found, scores = _ranked(cell, split, fusion, queries)
             ranked = time.perf_counter()
-        except DisplaceError as error:
-            return replace(result, error=str(error)), None
         except Exception as error:  # one method's fault must not end a long run
-            return replace(result, error=f"{type(error).__name__}: {error}", retry=True), None
+            unexpected = not isinstance(error, DisplaceError)
+            return replace(result, error=why_not(error), retry=unexpected), None
     places = found.astype(np.int32)
     ranking = Ranking(places, scores.astype(np.float32), split.questions.correct(places))
     n: Any = getattr(fusion, "n_components_", references.shape[1])

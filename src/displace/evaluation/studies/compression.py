@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.arrays import l2_normalize, nearest_rows
-from displace.errors import InputError
+from displace.errors import InputError, why_not
 from displace.evaluation.methods import Method
 from displace.evaluation.random_projection import random_projection
 from displace.evaluation.record import Result, grouped, of_last_runs
-from displace.evaluation.studies.task import BEST_SINGLE, Setting, Task, all_methods, run, why_not
+from displace.evaluation.studies.task import BEST_SINGLE, Setting, Task, all_methods, run
 from displace.files import schema
 from displace.fusion.base import VectorFusion
 from displace.progress import Progress

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from displace.arrays import Vectors, as_vectors
 from displace.descriptors.store import DescriptorStore
-from displace.errors import ConditioningWarning, DisplaceError, InputError, SingularScatterError
+from displace.errors import ConditioningWarning, InputError, SingularScatterError
 from displace.evaluation.correct_places import correct_places
 from displace.evaluation.loading import store_digest
 from displace.evaluation.methods import Method, methods_named
@@ -233,8 +233,3 @@ def run(method: Method, task: Task) -> Run:
         places = best.places[:, 0]
         runs.append(Run(method, fusion, places, best.scores[:, 0], task.hits(places)))
     return max(runs, key=lambda done: done.recall)
-
-
-def why_not(error: Exception) -> str:
-    """Say why a method could not be run; of errors that are not this package's with their kind."""
-    return str(error) if isinstance(error, DisplaceError) else f"{type(error).__name__}: {error}"
