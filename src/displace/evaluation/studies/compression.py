@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.arrays import l2_normalize, nearest_rows
 from displace.errors import InputError, why_not
 from displace.evaluation.methods import Method
 from displace.evaluation.random_projection import random_projection
@@ -18,7 +17,6 @@ from displace.evaluation.studies.task import BEST_SINGLE, Setting, Task, all_met
 from displace.files import schema
 from displace.fusion.base import VectorFusion
 from displace.progress import Progress
-from displace.recall import percent
 
 Values = NDArray[np.float64]
 
@@ -158,7 +156,7 @@ def _after_fusion(
         stored = fusion.rows()
         assert stored is not None
         n = stored.vectors.shape[1]
-        queries = np.asarray(fusion.transform(task.queries))
+        queries, places = np.asarray(fusion.transform(task.queries)), fusion.place_ids_[stored.place_index]
         if n <= dims[-1]:
             notes[f"{method.label}: its fused vectors have {n} dimensions, to be projected to fewer only"] = (
                 None
@@ -166,8 +164,7 @@ def _after_fusion(
         for row, dim in enumerate(dim for dim in dims if dim < n):
             for column, seed in enumerate(seeds):
                 R = random_projection(n, dim, seed)
-                rows = nearest_rows(l2_normalize(queries @ R), l2_normalize(stored.vectors @ R))
-                recall = percent(task.hits(fusion.place_ids_[stored.place_index[rows]]))
+                recall = task.recall(queries @ R, stored.vectors @ R, places)
                 found[row, column] = np.fmax(found[row, column], recall)
     return found
 
