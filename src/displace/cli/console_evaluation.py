@@ -15,7 +15,7 @@ from rich.text import Text
 from displace.cli import console
 from displace.evaluation.benchmark import Outcome
 from displace.evaluation.published import compare
-from displace.evaluation.record import NOTHING_TO_FUSE
+from displace.evaluation.record import NOTHING_TO_FUSE, Effort
 from displace.evaluation.results import Result
 from displace.evaluation.table_formats import compared_texts
 from displace.evaluation.tables import BOLD, NOT_RUN, UNDERLINE, Table, as_printed, impossible
@@ -97,12 +97,13 @@ def _query_table(query: str, cells: list[Result]) -> list[RenderableType]:
     done = [cell for cell in cells if cell.ok]
     best = max((as_printed(cell.recalls[1]) for cell in done), default=0.0)
     for cell in done:
+        effort = Effort.of([cell])
         grid.add_row(
             Text(cell.label),
             Text(f"{cell.recalls[1]:.1f}", style=STYLES[BOLD] if as_printed(cell.recalls[1]) == best else ""),
             *(f"{cell.recalls[k]:.1f}" for k in (5, 10)),
-            f"{cell.seconds['fit']:.2f} s",
-            f"{1000 * cell.seconds['rank'] / max(1, cell.n_queries):.2f} ms",
+            f"{effort.seconds:.2f} s",
+            f"{effort.milliseconds:.2f} ms",
             decimal(cell.n_bytes),
         )
     missed = (

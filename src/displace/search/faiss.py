@@ -17,8 +17,8 @@ from displace.holdout import spread
 from displace.progress import Stage
 from displace.registry import import_extra
 from displace.search._top import RunningTop, best_rows, reranked
-from displace.search.base import GOAL, Index, as_rows
-from displace.search.exact import AGAIN, FORMAT, VERSION, checked_queries
+from displace.search.base import GOAL, Index, as_rows, checked_queries
+from displace.search.exact import AGAIN, FORMAT, VERSION
 
 FEW = 6
 """From this many queries on, BLAS over widened blocks is faster than faiss' scan, which takes them one by one."""
