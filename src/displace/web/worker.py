@@ -24,7 +24,7 @@ from displace.errors import DisplaceError, ImageError
 from displace.images import FORMATS, open_image
 from displace.models import open_model
 from displace.models.base import DescriptorModel
-from displace.threads import limit_threads
+from displace.threads import keep_to_one_core
 from displace.web.limits import Limits, RefusedError
 from displace.web.process import LARGE_FOR_WORKER, leave_out_pillow, return_memory
 
@@ -167,11 +167,7 @@ def _in_time(model: DescriptorModel, image: bytes, limits: Limits) -> Answer:
 
 def _ready_model(fingerprint: dict[str, Any], files: dict[str, str]) -> DescriptorModel:
     """The model, with all that it imports at its first image."""
-    import cv2
-
-    # There is a process for each core: threads of theirs would only wait for each other.
-    cv2.setNumThreads(1)
-    limit_threads(1)
+    keep_to_one_core()
     return_memory(LARGE_FOR_WORKER)
     leave_out_pillow()
     model = open_model(fingerprint, **files)
