@@ -12,8 +12,8 @@ from displace.descriptors.imported import write_store
 from displace.descriptors.store import DescriptorStore, Queries
 from displace.errors import InputError
 from displace.evaluation.benchmark import run_suite
+from displace.evaluation.cells import ranked_along
 from displace.evaluation.methods import Method, methods_named
-from displace.evaluation.sequences import ranked_along
 from displace.evaluation.suites import Suite
 from displace.evaluation.tables import build_tables
 from displace.fusion.hops import Hops

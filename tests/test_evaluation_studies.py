@@ -555,10 +555,11 @@ def test_a_kept_study_stays_until_it_covers_something_else(two_protocols, monkey
         return path, path.stat().st_mtime_ns
 
     methods = [studies.METHODS[3]]
-    monkeypatch.setitem(running._METHODS, "cost", lambda: methods)
-    monkeypatch.setattr(
-        running, "study_cost", lambda task, **given: studies.study_cost(task, repeats=1, n_timed=1, **given)
-    )
+
+    def study(task, **given):
+        return studies.study_cost(task, repeats=1, n_timed=1, **given)
+
+    monkeypatch.setitem(running._STUDIES, "cost", (study, lambda: methods))
     first = run()
     assert run() == first
     methods.append(Method("pooling"))  # as an installed package does
@@ -582,7 +583,8 @@ def test_studies_compare_the_rows_of_the_tables(tmp_path, monkeypatch):
         dataclasses.replace(suite, methods=(own, Method("hops", label="Sum"))),
         tmp_path / "results",
     )
-    monkeypatch.setitem(running._METHODS, "compression", lambda: [Method("bsf"), studies.METHODS[3]])
+    compared = [Method("bsf"), studies.METHODS[3]]
+    monkeypatch.setitem(running._STUDIES, "compression", (studies.study_compression, lambda: compared))
     results = Results.open(tmp_path / "results")
     studies.run_studies(results, ["compression"])
     (study,) = studies.load_studies(results.folder)

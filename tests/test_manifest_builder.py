@@ -12,8 +12,7 @@ from tiny import touch
 
 from displace.errors import InputError, ManifestError, RouteWarning, UnknownNameError
 from displace.geo import Positions
-from displace.manifest.builder import build_manifest
-from displace.manifest.layout_detection import detect
+from displace.manifest.builder import build_manifest, detect
 from displace.manifest.place_assignment import KnownPlaces
 from displace.manifest.recording import find_recordings
 from displace.manifest.table import Manifest

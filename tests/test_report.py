@@ -28,9 +28,9 @@ from displace.evaluation.suites import Suite
 from displace.evaluation.tables import build_tables
 from displace.report.html.blocks import read_blocks
 from displace.report.html.environment import environment_html
-from displace.report.html.explorer import explorer_data
+from displace.report.html.explorer import collect, explorer_data, paths_of
+from displace.report.html.markup import thumbnail
 from displace.report.html.plots import plot_overview
-from displace.report.html.thumbnails import collect, paths_of, thumbnail
 
 
 @pytest.fixture(scope="module")

@@ -15,11 +15,10 @@ import pytest
 
 from displace.datasets import DATASETS, town
 from displace.datasets.town import writing
-from displace.datasets.town.camera import Camera
 from displace.datasets.town.ground import View, shadow_map
 from displace.datasets.town.looks import LOOKS
 from displace.datasets.town.plan import SPACING, chainages, pose_at, streets
-from displace.datasets.town.raster import MATT, ROOF, WALL, Quad, rasterize
+from displace.datasets.town.raster import MATT, ROOF, WALL, Camera, Quad, rasterize
 from displace.datasets.town.scene import compose
 from displace.datasets.town.sky import sky
 from displace.errors import DatasetError, InputError, UnknownNameError

@@ -20,8 +20,7 @@ from displace.manifest.table import Manifest
 from displace.recordings.frames import Sampler
 from displace.recordings.query_images import images_of
 from displace.recordings.sources import unpack
-from displace.recordings.video import extract_frames, is_video
-from displace.recordings.video_start import video_start
+from displace.recordings.video import extract_frames, is_video, video_start
 
 
 def video(

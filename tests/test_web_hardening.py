@@ -42,7 +42,7 @@ from displace.places import Places
 from displace.web.api import make_app
 from displace.web.batching import Batcher
 from displace.web.limits import Limits
-from displace.web.logs import JsonLines
+from displace.web.process import JsonLines
 from displace.web.server import ServerSettings
 
 UPLOADS = int(os.environ.get("FUZZ_UPLOADS", "300"))

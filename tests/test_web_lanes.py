@@ -24,8 +24,7 @@ from displace.web import worker as worker_file
 from displace.web.batching import BusyError
 from displace.web.describer import THREADS, Describer
 from displace.web.lanes import MANY, TOGETHER, TRIES, Lanes
-from displace.web.limits import Limits
-from displace.web.refused import RefusedError
+from displace.web.limits import Limits, RefusedError
 from displace.web.worker import Worker, WorkerEndedError, prepared_image
 
 HOG = get_model("hog")

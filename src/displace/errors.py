@@ -99,6 +99,11 @@ class ModelMismatchError(DisplaceError):
     """Queries made by another model, or prepared in another way, than the map's references."""
 
 
+def why_not(error: Exception) -> str:
+    """Say why something could not be done; of errors that are not this package's with their kind."""
+    return str(error) if isinstance(error, DisplaceError) else f"{type(error).__name__}: {error}"
+
+
 class DisplaceWarning(UserWarning):
     """Base of every warning issued by this package."""
 

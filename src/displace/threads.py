@@ -40,6 +40,14 @@ def limit_threads(threads: int | None) -> AbstractContextManager[object]:
     return nullcontext() if threads is None else controller().limit(limits=threads)
 
 
+def keep_to_one_core() -> None:
+    """Use one thread from now on: for one of several processes, whose threads would only wait for each other."""
+    import cv2
+
+    cv2.setNumThreads(1)
+    limit_threads(1)
+
+
 def threads_for(asked: int | None, n_vectors: int, dim: int) -> int | None:
     """Return `asked`; by default 1 for few vectors, where threads do not pay off, else None (no limit).
 

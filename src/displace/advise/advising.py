@@ -11,7 +11,7 @@ from displace.advise.recommending import Contender, adapted_hits, adapting_note,
 from displace.advise.trials import Trials, fit
 from displace.advise.variation import coverage
 from displace.arrays import check_count
-from displace.errors import DisplaceError, InputError
+from displace.errors import InputError, why_not
 from displace.fusion import DEFAULT, FUSIONS
 from displace.fusion.base import Fusion
 from displace.geo import Positions
@@ -173,10 +173,8 @@ class _Advising:
                 self._step()
             stored = _stored(fit(choice, self.trials.refs))
             self.contenders.append(Contender(choice, *stored, hits, self.trials.order, adapted))
-        except DisplaceError as error:
-            self.impossible[str(choice)] = str(error)
         except Exception as error:  # a fault of one fusion, such as another package's, must not end all
-            self.impossible[str(choice)] = f"{type(error).__name__}: {error}"
+            self.impossible[str(choice)] = why_not(error)
         self._step(end - self.done)
 
     def _condition(self, name: Any) -> Condition:

@@ -14,12 +14,11 @@ from rich.text import Text
 
 from displace.cli import console
 from displace.evaluation.benchmark import Outcome
-from displace.evaluation.methods import GROUPS
 from displace.evaluation.published import compare
-from displace.evaluation.record import NOTHING_TO_FUSE
+from displace.evaluation.record import NOTHING_TO_FUSE, Effort
 from displace.evaluation.results import Result
-from displace.evaluation.table_formats import NOT_RUN, compared_texts
-from displace.evaluation.tables import BOLD, UNDERLINE, Table, as_printed, impossible
+from displace.evaluation.table_formats import compared_texts
+from displace.evaluation.tables import BOLD, NOT_RUN, UNDERLINE, Table, as_printed, impossible
 from displace.evaluation.wins import Wins
 from displace.fusion.base import AS_GIVEN
 from displace.report.demonstration import Demo, TextTable
@@ -98,12 +97,13 @@ def _query_table(query: str, cells: list[Result]) -> list[RenderableType]:
     done = [cell for cell in cells if cell.ok]
     best = max((as_printed(cell.recalls[1]) for cell in done), default=0.0)
     for cell in done:
+        effort = Effort.of([cell])
         grid.add_row(
             Text(cell.label),
             Text(f"{cell.recalls[1]:.1f}", style=STYLES[BOLD] if as_printed(cell.recalls[1]) == best else ""),
             *(f"{cell.recalls[k]:.1f}" for k in (5, 10)),
-            f"{cell.seconds['fit']:.2f} s",
-            f"{1000 * cell.seconds['rank'] / max(1, cell.n_queries):.2f} ms",
+            f"{effort.seconds:.2f} s",
+            f"{effort.milliseconds:.2f} ms",
             decimal(cell.n_bytes),
         )
     missed = (
@@ -132,7 +132,7 @@ def results_table(tabulated: Tabulated) -> Group:
     """One table as in the paper, a panel for each model where there are several queries."""
     table = tabulated.table
     parts: list[RenderableType] = [Text(table.title, style="bold")]
-    parts += [_panel(heading, panel) for heading, panel in table.panels()]
+    parts += [_panel(names, panel) for names, panel in table.panels()]
     for wins in tabulated.wins:
         parts += [Text(str(wins)), *([_wins_table(wins)] if wins.measured else [])]
     parts += [Text(note, style="yellow") for note in table.notes]
@@ -180,17 +180,15 @@ def show_outcome(shown: Console, outcome: Outcome) -> None:
         )
 
 
-def _panel(heading: str, panel: Table) -> Grid:
+def _panel(names: Sequence[str], panel: Table) -> Grid:
     grid = console.bare_table()
-    grid.add_column(Text(heading or "method"), overflow="fold")
-    for column in panel.columns:
-        grid.add_column(Text(column.query if heading else column.model), justify="right")
-    for group, rows in groupby(panel.rows, key=lambda row: row.group):
-        grid.add_row(Text(GROUPS[group], style="dim italic"))
+    grid.add_column(Text(names[0]), overflow="fold")
+    for name in names[1:]:
+        grid.add_column(Text(name), justify="right")
+    for group, rows in panel.groups():
+        grid.add_row(Text(group, style="dim italic"))
         for row in rows:
-            texts = [row.entries[c].text if c in row.entries else NOT_RUN for c in panel.columns]
-            styles = [STYLES.get(panel.marks(c).get(row.label, ""), "") for c in panel.columns]
-            cells = [Text(text, style=style) for text, style in zip(texts, styles, strict=True)]
+            cells = [Text(text, style=STYLES.get(mark, "")) for text, mark in panel.cells(row)]
             grid.add_row(Text(row.label), *cells)
     return grid
 

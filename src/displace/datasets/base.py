@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -13,12 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.errors import DatasetError, InputError
+from displace.files.reading import PathLike
 from displace.manifest.place_assignment import mean_positions
 from displace.manifest.table import Manifest
 from displace.registry import check_known
 from displace.truth import SamePlace, Tolerance, TruthRule, WithinFrames, WithinMetres
-
-PathLike = str | os.PathLike[str]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.datasets.base import Counts, Dataset, Protocol, first_folder
+from displace.datasets.base import Counts, Dataset, Protocol
 from displace.images import find_images
 from displace.manifest.table import Manifest
 from displace.manifest.utm_names import NOTE, PANORAMA, TILE, field, utm_positions
@@ -80,8 +80,8 @@ class Pittsburgh30k(Dataset):
 
     def _from_names(self, root: Path, test: Path) -> Manifest:
         database = find_images(test / "database", recursive=True)
-        folder = first_folder([test / "queries"])
-        queries = find_images(folder, recursive=True) if folder else []
+        folder = test / "queries"
+        queries = find_images(folder, recursive=True) if folder.is_dir() else []
         if not database or not queries:
             raise self.wrong(
                 root, f"{test} has {len(database)} images in database and {len(queries)} in queries"

@@ -14,10 +14,9 @@ from displace.arrays import Vectors, blocks
 from displace.descriptors.store import DescriptorStore, Queries
 from displace.descriptors.store_writing import opened_for_writing
 from displace.errors import FormatError, InputError
+from displace.files.reading import PathLike
 from displace.manifest.table import Manifest
 from displace.references import ReferenceSet, view_groups
-
-PathLike = str | os.PathLike[str]
 
 
 def names_from(manifest: Manifest, root: PathLike | None) -> list[str]:

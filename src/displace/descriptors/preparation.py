@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from displace.errors import DisplaceError
 from displace.images import read_image
 from displace.models.base import DescriptorModel
-from displace.threads import limit_threads
+from displace.threads import keep_to_one_core
 
 Key = TypeVar("Key")
 Item = TypeVar("Item")
@@ -171,11 +171,7 @@ def prepare_in_process(sources: list[Source]) -> list[Prepared | Failure]:
 
 def _start_process(model: DescriptorModel) -> None:
     """Set up a worker process: its model, Ctrl-C left to the parent, and an end when the parent is killed."""
-    import cv2
-
-    # There is a process for each core: threads of theirs would only wait for each other.
-    cv2.setNumThreads(1)
-    limit_threads(1)
+    keep_to_one_core()
     _of_process[:] = [model]
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()

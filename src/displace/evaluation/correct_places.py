@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.arrays import blocks
+from displace.evaluation.rankings import Numbers
 from displace.truth import SamePlace, TruthRule, WithinFrames, WithinMetres, look_up
-
-Numbers = NDArray[np.int32]
 
 
 @singledispatch

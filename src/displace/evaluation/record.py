@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import median
-from typing import Any, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 from displace.errors import FormatError
 from displace.evaluation.methods import GROUPS
 from displace.files import schema
 
+Key = TypeVar("Key")
 FORMAT = 1
 LONGEST_NAME = 200
 """Bytes of a file's name without its hash, above which its parts are cut; file systems take 255."""
@@ -177,6 +178,14 @@ def _checked(name: str, value: Any) -> Any:
 NOTHING_TO_FUSE = (
     "one reference a place, so that there is nothing to fuse and all fusions are plain retrieval"
 )
+
+
+def grouped(cells: Iterable[Result], key: Callable[[Result], Key]) -> dict[Key, list[Result]]:
+    """Cells by what they have in common, in the order in which it appears."""
+    groups: dict[Key, list[Result]] = {}
+    for cell in cells:
+        groups.setdefault(key(cell), []).append(cell)
+    return groups
 
 
 def of_last_runs(cells: Iterable[Result]) -> list[Result]:

@@ -6,16 +6,13 @@ import csv
 import io
 import unicodedata
 from collections.abc import Callable, Iterable
-from itertools import groupby
 
-from displace.evaluation.methods import GROUPS
 from displace.evaluation.published import Compared, compare
 from displace.evaluation.results import Result
-from displace.evaluation.tables import BOLD, UNDERLINE, Column, Row, Table
+from displace.evaluation.tables import BOLD, NOT_RUN, UNDERLINE, Row, Table
 from displace.evaluation.wins import Wins
 from displace.files.outputs import cell_text
 
-NOT_RUN = "–"
 CSV_COLUMNS = (
     "dataset", "protocol", "tolerance", "projection", "group", "method", "fusion", "model", "query", "seed",
     "recall_at_1", "recall_at_5", "recall_at_10", "n_queries", "n_without_answer", "dim", "n", "bytes",
@@ -26,11 +23,10 @@ CSV_COLUMNS = (
 def to_markdown(table: Table) -> str:
     """Markdown tables, one for each model where there are several queries; **bold** and <u>underlined</u>."""
     parts = [f"**{_plain(table.title)}**"]
-    for heading, panel in table.panels():
-        names = [column.query if heading else column.model for column in panel.columns]
-        lines = [_line(map(_plain, [heading or "method", *names])), _line(["---", *["---:"] * len(names)])]
-        for group, rows in groupby(panel.rows, key=lambda row: row.group):
-            lines.append(_line([f"*{GROUPS[group]}*", *[""] * len(names)]))
+    for names, panel in table.panels():
+        lines = [_line(map(_plain, names)), _line(["---", *["---:"] * len(panel.columns)])]
+        for group, rows in panel.groups():
+            lines.append(_line([f"*{group}*", *[""] * len(panel.columns)]))
             lines += [_line([_plain(row.label), *_cells(panel, row, _MARKDOWN)]) for row in rows]
         parts.append("\n".join(lines))
     parts += [f"- {_plain(note)}" for note in table.notes]
@@ -81,8 +77,8 @@ def to_latex(table: Table) -> str:
         lines.append(_row_of(["References", *[rf"\multicolumn{{{n}}}{{c}}{{{_tex(m)}}}" for n, m in spans]]))
     else:
         lines.append(_row_of(["Method", *[rf"\rotatebox{{90}}{{{_tex(c.model)}}}" for c in table.columns]]))
-    for group, rows in groupby(table.rows, key=lambda row: row.group):
-        lines += [r"\midrule", rf"\multicolumn{{{width}}}{{l}}{{\emph{{{GROUPS[group]}}}}} \\"]
+    for group, rows in table.groups():
+        lines += [r"\midrule", rf"\multicolumn{{{width}}}{{l}}{{\emph{{{group}}}}} \\"]
         lines += [_row_of([_tex(row.label), *_cells(table, row, _LATEX)]) for row in rows]
     lines += [r"\bottomrule", r"\end{tabular}", f"% {table.title}"]
     return "\n".join([*lines, *[f"% {note}" for note in table.notes]]) + "\n"
@@ -122,14 +118,7 @@ _LATEX = {BOLD: r"\textbf{{{}}}", UNDERLINE: r"\underline{{{}}}"}
 
 
 def _cells(table: Table, row: Row, marks: dict[str, str]) -> list[str]:
-    return [_cell(table, row, column, marks) for column in table.columns]
-
-
-def _cell(table: Table, row: Row, column: Column, marks: dict[str, str]) -> str:
-    if column not in row.entries:
-        return NOT_RUN
-    mark = table.marks(column).get(row.label)
-    return (marks[mark] if mark else "{}").format(row.entries[column].text)
+    return [marks.get(mark, "{}").format(text) for text, mark in table.cells(row)]
 
 
 def _line(cells: Iterable[str]) -> str:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any
 
 from displace.errors import InputError
 from displace.evaluation.methods import ALONE, GROUPS
-from displace.evaluation.record import NOTHING_TO_FUSE, of_last_runs, rule_text
+from displace.evaluation.record import NOTHING_TO_FUSE, grouped, of_last_runs, rule_text
 from displace.evaluation.results import Result
 
 BOLD, UNDERLINE = "bold", "underline"
+NOT_RUN = "–"
 
 
 @dataclass(frozen=True, order=True)
@@ -112,13 +114,27 @@ class Table:
             raise InputError(f"no row {label!r}; there are {', '.join(row.label for row in self.rows)}")
         return found
 
-    def panels(self) -> list[tuple[str, Table]]:
-        """Narrow parts, each with a heading: one for each model where there are several queries."""
+    def panels(self) -> Iterator[tuple[list[str], Table]]:
+        """Narrow parts, one for each model where there are several queries, each with the names of its columns."""
         if len(self.queries) == 1:
-            return [("", self)]
+            yield ["method", *self.models], self
+            return
+        for model in self.models:
+            columns = [column for column in self.columns if column.model == model]
+            yield [model, *(column.query for column in columns)], replace(self, columns=columns)
+
+    def groups(self) -> Iterator[tuple[str, list[Row]]]:
+        """Each group's name and rows."""
+        for group, rows in groupby(self.rows, key=lambda row: row.group):
+            yield GROUPS[group], list(rows)
+
+    def cells(self, row: Row) -> list[tuple[str, str]]:
+        """Text of a row in each column, and how it is marked: `BOLD`, `UNDERLINE` or not ("")."""
         return [
-            (model, replace(self, columns=[c for c in self.columns if c.model == model]))
-            for model in self.models
+            (row.entries[column].text, self.marks(column).get(row.label, ""))
+            if column in row.entries
+            else (NOT_RUN, "")
+            for column in self.columns
         ]
 
     def marks(self, column: Column) -> dict[str, str]:
@@ -142,11 +158,10 @@ class Table:
 
 def build_tables(results: Iterable[Result], k: int = 1) -> list[Table]:
     """Make a table of Recall@k for each data set, protocol and random projection."""
-    groups: dict[tuple[str, str, str, int], list[Result]] = {}
-    for result in results:
-        key = (result.dataset, result.protocol, result.tolerance, result.projection or 0)
-        groups.setdefault(key, []).append(result)
-    return [_table(cells, k) for _, cells in sorted(groups.items(), key=lambda item: item[0])]
+    groups = grouped(
+        results, lambda cell: (cell.dataset, cell.protocol, cell.tolerance, cell.projection or 0)
+    )
+    return [_table(groups[key], k) for key in sorted(groups)]
 
 
 def as_printed(value: float) -> float:
@@ -161,9 +176,7 @@ def as_printed(value: float) -> float:
 def _table(cells: list[Result], k: int) -> Table:
     newest = sorted(of_last_runs(cells), key=lambda cell: (cell.order, cell.seed, cell.cell))
     first = newest[0]
-    rows: dict[tuple[str, str], list[Result]] = {}
-    for cell in newest:
-        rows.setdefault((cell.group, cell.label), []).append(cell)
+    rows = grouped(newest, lambda cell: (cell.group, cell.label))
     group_order = list(GROUPS)
     keys = sorted(
         rows, key=lambda key: (group_order.index(key[0]), min(_place(c, 2) for c in rows[key]), key[1])
@@ -181,6 +194,10 @@ def _table(cells: list[Result], k: int) -> Table:
     )
 
 
+def _column(cell: Result) -> Column:
+    return Column(cell.model, cell.query)
+
+
 def _place(cell: Result, axis: int) -> tuple[int, int]:
     """Sorts models, queries or methods: those of an earlier run stand first, as they did, then by the suite's order."""
     return cell.used, cell.order[axis]
@@ -188,12 +205,13 @@ def _place(cell: Result, axis: int) -> tuple[int, int]:
 
 def _columns(cells: list[Result]) -> list[Column]:
     """The columns, those of a model side by side whichever runs they are of."""
-    models: dict[str, tuple[int, int]] = {}
-    queries: dict[Column, tuple[int, int]] = {}
-    for cell in cells:
-        column = Column(cell.model, cell.query)
-        models[cell.model] = min(models.get(cell.model, _place(cell, 0)), _place(cell, 0))
-        queries[column] = min(queries.get(column, _place(cell, 1)), _place(cell, 1))
+    models = {
+        model: min(_place(cell, 0) for cell in own)
+        for model, own in grouped(cells, lambda cell: cell.model).items()
+    }
+    queries = {
+        column: min(_place(cell, 1) for cell in own) for column, own in grouped(cells, _column).items()
+    }
     return sorted(queries, key=lambda column: (models[column.model], column.model, queries[column], column))
 
 
@@ -208,16 +226,13 @@ def _along(cells: list[Result]) -> str:
 
 
 def _row(cells: Sequence[Result], k: int) -> Row:
-    entries: dict[Column, list[Result]] = {}
-    for cell in cells:
-        entries.setdefault(Column(cell.model, cell.query), []).append(cell)
     first = cells[0]
     return Row(
         first.label,
         first.group,
         first.fusion,
         first.parameters,
-        {column: _entry(found, k) for column, found in entries.items()},
+        {column: _entry(found, k) for column, found in grouped(cells, _column).items()},
     )
 
 
@@ -235,13 +250,11 @@ def _entry(cells: list[Result], k: int) -> Entry:
 
 def impossible(cells: Iterable[Result]) -> list[str]:
     """Which methods were not possible, on what and why; methods that share both are named together."""
-    columns: dict[tuple[str, str], list[str]] = {}
-    for cell in cells:
-        if not cell.ok:
-            columns.setdefault((cell.label, cell.error), []).append(f"{cell.model} {cell.query}")
+    failed = grouped((cell for cell in cells if not cell.ok), lambda cell: (cell.label, cell.error))
     labels: dict[tuple[str, str], list[str]] = {}
-    for (label, why), on in columns.items():
-        labels.setdefault((", ".join(on), why), []).append(label)
+    for (label, why), own in failed.items():
+        on = ", ".join(f"{cell.model} {cell.query}" for cell in own)
+        labels.setdefault((on, why), []).append(label)
     return [
         f"{'; '.join(names)} {'was' if len(names) == 1 else 'were'} not possible on {on}: {why}"
         for (on, why), names in labels.items()

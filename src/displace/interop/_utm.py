@@ -10,12 +10,9 @@ import re
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from displace.errors import InputError
-from displace.geo import EQUATOR_RADIUS, Positions
-
-Numbers = NDArray[np.float64]
+from displace.geo import EQUATOR_RADIUS, Numbers, Positions
 
 FLATTENING = 1 / 298.257223563
 SCALE, FALSE_EASTING, FALSE_NORTHING = 0.9996, 500_000.0, 10_000_000.0

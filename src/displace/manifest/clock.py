@@ -9,12 +9,10 @@ from datetime import UTC, datetime
 from shlex import quote
 
 import numpy as np
-from numpy.typing import NDArray
 
 from displace.errors import InputError, ManifestError
+from displace.geo import Numbers
 from displace.manifest.taken_at import SINCE_1970, seconds_of, since_1970, span_of
-
-Numbers = NDArray[np.float64]
 
 _UNITS = {"": 1.0, "s": 1.0, "min": 60.0, "h": 3600.0}
 _AMOUNT = re.compile(r"([+-]?\d{1,11}(?:\.\d+)?)\s*(s|min|h|)")

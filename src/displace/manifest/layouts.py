@@ -19,10 +19,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from displace.errors import ManifestError, RouteWarning
-from displace.geo import Positions, courses, heading_difference
+from displace.geo import Numbers, Positions, courses, heading_difference
 from displace.images import natural_key
 from displace.manifest.place_assignment import (
     CHOSEN,
@@ -38,8 +37,6 @@ from displace.manifest.recording import Recording
 from displace.manifest.table import Manifest
 from displace.manifest.utm_names import panoramas
 from displace.registry import check_known
-
-Numbers = NDArray[np.float64]
 
 _OFF_BY_GPS = 50.0
 """Metres by which positions of one route may differ, in narrow streets say."""

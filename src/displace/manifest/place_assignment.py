@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.errors import InputError, ManifestError
-from displace.geo import Positions, heading_difference, longitudes_near
+from displace.geo import Numbers, Positions, heading_difference, longitudes_near
 from displace.manifest.table import Manifest
 from displace.places import Places
 
-Numbers = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 CHOSEN, NEAR, OFF_ROUTE = 1, 0, -1

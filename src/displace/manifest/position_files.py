@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from displace.errors import ManifestError, RouteWarning
 from displace.files.reading import open_csv
-from displace.geo import Positions, as_seconds, at_times
+from displace.geo import Numbers, Positions, as_seconds, at_times
 from displace.manifest.clock import Clock
 from displace.manifest.csv_file import LIMITS
 from displace.manifest.gpx import read_gpx
@@ -31,8 +31,6 @@ from displace.manifest.taken_at import (
     times_in_names,
     without_ending,
 )
-
-Numbers = NDArray[np.float64]
 
 logger = logging.getLogger(__name__)
 

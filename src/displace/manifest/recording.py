@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.errors import ManifestError, RouteWarning
+from displace.files.reading import PathLike
 from displace.geo import Positions
 from displace.images import find_images, has_images, natural_key
 from displace.manifest.clock import Clock
@@ -25,7 +26,6 @@ _TRACKS = (".gpx", ".GPX", ".nmea", ".NMEA", ".nma", ".log", ".LOG", ".txt", ".T
 _NOT_READ = (".kml", ".KML", ".kmz", ".fit", ".FIT", ".tcx", ".TCX")
 _NO_RECORDING = frozenset({*_CSV, *_TRACKS, *_NOT_READ, ".frames", ".desc", ".displace"})
 """Endings of what lies among recordings and is none."""
-PathLike = str | os.PathLike[str]
 FRAMES = "frames.csv"
 """File beside frames taken from a video or bag: image, timestamp, and positions where the bag has them."""
 POSITIONS = "positions.csv"

@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from displace.errors import InputError, ManifestError
 from displace.files.atomic import atomic_write, make_folder
-from displace.geo import Positions
+from displace.geo import Numbers, Positions
 from displace.manifest.csv_file import LIMITS, LONGEST, NUMBERS, REQUIRED, number_text, read_table
 from displace.progress import Stage
 from displace.registry import check_known
@@ -35,7 +35,6 @@ from displace.registry import check_known
 if TYPE_CHECKING:
     from displace.manifest.summary import Summary
 
-Numbers = NDArray[np.float64]
 Labels = NDArray[np.str_]
 
 

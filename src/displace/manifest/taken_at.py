@@ -8,12 +8,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from displace.geo import as_seconds
+from displace.geo import Numbers, as_seconds
 from displace.images import exif_of
-
-Numbers = NDArray[np.float64]
 
 _LAST_NUMBER = re.compile(r"(\d+(?:\.\d+)?)$")
 _DATE = re.compile(r"((?:19|20)\d\d)" + r"\D?(\d\d)" * 5 + r"(?:\D?(\d{1,6}))?$")

@@ -89,7 +89,10 @@ def checked_sha256(path: Path, published: str | None = None) -> str:
 
     The digest of the first use is written beside the file, in the format of ``sha256sum``.
     """
-    digest = sha256_of(path)
+    try:
+        digest = file_sha256(path)
+    except OSError as error:
+        raise WeightsError(f"cannot read the weights file {path}: {error.strerror or error}") from error
     if published and digest != published:
         raise WeightsError(
             f"{path} has SHA-256 {digest}, published is {published}: the file is damaged or another one; "
@@ -119,14 +122,6 @@ def forget_digest(path: Path) -> None:
 def _digest_path(path: Path) -> Path:
     """Where the digest of a cached file is recorded."""
     return path.with_name(path.name + ".sha256")
-
-
-def sha256_of(path: Path) -> str:
-    """SHA-256 of a file."""
-    try:
-        return file_sha256(path)
-    except OSError as error:
-        raise WeightsError(f"cannot read the weights file {path}: {error.strerror or error}") from error
 
 
 def _download(address: str, file: IO[Any], progress: Progress | None) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import csv
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +73,8 @@ class FramesFolder:
         durable: bool = True,
     ) -> None:
         self.folder, self.durable = Path(folder), durable
+        self.names: list[str] = []
+        self.times: list[float] = []
         self.record: dict[str, Any] = {
             "format": 1,
             "source": _identity(Path(source)),
@@ -105,9 +107,17 @@ class FramesFolder:
         except OSError as error:
             raise ImageError(f"cannot write frame {self.folder / name}: {error.strerror}") from None
 
-    def finish(self, images: Sequence[str], columns: Mapping[str, Iterable[float]]) -> None:
-        """Write `frames.csv`, which says that every frame is there."""
-        write_columns(self.folder / FRAMES, images, columns)
+    def keep(self, number: int, time: float, suffix: str, content: Callable[[], bytes]) -> None:
+        """Take in the next frame, by its number in the source; what an earlier run has written stays."""
+        name = f"{number:06d}{suffix}"
+        if not self.has(name):
+            self.write(name, content())
+        self.names.append(name)
+        self.times.append(time)
+
+    def finish(self, columns: Mapping[str, Iterable[float]] | None = None) -> None:
+        """Write `frames.csv` with times and further columns, which says that every frame is there."""
+        write_columns(self.folder / FRAMES, self.names, {"timestamp": self.times, **(columns or {})})
 
     def _old_record(self) -> Any:
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,14 +13,13 @@ from shlex import quote
 import numpy as np
 
 from displace.errors import InputError
+from displace.files.reading import PathLike
 from displace.images import find_images, has_images, natural_key
 from displace.manifest import Manifest
 from displace.progress import Stage
 from displace.recordings.frames import read_frames
 from displace.recordings.rosbag import extract_bag, is_bag
 from displace.recordings.video import extract_frames, is_video
-
-PathLike = str | os.PathLike[str]
 
 
 @dataclass

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from displace.errors import DisplaceError, ImageError
-from displace.geo import Positions, at_times
+from displace.geo import Numbers, Positions, at_times
 from displace.progress import Stage
 from displace.recordings.frames import FramesFolder, Sampler
 from displace.recordings.ros_images import encode
@@ -21,8 +21,6 @@ from displace.registry import missing_extra
 IMAGE_TYPES = ("sensor_msgs/msg/CompressedImage", "sensor_msgs/msg/Image")
 POSITION_TYPES = ("sensor_msgs/msg/NavSatFix", "nav_msgs/msg/Odometry")
 _NO_PATH = "the path has '#', '?' or '%': rosbags opens no such database"
-
-Numbers = NDArray[np.float64]
 
 
 def is_bag(path: str | os.PathLike[str]) -> bool:
@@ -63,21 +61,16 @@ def extract_bag(
             return frames.folder
         connections = _topic(reader, bag, topic, IMAGE_TYPES, "image", "topic")
         total = sum(connection.msgcount for connection in connections)
-        names, times = [], []
         for index, (time, message) in enumerate(_messages(reader, connections)):
             if sampler.wants(index, time):
                 suffix, content = encode(message, f"image {index} of {connections[0].topic} in {bag}")
-                name = f"{index:06d}{suffix}"
-                if not frames.has(name):
-                    frames.write(name, content)
-                names.append(name)
-                times.append(time)
+                frames.keep(index, time, suffix, partial(bytes, content))
             if progress:
                 progress(index + 1, total)
-        if not names:
+        if not frames.names:
             raise ImageError(f"topic {connections[0].topic} of {bag} has no images")
-        columns = _position_columns(reader, bag, positions_topic, np.array(times), max_gap)
-    frames.finish(names, {"timestamp": np.array(times), **columns})
+        columns = _position_columns(reader, bag, positions_topic, np.array(frames.times), max_gap)
+    frames.finish(columns)
     return frames.folder
 
 

@@ -31,8 +31,7 @@ from displace.manifest.recording import (
 from displace.progress import Progress
 from displace.recordings.frames import write_columns
 from displace.recordings.rosbag import extract_bag, is_bag
-from displace.recordings.video import extract_frames, is_video, length_of, opened
-from displace.recordings.video_start import video_start
+from displace.recordings.video import extract_frames, is_video, length_of, opened, video_start
 
 logger = logging.getLogger(__name__)
 

@@ -1,15 +1,20 @@
-"""Video files: frames as JPEG files, with their times."""
+"""Video files: frames as JPEG files with their times, and when a video began."""
 
 from __future__ import annotations
 
 import os
+import struct
 import warnings
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import IO
 
 import cv2
 
 from displace.errors import ImageError, RouteWarning
+from displace.files.reading import open_regular
+from displace.manifest.taken_at import dates_in_names
 from displace.progress import Stage
 from displace.recordings.frames import FramesFolder, Sampler
 
@@ -24,6 +29,12 @@ EXTENSIONS = frozenset(
 _QUALITY = 95
 _MOST_FRAMES = 1e8
 """A header that states more does not know."""
+_SINCE_1904 = 2_082_844_800
+"""Seconds from 1904, when the times of MP4 and QuickTime begin, to 1970."""
+_LATEST = 2**33
+"""A time beyond is none, in the year 2176."""
+_LARGEST_HEADER = 256 * 2**20
+"""Bytes of a header that is read; that of ten hours has about ten million."""
 
 
 def is_video(path: str | os.PathLike[str]) -> bool:
@@ -55,29 +66,25 @@ def extract_frames(
         if frames.complete:
             return frames.folder
         expected = max(0, int(capture.get(cv2.CAP_PROP_FRAME_COUNT)))
-        names, times, n_read = [], [], 0
+        n_read = 0
         for index, time in _grabbed(capture):
             n_read = index + 1
             if sampler.wants(index, time):
-                name = f"{index:06d}.jpg"
-                if not frames.has(name):
-                    frames.write(name, _jpeg(capture, video, index))
-                names.append(name)
-                times.append(time)
+                frames.keep(index, time, ".jpg", partial(_jpeg, capture, video, index))
             if progress:
                 progress(n_read, expected)
     finally:
         capture.release()
     # Containers state the number only roughly, hence the margin.
-    if not names or n_read < 0.95 * expected - 5:
+    if not frames.names or n_read < 0.95 * expected - 5:
         said = f"video {video} ends after frame {n_read} of {expected}: it is truncated or damaged"
-        if not names or not allow_truncated:
+        if not frames.names or not allow_truncated:
             raise ImageError(
                 f"{said}; repair it, or keep what can be read: displace manifest SOURCE --allow-truncated "
                 "(allow_truncated=True)"
             )
         warnings.warn(f"{said}; using what can be read", RouteWarning, stacklevel=2)
-    frames.finish(names, {"timestamp": times})
+    frames.finish()
     return frames.folder
 
 
@@ -120,3 +127,56 @@ def _jpeg(capture: cv2.VideoCapture, video: Path, index: int) -> bytes:
         raise ImageError(f"cannot decode frame {index} of video {video}")
     _, content = cv2.imencode(".jpg", pixels, [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])
     return content.tobytes()
+
+
+def video_start(video: Path) -> tuple[float, str] | None:
+    """Seconds since 1970 at which a video began, and what says so; None where nothing does."""
+    try:
+        with open_regular(video) as file:
+            began = _created(file)
+    except OSError:
+        began = None
+    if began is not None:
+        return began, "the creation time in the video"
+    dates = dates_in_names([video.name])
+    return None if dates is None else (float(dates[0]), "the date in its name, in UTC, as it names no zone")
+
+
+def _created(file: IO[bytes]) -> float | None:
+    """When a file of MP4 or QuickTime began (box ``mvhd`` in ``moov``)."""
+    size = file.seek(0, 2)
+    header = next((box for box in _boxes(file, 0, size) if box[0] == b"moov"), None)
+    if header is None or header[2] - header[1] > _LARGEST_HEADER:
+        return None
+    fields = next((box for box in _boxes(file, *header[1:]) if box[0] == b"mvhd"), None)
+    if fields is None:
+        return None
+    file.seek(fields[1])
+    content = file.read(32)
+    layout = ">4xQQIQ" if content[:1] == b"\1" else ">4xIIII"
+    if len(content) < struct.calcsize(layout):
+        return None
+    created, _, rate, duration = struct.unpack_from(layout, content)
+    if not 0 < created < _LATEST:
+        return None
+    file.seek(header[1])
+    android = b"com.android." in file.read(header[2] - header[1])
+    # Android writes the header, and the time, when a recording ends.
+    began = created - duration / rate if android and rate else float(created)
+    # Some cameras count from 1970: by the standard they would have recorded before that.
+    return began - _SINCE_1904 if began >= _SINCE_1904 else began
+
+
+def _boxes(file: IO[bytes], start: int, end: int) -> Iterator[tuple[bytes, int, int]]:
+    """Kind, and first and last byte of the content, of each box of a part of a file."""
+    while start + 8 <= end:
+        file.seek(start)
+        head = file.read(16)
+        size, kind, begins = int.from_bytes(head[:4]), head[4:8], start + 8
+        if size == 1:  # a larger one follows
+            size, begins = int.from_bytes(head[8:16]), start + 16
+        stop = end if size == 0 else start + size
+        if not begins <= stop <= end:
+            return
+        yield kind, begins, stop
+        start = stop

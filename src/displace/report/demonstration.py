@@ -18,13 +18,13 @@ from displace.datasets.base import Protocol
 from displace.evaluation.record import Effort
 from displace.evaluation.results import Results
 from displace.evaluation.tables import Column, Row, Table, build_tables
-from displace.fusion import get_fusion
+from displace.fusion import DEFAULT, get_fusion
 from displace.fusion.base import Fusion
 from displace.manifest.table import Manifest
 from displace.maps import PlaceMap
 from displace.matches import Matches
 from displace.recall import percent
-from displace.report.html.blocks import OWN, Block, read_blocks
+from displace.report.html.blocks import Block, read_blocks
 from displace.report.html.findings import Finding, find, signed, verdict
 from displace.sequence.following import Fix
 from displace.truth import Flags
@@ -222,7 +222,7 @@ class Demo:
         mean = f"mean R@1 of {len(self.table.columns)} conditions"
         rows = [
             [
-                f"**{score.row.label}**" if score.row.fusion == OWN else score.row.label,
+                f"**{score.row.label}**" if score.row.fusion == DEFAULT else score.row.label,
                 f"{score.recall_1:.1f}",
                 f"{score.recall_5:.1f}",
                 f"{score.mean:.1f}",

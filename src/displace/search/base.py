@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from displace.arrays import Indices, Vectors
+from displace.arrays import LARGEST, Indices, Vectors
 from displace.errors import InputError
 from displace.geo import Area
 from displace.holdout import spread
@@ -109,6 +109,16 @@ def noisy_sample(rows: Vectors, n: int) -> Vectors:
     length = np.linalg.norm(sample, axis=1, keepdims=True)
     noisy: Vectors = sample + noise * (length / np.float32(np.sqrt(max(1, sample.shape[1]))))
     return noisy
+
+
+def checked_queries(queries: Vectors, dim: int) -> Vectors:
+    """Queries as float32 (q, n)."""
+    queries = np.asarray(queries, np.float32)
+    if queries.ndim != 2 or queries.shape[1] != dim:
+        raise InputError(f"queries must have shape (q, {dim}); got {queries.shape}")
+    if np.abs(queries).max(initial=0) > LARGEST:
+        raise InputError(f"queries have numbers beyond ±{LARGEST:g}: scale them, such as to unit length")
+    return queries
 
 
 def as_rows(among: Indices | Area | None, n_rows: int) -> Indices | None:

@@ -8,13 +8,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.arrays import LARGEST, Indices, Vectors, blocks, ranked, top_k
-from displace.errors import FormatError, InputError
+from displace.arrays import Indices, Vectors, blocks, ranked, top_k
+from displace.errors import FormatError
 from displace.files import tensors
 from displace.geo import Area
 from displace.progress import Stage
 from displace.search._top import best_rows, reranked
-from displace.search.base import Index, as_rows
+from displace.search.base import Index, as_rows, checked_queries
 
 FORMAT, VERSION = "displace rows", 1
 MAPPED_ABOVE = 2 * 2**30
@@ -121,16 +121,6 @@ def to_int8(rows: Vectors, progress: Stage | None = None) -> tuple[NDArray[np.in
         if progress:
             progress(block.stop, len(rows))
     return codes, scales
-
-
-def checked_queries(queries: Vectors, dim: int) -> Vectors:
-    """Queries as float32 (q, n)."""
-    queries = np.asarray(queries, np.float32)
-    if queries.ndim != 2 or queries.shape[1] != dim:
-        raise InputError(f"queries must have shape (q, {dim}); got {queries.shape}")
-    if np.abs(queries).max(initial=0) > LARGEST:
-        raise InputError(f"queries have numbers beyond ±{LARGEST:g}: scale them, such as to unit length")
-    return queries
 
 
 def is_mapped(array: NDArray[Any]) -> bool:

@@ -17,8 +17,8 @@ from displace.holdout import spread
 from displace.progress import Stage
 from displace.registry import import_extra
 from displace.search._top import RunningTop, best_rows, reranked
-from displace.search.base import GOAL, Index, as_rows
-from displace.search.exact import AGAIN, FORMAT, VERSION, checked_queries
+from displace.search.base import GOAL, Index, as_rows, checked_queries
+from displace.search.exact import AGAIN, FORMAT, VERSION
 
 FEW = 6
 """From this many queries on, BLAS over widened blocks is faster than faiss' scan, which takes them one by one."""
@@ -147,12 +147,11 @@ class Faiss(Index):
 
     def _codes(self) -> NDArray[Any] | None:
         """Return the rows as faiss keeps them, without a copy; None for approximate kinds."""
-        faiss, shape = _faiss(), (self.n_rows, self.dim)
         if self.kind in ("ivf", "hnsw") or self.n_rows == 0:
             return None
-        size = {"float32": 4, "float16": 2, "int8": 1}[self.kind]
-        raw = faiss.rev_swig_ptr(self.index.codes.data(), self.n_rows * self.dim * size)
-        codes: NDArray[Any] = raw.view({4: np.float32, 2: np.float16, 1: np.uint8}[size]).reshape(shape)
+        dtype = np.dtype("uint8" if self.kind == "int8" else self.kind)
+        raw = _faiss().rev_swig_ptr(self.index.codes.data(), self.n_rows * self.dim * dtype.itemsize)
+        codes: NDArray[Any] = raw.view(dtype).reshape(self.n_rows, self.dim)
         return codes
 
     def _look_further(self) -> bool:

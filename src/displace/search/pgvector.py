@@ -15,8 +15,7 @@ from displace.geo import Area, Positions, radii_at
 from displace.progress import Stage
 from displace.search._database import Address, Database, migrate, schema_version
 from displace.search._top import best_rows
-from displace.search.base import GOAL, Index, as_rows, noisy_sample
-from displace.search.exact import checked_queries
+from displace.search.base import GOAL, SAMPLE, Index, as_rows, checked_queries, noisy_sample
 
 WIDEST_HNSW = 4000
 """Dimensions of halfvec that pgvector's HNSW takes."""
@@ -227,7 +226,7 @@ class PgVector(Index):
         if self.kind == "hnsw":
             connection.execute(f"CREATE INDEX ON {self._table} USING hnsw (vec halfvec_ip_ops)")
         connection.execute(f"ANALYZE {self._table}")
-        queries = noisy_sample(rows, 100)
+        queries = noisy_sample(rows, SAMPLE)
         exact = best_rows(queries, rows, 1)[0]
         for effort in EFFORTS if self.kind == "hnsw" else (None,):
             self.effort = effort

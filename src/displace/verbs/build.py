@@ -159,37 +159,30 @@ def build(
         steps.place(described, partial, traversals, exclude or ())
         described = DescriptorStore(described.folder)
         tolerance = own_tolerance(described) if tolerance is None else tolerance
-        stream = described.stream(traversals, exclude or ())
-        if cluster is not None or stream.nbytes > MEMORY_SHARE * physical_memory():
+        chosen: dict[str, Any] = {"traversals": traversals, "exclude": exclude or ()}
+        stream = described.stream(**chosen)
+        streamed = cluster is not None or stream.nbytes > MEMORY_SHARE * physical_memory()
+        if streamed:
             _check_streamable(fusion, keep_references)
-            seen = sample(stream)
-            _tell_of_copies(seen)
-            look_at_neighbours(seen, tolerance)
-            options: dict[str, Any] = {
-                "dtype": dtype,
-                "calibration": calibration,
-                "tolerance": tolerance,
-                "progress": progress,
-            }
-            return _streamed(cluster, described, fusion, traversals, exclude or (), output, options)
-        refs = described.references(traversals, exclude or ())
+        refs = sample(stream) if streamed else described.references(**chosen)
         _tell_of_copies(refs)
         look_at_neighbours(refs, tolerance)
-        chosen: str | Fusion = fusion
+        options: dict[str, Any] = {"dtype": dtype, "calibration": calibration, "tolerance": tolerance}
+        if streamed:
+            return _streamed(cluster, described, fusion, chosen, output, progress=progress, **options)
+        estimator: str | Fusion = fusion
         with limit_threads(threads_for(threads, *refs.vectors.shape)), warnings.catch_warnings():
             warnings.simplefilter("ignore", FallbackWarning)  # shown with the map
             if fusion == "auto":
                 found = advise(refs, tolerance=tolerance, progress=part(progress, "comparing"))
-                chosen = found.recommended.make()
+                estimator = found.recommended.make()
             place_map = building.build(
                 refs,
-                chosen,
+                estimator,
                 described.model,
-                dtype=dtype,
-                calibration=calibration,
-                tolerance=tolerance,
                 keep_references=keep_references,
                 progress=part(progress, "calibrating"),
+                **options,
             )
         place_map.save(output)
     return place_map
@@ -245,10 +238,9 @@ def _streamed(
     cluster: str | None,
     store: DescriptorStore,
     fusion: str,
-    traversals: Sequence[str] | None,
-    exclude: Sequence[str],
+    chosen: dict[str, Any],
     output: Path,
-    options: dict[str, Any],
+    **options: Any,
 ) -> PlaceMap:
     """Build a map of more references than fit in memory: in blocks, or with the workers of a cluster."""
     from displace.cluster.session import connected
@@ -257,14 +249,12 @@ def _streamed(
     from displace.maps.streaming import build_streamed
 
     with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as folder:
-        options = {**options, "folder": folder}
         if cluster is None:
-            stream = store.stream(traversals, exclude)
-            build_streamed(stream, fusion, store.model, **options).save(output)
+            stream = store.stream(**chosen)
+            build_streamed(stream, fusion, store.model, folder=folder, **options).save(output)
         else:
-            options |= {"traversals": traversals, "exclude": exclude}
             with connected(cluster) as client:
-                build_on_cluster(client, store, fusion, **options).save(output)
+                build_on_cluster(client, store, fusion, folder=folder, **chosen, **options).save(output)
     return PlaceMap.load(output, verify=False)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import shlex
 import tempfile
@@ -134,23 +135,15 @@ def _named(names: str) -> list[str]:
     return [name.strip() for name in names.split(",")]
 
 
-def _command(
-    store: PathLike, queries: Sequence[str] | None, output: PathLike | None, *given: str | None
-) -> str:
+def _command(store: PathLike, queries: Sequence[str], output: PathLike | None, *given: str | None) -> str:
     """Return the equivalent command, for the report of the results."""
-    options = {
-        "--fusion": "all",
-        "--sequence": "single_frame",
-        "--adapt": "none",
-        "--tolerance": None,
-        "--protocol": None,
-    }
-    located = [part for query in queries or () for part in ("--query", query)]
+    usual = inspect.signature(evaluate).parameters
+    located = [part for query in queries for part in ("--query", query)]
     chosen = [
         part
-        for (name, default), value in zip(options.items(), given, strict=True)
-        if value is not None and value != default
-        for part in (name, value)
+        for name, value in zip(("fusion", "sequence", "adapt", "tolerance", "protocol"), given, strict=True)
+        if value is not None and value != usual[name].default
+        for part in (f"--{name}", value)
     ]
     kept = [] if output is None else ["-o", str(output)]
     return shlex.join(["displace", "evaluate", str(store), *located, *chosen, *kept])

@@ -111,7 +111,8 @@ def extract(
     table = read_manifest(manifest)
     folder = Path(manifest).with_suffix(".desc") if output is None else Path(output)
     model = _model_of(folder, overwrite) if model is None else model
-    described_by = get_model(model, weights, device, image_size, crop, mask)
+    make = partial(get_model, model, weights, device, image_size, crop, mask)
+    described_by = make()
     described_by.load(download)
     # Now that the model's libraries are loaded their threads can be limited.
     with limit_threads(threads), ExitStack() as stack:
@@ -121,7 +122,6 @@ def extract(
             from displace.cluster.session import connected
 
             client = stack.enter_context(connected(cluster))
-            make = partial(get_model, model, weights, device, image_size, crop, mask)
             describer = describer_on(client, make, batch_size)
         return extraction.extract(
             table,

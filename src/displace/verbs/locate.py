@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
@@ -13,10 +14,10 @@ from displace.progress import Progress, part
 from displace.verbs.base import MAP_ENDING, Argument, MapPath, Option, Output, PathLike, check_output
 
 if TYPE_CHECKING:
+    from displace.arrays import Vectors
     from displace.maps import PlaceMap
     from displace.maps.located import Located
     from displace.maps.remote import RemoteMap
-    from displace.models.base import DescriptorModel
     from displace.recordings.query_images import QueryImages
 
 
@@ -133,10 +134,10 @@ def locate(
     shown = SHOWN if k is None else k
     check_count(shown, "k")
     centre = parsed_area(near, radius)
+    options = {"weights": weights, "image_size": image_size, "crop": crop, "mask": mask}
     place_map: PlaceMap | RemoteMap
     if is_served(map_file):
-        given = {"weights": weights, "image_size": image_size, "crop": crop, "mask": mask}
-        place_map = _served(str(map_file), {**given, "device": None if device == "auto" else device})
+        place_map = _served(str(map_file), {**options, "device": None if device == "auto" else device})
     else:
         place_map = PlaceMap.load(map_file)
     _check_options(place_map, search, adapt, min_confidence, form)
@@ -161,16 +162,12 @@ def locate(
             raise InputError(
                 f"traversal={traversal!r} applies to a descriptor store; images have no traversal"
             )
-        model = None
-        if isinstance(place_map, PlaceMap):
-            model = place_map.open_model(
-                weights=weights, device=device, image_size=image_size, crop=crop, mask=mask
-            )
+        describe = _describer(place_map, device=device, **options)
         with images_of(sources, every, part(progress, "frames"), topic) as images:
             drives = {} if follow is False or centre is not None else images.videos()
             if follow:
                 drives |= images.folders
-            located = _locate_images(place_map, model, images, shown, search, drives, adapt, progress)
+            located = _locate_images(place_map, describe, images, shown, search, drives, adapt, progress)
             located = replace(located, min_confidence=min_confidence)
     if output is not None and form is not None:
         export(form, located, output, min_confidence=min_confidence or 0.0, places=k or 1)
@@ -254,9 +251,19 @@ def parsed_area(near: str | None, radius: float | None) -> tuple[float, float] |
     return first, second
 
 
+def _describer(place_map: PlaceMap | RemoteMap, **options: PathLike | None) -> Callable[..., Vectors]:
+    """What describes images: the map's model, or the server that has the map."""
+    from displace.descriptors.extraction import describe
+    from displace.maps.remote import RemoteMap
+
+    if isinstance(place_map, RemoteMap):
+        return place_map.described
+    return partial(describe, place_map.open_model(**options))
+
+
 def _locate_images(
     place_map: PlaceMap | RemoteMap,
-    model: DescriptorModel | None,
+    describe: Callable[..., Vectors],
     images: QueryImages,
     k: int,
     search: str,
@@ -266,16 +273,10 @@ def _locate_images(
 ) -> Located:
     import numpy as np
 
-    from displace.descriptors.extraction import describe
     from displace.maps.located import Located, along_drives
-    from displace.maps.remote import RemoteMap
 
     failures: dict[int, str] = {}
-    if isinstance(place_map, RemoteMap):
-        vectors = place_map.described(images.paths, failures, progress)
-    else:
-        assert model is not None
-        vectors = describe(model, images.paths, failures=failures, progress=progress)
+    vectors = describe(images.paths, failures=failures, progress=progress)
     # Frames of videos are in a temporary folder: messages name the video instead.
     skipped = {
         images.label(row): why.replace(str(images.paths[row]), images.label(row))

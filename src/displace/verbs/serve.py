@@ -95,8 +95,7 @@ def serve(
 
         from displace.web.api import make_app
         from displace.web.limits import Limits
-        from displace.web.logs import leave_out_pillow, log_config
-        from displace.web.malloc import return_memory
+        from displace.web.process import leave_out_pillow, log_config, return_memory
         from displace.web.server import ServerSettings
     except ImportError:
         raise missing_extra("fastapi", "web") from None

@@ -27,9 +27,9 @@ from displace.web.document import BODIES, IMAGES, REFUSALS, with_answers
 from displace.web.drives import Drive
 from displace.web.guard import Guard, error_response, refusal
 from displace.web.hosting import Hosted
+from displace.web.limits import RefusedError
 from displace.web.locating import Locating, Wanted
 from displace.web.metrics import histogram
-from displace.web.refused import RefusedError
 from displace.web.server import Server, ServerSettings
 from displace.web.uploads import VECTORS
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,22 +73,22 @@ class Batcher:
             starts, self._runs = not self._runs, True
         if starts:
             # After the requests that the event loop has at hand: they join the batch.
-            loop.call_soon(self._thread.submit, self._run, loop)
+            loop.call_soon(self._thread.submit, self._run)
         return await waiting.answer
 
     def close(self) -> None:
         """End the thread when nothing waits."""
         self._thread.shutdown(wait=True)
 
-    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Locate until nothing waits; the answers of a batch go to the event loop together."""
+    def _run(self) -> None:
+        """Locate until nothing waits."""
         while batch := self._next():
-            found: list[Records] | Exception
+            found: Sequence[Records | Exception]
             try:
                 found = _located(batch)
             except Exception as error:  # each request answers for it
-                found = error
-            loop.call_soon_threadsafe(_hand_over, batch, found)
+                found = [error] * len(batch)
+            hand_over([waiting.answer for waiting in batch], found)
 
     def _next(self) -> list[Waiting]:
         """Take the first request out of the queue, and those that can be located with it."""
@@ -109,20 +111,22 @@ class Batcher:
         return batch
 
 
-def _hand_over(batch: list[Waiting], found: list[Records] | Exception) -> None:
-    """Give each request of a batch its records, or the error."""
-    for number, waiting in enumerate(batch):
-        settle(waiting.answer, found if isinstance(found, Exception) else found[number])
+def hand_over(answers: Iterable[asyncio.Future[Any]], found: Iterable[Any]) -> None:
+    """Give those who wait what was found, or the error; all that one event loop waits for at once."""
+    pairs = list(zip(answers, found, strict=True))
+    for loop in {answer.get_loop() for answer, _ in pairs}:
+        with suppress(RuntimeError):  # a loop that has ended waits for nothing
+            loop.call_soon_threadsafe(_settle, [pair for pair in pairs if pair[0].get_loop() is loop])
 
 
-def settle(answer: asyncio.Future[Any], found: Any) -> None:
-    """Give whoever waits what was found, or the error; nobody does where a client has gone."""
-    if answer.done():
-        return
-    if isinstance(found, Exception):
-        answer.set_exception(found)
-    else:
-        answer.set_result(found)
+def _settle(pairs: list[tuple[asyncio.Future[Any], Any]]) -> None:
+    for answer, found in pairs:
+        if answer.done():  # the client has gone
+            continue
+        if isinstance(found, Exception):
+            answer.set_exception(found)
+        else:
+            answer.set_result(found)
 
 
 def _located(batch: list[Waiting]) -> list[Records]:

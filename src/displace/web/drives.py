@@ -12,8 +12,7 @@ from displace.arrays import Vectors
 from displace.errors import InputError
 from displace.sequence.tracking import BEGINS_OFF
 from displace.web.hosting import Hosted
-from displace.web.limits import Clock, Limits
-from displace.web.refused import RefusedError
+from displace.web.limits import Clock, Limits, RefusedError
 
 
 @dataclass(eq=False)

@@ -13,8 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from displace.errors import DisplaceError
 from displace.web.batching import BusyError
-from displace.web.limits import RateLimit
-from displace.web.refused import RefusedError
+from displace.web.limits import RateLimit, RefusedError
 from displace.web.server import Server
 
 log = logging.getLogger("displace.serve")

@@ -12,8 +12,7 @@ import asyncio
 import logging
 import threading
 from collections import deque
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,9 +22,8 @@ from displace.descriptors.extraction import described_batch
 from displace.descriptors.preparation import in_batches
 from displace.errors import DisplaceError
 from displace.models.base import DescriptorModel
-from displace.web.batching import BusyError, settle
-from displace.web.limits import Limits
-from displace.web.refused import RefusedError
+from displace.web.batching import BusyError, hand_over
+from displace.web.limits import Limits, RefusedError
 from displace.web.worker import Answer, Worker, WorkerEndedError, prepared_image
 
 log = logging.getLogger("displace.serve")
@@ -178,10 +176,10 @@ class Lane:
                 self._end()
                 log.warning("%s; another one takes over", error)
                 self.lanes.once_more(taken)
+                continue
             except Exception as error:  # each request answers for it
-                hand_over(taken, [error] * len(taken))
-            else:
-                hand_over(taken, found)
+                found = [error] * len(taken)
+            hand_over([each.answer for each in taken], found)
         self._end()
 
     def _start(self) -> None:
@@ -246,16 +244,3 @@ def stacked(found: Sequence[Vectors | BaseException]) -> Vectors:
             raise each
         vectors.append(each)
     return np.stack(vectors)
-
-
-def hand_over(taken: Iterable[WaitingImage], found: Iterable[Described]) -> None:
-    """Give images their answers, all that one event loop waits for at once."""
-    pairs = list(zip(taken, found, strict=True))
-    for loop in {each.answer.get_loop() for each, _ in pairs}:
-        with suppress(RuntimeError):  # a loop that has ended waits for nothing
-            loop.call_soon_threadsafe(_answer, [p for p in pairs if p[0].answer.get_loop() is loop])
-
-
-def _answer(pairs: list[tuple[WaitingImage, Described]]) -> None:
-    for each, found in pairs:
-        settle(each.answer, found)

@@ -1,4 +1,7 @@
-"""What a server takes from its clients, and from whom."""
+"""What a server takes from its clients, and from whom, and how it refuses the rest.
+
+Apart from the web framework, which the processes that read images do not load.
+"""
 
 from __future__ import annotations
 
@@ -82,3 +85,15 @@ class Tokens:
         full = self.full is not None and hmac.compare_digest(given, self.full.encode())
         reading = self.reading is not None and hmac.compare_digest(given, self.reading.encode())
         return full or (reads and reading)
+
+
+class RefusedError(Exception):
+    """A request that is answered with an error: its HTTP status, what is wrong, and the way out."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status, self.message = status, message
+
+    def of(self, number: int, count: int) -> RefusedError:
+        """The same of one image among several."""
+        return RefusedError(self.status, f"image {number} of {count}: {self.message}") if count > 1 else self

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from displace.web.refused import RefusedError
+from displace.web.limits import RefusedError
 from displace.web.server import Server
 
 _KEPT = 256

@@ -18,9 +18,8 @@ from displace.web.describer import Describer
 from displace.web.drives import Drives
 from displace.web.gallery import Gallery
 from displace.web.hosting import Host, Hosted
-from displace.web.limits import Limits, Tokens
+from displace.web.limits import Limits, RefusedError, Tokens
 from displace.web.metrics import Metrics
-from displace.web.refused import RefusedError
 from displace.web.uploads import read_asked
 
 
@@ -91,10 +90,10 @@ class Server:
     async def vectors(self, request: Request, hosted: Hosted) -> Vectors:
         """Descriptors that a request asks about, its images described."""
         asked = await read_asked(request, hosted.place_map.dim, self.limits)
-        if asked.vectors is not None:
-            return asked.vectors
+        if not isinstance(asked, list):
+            return asked
         if hosted.no_images is not None:
             await self.in_pool(hosted.open_model)  # what was missing, such as weights, may be there by now
         if hosted.no_images is not None:
             raise RefusedError(422, hosted.no_images)
-        return await self.describer.describe(hosted.place_map, asked.images)
+        return await self.describer.describe(hosted.place_map, asked)

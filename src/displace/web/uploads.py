@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from contextlib import aclosing
-from dataclasses import dataclass
 
 import numpy as np
 from starlette.datastructures import UploadFile
@@ -15,34 +14,23 @@ from starlette.formparsers import MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 
 from displace.arrays import Vectors
-from displace.web.limits import Limits
-from displace.web.refused import RefusedError
+from displace.web.limits import Limits, RefusedError
 
 VECTORS = "application/octet-stream"
 
 
-@dataclass(frozen=True, eq=False)
-class Asked:
-    """What a request asks about: images, or descriptors."""
-
-    images: list[bytes]
-    """Not checked yet."""
-    vectors: Vectors | None = None
-    """Shape (q, D)."""
-
-
-async def read_asked(request: Request, dim: int, limits: Limits) -> Asked:
-    """Read the body of a request: one image, a form with several, or descriptors as JSON or raw float32."""
+async def read_asked(request: Request, dim: int, limits: Limits) -> list[bytes] | Vectors:
+    """Read the body of a request: one image, a form with several, or descriptors (q, D) as JSON or raw float32."""
     kind = (_header(request, b"content-type") or "").partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
-        return Asked(await _form(request, limits))
+        return await _form(request, limits)
     body = await _body(request, limits)
     if kind.startswith("image/"):
-        return Asked([body])
+        return [body]
     if kind == "application/json":
-        return Asked([], _from_json(body, dim, limits))
+        return _from_json(body, dim, limits)
     if kind == VECTORS:
-        return Asked([], _from_raw(body, dim, limits))
+        return _from_raw(body, dim, limits)
     raise RefusedError(
         415,
         f"content type {kind or '(none)'} is not understood: send an image (image/jpeg …), several as "

@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+from PIL import Image
 
 from displace.descriptors.preparation import Failure, Prepared, prepare
-from displace.errors import DisplaceError
+from displace.errors import DisplaceError, ImageError
+from displace.images import FORMATS, open_image
 from displace.models import open_model
 from displace.models.base import DescriptorModel
-from displace.threads import limit_threads
-from displace.web.limits import Limits
-from displace.web.logs import leave_out_pillow
-from displace.web.malloc import LARGE_FOR_WORKER, return_memory
-from displace.web.refused import RefusedError, checked_image
+from displace.threads import keep_to_one_core
+from displace.web.limits import Limits, RefusedError
+from displace.web.process import LARGE_FOR_WORKER, leave_out_pillow, return_memory
 
 Answer = Prepared | RefusedError
 """A prepared image, or why there is none."""
@@ -46,6 +46,26 @@ def prepared_image(model: DescriptorModel, image: bytes, limits: Limits) -> Answ
     except RefusedError as error:
         return error
     return RefusedError(422, str(answer)) if isinstance(answer, Failure) else answer
+
+
+def checked_image(content: bytes, limits: Limits) -> bytes:
+    """Refuse what is no image, or too large a one, from its head alone."""
+    if not content:
+        raise RefusedError(415, "the image is empty: nothing was sent")
+    try:
+        with open_image(content) as image:
+            width, height = image.size
+    except Image.DecompressionBombError:
+        raise RefusedError(413, f"the image has more than {limits.pixels:,} pixels: scale it down") from None
+    except ImageError as error:
+        raise RefusedError(415, f"the image {error}") from None
+    except Exception:  # Pillow's readers raise nearly every type on damaged files
+        raise RefusedError(415, f"this is no image that is read here ({', '.join(FORMATS)})") from None
+    if width * height > limits.pixels:
+        raise RefusedError(
+            413, f"the image has {width * height:,} pixels, the limit is {limits.pixels:,}: scale it down"
+        )
+    return content
 
 
 class Worker:
@@ -147,11 +167,7 @@ def _in_time(model: DescriptorModel, image: bytes, limits: Limits) -> Answer:
 
 def _ready_model(fingerprint: dict[str, Any], files: dict[str, str]) -> DescriptorModel:
     """The model, with all that it imports at its first image."""
-    import cv2
-
-    # There is a process for each core: threads of theirs would only wait for each other.
-    cv2.setNumThreads(1)
-    limit_threads(1)
+    keep_to_one_core()
     return_memory(LARGE_FOR_WORKER)
     leave_out_pillow()
     model = open_model(fingerprint, **files)

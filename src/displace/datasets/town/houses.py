@@ -6,10 +6,9 @@ import math
 from collections.abc import Callable, Hashable, Iterator
 
 from displace.datasets.town import facades, plants, props
-from displace.datasets.town.camera import Vector
 from displace.datasets.town.looks import Look
 from displace.datasets.town.plan import Building, Point
-from displace.datasets.town.raster import ROOF, VEHICLE, WALL, Paint, Quad, Texture
+from displace.datasets.town.raster import ROOF, VEHICLE, WALL, Paint, Quad, Texture, Vector
 from displace.datasets.town.styles import Colour
 
 

@@ -69,10 +69,7 @@ def _skylight(normals: Linear, kinds: NDArray[np.int8], height: Linear, look: Lo
 
 def _sunlight(scene: Scene, position: Linear, normals: Linear, kinds: NDArray[np.int8], look: Look) -> Linear:
     """Direct light where nothing stands in its way."""
-    azimuth, elevation = (math.radians(v) for v in look.sun)
-    flat = math.cos(elevation)
-    sun = np.array([math.sin(azimuth) * flat, math.cos(azimuth) * flat, math.sin(elevation)], np.float32)
-    facing = np.clip(dot(sun, normals), 0, 1)
+    facing = np.clip(dot(look.towards_sun, normals), 0, 1)
     facing[kinds == LEAVES] = 0.55
     view = View((0.0, 0.0), scene.pose.heading, -15.0, 85.0, 36.0, 3.0)
     shade = shadow_map(view, *_casters(scene), look.sun)

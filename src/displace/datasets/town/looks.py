@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from displace.datasets.town.styles import Colour
 
@@ -51,6 +55,13 @@ class Look:
     rain: float = 0.0
     flakes: float = 0.0
     """Amount in the air."""
+
+    @property
+    def towards_sun(self) -> NDArray[np.float32]:
+        """Unit vector."""
+        azimuth, elevation = (math.radians(angle) for angle in self.sun)
+        flat = math.cos(elevation)
+        return np.array([math.sin(azimuth) * flat, math.cos(azimuth) * flat, math.sin(elevation)], np.float32)
 
 
 _ALL_LOOKS = (

@@ -8,7 +8,7 @@ import numpy as np
 
 from displace.datasets.town.plan import Building, Point, Street, StreetPlan, Tree, streets
 from displace.datasets.town.randomness import stream
-from displace.datasets.town.styles import ACCENTS, ROOFS, STYLES
+from displace.datasets.town.styles import ACCENTS, ROOFS, STYLES, HouseStyle
 
 N_TREES = 6
 """Drawings of trees that exist for each state of the leaves."""
@@ -60,7 +60,7 @@ def _fill_side(seed: int, made: StreetPlan, side: int) -> None:
             )
             along, inward = _facing(street, side)
             key = (seed, "house", street.index, side, number)
-            made.buildings.append(_house(key, style.name, corner, along, inward, width))
+            made.buildings.append(_house(key, style, corner, along, inward, width))
             if district.border:
                 ends = (street.point(position + at, side * (district.edge + 0.2)) for at in (0.6, width))
                 first, last = ends
@@ -76,17 +76,16 @@ def _facing(street: Street, side: int) -> tuple[Point, Point]:
 
 
 def _house(
-    key: tuple[int | str, ...], style: str, corner: Point, along: Point, inward: Point, width: float
+    key: tuple[int | str, ...], style: HouseStyle, corner: Point, along: Point, inward: Point, width: float
 ) -> Building:
     """Put one house of a style on its lot."""
     rng = stream(*key)
-    kind = STYLES[style]
-    low, high = kind.storeys
+    low, high = style.storeys
     tone = rng.uniform(0.88, 1.08) + rng.uniform(-0.03, 0.03, 3)
-    wall = np.clip(np.array(kind.walls[int(rng.integers(len(kind.walls)))]) * tone, 0, 250)
+    wall = np.clip(np.array(style.walls[int(rng.integers(len(style.walls)))]) * tone, 0, 250)
     return Building(
         key=key,
-        style=kind,
+        style=style,
         corner=corner,
         along=along,
         inward=inward,
@@ -117,13 +116,13 @@ def _side_road(seed: int, made: StreetPlan, side: int, position: float, number: 
             left = reach if bank == side else reach + width
             corner = street.point(middle + bank * (_SIDE_WIDTH / 2 + 2), side * left)
             key = (seed, "side house", street.index, side, number, bank, count)
-            made.buildings.append(_house(key, style.name, corner, along, inward, width))
+            made.buildings.append(_house(key, style, corner, along, inward, width))
             reach += width + street.district.gap
             count += 1
     along, inward = _facing(street, side)
     corner = street.point(middle + 9 * side, side * (_SIDE_LENGTH + 3))
     end_key = (seed, "end house", street.index, side, number)
-    made.buildings.append(_house(end_key, str(rng.choice(styles)), corner, along, inward, 18.0))
+    made.buildings.append(_house(end_key, STYLES[str(rng.choice(styles))], corner, along, inward, 18.0))
 
 
 def _park(made: StreetPlan, side: int, position: float, width: float, rng: np.random.Generator) -> None:

@@ -16,14 +16,15 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.datasets.town.camera import Camera, Vector
-
 Texture = NDArray[np.uint8]
+Vector = tuple[float, float, float]
+
+SUPERSAMPLE = 1.5
+"""Pixels drawn for each pixel of the picture, across and down."""
 
 HOLE, MATT = 64, 128
 _NEAR, _FAR = 0.25, 130.0
 _LEAST_PIXELS = 16
-
 
 Paint = tuple[Callable[..., Texture], tuple[Hashable, ...]]
 """Painter of a texture and its arguments, by which the texture is kept for the next picture."""
@@ -43,6 +44,50 @@ class Quad(NamedTuple):
 
 WALL, ROOF, GROUND, LEAVES, VEHICLE = range(1, 6)
 """Kinds of surface, told apart by the light."""
+
+
+@dataclass(frozen=True)
+class Camera:
+    """Pinhole camera; `to_pixels` maps directions from `centre` to supersampled homogeneous pixels."""
+
+    centre: NDArray[np.float64]
+    to_pixels: NDArray[np.float64]
+    size: tuple[int, int]
+    """Of the picture; what is drawn before it is averaged is `drawn` pixels wide and high."""
+    drawn: tuple[int, int]
+
+    @classmethod
+    def place(
+        cls,
+        centre: Vector,
+        yaw: float,
+        pitch: float,
+        roll: float,
+        field_of_view: float,
+        size: tuple[int, int],
+    ) -> Camera:
+        """Set up a camera; angles in radians, `size` = (width, height) of the picture."""
+        width, height = (round(n * SUPERSAMPLE) for n in size)
+        forward = np.array(
+            [math.sin(yaw) * math.cos(pitch), math.cos(yaw) * math.cos(pitch), math.sin(pitch)]
+        )
+        level = np.array([math.cos(yaw), -math.sin(yaw), 0.0])
+        up = np.cross(level, forward)
+        right = math.cos(roll) * level + math.sin(roll) * up
+        down = math.sin(roll) * level - math.cos(roll) * up
+        focal = 0.5 * width / math.tan(field_of_view / 2)
+        intrinsic = np.array([[focal, 0, width / 2 - 0.5], [0, focal, height / 2 - 0.5], [0, 0, 1.0]])
+        return cls(np.array(centre), intrinsic @ np.stack([right, down, forward]), size, (width, height))
+
+    def rays(self) -> NDArray[np.float32]:
+        """Direction through every pixel of the picture, (3, height, width), of length 1 along the optical axis."""
+        inverse = np.linalg.inv(self.to_pixels)
+        x, y = (
+            (np.arange(n) + 0.5) * drawn / n - 0.5 for n, drawn in zip(self.size, self.drawn, strict=True)
+        )
+        columns = (inverse[:, :1] * x + inverse[:, 2:]).astype(np.float32)
+        rows = (inverse[:, 1:2] * y).astype(np.float32)
+        return rows[:, :, None] + columns[:, None, :]
 
 
 @dataclass(frozen=True)

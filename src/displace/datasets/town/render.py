@@ -7,12 +7,11 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.datasets.town.camera import Camera
 from displace.datasets.town.lens import develop
 from displace.datasets.town.light import illuminate
 from displace.datasets.town.looks import LOOKS, Look
 from displace.datasets.town.plan import MAX_PLACES
-from displace.datasets.town.raster import rasterize
+from displace.datasets.town.raster import Camera, rasterize
 from displace.datasets.town.scene import compose, pose
 from displace.errors import InputError
 from displace.registry import check_known

@@ -11,13 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.datasets.town import houses, plants, props
-from displace.datasets.town.camera import Vector
 from displace.datasets.town.ground import View, ground
 from displace.datasets.town.looks import Look
 from displace.datasets.town.lots import near, plan
 from displace.datasets.town.plan import Point, Street, StreetPlan, chainage_of, pose_at, street_at
 from displace.datasets.town.randomness import stream
-from displace.datasets.town.raster import LEAVES, VEHICLE, WALL, Quad
+from displace.datasets.town.raster import LEAVES, VEHICLE, WALL, Quad, Vector
 
 _SIGHT = 130.0
 

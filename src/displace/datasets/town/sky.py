@@ -54,10 +54,7 @@ def _glow(colours: NDArray[np.float32], rays: NDArray[np.float32], look: Look) -
     strength = max(look.sunlight)
     if strength == 0:
         return colours
-    azimuth, elevation = (math.radians(v) for v in look.sun)
-    flat = math.cos(elevation)
-    sun = np.array([math.sin(azimuth) * flat, math.cos(azimuth) * flat, math.sin(elevation)], np.float32)
-    near = np.clip(dot(sun, rays) / np.sqrt(dot(rays, rays)), 0, 1)
+    near = np.clip(dot(look.towards_sun, rays) / np.sqrt(dot(rays, rays)), 0, 1)
     wide, aureole, disc = (cv2.pow(near, power) for power in (12, 160, 3000))
     result: NDArray[np.float32] = colours + (0.35 * wide + 0.8 * aureole + 3 * disc) * planes(look.sunlight)
     return result

@@ -1,4 +1,4 @@
-"""Walls of four materials, gables, windows, balconies and doors."""
+"""Walls of four materials, on which gables, windows, balconies and doors are drawn."""
 
 from __future__ import annotations
 
@@ -10,25 +10,88 @@ from numpy.typing import NDArray
 from displace.datasets.town.canvas import Canvas, shade
 from displace.datasets.town.looks import WARM, Look
 from displace.datasets.town.plan import Building
-from displace.datasets.town.randomness import noise_crop
+from displace.datasets.town.randomness import noise_crop, stream
 from displace.datasets.town.styles import SNOW, WHITE
 
 SCALE = 20.0
 """Pixels per metre: about what the nearest front has on a picture of 320 pixels."""
 
 
-def wall(house: Building, width: float, height: float, rng: np.random.Generator) -> Canvas:
-    """Bare wall of the house's material, weathered."""
-    canvas = Canvas(width, height, SCALE, house.wall)
-    rows, columns = canvas.pixels.shape[:2]
-    stain = noise_crop("stain", (rows, columns), rng, coarse=128)
-    tone = 1 + 0.045 * stain + _MATERIALS[house.style.material](rows, columns, rng)
-    # Splashes darken the foot of a wall, and its top is in the eaves' shade.
-    up = (rows - np.arange(rows, dtype=np.float32)) / SCALE
-    tone *= (1 - 0.22 * np.exp(-up / 0.7))[:, None]
-    canvas.tone(tone.astype(np.float32))
-    canvas.rect(0, 0, width, 0.45, shade(house.wall, 0.62))
-    return canvas
+class Wall(Canvas):
+    """One side of a house, of its material and weathered: what is drawn upon it depends on the traversal's look.
+
+    The numbers of `fixed` are the same in every traversal, those of `passing` are not.
+    """
+
+    def __init__(self, house: Building, look: Look, side: str, width: float, height: float) -> None:
+        super().__init__(width, height, SCALE, house.wall)
+        self.house, self.look, self.width = house, look, width
+        self.fixed, self.passing = stream(*house.key, side), stream(*house.key, side, look.name)
+        rows, columns = self.pixels.shape[:2]
+        stain = noise_crop("stain", (rows, columns), self.fixed, coarse=128)
+        tone = 1 + 0.045 * stain + _MATERIALS[house.style.material](rows, columns, self.fixed)
+        # Splashes darken the foot of a wall, and its top is in the eaves' shade.
+        up = (rows - np.arange(rows, dtype=np.float32)) / SCALE
+        tone *= (1 - 0.22 * np.exp(-up / 0.7))[:, None]
+        self.tone(tone.astype(np.float32))
+        self.rect(0, 0, width, 0.45, shade(house.wall, 0.62))
+
+    def gable(self) -> None:
+        """Cut the corners off above the eaves and trim the edges."""
+        width, eaves, rise = self.width, self.house.eaves, self.house.rise
+        top = eaves + rise + 0.1
+        for x, outside in ((0.0, -0.1), (width, width + 0.1)):
+            self.hole(
+                [(outside, eaves), (x, eaves), (width / 2, eaves + rise), (width / 2, top), (outside, top)]
+            )
+            self.line([(x, eaves), (width / 2, eaves + rise)], (60, 50, 44), 0.22)
+
+    def window(self, x: float, sill: float, size: tuple[float, float]) -> None:
+        """Window centred on `x`: frame, panes, curtains, sill; a light on behind some."""
+        house, look, rng = self.house, self.look, self.passing
+        wide, tall = size
+        left, right, top = x - wide / 2, x + wide / 2, sill + tall
+        if house.style.surround:
+            self.rect(left - 0.18, sill - 0.1, right + 0.18, top + 0.22, shade(WHITE, 0.9))
+        self.rect(left - 0.06, sill - 0.05, right + 0.06, top + 0.06, WHITE)
+        if rng.random() < look.lit:
+            self.rect(
+                left, sill, right, top, WARM[int(rng.integers(len(WARM)))], float(rng.uniform(0.35, 1.0))
+            )
+        else:
+            glass = rng.uniform(0.6, 1.5)
+            self.rect(left, sill, right, top, shade((46, 54, 64), glass))
+            self.rect(left, sill + tall * 0.55, right, top, shade((66, 78, 92), glass))
+            curtain = float(rng.choice([0.0, 0.0, 0.12, 0.2, 0.5])) * wide
+            for edge in ((left, left + curtain), (right - curtain, right)) if curtain else ():
+                self.rect(edge[0], sill, edge[1], top, shade((190, 184, 172), rng.uniform(0.5, 1.0)))
+        for pane in range(1, house.style.panes):
+            bar = left + wide * pane / house.style.panes
+            self.rect(bar - 0.04, sill, bar + 0.04, top, WHITE)
+        if tall > 1.25:
+            self.rect(left, sill + tall * 0.66, right, sill + tall * 0.66 + 0.06, WHITE)
+        self.rect(
+            left - 0.12, sill - 0.16, right + 0.12, sill - 0.05, SNOW if look.snow else shade(house.wall, 1.2)
+        )
+        self.rect(left - 0.1, sill - 0.24, right + 0.1, sill - 0.16, shade(house.wall, 0.62))
+
+    def balcony(self, x: float, floor: float, width: float) -> None:
+        """Slab and railing, with the shade below."""
+        house, left, right = self.house, x - width / 2, x + width / 2
+        self.rect(left, floor - 0.5, right, floor - 0.15, shade(house.wall, 0.5))
+        self.rect(left, floor - 0.15, right, floor + 0.05, shade(house.wall, 0.95))
+        self.rect(left, floor + 0.05, right, floor + 0.95, shade(house.accent, 0.7))
+        for post in np.arange(left + 0.15, right, 0.3):
+            self.rect(post, floor + 0.05, post + 0.12, floor + 0.9, shade(house.wall, 0.7))
+        self.rect(left, floor + 0.9, right, floor + 1.0, SNOW if self.look.snow else (60, 60, 62))
+
+    def door(self, x: float) -> None:
+        """A front door with its frame and the window above it."""
+        width, height = 1.0, 2.2
+        self.rect(x - width / 2 - 0.15, 0.1, x + width / 2 + 0.15, height + 0.35, WHITE)
+        self.rect(x - width / 2, 0.1, x + width / 2, height, self.house.accent)
+        self.rect(x - width / 2 + 0.1, height + 0.05, x + width / 2 - 0.1, height + 0.28, (70, 80, 92))
+        self.rect(x - width / 2, 0.0, x + width / 2, 0.15, (150, 148, 142))
 
 
 def _brick(rows: int, columns: int, rng: np.random.Generator) -> NDArray[np.float32]:
@@ -75,68 +138,3 @@ _MATERIALS: dict[str, Callable[[int, int, np.random.Generator], NDArray[np.float
     "stone": _stone,
     "panel": _panel,
 }
-
-
-def gable(canvas: Canvas, width: float, eaves: float, rise: float) -> None:
-    """Cut the corners off above the eaves and trim the edges."""
-    top = eaves + rise + 0.1
-    for x, outside in ((0.0, -0.1), (width, width + 0.1)):
-        canvas.hole(
-            [(outside, eaves), (x, eaves), (width / 2, eaves + rise), (width / 2, top), (outside, top)]
-        )
-        canvas.line([(x, eaves), (width / 2, eaves + rise)], (60, 50, 44), 0.22)
-
-
-def window(
-    canvas: Canvas,
-    house: Building,
-    look: Look,
-    rng: np.random.Generator,
-    x: float,
-    sill: float,
-    size: tuple[float, float],
-) -> None:
-    """Window centred on `x`: frame, panes, curtains, sill; a light on behind some."""
-    wide, tall = size
-    left, right, top = x - wide / 2, x + wide / 2, sill + tall
-    if house.style.surround:
-        canvas.rect(left - 0.18, sill - 0.1, right + 0.18, top + 0.22, shade(WHITE, 0.9))
-    canvas.rect(left - 0.06, sill - 0.05, right + 0.06, top + 0.06, WHITE)
-    if rng.random() < look.lit:
-        canvas.rect(left, sill, right, top, WARM[int(rng.integers(len(WARM)))], float(rng.uniform(0.35, 1.0)))
-    else:
-        glass = rng.uniform(0.6, 1.5)
-        canvas.rect(left, sill, right, top, shade((46, 54, 64), glass))
-        canvas.rect(left, sill + tall * 0.55, right, top, shade((66, 78, 92), glass))
-        curtain = float(rng.choice([0.0, 0.0, 0.12, 0.2, 0.5])) * wide
-        for edge in ((left, left + curtain), (right - curtain, right)) if curtain else ():
-            canvas.rect(edge[0], sill, edge[1], top, shade((190, 184, 172), rng.uniform(0.5, 1.0)))
-    for pane in range(1, house.style.panes):
-        bar = left + wide * pane / house.style.panes
-        canvas.rect(bar - 0.04, sill, bar + 0.04, top, WHITE)
-    if tall > 1.25:
-        canvas.rect(left, sill + tall * 0.66, right, sill + tall * 0.66 + 0.06, WHITE)
-    canvas.rect(
-        left - 0.12, sill - 0.16, right + 0.12, sill - 0.05, SNOW if look.snow else shade(house.wall, 1.2)
-    )
-    canvas.rect(left - 0.1, sill - 0.24, right + 0.1, sill - 0.16, shade(house.wall, 0.62))
-
-
-def balcony(canvas: Canvas, house: Building, x: float, floor: float, width: float, snow: bool) -> None:
-    """Slab and railing, with the shade below."""
-    left, right = x - width / 2, x + width / 2
-    canvas.rect(left, floor - 0.5, right, floor - 0.15, shade(house.wall, 0.5))
-    canvas.rect(left, floor - 0.15, right, floor + 0.05, shade(house.wall, 0.95))
-    canvas.rect(left, floor + 0.05, right, floor + 0.95, shade(house.accent, 0.7))
-    for post in np.arange(left + 0.15, right, 0.3):
-        canvas.rect(post, floor + 0.05, post + 0.12, floor + 0.9, shade(house.wall, 0.7))
-    canvas.rect(left, floor + 0.9, right, floor + 1.0, SNOW if snow else (60, 60, 62))
-
-
-def door(canvas: Canvas, house: Building, x: float) -> None:
-    """A front door with its frame and the window above it."""
-    width, height = 1.0, 2.2
-    canvas.rect(x - width / 2 - 0.15, 0.1, x + width / 2 + 0.15, height + 0.35, WHITE)
-    canvas.rect(x - width / 2, 0.1, x + width / 2, height, house.accent)
-    canvas.rect(x - width / 2 + 0.1, height + 0.05, x + width / 2 - 0.1, height + 0.28, (70, 80, 92))
-    canvas.rect(x - width / 2, 0.0, x + width / 2, 0.15, (150, 148, 142))

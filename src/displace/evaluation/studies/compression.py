@@ -9,16 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.arrays import l2_normalize, nearest_rows
-from displace.errors import InputError
+from displace.errors import InputError, why_not
 from displace.evaluation.methods import Method
 from displace.evaluation.random_projection import random_projection
-from displace.evaluation.record import Result, of_last_runs
-from displace.evaluation.studies.task import BEST_SINGLE, Setting, Task, all_methods, run, why_not
+from displace.evaluation.record import Result, grouped, of_last_runs
+from displace.evaluation.studies.task import BEST_SINGLE, Setting, Task, all_methods, run
 from displace.files import schema
 from displace.fusion.base import VectorFusion
 from displace.progress import Progress
-from displace.recall import percent
 
 Values = NDArray[np.float64]
 
@@ -158,7 +156,7 @@ def _after_fusion(
         stored = fusion.rows()
         assert stored is not None
         n = stored.vectors.shape[1]
-        queries = np.asarray(fusion.transform(task.queries))
+        queries, places = np.asarray(fusion.transform(task.queries)), fusion.place_ids_[stored.place_index]
         if n <= dims[-1]:
             notes[f"{method.label}: its fused vectors have {n} dimensions, to be projected to fewer only"] = (
                 None
@@ -166,8 +164,7 @@ def _after_fusion(
         for row, dim in enumerate(dim for dim in dims if dim < n):
             for column, seed in enumerate(seeds):
                 R = random_projection(n, dim, seed)
-                rows = nearest_rows(l2_normalize(queries @ R), l2_normalize(stored.vectors @ R))
-                recall = percent(task.hits(fusion.place_ids_[stored.place_index[rows]]))
+                recall = task.recall(queries @ R, stored.vectors @ R, places)
                 found[row, column] = np.fmax(found[row, column], recall)
     return found
 
@@ -179,19 +176,18 @@ def numbers(values: Any) -> list[float | None]:
 
 def compressions_of(results: Iterable[Result]) -> list[Compression]:
     """Return the study of each data set, protocol, model and query that has randomly projected cells, made of these."""
-    groups: dict[tuple[str, str, str, str], list[Result]] = {}
-    for result in results:
-        groups.setdefault((result.dataset, result.protocol, result.model, result.query), []).append(result)
-    return [_study(cells) for _, cells in sorted(groups.items()) if any(cell.projection for cell in cells)]
+    groups = grouped(results, lambda cell: (cell.dataset, cell.protocol, cell.model, cell.query))
+    return [_study(groups[key]) for key in sorted(groups) if any(cell.projection for cell in groups[key])]
 
 
 def _study(found: Sequence[Result]) -> Compression:
     cells = of_last_runs(found)
     dims = sorted({cell.projection for cell in cells if cell.projection is not None})
     seeds = sorted({cell.seed for cell in cells if cell.projection is not None})
-    named: dict[str, list[Result]] = {}
-    for cell in sorted(cells, key=lambda cell: (cell.group != "single", cell.order[2])):
-        named.setdefault(BEST_SINGLE.label if cell.group == "single" else cell.label, []).append(cell)
+    named = grouped(
+        sorted(cells, key=lambda cell: (cell.group != "single", cell.order[2])),
+        lambda cell: BEST_SINGLE.label if cell.group == "single" else cell.label,
+    )
     whole = max(cells, key=lambda cell: cell.dim)
     setting = schema.made(Setting, asdict(whole))  # its fields are some of a result's
     curves = [_curve(label, own, dims, seeds) for label, own in named.items()]

@@ -13,8 +13,9 @@ import numpy as np
 
 from displace.arrays import check_count
 from displace.bootstrap import Estimate, bootstrap, resampled_text
+from displace.errors import why_not
 from displace.evaluation.methods import Method
-from displace.evaluation.studies.task import Run, Setting, Task, all_methods, budgets, run, why_not
+from displace.evaluation.studies.task import Run, Setting, Task, all_methods, budgets, run
 from displace.holdout import spread
 from displace.progress import Progress, counted, part
 from displace.threads import one_blas_thread

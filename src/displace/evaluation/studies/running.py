@@ -27,14 +27,14 @@ from displace.evaluation.studies.tau import study_tau
 from displace.progress import Progress
 from displace.registry import check_known, unknown
 
-_METHODS: dict[str, Callable[[], Sequence[Method]]] = {
-    "compression": all_methods,
-    "tau": lambda: (DISPLACE, PAPER),
-    "qualitative": lambda: (*METHODS, PAPER),
-    "space": lambda: (HOPS, DISPLACE, PAPER),
-    "cost": all_methods,
+_STUDIES: dict[str, tuple[Callable[..., Study], Callable[[], Sequence[Method]]]] = {
+    "compression": (study_compression, all_methods),
+    "tau": (study_tau, lambda: (DISPLACE, PAPER)),
+    "qualitative": (study_examples, lambda: (*METHODS, PAPER)),
+    "space": (study_space, lambda: (HOPS, DISPLACE, PAPER)),
+    "cost": (study_cost, all_methods),
 }
-"""Methods that a study compares; those of other packages among all of them."""
+"""What runs a study, and the methods that it compares; those of other packages among all of them."""
 OF_ALL = ("compression", "cost")
 """Studies of all methods: their rows of the tables are among these, with their settings and names."""
 
@@ -140,7 +140,7 @@ def _groups(results: Results) -> list[list[Result]]:
 
 def _methods(kind: str, results: Results, chosen: Result) -> list[Method]:
     """Methods that a study compares: where these are all, as the tables call and set them, other settings last."""
-    methods = list(_METHODS[kind]())
+    methods = list(_STUDIES[kind][1]())
     if kind not in OF_ALL:
         return methods
     places = {(m.fusion, repr(m.parameters)): at for at, m in enumerate(methods)}
@@ -175,20 +175,12 @@ def _path(
 def _run(
     kind: str, tasks: list[Task], methods: list[Method], options: StudyOptions, progress: Progress | None
 ) -> Study:
-    if kind == "tau":
-        return study_tau(tasks, progress=progress)
     asked = options.of(kind)
     if kind in OF_ALL:
         asked["methods"] = methods
     if kind == "cost":
         asked["methods"] = [*methods, *budgets(tasks[0].references)]
-    made: dict[str, Callable[..., Study]] = {
-        "compression": study_compression,
-        "qualitative": study_examples,
-        "space": study_space,
-        "cost": study_cost,
-    }
-    return made[kind](tasks[0], progress=progress, **asked)
+    return _STUDIES[kind][0](tasks if kind == "tau" else tasks[0], progress=progress, **asked)
 
 
 def _named(progress: Progress, about: str, stage: str, *counts: Any) -> None:

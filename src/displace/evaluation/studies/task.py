@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from displace.arrays import Vectors, as_vectors
+from displace.arrays import Vectors, as_vectors, l2_normalize, nearest_rows
 from displace.descriptors.store import DescriptorStore
-from displace.errors import ConditioningWarning, DisplaceError, InputError, SingularScatterError
+from displace.errors import ConditioningWarning, InputError, SingularScatterError
 from displace.evaluation.correct_places import correct_places
 from displace.evaluation.loading import store_digest
 from displace.evaluation.methods import Method, methods_named
@@ -161,6 +161,10 @@ class Task:
         found = np.searchsorted(self.references.place_ids, places)
         return are_correct(found[:, None], self.truth_starts, self.truth)[:, 0]
 
+    def recall(self, queries: Vectors, rows: Vectors, places: NDArray[Any]) -> float:
+        """R@1 (%) of the rows nearest to the queries, both scaled to unit length; `places` are those of the rows."""
+        return percent(self.hits(places[nearest_rows(l2_normalize(queries), l2_normalize(rows))]))
+
 
 PAPER = Method("displace", {"ridge": 0.0, "center": False}, "DisPlace (paper)")
 BUDGETS = (1, 2, 4, 8)
@@ -180,9 +184,7 @@ def all_methods() -> list[Method]:
 
 def budgets(references: ReferenceSet) -> list[Method]:
     """Return DisPlace with fewer and more rows a place, where places have several views; nothing else."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConditioningWarning)
-        usual = DISPLACE.make().fit_references(references).rows()
+    usual = _fitted(DISPLACE, references).rows()
     assert usual is not None
     most = int(np.bincount(usual.place_index).max())
     return [Method("displace", {"n_rows": n}, f"DisPlace, {n} a place") for n in BUDGETS if n < most]
@@ -217,6 +219,13 @@ def run_paper(task: Task, notes: list[str]) -> list[Run]:
         return []
 
 
+def _fitted(method: Method, references: ReferenceSet) -> Fusion:
+    with warnings.catch_warnings():
+        # Settings are compared on purpose, also those that few references do not support.
+        warnings.simplefilter("ignore", ConditioningWarning)
+        return method.make().fit_references(references)
+
+
 def run(method: Method, task: Task) -> Run:
     """Fit a method on the references and find the best place of each query.
 
@@ -224,17 +233,8 @@ def run(method: Method, task: Task) -> Run:
     """
     refs, runs = task.references, []
     for row in method.rows(refs.traversal_ids.tolist()):
-        fusion = row.make()
-        with warnings.catch_warnings():
-            # Settings are compared on purpose, also those that few references do not support.
-            warnings.simplefilter("ignore", ConditioningWarning)
-            fusion.fit_references(refs)
+        fusion = _fitted(row, refs)
         best = fusion.rank(task.queries, k=1)
         places = best.places[:, 0]
         runs.append(Run(method, fusion, places, best.scores[:, 0], task.hits(places)))
     return max(runs, key=lambda done: done.recall)
-
-
-def why_not(error: Exception) -> str:
-    """Say why a method could not be run; of errors that are not this package's with their kind."""
-    return str(error) if isinstance(error, DisplaceError) else f"{type(error).__name__}: {error}"

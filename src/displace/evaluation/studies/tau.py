@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from displace.arrays import Vectors, l2_normalize, nearest_rows
 from displace.errors import InputError, SingularScatterError, StudyError
 from displace.evaluation.methods import Method
 from displace.evaluation.studies.task import DISPLACE, HOPS, PAPER, Setting, Task, run
 from displace.fusion.displace import DisPlace
 from displace.fusion.solver.eigen import choose_n
 from displace.progress import Progress, counted, part
-from displace.recall import percent
 
 TAUS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.925, 0.95, 0.975, 0.99, 1.0)
 
@@ -110,7 +108,9 @@ def _curve(fusion: DisPlace, task: Task, taus: Sequence[float], baseline: float)
     centred = task.queries - fusion.mean_ if fusion.center_ else task.queries
     queries = centred @ fusion.projection_
     dims = [min(choose_n(fusion.eigenvalues_, tau), queries.shape[1]) for tau in taus]
-    recalls = {n: _recall(queries[:, :n], fusion, task, n) for n in set(dims)}
+    places = fusion.place_ids_[fusion.row_places_]
+    # Cut unit vectors, scaled anew, are the vectors of the smaller fit.
+    recalls = {n: task.recall(queries[:, :n], fusion.place_vectors_[:, :n], places) for n in set(dims)}
     settings = f"ridge {fusion.ridge_:.3g}, {'centred' if fusion.center_ else 'not centred'}"
     return TauCurve(task.query, [recalls[n] for n in dims], dims, baseline, settings)
 
@@ -121,9 +121,3 @@ def _whole(task: Task, settings: dict[str, Any]) -> DisPlace:
     fusion = run(whole, task).fusion
     assert isinstance(fusion, DisPlace)
     return fusion
-
-
-def _recall(queries: Vectors, fusion: DisPlace, task: Task, n: int) -> float:
-    """R@1 (%) with the first n dimensions; cut unit vectors, scaled anew, are the vectors of the smaller fit."""
-    best = nearest_rows(l2_normalize(queries), l2_normalize(fusion.place_vectors_[:, :n]))
-    return percent(task.hits(fusion.place_ids_[fusion.row_places_[best]]))

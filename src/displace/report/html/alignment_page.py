@@ -14,8 +14,7 @@ import numpy as np
 from displace.arrays import Indices, Vectors
 from displace.files.atomic import write_whole
 from displace.holdout import spread
-from displace.report.html.markup import cells, heading, html_table, note, own_file
-from displace.report.html.thumbnails import thumbnail
+from displace.report.html.markup import cells, heading, html_table, note, own_file, thumbnail
 from displace.sequence.alignment import Alignment, Track
 from displace.sequence.pairing import standardised_recording
 from displace.sequence.weighing import standardised

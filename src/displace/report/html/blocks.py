@@ -12,10 +12,8 @@ import numpy as np
 from displace.errors import InputError
 from displace.evaluation.results import Questions, Ranking, Result, Results
 from displace.evaluation.tables import Table
+from displace.fusion import DEFAULT
 from displace.truth import Flags
-
-OWN = "displace"
-"""The fusion that others are compared with, if the results have it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +69,7 @@ class Block:
 
 def own_of(results: Sequence[Result]) -> int:
     """Index of the method that others are compared with."""
-    ranks = [(result.fusion != OWN, bool(result.parameters), -result.recalls[1]) for result in results]
+    ranks = [(result.fusion != DEFAULT, bool(result.parameters), -result.recalls[1]) for result in results]
     return ranks.index(min(ranks))
 
 

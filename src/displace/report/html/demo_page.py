@@ -14,10 +14,9 @@ from displace.files.atomic import write_whole
 from displace.maps.calibration import area_under_curve, reliability
 from displace.recall import percent
 from displace.report.demonstration import Demo
-from displace.report.html.markup import method_row, own_file
+from displace.report.html.markup import method_row, own_file, thumbnail
 from displace.report.html.route_drawing import belief_chart, confidences, reliability_plot, route_map
 from displace.report.html.sections import duels_html
-from displace.report.html.thumbnails import thumbnail
 from displace.truth import Flags
 
 SURE = 0.8

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable, Sequence
 from html import escape
 from importlib.resources import files
+from pathlib import Path
 
+from displace.errors import ImageError
+from displace.images import read_image
 from displace.report.colours import style_of
+
+WIDTH = 176
+QUALITY = 62
+"""Of a thumbnail."""
 
 
 def own_file(name: str) -> str:
@@ -49,3 +57,17 @@ def heading(text: str, detail: str = "") -> str:
 def folded(title: str, body: str) -> str:
     """Return what opens with a click."""
     return f"<details><summary>{escape(title)}</summary>{body}</details>"
+
+
+def thumbnail(path: str | Path, width: int = WIDTH, quality: int = QUALITY) -> str | None:
+    """Return a small JPEG of an image as base64; None if it cannot be read."""
+    import cv2
+
+    try:
+        pixels = read_image(path)
+    except ImageError:
+        return None
+    height = max(1, round(width * pixels.shape[0] / pixels.shape[1]))
+    small = cv2.resize(pixels, (width, min(height, 2 * width)), interpolation=cv2.INTER_AREA)
+    _, encoded = cv2.imencode(".jpg", small[:, :, ::-1], [cv2.IMWRITE_JPEG_QUALITY, quality])
+    return base64.b64encode(encoded.tobytes()).decode("ascii")

@@ -21,11 +21,10 @@ from displace.progress import Progress
 from displace.report.html import sections
 from displace.report.html.blocks import Block, read_blocks
 from displace.report.html.environment import environment_html
-from displace.report.html.explorer import explorer_data
+from displace.report.html.explorer import Album, collect, explorer_data
 from displace.report.html.findings import find
 from displace.report.html.markup import own_file
 from displace.report.html.plots import Plot
-from displace.report.html.thumbnails import Album, collect
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from displace.geo import Numbers
 from displace.report.demonstration import Demo, NightDrive
-
-Numbers = NDArray[np.float64]
 
 WIDTH = 1160.0
 MARGIN = 28.0

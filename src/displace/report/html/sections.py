@@ -9,13 +9,12 @@ from html import escape
 from itertools import groupby
 
 from displace.bootstrap import resampled_text
-from displace.evaluation.methods import GROUPS
 from displace.evaluation.published import compare
-from displace.evaluation.record import Effort, rule_text
+from displace.evaluation.record import Effort, grouped, rule_text
 from displace.evaluation.results import Result
 from displace.evaluation.studies import Compression, Cost, Qualitative, Space, Study, kind_of
 from displace.evaluation.table_formats import compared_texts
-from displace.evaluation.tables import BOLD, UNDERLINE, Column, Row, Table
+from displace.evaluation.tables import BOLD, UNDERLINE, Table
 from displace.report.figures import draw, print_style
 from displace.report.html.blocks import Block
 from displace.report.html.findings import Finding, sentences, signed, verdict
@@ -98,26 +97,20 @@ def overview(blocks: Sequence[Block], plots: dict[str, Plot]) -> str:
 def recalls_html(table: Table) -> str:
     """One table with the marks of the paper, in panels if it is wide; folded for random projections."""
     parts = []
-    for title, panel in table.panels():
-        names = [column.query if title else column.model for column in panel.columns]
+    for names, panel in table.panels():
         rows = []
-        for group, members in groupby(panel.rows, key=lambda row: row.group):
-            rows.append(f'<tr class="group"><th colspan="{1 + len(names)}">{escape(GROUPS[group])}</th></tr>')
+        for group, members in panel.groups():
+            rows.append(f'<tr class="group"><th colspan="{len(names)}">{escape(group)}</th></tr>')
             for row in members:
-                found = "".join(_cell(panel, row, column) for column in panel.columns)
+                found = "".join(_cell(text, _TAGS.get(mark)) for text, mark in panel.cells(row))
                 rows.append(method_row(row.label, row.fusion, not row.parameters, found))
-        parts.append(html_table("recalls", [title or "method", *names], rows))
+        parts.append(html_table("recalls", names, rows))
     body = "".join([*parts, *map(note, table.notes)])
     return heading(table.title) + body if table.projection is None else folded(table.title, body)
 
 
-def _cell(table: Table, row: Row, column: Column) -> str:
-    entry = row.entries.get(column)
-    if entry is None:
-        return "<td>–</td>"
-    tag = _TAGS.get(table.marks(column).get(row.label, ""))
-    text = escape(entry.text)
-    return f"<td>{f'<{tag}>{text}</{tag}>' if tag else text}</td>"
+def _cell(text: str, tag: str | None) -> str:
+    return f"<td>{f'<{tag}>{escape(text)}</{tag}>' if tag else escape(text)}</td>"
 
 
 def duels_html(findings: Sequence[Finding]) -> str:
@@ -166,11 +159,9 @@ def effort_html(blocks: Sequence[Block]) -> str:
 
     parts = []
     for (dataset, model), group in groupby(blocks, key=key):
-        found: dict[str, list[Result]] = {}
-        for result in (result for block in group for result in block.results if result.group != "single"):
-            found.setdefault(result.label, []).append(result)
+        several = (result for block in group for result in block.results if result.group != "single")
         head = ["method", "dimensions", "stored, MB", "fit, s", "one of many queries, ms"]
-        rows = [_effort_row(label, results) for label, results in found.items()]
+        rows = [_effort_row(*of_one) for of_one in grouped(several, lambda result: result.label).items()]
         parts.append(heading(dataset, model) + html_table("recalls", head, rows))
     return "".join(parts)
 

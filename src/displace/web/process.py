@@ -1,14 +1,25 @@
-"""Logs as JSON, one object a line: what was asked and how it went, never what was sent."""
+"""How the processes of a server are set up: logs as JSON, one object a line, and memory that is given back.
+
+The logs say what was asked and how it went, never what was sent.
+"""
 
 from __future__ import annotations
 
 import copy
+import ctypes
 import json
 import logging
+import sys
 import warnings
 from datetime import UTC, datetime
 from typing import Any
 
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
+"""Of malloc.h."""
+LARGE = 2**20
+"""Bytes that a server gives back at once: those of an image of a third of a megapixel and more."""
+LARGE_FOR_WORKER = 16 * 2**20
+"""The same for processes that only read images, and end when they are idle: of four megapixels and more."""
 _as_json = json.JSONEncoder(ensure_ascii=False).encode
 
 
@@ -45,3 +56,18 @@ def log_config() -> dict[str, Any]:
     config["handlers"]["json"] = {"class": "logging.StreamHandler", "formatter": "json"}
     config["loggers"]["displace.serve"] = {"handlers": ["json"], "level": "INFO", "propagate": False}
     return config
+
+
+def return_memory(large: int = LARGE) -> None:
+    """Let the memory of images go back to the system when they are forgotten (Linux with glibc).
+
+    Its allocator would keep what the largest ones took, in pieces: a quarter more after ten thousand uploads. What the
+    small ones take stays: to give it back and take it again costs a sixth of the time of an image of 320 × 240 pixels,
+    and half the time of one of 1600 × 1200.
+    """
+    if sys.platform == "linux":
+        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+        if mallopt is not None:
+            mallopt(M_MMAP_THRESHOLD, large)
+            mallopt(M_TRIM_THRESHOLD, 4 * large)
+            mallopt(M_ARENA_MAX, 2)
