@@ -43,7 +43,7 @@ KEPT = 0.9
 _UNSTEADY = 0.15
 """Probability, at a steady pace, of one place less than its step, and of one more."""
 _FAST = 3.0
-"""Places a frame above which a pace spreads over a triangle of half its width instead of one place either side."""
+"""Places a frame above which P(step) is a triangle of half-width pace / 2, instead of one place either side."""
 
 
 class Blocks(Protocol):
