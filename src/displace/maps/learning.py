@@ -197,7 +197,7 @@ def labelled(found: NDArray[Any], places: NDArray[Any], ids: NDArray[Any], truth
 
 
 def calibration_of(samples: Samples, basis: str) -> Calibration | None:
-    """Fit the confidence, and cross-validate it; None with several traversals if all matches are right, or all wrong."""
+    """Fit and cross-validate the confidence; None with several traversals if all matches are right, or all wrong."""
     right = samples.right
     if basis != BASES[2] and (right.all() or not right.any()):
         return None
