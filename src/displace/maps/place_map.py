@@ -1,4 +1,7 @@
-"""PlaceMap: places that queries can be located among."""
+"""PlaceMap, the public face of a map: load, locate photos, follow and smooth drives, update, save.
+
+It holds one `MapState` (`state`) and joins it with `sequence` for drives and with `updating` for changes.
+"""
 
 from __future__ import annotations
 
@@ -202,7 +205,7 @@ class PlaceMap:
 
     @property
     def calibration(self) -> Calibration | None:
-        """How rankings become probabilities."""
+        """Calibration of the confidence; None where the map has none."""
         return self.state.calibration
 
     @property
@@ -212,7 +215,7 @@ class PlaceMap:
 
     @property
     def notes(self) -> dict[str, Any]:
-        """Further facts that `inspect` shows."""
+        """Further figures that `inspect` shows."""
         return self.state.notes
 
     @property
@@ -293,7 +296,7 @@ class PlaceMap:
             raise InputError(
                 f"adapt={adapt!r} compares the queries with the whole map: leave out near and radius, or adapt"
             )
-        # An update may end while images are described: all below is of one map.
+        # `state` is read once: an update may replace it while images are described.
         described = self.describe(queries, model=model)
         vectors, view = self._moved_back(state, described, adapt)
         projected = state.project(vectors)
@@ -394,7 +397,7 @@ class PlaceMap:
         fixes, in_order = smooth_fixes(course, similarity_of(course.rows, projected, mode))
         found = [fixes[frame] for frame in stands]
         sure = None if in_order else PlaceMap(state).locate(vectors, 1, adapt="none").confidence
-        if sure is not None:  # located for itself, a frame is as sure as a photo is
+        if sure is not None:  # without the route's order a frame is judged by itself, and capped as a photo
             found = [fix.no_surer(float(limit)) for fix, limit in zip(found, sure, strict=True)]
         return found, view
 
@@ -443,7 +446,7 @@ class PlaceMap:
         return moved_by(vectors, grid, view, state.usual) if grid and any(view) else vectors, view
 
     def _course(self, state: MapState) -> Course:
-        """The route as drives see it, made once: followers share its rows."""
+        """The map as the sequence model sees it, made once for each state: followers share its rows."""
         known = self._known_course
         if known is None or known[0] is not state:
             known = self._known_course = (state, course_of(state))
@@ -452,10 +455,7 @@ class PlaceMap:
     def _adapted(
         self, state: MapState, projected: Vectors, k: int, mode: str, plain: Vectors | None
     ) -> Matches:
-        """Matches of queries that adapt the matching to themselves: all to all, or each by those before it.
-
-        `plain` is how sure they are without it.
-        """
+        """Matches with batch or online adaptation; `plain` is the confidence of the queries without it."""
         course = self._course(state)
         online = mode == "online"
         similarity = Causal(course.rows, projected) if online else similarity_of(course.rows, projected, mode)
@@ -626,7 +626,7 @@ class PlaceMap:
 
 
 def _mode_of(state: MapState, adapt: str, n_queries: int) -> str:
-    """See `PlaceMap.adapts`; no query adapts nothing."""
+    """See `PlaceMap.adapts`; "none" where there are no queries."""
     check_one_of(adapt, ("none", "batch", "online", "auto"), "adapt")
     sure = state.calibration is None or (state.driving is not None and state.driving.judges)
     allowed = adapt != "auto" or (sure and state.at_hand)
