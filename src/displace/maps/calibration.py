@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from displace.arrays import Vectors
+from displace.arrays import Vectors, sigmoid
 from displace.sequence.together import judged_together
 from displace.truth import Flags
 
@@ -166,9 +166,3 @@ def area_under_curve(probability: Vectors, right: Flags) -> float:
     _, at, counts = np.unique(probability, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - (counts - 1) / 2)[at]
     return float((ranks[right].sum() - n * (n + 1) / 2) / (n * (len(right) - n)))
-
-
-def sigmoid(x: Vectors) -> Vectors:
-    """1/(1 + e⁻ˣ), without overflow."""
-    result: Vectors = 1 / (1 + np.exp(-np.clip(x, -50, 50)))
-    return result

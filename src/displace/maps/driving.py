@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.arrays import Vectors
+from displace.arrays import Vectors, log_odds
 from displace.sequence.adaptation import (
     LEAST_QUERIES,
     Adaptation,
@@ -24,10 +24,10 @@ from displace.sequence.adaptation import (
 )
 from displace.sequence.engine import Given, Motion
 from displace.sequence.following import (
+    CLIP,
     Course,
     DriveCalibration,
     Logistic,
-    doubt,
     filtered,
     smooth_fixes,
     standing_out,
@@ -229,9 +229,9 @@ class DriveWatch:
             course = replace(seen.course, calibration=learned)
             for belief in filtered(course, Given(seen.plain)):
                 fix = course.fix(belief, smoothed=False)
-                followed.add(fix.place, doubt(np.array([fix.probability])))
+                followed.add(fix.place, log_odds([fix.probability], CLIP))
             for fix in smooth_fixes(course, Given(seen.plain))[0]:
-                smoothed.add(fix.place, doubt(np.array([fix.probability])))
+                smoothed.add(fix.place, log_odds([fix.probability], CLIP))
             for answers, scores in ((batch, seen.adapted), (online, seen.causal), (single, seen.plain)):
                 for place, row in zip(course.ids[scores.argmax(axis=1)], standing_out(scores), strict=True):
                     answers.add(place, row)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from sklearn.base import clone
 
-from displace.arrays import Vectors
+from displace.arrays import Vectors, sigmoid
 from displace.cell_layout import CellLayout
 from displace.errors import ConditioningWarning
 from displace.fusion.base import Fusion
@@ -33,7 +33,6 @@ from displace.maps.calibration import (
     area_under_curve,
     calibration_error,
     reliability,
-    sigmoid,
 )
 from displace.maps.samples import Samples
 from displace.maps.witness import TOP, Anchors, Witness

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.arrays import Vectors, top_k
+from displace.arrays import Vectors, sigmoid, top_k
 from displace.errors import InputError
 from displace.files import schema
 from displace.sequence.adaptation import MapRows, OnlineAdaptation, Stops
@@ -29,7 +29,7 @@ from displace.sequence.together import agreed, judged_by_share, judged_together,
 from displace.sequence.tracking import BEGINS_OFF, Tracker
 from displace.sequence.weighing import Scale, Scores, Weighed, scores_of_row, smooth_drive
 
-_CLOSEST = 0.01
+CLIP = 0.01
 """Beliefs are clipped this far from 0 and 1 before calibration: the model does not know its own errors."""
 _NEXT_TO_NOTHING = 1e-5
 """Probability of a place below which it is dropped from a stored belief, and from a sum."""
@@ -106,12 +106,11 @@ class Logistic:
     def probability(self, features: Vectors) -> Floats:
         """Probabilities (q,) of features (q, f)."""
         x = (np.asarray(features, np.float64) - self.offsets) / self.scales
-        result: Floats = 1 / (1 + np.exp(-np.clip(x @ np.asarray(self.weights) + self.bias, -50, 50)))
-        return result
+        return sigmoid(x @ np.asarray(self.weights) + self.bias)
 
     def corrected(self, belief: float) -> float:
         """Calibrated probability of a belief, whose log-odds are the only feature."""
-        p = min(max(belief, _CLOSEST), 1 - _CLOSEST)
+        p = min(max(belief, CLIP), 1 - CLIP)
         z = self.bias + self.weights[0] * (log(p / (1 - p)) - self.offsets[0]) / self.scales[0]
         return 1 / (1 + exp(-min(max(z, -50.0), 50.0)))
 
@@ -127,7 +126,7 @@ class Logistic:
         return cls(model.coef_[0].tolist(), offsets.tolist(), scales.tolist(), float(model.intercept_[0]))
 
     @classmethod
-    def near_belief(cls, doubts: Vectors, right: NDArray[np.bool_]) -> Logistic:
+    def near_belief(cls, log_odds: Vectors, right: NDArray[np.bool_]) -> Logistic:
         """Fit p = sigmoid(a · log-odds(belief) + b) with a prior around the identity (a = 1, b = 0).
 
         The log-likelihood is divided by `_ALIKE`.
@@ -135,7 +134,7 @@ class Logistic:
         from scipy.optimize import minimize
 
         def loss(x: Floats) -> float:
-            z = np.clip(x[0] * doubts[:, 0] + x[1], -50, 50)
+            z = np.clip(x[0] * log_odds[:, 0] + x[1], -50, 50)
             costs = np.logaddexp(0, np.where(right, -z, z))
             return float(costs.sum() / _ALIKE + (x[0] - 1) ** 2 / 0.5 + x[1] ** 2 / 2)
 
@@ -388,17 +387,6 @@ def filtered(course: Course, similarity: Blocks) -> list[Belief]:
     tracker = Tracker(course.scale.level, ordered=course.ordered, roadway=course.roadway)
     scaled = Weighed(Scores(similarity), Scale(course.scale.slope, level=0.0))
     return [tracker.step(row) for row in scaled.block(slice(0, similarity.shape[0]))]
-
-
-def doubt(probability: Floats) -> Floats:
-    """Log-odds of probabilities.
-
-    >>> doubt(np.array([0.5])).tolist()
-    [0.0]
-    """
-    p = np.clip(probability, _CLOSEST, 1 - _CLOSEST)
-    result: Floats = np.log(p / (1 - p))
-    return result
 
 
 def standing_out(scores: Vectors) -> Floats:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from displace.arrays import Vectors
+from displace.arrays import Vectors, log_odds, sigmoid
 from displace.sequence.engine import Floats
 
 HARDLY = 0.02
@@ -28,6 +28,8 @@ _MORE = 2.0
 """Most log-odds that an adapted match gains from its confidence without adaptation."""
 _UNSURE = 0.25
 """Quantile of the unadapted log-odds of sure matches that is attributed to the condition."""
+_CLIP = 1e-6
+"""Probabilities are clipped this far from 0 and 1 before their log-odds are taken."""
 _LEAST = 1e-4
 """Share at which an online EM restarts at least: from 0 it could not grow again."""
 
@@ -73,24 +75,18 @@ def agreed(adapted: Vectors, plain: Vectors, under_way: bool = False) -> Floats:
     >>> agreed(adapted, np.full(10, 0.02)).round(2).tolist()[-2:]
     [0.61, 0.61]
     """
-    by_adapting, by_itself = _log_odds(adapted), _log_odds(plain)
+    by_adapting, by_itself = log_odds(adapted, _CLIP), log_odds(plain, _CLIP)
     sure = by_adapting > 0
     until = range(1, len(sure) + 1) if under_way else [len(sure)]
     condition = np.array([_condition(by_itself[:end][sure[:end]]) for end in until])
     some_right = np.array([np.mean(adapted[:end]) >= HARDLY for end in until])
     odds = np.minimum((by_adapting + 2 * (by_itself - condition)) / 3, by_adapting + _MORE * some_right)
-    found: Floats = 1 / (1 + np.exp(-odds))
-    return found
+    return sigmoid(odds)
 
 
 def _condition(by_itself: Floats) -> float:
     """Effect of the condition on the unadapted log-odds, from those of the sure matches; at most 0."""
     return min(0.0, float(np.quantile(by_itself, _UNSURE))) if len(by_itself) >= _SURE else 0.0
-
-
-def _log_odds(probability: Vectors) -> Floats:
-    own = np.clip(np.asarray(probability, np.float64), 1e-6, 1 - 1e-6)
-    return np.log(own / (1 - own))
 
 
 def judged_under_way(probability: Floats, usual: float) -> Floats:
