@@ -17,7 +17,6 @@ from displace.maps.calibration import (
     area_under_curve,
     calibration_error,
     novelty,
-    ranking_features,
     reliability,
     tempered,
 )
@@ -26,6 +25,7 @@ from displace.maps.learning import APART, ENOUGH, MOST, STRONG, _cross_judged, c
 from displace.maps.samples import Samples
 from displace.maps.witness import LEAD, STANDING, Anchors, Witness, standing
 from displace.places import Places
+from displace.sequence.following import ranking_features
 from displace.synthetic import make_route
 from displace.truth import Truth
 

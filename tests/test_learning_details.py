@@ -14,6 +14,7 @@ from displace.maps.calibration import BASES
 from displace.maps.learning import ENOUGH, FEW, QUANTILE, SHARE, SLOPE, STEEPNESS, WEIGHTS
 from displace.maps.samples import Samples
 from displace.places import Places
+from displace.sequence.following import ranking_features
 from displace.synthetic import make_route
 from displace.truth import Truth
 
@@ -285,15 +286,13 @@ class TestProbabilities:
 
     def test_scores_of_the_first_release(self):
         scores = np.array([[0.9, 0.5, 0.3, 0.1], [0.4, 0.4, 0.4, 0.4]])
-        found = calibration.ranking_features(scores)
+        found = ranking_features(scores)
         rest = np.array([0.5, 0.3, 0.1])
         np.testing.assert_allclose(found[0], [0.9, 0.4, (0.9 - 0.3) / rest.std()])
         np.testing.assert_allclose(found[1], [0.4, 0, 0], atol=1e-6)
-        np.testing.assert_array_equal(calibration.ranking_features(scores[:, :1]), [[0.9, 0, 0], [0.4, 0, 0]])
+        np.testing.assert_array_equal(ranking_features(scores[:, :1]), [[0.9, 0, 0], [0.4, 0, 0]])
         many = np.linspace(1, 0, 30)[None]
-        np.testing.assert_array_equal(
-            calibration.ranking_features(many), calibration.ranking_features(many[:, :20])
-        )
+        np.testing.assert_array_equal(ranking_features(many), ranking_features(many[:, :20]))
 
     def test_a_probability_is_that_of_the_formula(self):
         lowest, highest = [0.0, -1.0, 0.0, 0.5], [1.0, 5.0, 3.0, 2.0]

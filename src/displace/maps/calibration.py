@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from displace.arrays import Vectors, sigmoid
+from displace.sequence.following import ranking_features
 from displace.sequence.together import judged_together
 from displace.truth import Flags
 
@@ -114,16 +115,6 @@ def tempered(probability: Vectors, doubt: float) -> Vectors:
     weak = probability**doubt
     softer: Vectors = weak / (weak + (1 - probability) ** doubt)
     return np.where(probability < 0.5, softer, probability)
-
-
-def ranking_features(scores: Vectors) -> Vectors:
-    """Top score, margin over the second, and standard score against the next ones; shape (q, 3)."""
-    scores = np.asarray(scores[:, :20], np.float64)
-    top, rest = scores[:, 0], scores[:, 1:]
-    if rest.shape[1] == 0:
-        return np.stack([top, np.zeros_like(top), np.zeros_like(top)], axis=1)
-    spread = np.maximum(rest.std(axis=1), 1e-6)
-    return np.stack([top, top - rest[:, 0], (top - rest.mean(axis=1)) / spread], axis=1)
 
 
 def reliability(probability: Vectors, right: Flags, importance: Vectors | None = None) -> list[list[float]]:

@@ -390,9 +390,15 @@ def filtered(course: Course, similarity: Blocks) -> list[Belief]:
 
 
 def standing_out(scores: Vectors) -> Floats:
-    """Top score, margin over the second, and standard score against the next nineteen, of scores (q, N); (q, 3)."""
-    best = top_k(scores, _TOP)
-    top = np.take_along_axis(scores, best, axis=1).astype(np.float64)
-    rest = top[:, 1:] if top.shape[1] > 1 else top
+    """`ranking_features` of the scores of all places (q, N), in any order."""
+    return ranking_features(np.take_along_axis(scores, top_k(scores, _TOP), axis=1))
+
+
+def ranking_features(scores: Vectors) -> Floats:
+    """Top score, margin over the second, and standard score against the next nineteen, of the best scores; (q, 3)."""
+    scores = np.asarray(scores[:, :_TOP], np.float64)
+    top, rest = scores[:, 0], scores[:, 1:]
+    if rest.shape[1] == 0:
+        return np.stack([top, np.zeros_like(top), np.zeros_like(top)], axis=1)
     spread = np.maximum(rest.std(axis=1), 1e-6)
-    return np.stack([top[:, 0], top[:, 0] - rest[:, 0], (top[:, 0] - rest.mean(axis=1)) / spread], axis=1)
+    return np.stack([top, top - rest[:, 0], (top - rest.mean(axis=1)) / spread], axis=1)
