@@ -62,6 +62,11 @@ class MapRows:
         scores: Vectors = self.best((query.astype(np.float32, copy=False) @ self.columns)[None])[0]
         return scores
 
+    def centred(self, mean: Vectors | None = None) -> Vectors:
+        """Rows less a mean (by default their own), as unit vectors, (R, n)."""
+        mean = self.vectors.mean(axis=0) if mean is None else mean
+        return l2_normalize(self.vectors - mean).astype(np.float32, copy=False)
+
     def best(self, scores: Vectors) -> Vectors:
         """Scores of places (b, N), the best of their rows', from scores of rows (b, R)."""
         if len(self.starts) == scores.shape[1]:
@@ -99,11 +104,11 @@ def adapt(rows: MapRows, queries: Vectors) -> Adaptation:
     # Thinned to one a place: with many, the best ten of a place are its right matches, which CSLS would penalise.
     queries = queries[:: max(1, len(queries) // max(len(rows.starts), LEAST_QUERIES))]
     mean = queries.mean(axis=0)
-    everywhere = _centred(rows.vectors, rows.vectors.mean(axis=0))
+    everywhere = rows.centred()
     penalty, _ = _penalty(rows, everywhere, queries - mean, None)
     _, part = _penalty(rows, everywhere, queries - mean, penalty)
     weights = part[_part_of(rows)][_place_of(rows)]
-    centred = _centred(rows.vectors, weights @ rows.vectors / weights.sum())
+    centred = rows.centred(weights @ rows.vectors / weights.sum())
     penalty, part = _penalty(rows, centred, queries - mean, None)
     return Adaptation(rows, centred, mean, penalty, _coverage(part))
 
@@ -247,11 +252,6 @@ def _kept(vectors: Vectors, usual: float) -> Indices:
         if np.linalg.norm(vectors[frame] - vectors[kept[-1]]) >= STILL * usual:
             kept.append(frame)
     return np.array(kept, np.intp)
-
-
-def _centred(vectors: Vectors, mean: Vectors) -> Vectors:
-    """Vectors less a mean, normalised."""
-    return l2_normalize(vectors - mean).astype(np.float32, copy=False)
 
 
 def _cosines(rows: MapRows, centred: Vectors, queries: Vectors) -> Vectors:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.arrays import Vectors, l2_normalize
+from displace.arrays import Vectors
 from displace.holdout import spread
 from displace.sequence.adaptation import MapRows
 from displace.sequence.engine import Floats
@@ -39,7 +39,7 @@ class Chance:
     @classmethod
     def of(cls, rows: MapRows, same: Same) -> Chance:
         """Match rows, spread over the map, among the places that are not theirs."""
-        centred = l2_normalize(rows.vectors - rows.vectors.mean(axis=0)).astype(np.float32, copy=False)
+        centred = rows.centred()
         asked = spread(len(rows.starts), _ASKED)
         scores = rows.best(centred[rows.starts[asked]] @ centred.T)
         for row, place in zip(scores, asked.tolist(), strict=True):

@@ -67,7 +67,7 @@ def view_of(
     descriptors into the space of the map's rows.
     """
     few = queries[spread(len(queries), _FRAMES)]
-    centred = l2_normalize(rows.vectors - rows.vectors.mean(axis=0)).astype(np.float32, copy=False)
+    centred = rows.centred()
 
     def fit(cells: Cells) -> float:
         projected = project(moved_by(few, grid, cells, usual))
