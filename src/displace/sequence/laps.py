@@ -12,7 +12,8 @@ import numpy as np
 
 from displace.arrays import Indices, Vectors
 from displace.holdout import spread
-from displace.sequence.engine import Belief, Given, Motion, forward, smooth, unseen
+from displace.sequence.engine import Belief, Given, forward, smooth, unseen
+from displace.sequence.pairing import MOTION, SLOPE
 from displace.sequence.weighing import Scale, Weighed, earned
 
 _MOST_FRAMES = 400
@@ -22,15 +23,13 @@ _APART = 0.06
 _GAIN, _NOISE = 0.7, 3.0
 """Gain (nats a frame) of a sure second lap: the first plus the second over √frames. Beyond the second term, which is
 chance, recordings without a second lap gained at most 0.5, those with a lap of a quarter of their length over 0.8."""
-_TOLD = 60.0
+_REPORTED = 60.0
 """Log-likelihood ratio (nats, all frames) against the null model from which a short stretch is reported. Recordings
 without one reached 57, those that ended with 20 frames of their beginning 76 and more."""
 _LEAST_FRAMES = 50
 """Frames below which no lap is looked for."""
 _NOT_LATER = -2.0
 """Standard score given to pairs that are not a later visit: excludes them from a path."""
-_SLOPE = 1.5
-"""Nats per standard score: see `Scale`."""
 _ABOVE, _MORE = 0.27, 0.5
 """Level of the off-map state = chance + _ABOVE · (path − chance) + _MORE, in nats."""
 
@@ -63,11 +62,10 @@ def second_lap(vectors: Vectors) -> Lap | None:
     known = similarity[later]
     scores = np.where(later, (similarity - known.mean()) / max(float(known.std()), 1e-9), _NOT_LATER)
     scores = scores[: n - apart - 5].astype(np.float32)
-    motion = Motion(jump=0.003, leave=0.005, back=0.02)
-    chance = earned(Given(scores[:, ::-1]), _SLOPE, motion)
-    path = earned(Given(scores), _SLOPE, motion)
+    chance = earned(Given(scores[:, ::-1]), SLOPE, MOTION)
+    path = earned(Given(scores), SLOPE, MOTION)
     sure = path - chance >= _GAIN + _NOISE / np.sqrt(n)
-    if not sure and _told(scores, chance, motion) < _TOLD:
+    if not sure and _log_ratio(scores, chance) < _REPORTED:
         return None
     again = np.full(len(scores), -1)
 
@@ -76,7 +74,7 @@ def second_lap(vectors: Vectors) -> Lap | None:
         if belief.off_map < 0.5 and mode - frame > apart + 3:
             again[frame] = mode
 
-    smooth(Weighed(Given(scores), Scale(_SLOPE, chance + _ABOVE * (path - chance) + _MORE)), motion, see)
+    smooth(Weighed(Given(scores), Scale(SLOPE, chance + _ABOVE * (path - chance) + _MORE)), MOTION, see)
     seen = np.flatnonzero(again >= 0)
     if len(seen) == 0:
         return None
@@ -96,10 +94,10 @@ def _beyond_usual(similarity: Vectors) -> Vectors:
     return result
 
 
-def _told(scores: Vectors, chance: float, motion: Motion) -> float:
+def _log_ratio(scores: Vectors, chance: float) -> float:
     """Log-likelihood ratio of all frames against the null model, at a level just above chance: others count 0."""
-    ways = (Weighed(Given(way), Scale(_SLOPE, chance + _MORE)) for way in (scores, scores[:, ::-1]))
-    along, backwards = (float(forward(way, motion, unseen, learn=False)[1].sum()) for way in ways)
+    ways = (Weighed(Given(way), Scale(SLOPE, chance + _MORE)) for way in (scores, scores[:, ::-1]))
+    along, backwards = (float(forward(way, MOTION, unseen, learn=False)[1].sum()) for way in ways)
     return along - backwards
 
 

@@ -7,7 +7,7 @@ frames and the null state. The gain of the true order over the reversed anchor s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -33,6 +33,8 @@ FASTEST = 4.0
 """Greatest ratio of frame counts that is tried as the speed ratio; larger ones come from single matches (`stride`)."""
 SLOPE = 1.5
 """Nats per standard score: see `Scale`."""
+MOTION = Motion(jump=0.003, leave=0.005, back=0.02)
+"""Prior of the motion along another recording: it jumps, leaves and comes back less often than a drive along a map."""
 LEAST_STRETCH = 2.4
 """Least `Pairing.stretch` of recordings of one route. Of 80 pairs of drives through two towns none reaches it, of 60
 through one all do, by night too."""
@@ -156,7 +158,7 @@ def _fastest_fitting(scores: Blocks) -> Motion:
     told, besides = told_strides(scores)
     if told is not None:
         rates.append(told)
-    usual = Motion(jump=0.003, leave=0.005, back=0.02, besides=besides)
+    usual = replace(MOTION, besides=besides)
     motions = [usual.at_paces(rate) for rate in rates]
     return max(motions, key=lambda motion: earned(scores, SLOPE, motion) if len(rates) > 1 else 0.0)
 
