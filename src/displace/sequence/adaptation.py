@@ -31,15 +31,15 @@ _USUAL = 0.75
 """Quantile of the changes between consecutive frames that is the usual one."""
 _ROUNDS = 5
 """Iterations of the usual change where a drive stands most of the time."""
-_SOON = 20
+_LEAST_MOVING = 20
 """Moving frames that an estimate of the usual change needs."""
 _EVERY = 4
 """Online, every so many frames enter the best ten of each place: consecutive frames are alike."""
 PARTS = 20
 """Equal parts of the route by which coverage is counted."""
-_BEYOND = (0.1, 0.9)
+_MATCHED = (0.1, 0.9)
 """Quantiles of the matched places whose distance is the stretch that queries cover: the rest may be wrong matches."""
-_ALIKE = 3
+_FRAMES_PER_SAMPLE = 3
 """Consecutive frames that count as one independent sample of the drive's mean."""
 
 
@@ -140,7 +140,7 @@ class OnlineAdaptation:
         self._total += query
         self._n += 1
         coverage = self._coverage()
-        share = self._certain() * min(1.0, max(0.0, PARTS * coverage - 1))
+        share = self._shrinkage() * min(1.0, max(0.0, PARTS * coverage - 1))
         centred = (query - share / self._n * self._total).astype(np.float32, copy=False)
         centred /= np.float32(max(sqrt(float(centred @ centred)), 1e-12))
         raw = centred @ self.rows.columns
@@ -160,13 +160,13 @@ class OnlineAdaptation:
         result -= self._sum * np.float32(share / (1 + share / 2) / NEIGHBOURS)
         return result
 
-    def _certain(self) -> float:
+    def _shrinkage(self) -> float:
         """Shrinkage factor of the queries' mean, 0 to 1: 1 − noise / squared distance from the references' mean."""
         mean = self._total / self._n
         apart = mean - self._row_mean
         square = float(apart @ apart)
         # Queries are unit vectors, so their variance is 1 − |mean|².
-        noise = _ALIKE * max(0.0, 1 - float(mean @ mean)) / self._n
+        noise = _FRAMES_PER_SAMPLE * max(0.0, 1 - float(mean @ mean)) / self._n
         return 1 - noise / square if noise < square else 0.0
 
     def _coverage(self) -> float:
@@ -214,7 +214,7 @@ def tell_condition(rows: MapRows, queries: Vectors) -> bool:
     n_places = len(rows.starts)
     some = queries[spread(len(queries), LEAST_QUERIES)]
     best = np.array([rows.similarity(query).argmax() for query in some])
-    first, last = np.quantile(best, _BEYOND)
+    first, last = np.quantile(best, _MATCHED)
     return bool(last - first >= min(NEIGHBOURS, n_places / PARTS))
 
 
@@ -227,14 +227,14 @@ def moving(vectors: Vectors) -> Indices:
 def _usual_change(vectors: Vectors, changes: Floats) -> float:
     """Usual change between moving frames, also of a drive that mostly stands, where most changes are noise."""
     usual = float(np.quantile(changes, _USUAL))
-    if len(changes) < 2 * _SOON:
+    if len(changes) < 2 * _LEAST_MOVING:
         return usual
     # Of a single outlier (a black frame, something passing by) the change over two frames counts, which is small.
     over_two = np.linalg.norm(vectors[2:] - vectors[:-2], axis=1)
     lasting = changes.copy()
     lasting[1:] = np.minimum(lasting[1:], over_two)
     lasting[:-1] = np.minimum(lasting[:-1], over_two)
-    under_way = float(np.sort(lasting)[-_SOON])
+    under_way = float(np.sort(lasting)[-_LEAST_MOVING])
     if STILL * under_way <= usual:
         return usual
     for _ in range(_ROUNDS):
@@ -326,7 +326,7 @@ class Stops:
             return False
         change = _apart(frame, before)
         far = change if kept is before else _apart(frame, kept)
-        if self._n >= _SOON and far < STILL * self._usual:
+        if self._n >= _LEAST_MOVING and far < STILL * self._usual:
             self._usual *= 0.999  # decays, or a drive into the dark would count as a stop for ever
             return True
         self._n += 1

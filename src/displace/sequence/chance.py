@@ -21,7 +21,7 @@ from displace.sequence.engine import Floats
 
 Same = Callable[[int], Any]
 """The places that count as the same as the i-th: a slice, or a function that chooses those of some places."""
-_ASKED = 400
+_SAMPLE = 400
 """Most rows that are matched: enough for a mean and a deviation."""
 _FEWEST = 3
 """Other places that a standard deviation needs at least; with fewer a match stands out by 0."""
@@ -40,7 +40,7 @@ class Chance:
     def of(cls, rows: MapRows, same: Same) -> Chance:
         """Match rows, spread over the map, among the places that are not theirs."""
         centred = rows.centred()
-        asked = spread(len(rows.starts), _ASKED)
+        asked = spread(len(rows.starts), _SAMPLE)
         scores = rows.best(centred[rows.starts[asked]] @ centred.T)
         for row, place in zip(scores, asked.tolist(), strict=True):
             row[~_others(same, place, len(row))] = -np.inf

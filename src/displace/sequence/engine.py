@@ -216,7 +216,7 @@ def predict(belief: Belief, motion: Motion) -> Belief:
     n_paces, n = belief.places.shape
     on_map = 1 - belief.off_map
     stays = (1 - motion.leave) * (1 - motion.jump)
-    kept = _on_the_way(belief.places, motion)
+    kept = _before_the_step(belief.places, motion)
     places = np.stack(
         [moved(at, [w * stays for w in steps]) for at, steps in zip(kept, motion.each_pace, strict=True)]
     )
@@ -231,13 +231,13 @@ def _arrivals(motion: Motion, n: int) -> Vectors:
     return np.full(n, 1 / n) if motion.roadway is None else motion.roadway.arrivals
 
 
-def _on_the_way(places: Vectors, motion: Motion) -> Vectors:
+def _before_the_step(places: Vectors, motion: Motion) -> Vectors:
     """Belief (K, N) after the changes that precede the step: of pace, and skips of a missing stretch."""
-    kept = changed(places)
+    kept = mixed_paces(places)
     return kept if motion.roadway is None else motion.roadway.shortened(kept, motion.back)
 
 
-def changed(places: Vectors) -> Vectors:
+def mixed_paces(places: Vectors) -> Vectors:
     """Transition between the paces of a belief (K, N); its matrix is symmetric, so the backward pass uses it, too."""
     if len(places) == 1:
         return places
@@ -416,7 +416,7 @@ def smooth(evidence: Blocks, motion: Motion, see: Row, block: int | None = None)
         Expected transition counts, and the log-evidence of the whole drive.
     """
     n_frames, n_places = evidence.shape
-    kept = _Kept(evidence) if 2 * n_frames * n_places <= KEPT_BYTES else evidence
+    kept = _Cached(evidence) if 2 * n_frames * n_places <= KEPT_BYTES else evidence
     parts = list(in_blocks(n_frames, block))
     starts, belief, total = [], Belief.at_start(n_places, motion), 0.0
     for rows in parts:
@@ -441,7 +441,7 @@ def smooth(evidence: Blocks, motion: Motion, see: Row, block: int | None = None)
     return backward.counts(), total
 
 
-def given_later(
+def fixed_lag(
     beliefs: Sequence[Belief], places: Sequence[Vectors], off: Sequence[float], motion: Motion
 ) -> Belief:
     """Fixed-lag smoothing: belief of the first of some consecutive frames, given all of them.
@@ -494,14 +494,14 @@ class _Backward:
         anywhere = float((ahead @ _arrivals(motion, n)).mean())
         stays = (1 - motion.leave) * (1 - motion.jump)
         # Steps past the end of the route lead to ∅.
-        lost = [_lost(n, steps) for steps in motion.each_pace]
+        lost = [_past_the_end(n, steps) for steps in motion.each_pace]
         self._count(before, ahead, ahead_off, anywhere, lost)
         reach = np.stack([moved_back(at, steps) for at, steps in zip(ahead, motion.each_pace, strict=True)])
         for at, ends in zip(reach, lost, strict=True):
             at[n - len(ends) :] += ends * ahead_off
         if motion.roadway is not None:
             reach = motion.roadway.shortened_back(reach, motion.back)
-        reach = changed(reach)
+        reach = mixed_paces(reach)
         reach *= stays
         reach += (1 - motion.leave) * motion.jump * anywhere + motion.leave * ahead_off
         gone = (1 - motion.back) * ahead_off + motion.back * anywhere
@@ -516,7 +516,7 @@ class _Backward:
         motion, n = self.motion, self.n_places
         on = 1 - before.off_map
         stays = (1 - motion.leave) * (1 - motion.jump)
-        ways, end, kept = np.zeros(len(self._steps)), 0.0, _on_the_way(before.places, motion)
+        ways, end, kept = np.zeros(len(self._steps)), 0.0, _before_the_step(before.places, motion)
         for at, to, steps, ends in zip(kept, ahead, motion.each_pace, lost, strict=True):
             for k in range(min(len(steps), n)):
                 ways[k] += stays * steps[k] * (at[: n - k] @ to[k:])
@@ -538,14 +538,14 @@ class _Backward:
         return Moves(self._steps, self._jump, self._leave, self._back, self._on, self._off)
 
 
-def _lost(n: int, steps: Sequence[float]) -> Floats:
+def _past_the_end(n: int, steps: Sequence[float]) -> Floats:
     """P(step past the end of the route) of the last places, from which a step can lead there."""
     reach = min(len(steps) - 1, n)
     beyond = np.cumsum(np.asarray(steps)[::-1])[::-1]
     return np.array([beyond[reach - i] for i in range(reach)]) if reach else np.empty(0)
 
 
-class _Kept:
+class _Cached:
     """Evidence cached as float16."""
 
     def __init__(self, evidence: Blocks) -> None:

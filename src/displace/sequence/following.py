@@ -31,9 +31,9 @@ from displace.sequence.weighing import Scale, Scores, Weighed, scores_of_row, sm
 
 CLIP = 0.01
 """Beliefs are clipped this far from 0 and 1 before calibration: the model does not know its own errors."""
-_NEXT_TO_NOTHING = 1e-5
+_NEGLIGIBLE = 1e-5
 """Probability of a place below which it is dropped from a stored belief, and from a sum."""
-_ALIKE = 10.0
+_FRAMES_PER_SAMPLE = 10.0
 """Consecutive frames that count as one independent observation: they are right or wrong together."""
 _TOP = 20
 """Best scores from which adapted matches are judged."""
@@ -50,7 +50,7 @@ class Sparse:
     @classmethod
     def of(cls, belief: Vectors) -> Sparse:
         """Keep entries of at least 1e-5, and the ten best in any case."""
-        limit = min(_NEXT_TO_NOTHING, float(belief[top_k(belief[None], 10)[0, -1]]))
+        limit = min(_NEGLIGIBLE, float(belief[top_k(belief[None], 10)[0, -1]]))
         places = np.flatnonzero(belief >= limit)
         return cls(len(belief), places.astype(np.int32), belief[places].astype(np.float32))
 
@@ -129,14 +129,14 @@ class Logistic:
     def near_belief(cls, log_odds: Vectors, right: NDArray[np.bool_]) -> Logistic:
         """Fit p = sigmoid(a · log-odds(belief) + b) with a prior around the identity (a = 1, b = 0).
 
-        The log-likelihood is divided by `_ALIKE`.
+        The log-likelihood is divided by `_FRAMES_PER_SAMPLE`.
         """
         from scipy.optimize import minimize
 
         def loss(x: Floats) -> float:
             z = np.clip(x[0] * log_odds[:, 0] + x[1], -50, 50)
             costs = np.logaddexp(0, np.where(right, -z, z))
-            return float(costs.sum() / _ALIKE + (x[0] - 1) ** 2 / 0.5 + x[1] ** 2 / 2)
+            return float(costs.sum() / _FRAMES_PER_SAMPLE + (x[0] - 1) ** 2 / 0.5 + x[1] ** 2 / 2)
 
         weight, bias = minimize(loss, np.array([1.0, 0.0]), method="Nelder-Mead").x
         return cls([max(float(weight), 0.1)], [0.0], [1.0], float(bias))
@@ -260,7 +260,7 @@ class Course:
         same = self.same(best)
         if isinstance(same, slice):
             return float(np.add.reduce(belief[same]))
-        return float(belief[same(np.flatnonzero(belief > _NEXT_TO_NOTHING))].sum())
+        return float(belief[same(np.flatnonzero(belief > _NEGLIGIBLE))].sum())
 
     def fix(self, belief: Belief, smoothed: bool) -> Fix:
         """Answer from a belief: its mode, with a calibrated probability."""

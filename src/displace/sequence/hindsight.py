@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from displace.sequence.engine import Belief, given_later, on_places
+from displace.sequence.engine import Belief, fixed_lag, on_places
 from displace.sequence.tracking import Moment, Tracker
 
 TRUSTED = 0.5
@@ -38,7 +38,7 @@ class Hindsight:
         since = list(self._moments)[self._frames[-1 - frames] - self._n :]
         if len(since) == 1 or self.tracker.order < TRUSTED:
             return since[0].belief
-        told = given_later(
+        told = fixed_lag(
             [moment.chain for moment in since],
             [moment.places for moment in since],
             [moment.off for moment in since],

@@ -44,7 +44,7 @@ as the next corner."""
 _STEEP, _MOST = 0.15, 1 / 3
 """As `tracking.STEEP` and `HALFWAY`; lower, because scores standardised over frames, too, vary more along a path."""
 _DIMENSIONS = 512
-_MANY = 2e11
+_MOST_PRODUCTS = 2e11
 """Multiplications above which descriptors are first reduced by a random projection to `_DIMENSIONS`."""
 
 
@@ -109,7 +109,7 @@ def reduced(recordings: list[Vectors]) -> list[Vectors]:
     """Recordings, randomly projected to fewer dimensions where comparing them would take too long."""
     sizes = sorted((len(r) for r in recordings), reverse=True)
     dim = recordings[0].shape[1]
-    if dim <= _DIMENSIONS or sizes[0] * sizes[min(1, len(sizes) - 1)] * dim < _MANY:
+    if dim <= _DIMENSIONS or sizes[0] * sizes[min(1, len(sizes) - 1)] * dim < _MOST_PRODUCTS:
         return recordings
     directions = np.random.default_rng(0).standard_normal((dim, _DIMENSIONS)).astype(np.float32)
     return [l2_normalize(r @ directions).astype(np.float32, copy=False) for r in recordings]
@@ -122,7 +122,7 @@ def pair(queries: Vectors, anchor: Vectors, rounds: int = 2) -> Pairing:
     """
     similarity = Cosines(queries, anchor)
     scores = Scores(similarity, Columns.of(similarity))
-    prior = _fastest_fitting(scores)
+    prior = _likeliest_motion(scores)
     path, chance = earnings(scores, SLOPE, prior), earnings(Backwards(scores), SLOPE, prior)
     found, motion = _Summary(len(queries), len(anchor)), prior
     for _ in range(rounds):
@@ -146,11 +146,11 @@ def gain_of(queries: Vectors, anchor: Vectors) -> float:
     """`Pairing.gain`, without the posterior."""
     similarity = Cosines(queries, anchor)
     scores = Scores(similarity, Columns.of(similarity))
-    motion = _fastest_fitting(scores)
+    motion = _likeliest_motion(scores)
     return earned(scores, SLOPE, motion) - earned_by_chance(scores, SLOPE, motion)
 
 
-def _fastest_fitting(scores: Blocks) -> Motion:
+def _likeliest_motion(scores: Blocks) -> Motion:
     """The likeliest motion: at equal speeds, at the ratio of the frame counts, or at the stride of single matches."""
     n_frames, n_places = scores.shape
     ratio = float(np.clip(n_places / n_frames, 1 / FASTEST, FASTEST))

@@ -18,19 +18,19 @@ share. Between the two the learned prior stays: in a condition new to the map ri
 and the estimate is too small."""
 MOST = 0.95
 """Largest share that is used as a prior."""
-_ROUNDS, _AT_ONCE = 1000, 3
+_ROUNDS, _ROUNDS_ONLINE = 1000, 3
 """Most EM iterations: for a batch, and online with each new match."""
-_TELL = 30
+_LEAST_MATCHES = 30
 """Matches that an online estimate needs before it is used."""
-_SURE = 5
+_LEAST_SURE = 5
 """Matches above one half that an estimate of the condition's effect needs."""
-_MORE = 2.0
+_MOST_GAIN = 2.0
 """Most log-odds that an adapted match gains from its confidence without adaptation."""
-_UNSURE = 0.25
+_QUANTILE = 0.25
 """Quantile of the unadapted log-odds of sure matches that is attributed to the condition."""
 _CLIP = 1e-6
 """Probabilities are clipped this far from 0 and 1 before their log-odds are taken."""
-_LEAST = 1e-4
+_LEAST_SHARE = 1e-4
 """Share at which an online EM restarts at least: from 0 it could not grow again."""
 
 
@@ -66,8 +66,8 @@ def agreed(adapted: Vectors, plain: Vectors, under_way: bool = False) -> Floats:
     A foreign photo among photos of the route may stand out after adaptation, but does not resemble the map without. So
     the log-odds are (adapted + 2 · (plain − condition)) / 3. In a condition new to the map all queries look unlikely
     without adaptation; `condition` ≤ 0 is what the upper three quarters of the sure matches reach, and is not held
-    against them. The log-odds rise by at most `_MORE`, and not at all where hardly any match is right. `under_way`,
-    each is judged by those before it only.
+    against them. The log-odds rise by at most `_MOST_GAIN`, and not at all where hardly any match is right.
+    `under_way`, each is judged by those before it only.
 
     >>> adapted = np.full(10, 0.8)
     >>> agreed(adapted, np.r_[np.full(9, 0.8), 0.02]).round(2).tolist()[-2:]
@@ -80,13 +80,13 @@ def agreed(adapted: Vectors, plain: Vectors, under_way: bool = False) -> Floats:
     until = range(1, len(sure) + 1) if under_way else [len(sure)]
     condition = np.array([_condition(by_itself[:end][sure[:end]]) for end in until])
     some_right = np.array([np.mean(adapted[:end]) >= HARDLY for end in until])
-    odds = np.minimum((by_adapting + 2 * (by_itself - condition)) / 3, by_adapting + _MORE * some_right)
+    odds = np.minimum((by_adapting + 2 * (by_itself - condition)) / 3, by_adapting + _MOST_GAIN * some_right)
     return sigmoid(odds)
 
 
 def _condition(by_itself: Floats) -> float:
     """Effect of the condition on the unadapted log-odds, from those of the sure matches; at most 0."""
-    return min(0.0, float(np.quantile(by_itself, _UNSURE))) if len(by_itself) >= _SURE else 0.0
+    return min(0.0, float(np.quantile(by_itself, _QUANTILE))) if len(by_itself) >= _LEAST_SURE else 0.0
 
 
 def judged_under_way(probability: Floats, usual: float) -> Floats:
@@ -94,8 +94,8 @@ def judged_under_way(probability: Floats, usual: float) -> Floats:
     ratios, share = _ratios(probability, usual), usual
     found = np.array(probability, np.float64)
     for at in range(len(ratios)):
-        share = own_share(ratios[: at + 1], max(share, _LEAST), _AT_ONCE)
-        if at >= _TELL and share < HARDLY:
+        share = own_share(ratios[: at + 1], max(share, _LEAST_SHARE), _ROUNDS_ONLINE)
+        if at >= _LEAST_MATCHES and share < HARDLY:
             found[at] = _judged(ratios[at], share, at + 1)
     return found
 

@@ -26,7 +26,7 @@ FARTHEST = (2, 4)
 """Largest offset that is tried, in rows and columns."""
 _APART = (4, 6)
 """Largest offset between any two of several recordings: more leaves too small a part that all of them see."""
-_NEXT = 9
+_ADJACENT = 9
 """Offsets of at most one cell either way, zero included."""
 _FRAMES = 150
 """Frames of each recording, or queries, that an offset is estimated from."""
@@ -162,7 +162,7 @@ def _offset(
     for cells in tried:
         gains[cells] = _gain(vectors, others, grid, cells)
         # A good fit that is a local maximum at zero needs no further search.
-        if len(gains) == _NEXT and gains[0, 0] == max(gains.values()) > _SURELY * least:
+        if len(gains) == _ADJACENT and gains[0, 0] == max(gains.values()) > _SURELY * least:
             return 0, 0
     best = max(gains, key=lambda cells: gains[cells])
     if gains[best] > max(_SURELY * least, _BETTER * gains[0, 0]):
