@@ -47,7 +47,7 @@ LEAST_PLACES = LEAST_QUERIES // 2
 MOST_FRAMES, MOST_FOLDS = 400, 3
 """Most frames of a held-out drive, and most such drives: bounds the time of a build."""
 ABOVE = 0.27
-"""Prior level = chance + ABOVE · (path − chance) of held-out drives (`_level`). Below half, as later drives may be
+"""Prior level = chance + ABOVE · (path − chance) of held-out drives. Below half, as later drives may be
 harder; a drive soon estimates its own."""
 
 
@@ -210,7 +210,7 @@ class DriveWatch:
         course = Course(ids[order], in_order, True, same_places(self.truth, ids[order]))
         adapted = adapt(in_order, unit).scores(unit)
         causal = Causal(in_order, unit).block(slice(0, len(unit)))
-        level = _level(plain, answerable)
+        level = _prior_level(plain, answerable)
         self._seen.append(_HeldOut(course, plain, adapted, causal, asked_places, answerable, level))
 
     def calibration(self, n_traversals: int) -> DriveCalibration | None:
@@ -284,7 +284,7 @@ class _Answers:
         self.features.append(features)
 
 
-def _level(plain: Vectors, answerable: NDArray[np.bool_]) -> float:
+def _prior_level(plain: Vectors, answerable: NDArray[np.bool_]) -> float:
     """Prior level from one held-out drive; its gain is divided by the share of frames that can have a path."""
     scores, motion, slope = Scores(Given(plain)), Motion(), Scale().slope
     chance = earned_by_chance(scores, slope, motion)

@@ -128,7 +128,7 @@ def gathered(
     parts: list[tuple[Fold, Vectors, NDArray[np.int8]]] = []
     for number, fold in enumerate(plan):
         first = all(fold.traversal != earlier.traversal for earlier in plan[:number])
-        part = _asked(refs, fold, fusion, truth, watch if first else None, centred, cells)
+        part = _fold_samples(refs, fold, fusion, truth, watch if first else None, centred, cells)
         if part is not None:
             parts.append((fold, *part))
         if progress:
@@ -159,7 +159,7 @@ def _plan(refs: ReferenceSet) -> Iterator[Fold]:
     )
 
 
-def _asked(
+def _fold_samples(
     refs: ReferenceSet,
     fold: Fold,
     fusion: Fusion,
@@ -201,7 +201,7 @@ def calibration_of(samples: Samples, basis: str) -> Calibration | None:
     if basis != BASES[2] and (right.all() or not right.any()):
         return None
     fitted = _fit(samples, basis)
-    held_out, importance = _cross_judged(samples, basis), _importance(samples)
+    held_out, importance = _cross_validated(samples, basis), _importance(samples)
     if held_out is None:
         return fitted
     return replace(
@@ -215,11 +215,11 @@ def calibration_of(samples: Samples, basis: str) -> Calibration | None:
 def _fit(samples: Samples, basis: str) -> Calibration:
     """Fit the parameters; fixed ones where right matches are fewer than `ENOUGH`."""
     right, x = samples.right, samples.evidence
-    offsets, scales = _measures(samples)
+    offsets, scales = _units(samples)
     width = x.shape[1]
     if right.sum() < ENOUGH:
         weights, bias = (CENTRED if samples.centred else FIXED)[width]
-        farthest, spread = _reach([x[:, 3]])
+        farthest, spread = _novelty_range([x[:, 3]])
         if samples.centred:
             spread *= WIDER
             for feature, (usual, deviation) in USUAL.items():
@@ -230,14 +230,14 @@ def _fit(samples: Samples, basis: str) -> Calibration:
         strength = (x - offsets) / scales @ WEIGHTS[width]
         slope, bias, steepness = logistic(strength, x[:, 2], right, _importance(samples))
         bias = _bounded(bias, slope, strength[~right])
-        passes = _passing(strength, x[:, 2], slope, steepness)
+        passes = _bias_at_half(strength, x[:, 2], slope, steepness)
         bias = min(bias, max(_refusing_half(passes, samples), -slope * STRONG))
         weights = tuple(slope * np.array(WEIGHTS[width]))
         lowest, highest = x.min(axis=0), x.max(axis=0)
-        farthest, spread = _reach(
+        farthest, spread = _novelty_range(
             [x[right & (samples.folds == fold), 3] for fold in np.unique(samples.folds)]
         )
-        spread = max(spread, APART * _gap(samples))
+        spread = max(spread, APART * _distance_gap(samples))
     return Calibration(
         weights=[float(weight) for weight in weights],
         offsets=offsets.tolist(),
@@ -261,7 +261,7 @@ def _fit(samples: Samples, basis: str) -> Calibration:
     )
 
 
-def _measures(samples: Samples) -> tuple[Vectors, Vectors]:
+def _units(samples: Samples) -> tuple[Vectors, Vectors]:
     """Mean and standard deviation of the features of the negatives; if those are few, of all wrong matches, or all."""
     choices = (samples.labels < 0, ~samples.right, np.ones(len(samples), bool))
     x = samples.evidence[next((some for some in choices if some.sum() > FEW), choices[-1])]
@@ -275,7 +275,7 @@ def _importance(samples: Samples) -> Vectors:
     return np.where(without, odds, 1.0)
 
 
-def _reach(distances: list[Vectors]) -> tuple[float, float]:
+def _novelty_range(distances: list[Vectors]) -> tuple[float, float]:
     """`farthest` (quantile of the distances, mean over the folds) and `spread` (from the median to it) of novelty."""
     everything = np.concatenate(distances)
     ends = [np.quantile(part, QUANTILE) for part in distances if len(part) >= 3]
@@ -293,10 +293,10 @@ def _bounded(bias: float, slope: float, wrong: Vectors) -> float:
     return min(max(bias, -slope * max(STRONG, strongest)), MOST)
 
 
-def _passing(strength: Vectors, lead: Vectors, slope: float, steepness: float) -> Vectors:
+def _bias_at_half(strength: Vectors, lead: Vectors, slope: float, steepness: float) -> Vectors:
     """The bias at which P of each match is one half; infinite where it has no lead.
 
-    >>> _passing(np.array([0.0, 2.0, 0.0]), np.array([9.0, 9.0, 0.0]), 1.0, 8.0).round(6).tolist()
+    >>> _bias_at_half(np.array([0.0, 2.0, 0.0]), np.array([9.0, 9.0, 0.0]), 1.0, 8.0).round(6).tolist()
     [0.0, -2.0, inf]
     """
     first = sigmoid(steepness * lead)
@@ -323,7 +323,7 @@ def _refusing_half(passes: Vectors, samples: Samples) -> float:
     return min(bounds)
 
 
-def _gap(samples: Samples) -> float:
+def _distance_gap(samples: Samples) -> float:
     """Median distance of the negatives less that of the right matches; at least 0."""
     right, without = samples.evidence[samples.right, 3], samples.evidence[samples.labels < 0, 3]
     return 0.0 if len(without) <= FEW else max(0.0, float(np.median(without) - np.median(right)))
@@ -358,7 +358,7 @@ def logistic(
     return float(slope), float(bias), float(steepness)
 
 
-def _cross_judged(samples: Samples, basis: str) -> Vectors | None:
+def _cross_validated(samples: Samples, basis: str) -> Vectors | None:
     """Cross-validation: P of each query by a fit to the other traversals; None where one of these fits has too few."""
     names = np.array(samples.names)[samples.folds]
     probability = np.empty(len(samples))
