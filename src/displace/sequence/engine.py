@@ -1,7 +1,7 @@
 """Hidden Markov model of a drive along a route: filter (`forward`) and forward–backward smoother (`smooth`).
 
 State: a place x = 0 … N−1 in route order, or the null state ∅ (off the map). With K paces it is (pace, x), and the pace
-changes with probability 1 − `KEPT`, so that a fast stretch pays for being fast once and not with every frame.
+is drawn anew with probability 1 − `KEPT`, so that a fast stretch pays for being fast once and not with every frame.
 
 Transition from x: to ∅ with probability `leave`; else to any place, uniformly, with probability `jump`; else to x + s,
 s ~ `steps` (past the last place: to ∅). From ∅: to any place, uniformly, with probability `back`. The initial
