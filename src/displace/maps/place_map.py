@@ -272,11 +272,12 @@ class PlaceMap:
             Where the queries are known to be: places within `radius` metres of `near` (latitude and longitude, or
             easting and northing) are searched, exactly.
         adapt : {"none", "batch", "online", "auto"}
-            Whether the queries, taken as a batch of one condition, adapt the matching to it; "online", each by those
-            before it; "auto" as a batch from 100 on, if the map can say how sure such matches are. Fewer than ten, and
-            pictures of one spot, adapt nothing as a batch: what they have in common is the place. 100 queries and more
-            are then also moved back where they are from another lane (`view_of`), and judged in view of each other, so
-            that those of another route are refused. For photos of several conditions leave it at "none".
+            Whether the matching adapts to the condition that the queries share: "batch", from all of them; "online",
+            from those before each; "auto", as a batch from 100 queries on if the map has a confidence for such matches.
+            Fewer than ten queries, or pictures of one spot, adapt nothing as a batch: what they share is the place. As
+            a batch, 100 or more are also shifted back if they are from another lane (`view_of`), and their confidence
+            takes their share of right matches into account, so that photos of another route are refused. For photos of
+            several conditions use "none".
         model : DescriptorModel, optional
             Describes the images; by default the map's own, with its crop and image size.
 
@@ -323,26 +324,26 @@ class PlaceMap:
     ) -> Follower:
         """Follow a drive frame by frame: ``follower.step(query)`` returns a `Fix`.
 
-        Places must have an order along the route (`places.order`); on a map without one, each frame is located for
+        Places must have an order along the route (`places.order`); on a map without one, each frame is located by
         itself.
 
         Parameters
         ----------
         adapt : {"online", "none"}
-            Whether the matching adapts to the drive's condition on the way.
+            Whether the matching adapts to the drive's condition online.
         begins_off : float
-            Probability that the drive begins off the map. Where that is as likely as not, say 0.5: else a drive that
-            begins beside the map is thought to be somewhere on it for a while.
+            Prior probability that the drive begins off the map. Use 0.5 where that is as likely as not: else a drive
+            that begins beside the map is located somewhere on it for a while.
         lag : int
-            Frames before the last that are remembered: after a step, ``follower.ago(n)`` says where the frame n before
-            the last was taken, given all frames since. The time of an answer grows with n.
+            Frames before the last that are kept: after a step, ``follower.ago(n)`` says where the frame n before the
+            last was taken, given all frames since (fixed-lag smoothing). The time of an answer grows with n.
         view : (int, int)
-            How far the camera's pictures are moved against those of the map, as `view_of` told from an earlier drive.
+            Offset of the camera's pictures against those of the map, from `view_of` of an earlier drive.
 
         Returns
         -------
         Follower
-            Its `step` takes a descriptor (D,) or an image. It holds what it saw; follow each drive with its own.
+            Its `step` takes a descriptor (D,) or an image. It has state: use one for each drive.
         """
         check_one_of(adapt, ("online", "none"), "adapt")
         if not (isinstance(begins_off, float | np.floating) and 0 < begins_off < 1):
@@ -382,7 +383,7 @@ class PlaceMap:
         return self._smooth(self.state, self.describe(queries), adapt)[0]
 
     def _smooth(self, state: MapState, vectors: Vectors, adapt: str) -> tuple[list[Fix], tuple[int, int]]:
-        """As `smooth`, and how far the pictures were moved back."""
+        """As `smooth`, and the offset by which the pictures were shifted back."""
         check_one_of(adapt, ("auto", "batch", "none"), "adapt")
         if not len(vectors):
             return [], (0, 0)
@@ -404,7 +405,7 @@ class PlaceMap:
     def smoothed(
         self, queries: ArrayLike | Picture | Sequence[Picture], k: int = 5, *, adapt: str = "auto"
     ) -> Matches:
-        """Like `smooth`, as matches: the k likeliest places of each frame, their scores being probabilities."""
+        """Like `smooth`, as matches: the k likeliest places of each frame, with probabilities as scores."""
         check_count(k, "k")
         state = self.state
         places, (fixes, view) = state.places, self._smooth(state, self.describe(queries), adapt)
@@ -425,11 +426,11 @@ class PlaceMap:
         )
 
     def view_of(self, queries: ArrayLike | Picture | Sequence[Picture]) -> tuple[int, int]:
-        """How far the pictures of a drive are moved against those of the map, by another lane or camera mount.
+        """Offset of a drive's pictures against those of the map, by another lane or camera mount.
 
-        Rows and columns of the descriptor's grid over the picture; (0, 0) where they are not moved, where there are
-        fewer than 100 of them, and where a descriptor is no such grid. `locate` and `smooth` move them back where
-        many queries adapt the matching.
+        In rows and columns of the descriptor's grid over the picture; (0, 0) where there is none, where pictures are
+        fewer than 100, and where a descriptor is no such grid. `locate` and `smooth` shift pictures back where many
+        queries adapt the matching.
         """
         return self._view_of(self.state, self.describe(queries))
 
@@ -440,7 +441,7 @@ class PlaceMap:
         return view_of(vectors, grid, state.usual, state.project, self._course(state).rows)
 
     def _moved_back(self, state: MapState, vectors: Vectors, adapt: str) -> tuple[Vectors, tuple[int, int]]:
-        """Queries as they would be from the map's own lane, where they are many and may adapt the matching."""
+        """Queries shifted back to the map's viewpoint, where they are many and may adapt the matching; their offset."""
         asked = adapt == "batch" or (adapt == "auto" and state.at_hand and state.area is None)
         view, grid = self._view_of(state, vectors) if asked else (0, 0), grid_of(state.model)
         return moved_by(vectors, grid, view, state.usual) if grid and any(view) else vectors, view
@@ -475,7 +476,7 @@ class PlaceMap:
         return Matches(found, np.concatenate(scores), sure, positions, adapted=True)
 
     def adapts(self, adapt: str, n_queries: int) -> str:
-        """How `locate` lets so many queries adapt the matching to their condition: "none", "batch" or "online"."""
+        """Mode in which `locate` adapts the matching to so many queries: "none", "batch" or "online"."""
         return _mode_of(self.state, adapt, n_queries)
 
     def scores(self, queries: ArrayLike | Picture | Sequence[Picture]) -> Iterator[Vectors]:
