@@ -224,45 +224,45 @@ class DriveWatch:
         if not self._seen:
             return None
         learned = DriveCalibration(min(seen.level for seen in self._seen))
-        followed, smoothed, batch, online, single = (_Answers() for _ in range(5))
-        for seen in self._seen:
-            course = replace(seen.course, calibration=learned)
-            for belief in filtered(course, Given(seen.plain)):
-                fix = course.fix(belief, smoothed=False)
-                followed.add(fix.place, log_odds([fix.probability], CLIP))
-            for fix in smooth_fixes(course, Given(seen.plain))[0]:
-                smoothed.add(fix.place, log_odds([fix.probability], CLIP))
-            for answers, scores in ((batch, seen.adapted), (online, seen.causal), (single, seen.plain)):
-                for place, row in zip(course.ids[scores.argmax(axis=1)], standing_out(scores), strict=True):
-                    answers.add(place, row)
+        found = self._answers(learned)
+        features = {name: np.array(answers.features) for name, answers in found.items()}
         true = np.concatenate([seen.places for seen in self._seen])
         answerable = np.concatenate([seen.answerable for seen in self._seen])
         right = {
             name: self.truth.correct(np.array(answers.places), true) & answerable
-            for name, answers in (
-                *(("followed", followed), ("smoothed", smoothed), ("batch", batch)),
-                *(("online", online), ("single", single)),
-            )
+            for name, answers in found.items()
         }
-        share = float(right["batch"].mean())
-        judge, causal = (
-            Logistic.fit(np.array(answers.features), right[name])
-            for name, answers in (("batch", batch), ("online", online))
+        of_adapted = DriveCalibration(
+            Scale().level,
+            batch=Logistic.fit(features["batch"], right["batch"]),
+            n_frames=len(true),
+            share=float(right["batch"].mean()),
+            online=Logistic.fit(features["online"], right["online"]),
         )
         if n_traversals == 2:
-            return DriveCalibration(
-                Scale().level, batch=judge, n_frames=len(true), share=share, online=causal
-            )
-        return DriveCalibration(
-            learned.level,
-            Logistic.near_belief(np.array(followed.features), right["followed"]),
-            Logistic.near_belief(np.array(smoothed.features), right["smoothed"]),
-            judge,
-            len(true),
-            {name: round(float(flags[answerable].mean()), 4) for name, flags in right.items()},
-            share,
-            causal,
+            return of_adapted
+        return replace(
+            of_adapted,
+            level=learned.level,
+            followed=Logistic.near_belief(features["followed"], right["followed"]),
+            smoothed=Logistic.near_belief(features["smoothed"], right["smoothed"]),
+            recall={name: round(float(flags[answerable].mean()), 4) for name, flags in right.items()},
         )
+
+    def _answers(self, learned: DriveCalibration) -> dict[str, _Answers]:
+        """Answers to all held-out frames, by the way they were located, with this prior level."""
+        found = {name: _Answers() for name in ("followed", "smoothed", "batch", "online", "single")}
+        for seen in self._seen:
+            course = replace(seen.course, calibration=learned)
+            for belief in filtered(course, Given(seen.plain)):
+                fix = course.fix(belief, smoothed=False)
+                found["followed"].add(fix.place, log_odds([fix.probability], CLIP))
+            for fix in smooth_fixes(course, Given(seen.plain))[0]:
+                found["smoothed"].add(fix.place, log_odds([fix.probability], CLIP))
+            for name, scores in (("batch", seen.adapted), ("online", seen.causal), ("single", seen.plain)):
+                for place, row in zip(course.ids[scores.argmax(axis=1)], standing_out(scores), strict=True):
+                    found[name].add(place, row)
+        return found
 
 
 def drives_by_rule(places: Places) -> DriveCalibration | None:
