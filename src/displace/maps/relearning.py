@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.arrays import Indices, Vectors
+from displace.arrays import top_k
 from displace.fusion.base import Fusion, Rows
 from displace.holdout import MARGIN, STRETCH, spread
 from displace.maps.calibrating import calibrated
@@ -140,16 +140,12 @@ def _masked(state: MapState, queries: ReferenceSet, masked: NDArray[Any], name: 
     vectors = queries.vectors.astype(np.float32)
     scores = state.scores(state.project(vectors))
     scores[:, np.isin(state.places.ids, masked)] = -np.inf
-    best, scores = _top(scores, min(TOP, len(ids)))
+    best = top_k(scores, min(TOP, len(ids)))
+    scores = np.take_along_axis(scores, best, axis=1)
     centred = state.samples is not None and state.samples.centred
     evidence = state.witness.evidence(vectors, best, scores, centred)
     labels = labelled(state.places.ids[best[:, 0]], queries.places, ids, state.truth)
     return Samples(evidence, labels, np.zeros(len(labels), np.int32), [name], centred)
-
-
-def _top(scores: Vectors, k: int) -> tuple[Indices, Vectors]:
-    best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-    return best, np.take_along_axis(scores, best, axis=1)
 
 
 def _joined(parts: list[Samples | None]) -> Samples | None:
