@@ -22,6 +22,7 @@ from displace.sequence.adaptation import (
     adapt,
     tell_condition,
 )
+from displace.sequence.chance import Same
 from displace.sequence.engine import Given, Motion
 from displace.sequence.following import (
     CLIP,
@@ -106,8 +107,8 @@ def course_of(state: MapState) -> Course:
     return Course(ids, rows, order is not None, same_places(state.truth, ids), state.driving, roadway)
 
 
-def same_places(truth: Truth, ids: NDArray[Any]) -> Callable[[int], Any]:
-    """Which places, of `ids` in route order, count as the same as the i-th: see `Course.same`."""
+def same_places(truth: Truth, ids: NDArray[Any]) -> Same:
+    """Which places, of `ids` in route order, count as the same as the i-th."""
     places, kind, limit = truth.places, truth.tolerance.kind, truth.tolerance.value
     at, points = places.rows_of(ids), None
     if kind == "metres" and places.positions is not None:

@@ -21,7 +21,7 @@ from displace.arrays import Vectors, sigmoid, top_k
 from displace.errors import InputError
 from displace.files import schema
 from displace.sequence.adaptation import MapRows, OnlineAdaptation, Stops
-from displace.sequence.chance import Chance
+from displace.sequence.chance import Chance, Same
 from displace.sequence.engine import Belief, Blocks, Floats
 from displace.sequence.hindsight import TRUSTED, Hindsight
 from displace.sequence.roadway import Roadway
@@ -233,8 +233,8 @@ class Course:
     """In the same order."""
     ordered: bool
     """Whether the places have an order; without one each frame is judged by itself."""
-    same: Callable[[int], Any]
-    """The places that count as the same as the i-th: a slice, or a function that chooses those of some places."""
+    same: Same
+    """Which places count as the same."""
     calibration: DriveCalibration | None = None
     roadway: Roadway | None = None
     """Gaps of the route, where the numbers of the places show any."""
