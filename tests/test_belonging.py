@@ -223,12 +223,12 @@ def test_recordings_of_towns_that_look_alike_are_not_lined_up(town: int) -> None
 
 
 def test_the_stretch_of_a_pair_is_what_it_earns_beyond_chance() -> None:
-    from displace.sequence.pairing import SLOPE, Columns, Cosines, Scores, _fastest_fitting
+    from displace.sequence.pairing import SLOPE, Columns, Cosines, Scores, _likeliest_motion
 
     one, other = (standardised_recording(drive(1, seed, 120)) for seed in (1, 2))
     similarity = Cosines(one, other)
     scores = Scores(similarity, Columns.of(similarity))
-    motion = _fastest_fitting(scores)
+    motion = _likeliest_motion(scores)
     surplus = earnings(scores, SLOPE, motion) - RESEMBLES * earned_by_chance(scores, SLOPE, motion)
     best = max(surplus[first:last].sum() for first in range(120) for last in range(first, 121))
     assert pair(one, other).stretch == pytest.approx(best / np.sqrt(120), rel=1e-6)

@@ -17,15 +17,15 @@ from displace.maps.calibration import (
     area_under_curve,
     calibration_error,
     novelty,
-    ranking_features,
     reliability,
     tempered,
 )
 from displace.maps.checking import checked_calibration
-from displace.maps.learning import APART, ENOUGH, MOST, STRONG, _cross_judged, calibration_of, logistic
+from displace.maps.learning import APART, ENOUGH, MOST, STRONG, _cross_validated, calibration_of, logistic
 from displace.maps.samples import Samples
 from displace.maps.witness import LEAD, STANDING, Anchors, Witness, standing
 from displace.places import Places
+from displace.sequence.following import ranking_features
 from displace.synthetic import make_route
 from displace.truth import Truth
 
@@ -235,7 +235,7 @@ def test_no_fold_is_judged_by_a_fit_on_its_own_traversal():
     samples = made_up()
     own = np.isin(samples.folds, [0, 3])
     changed = replace(samples, labels=np.where(own, 0, samples.labels).astype(np.int8))
-    before, after = _cross_judged(samples, BASES[0]), _cross_judged(changed, BASES[0])
+    before, after = _cross_validated(samples, BASES[0]), _cross_validated(changed, BASES[0])
     np.testing.assert_array_equal(before[own], after[own])
     assert np.abs(before - after)[~own].mean() > 0.05
 
@@ -322,9 +322,9 @@ def test_nothing_is_judged_where_the_other_folds_cannot_be_fitted():
     for labels in (np.ones(60, np.int8), np.arange(60) < ENOUGH - 1):
         changed = replace(samples, labels=samples.labels.copy())
         changed.labels[rest] = labels
-        assert _cross_judged(changed, BASES[0]) is None
+        assert _cross_validated(changed, BASES[0]) is None
         assert not calibration_of(changed, BASES[0]).curve
-    assert _cross_judged(samples.take(~rest), BASES[0]) is None
+    assert _cross_validated(samples.take(~rest), BASES[0]) is None
 
 
 def test_held_out_figures_are_those_of_the_definition():

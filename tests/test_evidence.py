@@ -271,10 +271,10 @@ class TestHeldOutDrives:
         monkeypatch.setattr(driving, "earned_by_chance", lambda *_: 3.0)
         monkeypatch.setattr(driving, "earned", lambda *_: 7.0)
         for n, gain in ((40, 4), (20, 8), (8, 20), (4, 20), (0, 20)):
-            level = driving._level(np.zeros((40, 40), np.float32), np.arange(40) < n)
+            level = driving._prior_level(np.zeros((40, 40), np.float32), np.arange(40) < n)
             assert level == pytest.approx(3 + driving.ABOVE * gain)
         monkeypatch.setattr(driving, "earned", lambda *_: 2.0)
-        assert driving._level(np.zeros((40, 40), np.float32), np.ones(40, bool)) == 3
+        assert driving._prior_level(np.zeros((40, 40), np.float32), np.ones(40, bool)) == 3
 
 
 def test_what_undoes_a_projection_leaves_its_columns_at_their_lengths():

@@ -14,6 +14,7 @@ from displace.maps.calibration import BASES
 from displace.maps.learning import ENOUGH, FEW, QUANTILE, SHARE, SLOPE, STEEPNESS, WEIGHTS
 from displace.maps.samples import Samples
 from displace.places import Places
+from displace.sequence.following import ranking_features
 from displace.synthetic import make_route
 from displace.truth import Truth
 
@@ -72,14 +73,14 @@ def test_queries_without_an_answer_make_up_their_share():
 def test_units_are_those_of_queries_without_an_answer_where_there_are_enough():
     known = samples()
     without = known.evidence[known.labels < 0]
-    for found, expected in zip(learning._measures(known), (without.mean(0), without.std(0)), strict=True):
+    for found, expected in zip(learning._units(known), (without.mean(0), without.std(0)), strict=True):
         np.testing.assert_allclose(found, expected)
     few = known.take(np.r_[np.flatnonzero(known.labels < 0)[:FEW], np.flatnonzero(known.labels == 0)])
-    np.testing.assert_allclose(learning._measures(few)[0], few.evidence.mean(0))
+    np.testing.assert_allclose(learning._units(few)[0], few.evidence.mean(0))
     right = known.take(known.labels == 1)
-    np.testing.assert_allclose(learning._measures(right)[0], right.evidence.mean(0))
+    np.testing.assert_allclose(learning._units(right)[0], right.evidence.mean(0))
     one_more = known.take(np.r_[np.flatnonzero(known.labels < 0)[: FEW + 1], np.flatnonzero(known.right)])
-    np.testing.assert_allclose(learning._measures(one_more)[0], one_more.evidence[: FEW + 1].mean(0))
+    np.testing.assert_allclose(learning._units(one_more)[0], one_more.evidence[: FEW + 1].mean(0))
 
 
 def test_units_are_those_of_wrong_matches_where_few_queries_have_no_answer():
@@ -87,40 +88,40 @@ def test_units_are_those_of_wrong_matches_where_few_queries_have_no_answer():
     none, rest = np.flatnonzero(known.labels < 0), np.flatnonzero(known.labels >= 0)
     few = known.take(np.r_[none[:FEW], rest])
     wrong = few.evidence[~few.right]
-    offsets, scales = learning._measures(few)
+    offsets, scales = learning._units(few)
     np.testing.assert_allclose(offsets, wrong.mean(axis=0))
     np.testing.assert_allclose(scales, wrong.std(axis=0))
     right = few.take(few.right)
-    np.testing.assert_allclose(learning._measures(right)[0], right.evidence.mean(axis=0))
+    np.testing.assert_allclose(learning._units(right)[0], right.evidence.mean(axis=0))
     some = few.take(np.r_[np.flatnonzero(few.right)[:2], np.flatnonzero(~few.right)[:2]])
-    np.testing.assert_allclose(learning._measures(some)[0], some.evidence.mean(axis=0))
+    np.testing.assert_allclose(learning._units(some)[0], some.evidence.mean(axis=0))
     equal = right.take(np.zeros(9, int))
-    np.testing.assert_array_equal(learning._measures(equal)[1], 1e-6)
+    np.testing.assert_array_equal(learning._units(equal)[1], 1e-6)
 
 
 def test_how_far_right_matches_are_is_the_mean_over_the_folds():
     parts = [np.arange(10.0), np.arange(50.0), np.array([1000.0, 2000.0])]
-    farthest, spread = learning._reach(parts)
+    farthest, spread = learning._novelty_range(parts)
     assert farthest == pytest.approx(np.mean([np.quantile(part, QUANTILE) for part in parts[:2]]))
     assert spread == pytest.approx(farthest - np.median(np.concatenate(parts)))
     short = [np.array([1.0, 3.0]), np.array([5.0])]
-    assert learning._reach(short)[0] == pytest.approx(np.quantile([1, 3, 5], QUANTILE))
-    assert learning._reach([np.array([1.0, 2.0, 3.0]), np.array([9.0])])[0] == pytest.approx(
+    assert learning._novelty_range(short)[0] == pytest.approx(np.quantile([1, 3, 5], QUANTILE))
+    assert learning._novelty_range([np.array([1.0, 2.0, 3.0]), np.array([9.0])])[0] == pytest.approx(
         np.quantile([1, 2, 3], QUANTILE)
     )
-    assert learning._reach([np.full(5, 2.0)]) == (2.0, 1e-6)
+    assert learning._novelty_range([np.full(5, 2.0)]) == (2.0, 1e-6)
 
 
 def test_a_fit_is_of_right_matches_by_fold_and_bounded_by_what_was_seen():
     known = samples()
     found = learning._fit(known, BASES[0])
     distances = [known.evidence[known.right & (known.folds == fold), 3] for fold in range(3)]
-    assert (found.farthest, found.spread) == pytest.approx(learning._reach(distances))
+    assert (found.farthest, found.spread) == pytest.approx(learning._novelty_range(distances))
     np.testing.assert_allclose(found.lowest, known.evidence.min(axis=0))
     np.testing.assert_allclose(found.highest, known.evidence.max(axis=0))
     assert found.ceiling == 1.0
     assert (found.n_queries, found.n_correct) == (len(known), known.right.sum())
-    offsets, scales = learning._measures(known)
+    offsets, scales = learning._units(known)
     strength = (known.evidence - offsets) / scales @ WEIGHTS[4]
     slope, bias, steepness = learning.logistic(
         strength, known.evidence[:, 2], known.right, learning._importance(known)
@@ -153,7 +154,7 @@ def test_one_traversal_is_weighed_in_units_that_all_maps_share():
     assert found.centred
     assert not plain.centred
     assert (tuple(found.weights), found.bias) == learning.CENTRED[4]
-    own, scales = learning._measures(wrong)
+    own, scales = learning._units(wrong)
     for feature in range(4):
         usual = learning.USUAL.get(feature, (own[feature], scales[feature]))
         assert (found.offsets[feature], found.scales[feature]) == pytest.approx(usual)
@@ -197,7 +198,7 @@ def test_how_well_it_works_is_told_from_enough_right_matches():
 def test_how_well_it_works_is_told_by_matches_that_it_was_not_fitted_on():
     known = samples(60)
     found, fitted = learning.calibration_of(known, BASES[0]), learning._fit(known, BASES[0])
-    held_out, counted = learning._cross_judged(known, BASES[0]), learning._importance(known)
+    held_out, counted = learning._cross_validated(known, BASES[0]), learning._importance(known)
     assert found.auc == calibration.area_under_curve(held_out, known.right)
     assert found.error == calibration.calibration_error(held_out, known.right, counted)
     assert found.curve == calibration.reliability(held_out, known.right, counted)
@@ -213,7 +214,7 @@ def test_nothing_is_learned_where_all_are_right_or_all_wrong_but_of_one_traversa
 
 def test_no_query_is_judged_by_its_own_traversal():
     known = samples()
-    found = learning._cross_judged(known, BASES[0])
+    found = learning._cross_validated(known, BASES[0])
     for fold in range(3):
         own = known.folds == fold
         others = learning._fit(known.take(~own), BASES[0])
@@ -221,7 +222,7 @@ def test_no_query_is_judged_by_its_own_traversal():
     changed = Samples(known.evidence, known.labels.copy(), known.folds, known.names)
     changed.labels[known.folds == 1] = 0
     own = known.folds == 1
-    np.testing.assert_array_equal(learning._cross_judged(changed, BASES[0])[own], found[own])
+    np.testing.assert_array_equal(learning._cross_validated(changed, BASES[0])[own], found[own])
 
 
 def test_nothing_is_judged_where_the_others_teach_nothing():
@@ -232,12 +233,12 @@ def test_nothing_is_judged_where_the_others_teach_nothing():
     enough = known.take(first | ~right | (n <= ENOUGH))
     taught = learning._fit(enough.take(enough.folds == 1), BASES[1])
     np.testing.assert_allclose(
-        learning._cross_judged(enough, BASES[1])[enough.folds == 0],
+        learning._cross_validated(enough, BASES[1])[enough.folds == 0],
         taught.probability(enough.evidence[enough.folds == 0]),
     )
     assert learning.calibration_of(enough, BASES[1]).curve
     for some in (first | ~right | (n < ENOUGH), first | right, first):
-        assert learning._cross_judged(known.take(some), BASES[1]) is None
+        assert learning._cross_validated(known.take(some), BASES[1]) is None
         found = learning.calibration_of(known.take(some), BASES[1])
         assert (found.curve, found.auc) == ([], 0.5)
         assert found.n_correct == right[some].sum()  # learned from all, nevertheless
@@ -285,15 +286,13 @@ class TestProbabilities:
 
     def test_scores_of_the_first_release(self):
         scores = np.array([[0.9, 0.5, 0.3, 0.1], [0.4, 0.4, 0.4, 0.4]])
-        found = calibration.ranking_features(scores)
+        found = ranking_features(scores)
         rest = np.array([0.5, 0.3, 0.1])
         np.testing.assert_allclose(found[0], [0.9, 0.4, (0.9 - 0.3) / rest.std()])
         np.testing.assert_allclose(found[1], [0.4, 0, 0], atol=1e-6)
-        np.testing.assert_array_equal(calibration.ranking_features(scores[:, :1]), [[0.9, 0, 0], [0.4, 0, 0]])
+        np.testing.assert_array_equal(ranking_features(scores[:, :1]), [[0.9, 0, 0], [0.4, 0, 0]])
         many = np.linspace(1, 0, 30)[None]
-        np.testing.assert_array_equal(
-            calibration.ranking_features(many), calibration.ranking_features(many[:, :20])
-        )
+        np.testing.assert_array_equal(ranking_features(many), ranking_features(many[:, :20]))
 
     def test_a_probability_is_that_of_the_formula(self):
         lowest, highest = [0.0, -1.0, 0.0, 0.5], [1.0, 5.0, 3.0, 2.0]
@@ -327,7 +326,7 @@ def test_what_a_fold_must_have():
     def asked(n_places, n_queries):
         known = (route.traversals == "t0") & (route.places < route.place_ids[n_places])
         queries = np.flatnonzero(route.traversals == "t1")[:n_queries]
-        return learning._asked(route, Fold("t1", known, queries), fusion, truth, None, False)
+        return learning._fold_samples(route, Fold("t1", known, queries), fusion, truth, None, False)
 
     assert asked(2, 3) is None
     assert asked(5, 0) is None

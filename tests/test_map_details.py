@@ -262,7 +262,7 @@ def test_rows_of_no_place_or_out_of_order_are_refused(rows, n_places):
 
 def test_the_level_off_the_map_is_the_lowest_of_all_drives(refs, monkeypatch):
     levels = iter([0.5, 0.2, 0.4])
-    monkeypatch.setattr(driving, "_level", lambda *_: next(levels))
+    monkeypatch.setattr(driving, "_prior_level", lambda *_: next(levels))
     monkeypatch.setattr(driving, "LEAST_PLACES", 10)
     info = Places(refs.place_ids, frames=np.arange(40.0))
     route = ReferenceSet(refs.vectors, refs.places, refs.traversals, info=info)

@@ -19,8 +19,8 @@ from displace.sequence.engine import (
     Given,
     Learner,
     Motion,
+    fixed_lag,
     forward,
-    given_later,
     likelihood,
     paced,
     predict,
@@ -117,7 +117,7 @@ def test_later_frames_tell_what_smoothing_does() -> None:
         beliefs.append(belief)
     expected = brute_force(ratios, motion)
     for frame in range(4):
-        told = given_later(beliefs[frame:], list(places[frame:]), off[frame:].tolist(), motion)
+        told = fixed_lag(beliefs[frame:], list(places[frame:]), off[frame:].tolist(), motion)
         np.testing.assert_allclose([*told.places, told.off_map], expected[frame], atol=1e-9)
 
 

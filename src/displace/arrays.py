@@ -1,9 +1,9 @@
-"""Checks on arrays, unit vectors, and the best k of many scores in blocks."""
+"""Checks on arrays, unit vectors, log-odds, and the best k of many scores in blocks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,6 +12,7 @@ from displace.errors import InputError
 
 Vectors = NDArray[np.floating[Any]]
 Indices = NDArray[np.intp]
+Real = TypeVar("Real", bound=np.floating[Any])
 
 BLOCK_BYTES = 64 * 2**20
 """Scores held at one time while ranking (float32 bytes)."""
@@ -136,6 +137,23 @@ def l2_normalize(vectors: Vectors) -> Vectors:
         squares = np.where(squares > 0, squares, 1)
     unit: Vectors = vectors / np.sqrt(squares)[..., None]
     return unit
+
+
+def sigmoid(x: NDArray[Real]) -> NDArray[Real]:
+    """1/(1 + e⁻ˣ), without overflow."""
+    result: NDArray[Real] = 1 / (1 + np.exp(-np.clip(x, -50, 50)))
+    return result
+
+
+def log_odds(probability: ArrayLike, least: float) -> NDArray[np.float64]:
+    """Inverse of `sigmoid`, of probabilities that are first clipped to `least` … 1 − `least`.
+
+    >>> log_odds([0.5, 0.0, 1.0], 0.01).round(2).tolist()
+    [0.0, -4.6, 4.6]
+    """
+    p = np.clip(np.asarray(probability, np.float64), least, 1 - least)
+    result: NDArray[np.float64] = np.log(p / (1 - p))
+    return result
 
 
 def shows_something(vectors: Vectors) -> NDArray[np.bool_]:

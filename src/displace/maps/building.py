@@ -1,4 +1,7 @@
-"""Building a map from references."""
+"""Builds a map from references in memory: fit, rotate and round the rows, then calibrate.
+
+`streaming` builds the same map from references that do not fit in memory.
+"""
 
 from __future__ import annotations
 
@@ -35,13 +38,14 @@ if TYPE_CHECKING:
     from displace.models.base import DescriptorModel
 
 MAX_CALIBRATION = 2**28
-"""Numbers of the references up to which all of them are held out in turn for the confidence."""
+"""Numbers (references × dimensions) up to which all references take part in the calibration: bounds its memory."""
 STRETCHES = 10
+"""Stretches of the route, evenly spaced, that take part above that."""
 
 
 MANY = 30
 TOO_MANY = 10
-"""So many traversals, and so many times as many as places, are places by mistake."""
+"""From so many traversals on, and more than so many times as many as places, the two were swapped."""
 
 NONE = "there are no references to build a map of"
 
@@ -133,7 +137,7 @@ def fitted_state(
     tolerance: Tolerance,
     statistics: MapStatistics | None,
 ) -> MapState:
-    """Put a map together of a fitted fusion and its rows as stored, however the references were read."""
+    """Map of a fitted fusion and its rows as stored, without a confidence."""
     return MapState(
         places=refs.info.take(refs.info.rows_of(estimator.place_ids_)),
         vectors=stored.vectors,
@@ -172,7 +176,7 @@ def _fingerprint(model: str | DescriptorModel | Mapping[str, Any] | None) -> Map
 def _references(
     given: ReferenceSet | DescriptorStore | str | os.PathLike[str], model: Mapping[str, Any] | None
 ) -> tuple[ReferenceSet, Mapping[str, Any] | None]:
-    """References of whatever was given, and the model that described them; refuses places and traversals swapped."""
+    """References of a set, a store or its folder, and the model that described them; refuses obvious mistakes."""
     if isinstance(given, str | os.PathLike):
         given = DescriptorStore(given)
     if isinstance(given, DescriptorStore):
@@ -195,16 +199,16 @@ def _references(
 
 
 def _kept(statistics: Statistics | None, refs: ReferenceSet, references: bool) -> MapStatistics | None:
-    """What an update of the map needs; None where it cannot be updated."""
+    """Statistics that an update of the map needs; None where the fusion has none."""
     if statistics is None:
         return None
     return MapStatistics(statistics.to_arrays(), refs if references else None, digests_of(refs))
 
 
 def calibration_rows(places: NDArray[Any], info: Places, dim: int) -> Indices:
-    """Rows of the references that the confidence is learned from: all, or where they are many, stretches of the route.
+    """Indices of the references that the confidence is learned from: all, or stretches of the route where too many.
 
-    The rule looks at sizes alone, so that a map is the same however it was built.
+    The choice depends on sizes alone, so that a map is the same whether built in memory or streamed.
     """
     n_numbers = len(places) * dim
     if n_numbers <= MAX_CALIBRATION:

@@ -1,4 +1,8 @@
-"""What a map learns about itself from its references: where they lie, how sure matches are, how drives are followed."""
+"""Calibrates a map from its own references: anchors, the confidence of photos and that of drives.
+
+One pass over the held-out folds (leave one traversal out) serves all three: `learning` for photos, `driving` for
+drives, `rounding` for the recall that is lost by storing rows in fewer bits.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +22,9 @@ from displace.truth import Truth
 
 
 def anchored(state: MapState, refs: ReferenceSet | None = None) -> MapState:
-    """Return the map with its anchors; without them where neither statistics nor references say them.
+    """Return the map with its anchors, from its statistics, or else from the references; without them if both lack.
 
-    Of statistics without place means, the references tell that the rows were made of.
+    References are needed where the statistics have no mean of each row.
     """
     return replace(state, anchors=_from_statistics(state) or _from_references(state, refs))
 
@@ -52,17 +56,17 @@ def calibrated(
     progress: Stage | None = None,
     loss: RecallLoss | None = None,
 ) -> MapState:
-    """Return the map with all that references which are held out in turn tell, however the map came about.
+    """Return the map with the confidence of photos and of drives, learned from references held out in turn.
 
-    It needs its fusion, unfitted; without anchors there is no confidence. The references may be those of stretches of
-    the route only. `loss` is shown the folds too, `progress` counts them.
+    It needs its fusion, unfitted; without anchors photos get no confidence. The references may be those of stretches
+    of the route only. `loss` gets the folds, too; `progress` counts them.
     """
     assert state.estimator is not None
     drives, n = DriveWatch(truth), len(refs.traversal_ids)
 
     def watch(fitted: Fusion, queries: ReferenceSet) -> None:
         drives.watch(fitted, queries)
-        if loss is not None and n > 2:  # parts of two traversals show less than is lost by rounding
+        if loss is not None and n > 2:  # parts of two traversals are too few queries to show a loss
             loss.watch(fitted, queries)
 
     learned, samples = (None, None)

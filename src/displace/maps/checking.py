@@ -1,4 +1,4 @@
-"""Whether what a file says makes a map. Rows are not looked at, so that a map of any size opens at once."""
+"""Validates what was read from a map's file; rows are left out, so that maps of any size open at once."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from displace.maps.rounding import DTYPES
 from displace.maps.witness import NAMES
 
 LONGEST = 1.05
-"""Length of a row from which on it is no unit vector; rounding to eight bits stays below."""
+"""Length above which a row is no unit vector; rounding to eight bits stays below."""
 
 SHARE = 1.001
-"""A share, and what rounding adds to it."""
+"""Largest share: 1, and what rounding may add."""
 LARGEST = 1e9
-"""Largest weight of a calibration, and the reciprocal of its smallest scale."""
+"""Largest weight of a calibration, and reciprocal of its smallest scale: keeps probabilities finite."""
 FARTHEST = 4e38
-"""Largest number of the evidence: a squared distance between descriptors, which may be of any length."""
+"""Largest value of a feature: a squared distance of descriptors, whose length is not limited, in float32."""
 
 KINDS: dict[str, tuple[type, ...]] = {
     "fusion": (str,),
@@ -35,7 +35,7 @@ KINDS: dict[str, tuple[type, ...]] = {
     "traversals": (dict,),
     "notes": (dict,),
 }
-"""Fields of a map that stand in its header as they are, and what they may be."""
+"""Fields of a map that its header holds unchanged, and their types."""
 
 
 def check_fields(fields: dict[str, Any]) -> None:
@@ -79,7 +79,7 @@ def check_rows(path: object, fields: dict[str, Any]) -> None:
 
 
 def _check_confidence(fields: dict[str, Any]) -> None:
-    """What the confidence is computed from fits the rows, and what it was learned from fits itself."""
+    """Raise ValueError where anchors do not fit the rows, or samples are inconsistent."""
     anchors, samples, n_rows = fields.get("anchors"), fields.get("samples"), len(fields["vectors"])
     if anchors is not None:
         _check_numbers("anchor_mean", anchors.mean, (fields["dim"],))
@@ -99,7 +99,7 @@ def _check_confidence(fields: dict[str, Any]) -> None:
 
 
 def checked_calibration(record: Any) -> Calibration | None:
-    """Calibration of a record, after trying it out; None for none, and for one of other evidence than ours."""
+    """Calibration of a record, after a trial; None without one, or where it has features that this release lacks."""
     if record is None or len(record.get("lowest", ())) not in (0, len(NAMES) - 1, len(NAMES)):
         return None
     calibration = Calibration(**record)
@@ -113,9 +113,9 @@ def checked_calibration(record: Any) -> Calibration | None:
 
 
 def _check_calibration(calibration: Calibration) -> None:
-    """Raise ValueError where a part is of another kind or size than `learning` writes: it is computed with, and shown.
+    """Raise ValueError where a field has another type or range than `learning` writes.
 
-    Within these bounds no query makes a probability that is no number.
+    Within these bounds the probability of every query is finite.
     """
     schema.listed(calibration.weights, "weights", _bounded)
     for name in ("offsets", "lowest", "highest"):
@@ -190,7 +190,7 @@ def _check_numbers(name: str, array: NDArray[Any], shape: tuple[int, ...], blank
 
 
 def _check_notes(notes: dict[str, Any]) -> None:
-    """Raise ValueError where what `inspect` shows is of another kind than `rounding` writes."""
+    """Raise ValueError where notes for `inspect` have another type or range than `rounding` and `fitting` write."""
     recalls = schema.mapping(notes.get("recall_at_1", {}), "recall_at_1")
     for recall in recalls.values():
         schema.number(recall, "recall_at_1", 0, 100)

@@ -1,7 +1,7 @@
-"""Marks of traversals: whether references are those that went into a map, whatever their order.
+"""Digests of traversals: whether references are those that went into a map, in whatever order.
 
-The mark of a traversal is the sum, modulo 2⁶⁴ and twice over, of a mixed hash of each of its references (place id and
-float32 vector). Sums can be taken block after block and added up, which a hash of sorted rows cannot.
+The digest of a traversal is the sum modulo 2⁶⁴, by two hash functions, of the hashes of its references (place id and
+float32 vector). Sums can be computed block by block and added, which a hash of sorted rows cannot.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from displace.arrays import Vectors, blocks
 from displace.references import ReferenceSet
 
 SUM = "sum:"
-"""What marks of this kind begin with; those without are of maps written before (`_sorted_hash`)."""
+"""Prefix of these digests; those without it are of older maps (`_sorted_hash`)."""
 Words = NDArray[np.uint64]
 
 
 class Digests:
-    """Marks of traversals, of references that are shown a block at a time.
+    """Digests of traversals, computed a block of references at a time.
 
     >>> a = ReferenceSet([[1.0, 2.0], [3.0, 4.0]], ["gate", "tower"], ["sun", "sun"])
     >>> in_one, in_two = Digests().add(a), Digests().add(a.select([1])).add(a.select([0]))
@@ -35,7 +35,7 @@ class Digests:
         self.sums: dict[str, Words] = {}
 
     def add(self, refs: ReferenceSet) -> Digests:
-        """Take references in; returns self."""
+        """Add references; returns self."""
         ids, index = np.unique(refs.places, return_inverse=True)
         places = np.array([_of_text(str(place)) for place in ids.tolist()], np.uint64)[index]
         names, which = np.unique(refs.traversals, return_inverse=True)
@@ -48,13 +48,13 @@ class Digests:
         return self
 
     def merge(self, other: Digests) -> Digests:
-        """Join the marks of other references; returns self."""
+        """Add the digests of other references; returns self."""
         for name, count in other.counts.items():
             self._take(name, count, other.sums[name])
         return self
 
     def result(self) -> dict[str, str]:
-        """Mark of each traversal, as text."""
+        """Digest of each traversal, as text."""
         return {
             name: f"{SUM}{self.counts[name]}:" + "".join(f"{int(word):016x}" for word in self.sums[name])
             for name in self.sums
@@ -66,7 +66,7 @@ class Digests:
 
 
 def digests_of(refs: ReferenceSet, like: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Mark of each traversal of `refs`; of the kind that `like` has for it, where it has one.
+    """Digest of each traversal of `refs`; of the older kind where `like` has that for it.
 
     >>> a = ReferenceSet([[1.0, 2.0], [3.0, 4.0]], ["gate", "tower"], ["sun", "sun"])
     >>> digests_of(a) == digests_of(a.select(np.array([1, 0])))
@@ -107,7 +107,7 @@ def _of_text(text: str) -> int:
 
 
 def _sorted_hash(refs: ReferenceSet) -> str:
-    """Mark of one traversal as older maps have it: SHA-256 of the sorted SHA-256 of its references."""
+    """Digest of one traversal in older maps: SHA-256 of the sorted SHA-256 of its references."""
     rows: list[Any] = []
     for vector, place in zip(refs.vectors, refs.places.tolist(), strict=True):
         rows.append(hashlib.sha256(f"{place}\0".encode() + vector.astype("<f4").tobytes()).digest())

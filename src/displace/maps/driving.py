@@ -1,4 +1,8 @@
-"""Maps and drives: the route as a drive sees it, and what held-out traversals tell about following."""
+"""Between maps and `sequence`: a map as a `Course`, similarities of queries, and the calibration of drives.
+
+`DriveWatch` drives held-out traversals along the folds' maps (`learning`), once each as followed, smoothed, and located
+with batch and online adaptation, and fits a logistic calibration to each kind of answer.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.arrays import Vectors
+from displace.arrays import Vectors, log_odds
 from displace.sequence.adaptation import (
     LEAST_QUERIES,
     Adaptation,
@@ -18,12 +22,13 @@ from displace.sequence.adaptation import (
     adapt,
     tell_condition,
 )
+from displace.sequence.chance import Same
 from displace.sequence.engine import Given, Motion
 from displace.sequence.following import (
+    CLIP,
     Course,
     DriveCalibration,
     Logistic,
-    doubt,
     filtered,
     smooth_fixes,
     standing_out,
@@ -39,17 +44,17 @@ if TYPE_CHECKING:
     from displace.truth import Truth
 
 LEAST_PLACES = LEAST_QUERIES // 2
-"""Of a map, and frames of a held-out drive, that tell something about drives."""
+"""Fewest places of a map, and frames of a held-out drive, that drives are calibrated with."""
 MOST_FRAMES, MOST_FOLDS = 400, 3
-"""Of the held-out drives that following is calibrated by."""
+"""Most frames of a held-out drive, and most such drives: bounds the time of a build."""
 ABOVE = 0.27
-"""Level that a drive starts with: this share of the way from what chance earns to what held-out drives earn. Less than
-half, as a drive to come may be harder than they were; it soon tells its own."""
+"""Prior level = chance + ABOVE · (path − chance) of held-out drives. Below half, as later drives may be
+harder; a drive soon estimates its own."""
 
 
 @dataclass(frozen=True, eq=False)
 class Adapted:
-    """Similarities of a batch of queries, adapted to their condition, block by block."""
+    """Similarities (`Blocks`) of a batch of queries, adapted to their condition."""
 
     adaptation: Adaptation
     queries: Vectors
@@ -66,7 +71,7 @@ class Adapted:
 
 @dataclass(frozen=True, eq=False)
 class Plain:
-    """Similarities of queries as they are, block by block."""
+    """Similarities (`Blocks`) of queries without adaptation."""
 
     rows: MapRows
     queries: Vectors
@@ -82,7 +87,7 @@ class Plain:
 
 
 class Causal:
-    """Similarities of queries, each adapted by those before it; blocks are taken once, in their order."""
+    """Similarities of queries with online adaptation; blocks must be asked for once, in order."""
 
     def __init__(self, rows: MapRows, queries: Vectors) -> None:
         self.queries, self._adaptation = queries, OnlineAdaptation(rows)
@@ -93,7 +98,7 @@ class Causal:
 
 
 def course_of(state: MapState) -> Course:
-    """The route of a map."""
+    """A map as the sequence model sees it."""
     order = state.places.order
     ids = state.places.ids if order is None else state.places.ids[order]
     rows = rows_in_order(state.working_rows, state.starts, order)
@@ -102,8 +107,8 @@ def course_of(state: MapState) -> Course:
     return Course(ids, rows, order is not None, same_places(state.truth, ids), state.driving, roadway)
 
 
-def same_places(truth: Truth, ids: NDArray[Any]) -> Callable[[int], Any]:
-    """Which places, of `ids` in route order, count as the same as the i-th: see `Course.same`."""
+def same_places(truth: Truth, ids: NDArray[Any]) -> Same:
+    """Which places, of `ids` in route order, count as the same as the i-th."""
     places, kind, limit = truth.places, truth.tolerance.kind, truth.tolerance.value
     at, points = places.rows_of(ids), None
     if kind == "metres" and places.positions is not None:
@@ -130,7 +135,7 @@ def same_places(truth: Truth, ids: NDArray[Any]) -> Callable[[int], Any]:
 
 
 def rows_in_order(vectors: Vectors, starts: NDArray[np.intp], order: NDArray[np.intp] | None) -> MapRows:
-    """Rows of places in another order."""
+    """Rows with the places in another order."""
     if order is None or (np.diff(order) == 1).all():
         return MapRows(vectors, starts)
     counts = np.diff(np.append(starts, len(vectors)))[order]
@@ -145,20 +150,20 @@ def similarity_of(rows: MapRows, queries: Vectors, mode: str) -> Adapted | Plain
 
 
 def chosen_mode(mode: str, n_queries: int) -> str:
-    """What "auto" means for so many queries of one drive."""
+    """Resolve "auto" for so many queries of one drive."""
     if mode != "auto":
         return mode
     return "batch" if n_queries >= LEAST_QUERIES else "none"
 
 
 def tenable_mode(mode: str, rows: MapRows, queries: Vectors) -> str:
-    """A mode for projected queries: few of them, and pictures of one spot, adapt nothing as a batch."""
+    """Turn "batch" into "none" where projected queries are too few, or of one spot (`tell_condition`)."""
     return "none" if mode == "batch" and not tell_condition(rows, queries) else mode
 
 
 @dataclass
 class _HeldOut:
-    """One held-out drive: similarities plain and adapted, by all frames and by those before; its places and answers."""
+    """One held-out drive: similarities without, with batch and with online adaptation; true places; prior level."""
 
     course: Course
     plain: Vectors
@@ -171,20 +176,20 @@ class _HeldOut:
 
 @dataclass
 class DriveWatch:
-    """Watches the folds of a map's calibration, for what they tell about drives."""
+    """Collects held-out drives from the folds of a map's calibration, and calibrates drives with them."""
 
     truth: Truth
-    """Which places count as the same; it knows the route's order."""
+    """Which places count as the same; it has the route's order."""
     _seen: list[_HeldOut] = field(default_factory=list)
 
     def watch(self, fitted: Fusion, queries: ReferenceSet) -> None:
-        """Drive along a fold's map with its queries."""
+        """Take a fold: its queries drive along its map."""
         rows = fitted.rows()
         if rows is not None:
             self.drive(rows, fitted.place_ids_, queries)
 
     def drive(self, rows: Rows, ids: NDArray[Any], queries: ReferenceSet) -> None:
-        """Drive along the rows of some places, `ids`, with queries that they were not made of."""
+        """Let queries drive along the rows of some places, `ids`, that were made without them."""
         places = self.truth.places
         if places.frames is None or len(self._seen) >= MOST_FOLDS:
             return
@@ -206,63 +211,63 @@ class DriveWatch:
         course = Course(ids[order], in_order, True, same_places(self.truth, ids[order]))
         adapted = adapt(in_order, unit).scores(unit)
         causal = Causal(in_order, unit).block(slice(0, len(unit)))
-        level = _level(plain, answerable)
+        level = _prior_level(plain, answerable)
         self._seen.append(_HeldOut(course, plain, adapted, causal, asked_places, answerable, level))
 
     def calibration(self, n_traversals: int) -> DriveCalibration | None:
-        """What was learned about a map of so many traversals; None where no drive could be held out.
+        """Calibration of drives for a map of so many traversals; None where no drive could be held out.
 
-        Of two traversals only a part was held out, which tells how sure adapted matches are, and nothing about
-        following. Of one nothing is held out: a rule stands for it.
+        With two traversals only quarters are held out, which suffices for adapted matches but not for following. With
+        one nothing is held out, and fixed rules apply.
         """
         if n_traversals == 1:
             return drives_by_rule(self.truth.places)
         if not self._seen:
             return None
         learned = DriveCalibration(min(seen.level for seen in self._seen))
-        followed, smoothed, batch, online, single = (_Answers() for _ in range(5))
-        for seen in self._seen:
-            course = replace(seen.course, calibration=learned)
-            for belief in filtered(course, Given(seen.plain)):
-                fix = course.fix(belief, smoothed=False)
-                followed.add(fix.place, doubt(np.array([fix.probability])))
-            for fix in smooth_fixes(course, Given(seen.plain))[0]:
-                smoothed.add(fix.place, doubt(np.array([fix.probability])))
-            for answers, scores in ((batch, seen.adapted), (online, seen.causal), (single, seen.plain)):
-                for place, row in zip(course.ids[scores.argmax(axis=1)], standing_out(scores), strict=True):
-                    answers.add(place, row)
+        found = self._answers(learned)
+        features = {name: np.array(answers.features) for name, answers in found.items()}
         true = np.concatenate([seen.places for seen in self._seen])
         answerable = np.concatenate([seen.answerable for seen in self._seen])
         right = {
             name: self.truth.correct(np.array(answers.places), true) & answerable
-            for name, answers in (
-                *(("followed", followed), ("smoothed", smoothed), ("batch", batch)),
-                *(("online", online), ("single", single)),
-            )
+            for name, answers in found.items()
         }
-        share = float(right["batch"].mean())
-        judge, causal = (
-            Logistic.fit(np.array(answers.features), right[name])
-            for name, answers in (("batch", batch), ("online", online))
+        of_adapted = DriveCalibration(
+            Scale().level,
+            batch=Logistic.fit(features["batch"], right["batch"]),
+            n_frames=len(true),
+            share=float(right["batch"].mean()),
+            online=Logistic.fit(features["online"], right["online"]),
         )
         if n_traversals == 2:
-            return DriveCalibration(
-                Scale().level, batch=judge, n_frames=len(true), share=share, online=causal
-            )
-        return DriveCalibration(
-            learned.level,
-            Logistic.near_belief(np.array(followed.features), right["followed"]),
-            Logistic.near_belief(np.array(smoothed.features), right["smoothed"]),
-            judge,
-            len(true),
-            {name: round(float(flags[answerable].mean()), 4) for name, flags in right.items()},
-            share,
-            causal,
+            return of_adapted
+        return replace(
+            of_adapted,
+            level=learned.level,
+            followed=Logistic.near_belief(features["followed"], right["followed"]),
+            smoothed=Logistic.near_belief(features["smoothed"], right["smoothed"]),
+            recall={name: round(float(flags[answerable].mean()), 4) for name, flags in right.items()},
         )
+
+    def _answers(self, learned: DriveCalibration) -> dict[str, _Answers]:
+        """Answers to all held-out frames, by the way they were located, with this prior level."""
+        found = {name: _Answers() for name in ("followed", "smoothed", "batch", "online", "single")}
+        for seen in self._seen:
+            course = replace(seen.course, calibration=learned)
+            for belief in filtered(course, Given(seen.plain)):
+                fix = course.fix(belief, smoothed=False)
+                found["followed"].add(fix.place, log_odds([fix.probability], CLIP))
+            for fix in smooth_fixes(course, Given(seen.plain))[0]:
+                found["smoothed"].add(fix.place, log_odds([fix.probability], CLIP))
+            for name, scores in (("batch", seen.adapted), ("online", seen.causal), ("single", seen.plain)):
+                for place, row in zip(course.ids[scores.argmax(axis=1)], standing_out(scores), strict=True):
+                    found[name].add(place, row)
+        return found
 
 
 def drives_by_rule(places: Places) -> DriveCalibration | None:
-    """What stands for held-out drives where a map has none; None where its places are few, or have no order."""
+    """Calibration by fixed rules, for maps without held-out drives; None where places are few or without order."""
     if places.frames is None or len(places) < LEAST_PLACES:
         return None
     return DriveCalibration(Scale().level)
@@ -270,7 +275,7 @@ def drives_by_rule(places: Places) -> DriveCalibration | None:
 
 @dataclass
 class _Answers:
-    """Places found, and what their probability is told from."""
+    """Places found, and the features of their calibration."""
 
     places: list[Any] = field(default_factory=list)
     features: list[Vectors] = field(default_factory=list)
@@ -280,8 +285,8 @@ class _Answers:
         self.features.append(features)
 
 
-def _level(plain: Vectors, answerable: NDArray[np.bool_]) -> float:
-    """Level of the off-map state on one held-out drive."""
+def _prior_level(plain: Vectors, answerable: NDArray[np.bool_]) -> float:
+    """Prior level from one held-out drive; its gain is divided by the share of frames that can have a path."""
     scores, motion, slope = Scores(Given(plain)), Motion(), Scale().slope
     chance = earned_by_chance(scores, slope, motion)
     path = earned(scores, slope, motion)
@@ -289,7 +294,7 @@ def _level(plain: Vectors, answerable: NDArray[np.bool_]) -> float:
 
 
 def _around_the_gap(asked: NDArray[np.intp], answerable: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """At most `MOST_FRAMES` frames that follow each other, half of them before the end of the missing stretch."""
+    """At most `MOST_FRAMES` consecutive frames, around the first frame of the stretch that the fold's map lacks."""
     if len(asked) <= MOST_FRAMES:
         return asked
     gone = np.flatnonzero(~answerable)

@@ -1,9 +1,8 @@
-"""Maps on disk: one file to locate with, and beside it one that an update needs.
+"""Reads and writes maps: one file to locate with, and beside it one that updates need.
 
-``town.displace`` is the map. ``town.displace-stats`` holds the statistics; it names the map it belongs to by the
-map's checksum. A save writes new statistics as ``town.displace-stats.next``, then replaces the map, which is the moment
-at which the change happens, then renames the statistics: whenever the process dies, the map is the old or the new one,
-and the statistics that go with it are found.
+``town.displace`` is the map. ``town.displace-stats`` holds the statistics, with the checksum of the map they belong to.
+A save writes new statistics as ``town.displace-stats.next``, replaces the map (the moment of the change), then renames
+the statistics: whenever the process dies, the map is the old or the new one, and its statistics are found.
 """
 
 from __future__ import annotations
@@ -44,8 +43,8 @@ VERSION = max(RELEASES)
 def save(state: MapState, path: str | os.PathLike[str]) -> None:
     """Write the map and its statistics.
 
-    A file of statistics that is there already is replaced by the new ones. Where there are no new ones it is removed if
-    it belongs to the map that is replaced, and left alone otherwise.
+    Statistics that are there already are replaced. A map without statistics removes those of the map that it replaces,
+    and leaves others alone.
     """
     path = Path(path)
     with _writing(path):
@@ -84,7 +83,7 @@ def load(path: str | os.PathLike[str], verify: bool) -> MapState:
 
 
 def _instead(path: Path) -> str:
-    """What to do where something else than a map was given; nothing of a map that is damaged."""
+    """Advice where something else than a map was given; empty for a damaged map."""
     from displace.descriptors.store import is_store
     from displace.images import is_image
 
@@ -143,7 +142,7 @@ def _read_back(path: Path) -> None:
 
 
 def find_statistics(path: Path, map_checksum: str) -> tuple[MapStatistics | None, str]:
-    """Statistics that belong to the map with this checksum, not read yet; where there are none, why."""
+    """Statistics of the map with this checksum, not read yet; or None, and why there are none."""
     sidecar, upcoming = _sidecar(path), _upcoming(path)
     if _map_of(upcoming) == map_checksum:
         return StatisticsFile(path=upcoming, map_checksum=map_checksum), ""
@@ -158,20 +157,20 @@ def find_statistics(path: Path, map_checksum: str) -> tuple[MapStatistics | None
 
 
 def _finish_killed_save(path: Path) -> None:
-    """Put the statistics in place where a process died after replacing the map, or this save would write over them."""
+    """Rename the statistics where a process died after replacing the map, before this save overwrites them."""
     if _upcoming(path).is_file() and _map_of(_upcoming(path)) == _checksum(path):
         _upcoming(path).replace(_sidecar(path))
 
 
 def _drop_upcoming(path: Path) -> None:
-    """Remove what a save has written in vain, unless the map was replaced and needs it."""
+    """Remove the statistics of a failed save, unless the map was replaced already and needs them."""
     if _map_of(_upcoming(path)) != _checksum(path) or _map_of(_sidecar(path)) == _checksum(path):
         _upcoming(path).unlink(missing_ok=True)
 
 
 @contextmanager
 def _writing(path: Path) -> Iterator[None]:
-    """Turn errors of the file system into one that says what to do."""
+    """Turn errors of the file system into a DisplaceError that says what to do."""
     try:
         yield
     except OSError as error:
@@ -187,7 +186,7 @@ def checksum_of(path: Path) -> str:
 
 
 def version_of(path: Path) -> str:
-    """Names the map at `path` by all that it holds: the header has the checksum of the arrays."""
+    """Short hash of the map at `path`: of its header, which has the checksum of the arrays."""
     header = _read_file(Path(path), verify=False)[0]
     return hashlib.sha256(json.dumps(header, sort_keys=True).encode()).hexdigest()[:12]
 
@@ -243,10 +242,10 @@ def packed(state: MapState) -> tuple[dict[str, Any], tensors.Arrays]:
         "sampled": [] if state.samples is None else state.samples.names,
         "sampled_centred": state.samples is not None and state.samples.centred,
         "driving": state.driving and state.driving.to_json(),
-        # Not whether there are any: those of a map that was read without them may be put back.
+        # True also where they are missing: the user may put the file back.
         "keeps_statistics": state.statistics is not None or bool(state.no_statistics),
         **{name: getattr(state, name) for name in KINDS},
-        # In metres, as from the first version on; 0 is the very place. Frames came later, beside it.
+        # In metres since the first version, 0 for exact places; a tolerance in frames has a field of its own.
         "tolerance": state.tolerance.value if state.tolerance.kind == "metres" else 0.0,
         **({"tolerance_frames": state.tolerance.value} if in_frames else {}),
     }
@@ -278,7 +277,7 @@ def _packed_samples(samples: Samples | None) -> dict[str, NDArray[Any] | None]:
     if samples is None:
         return {}
     labels, evidence = np.stack([samples.labels, samples.folds], axis=1), samples.evidence.astype(np.float32)
-    # Releases that know four numbers of each read the map, and have no confidence.
+    # The fifth feature is an array of its own, so that releases which know four can read the map.
     more = {"sample_registration": np.ascontiguousarray(evidence[:, 4])} if evidence.shape[1] > 4 else {}
     return {"samples": np.ascontiguousarray(evidence[:, :4]), "sample_labels": labels, **more}
 
@@ -288,7 +287,7 @@ def _unpacked_samples(arrays: tensors.Arrays, header: dict[str, Any]) -> Samples
         return None
     centred = header.get("sampled_centred", False)
     schema.require(isinstance(centred, bool), f"sampled_centred is {schema.shown(centred)}")
-    # Eight bits in files of the first releases.
+    # int8 in files of the first releases.
     labels, folds = arrays["sample_labels"].astype(np.int32, casting="safe").T
     with np.errstate(invalid="ignore"):  # a damaged number is refused with the others
         evidence = np.array(arrays["samples"], np.float64)

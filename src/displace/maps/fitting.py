@@ -1,4 +1,4 @@
-"""Asking a fusion for what a map stores: its rows, and the statistics that an update needs."""
+"""Fits a fusion and takes from it what a map stores: rows, statistics for updates, and its spectrum."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from displace.geo import Positions
 from displace.references import ReferenceSet
 
 SHOWN = 64
-"""Points of the curve of eigenvalues."""
+"""Most points of the cumulated spectrum that a map keeps for `inspect`."""
 
 
 def with_places(
     refs: ReferenceSet, positions: Positions | None, images: Sequence[str] | None
 ) -> ReferenceSet:
-    """Give references what is known of their places, where it is given beside them."""
+    """References with the positions and images of their places, where these are given separately."""
     beside: dict[str, Any] = {"positions": positions, "images": images}
     given = {name: value for name, value in beside.items() if value is not None}
     return replace(refs, info=replace(refs.info, **given)) if given else refs
@@ -36,7 +36,7 @@ def fusion_of(given: str | Fusion) -> Fusion:
 
 
 def fit(estimator: Fusion, refs: ReferenceSet) -> Statistics | None:
-    """Fit a fusion, and return the statistics that an update of its map needs; what both need is computed once."""
+    """Fit a fusion, from its statistics where it has them; returns those that an update of the map needs."""
     statistics = estimator.statistics(refs)
     if statistics is None:
         estimator.fit_references(refs)
@@ -47,7 +47,7 @@ def fit(estimator: Fusion, refs: ReferenceSet) -> Statistics | None:
 
 
 def spectrum_note(estimator: Fusion) -> dict[str, Any]:
-    """Share of the eigenvalues' sum that so many dimensions keep, at up to 64 of them; empty if none are projected."""
+    """Cumulated share of the eigenvalues at up to `SHOWN` numbers of dimensions; empty without a projection."""
     eigenvalues = estimator.spectrum()
     total = float(eigenvalues.sum())
     if not total > 0:

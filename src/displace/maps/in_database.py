@@ -1,4 +1,4 @@
-"""Maps in PostgreSQL: the rows stay in the database, everything else is read when a map is opened."""
+"""Maps in PostgreSQL (pgvector): the rows stay in the database, the rest is read when a map is opened."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class StateInDatabase(MapState):
     """A map whose rows are searched where they are."""
 
     source: PgVector | None = None
-    """The rows. `vectors` has their shape and type, and no numbers."""
+    """The table of the rows. `vectors` has their shape and dtype only."""
 
     def index(self, search: str) -> Index:
         """The database, unless another backend is asked for; that one fetches all rows."""
@@ -46,7 +46,7 @@ class StateInDatabase(MapState):
 
     @property
     def at_hand(self) -> bool:
-        """All rows would have to be fetched."""
+        """False: all rows would have to be fetched."""
         return False
 
     def in_memory(self) -> MapState:

@@ -1,14 +1,13 @@
-"""Learning how sure a match is, from the references of a map alone.
+"""Fits the confidence of a map (`calibration`) to its own references, leaving one traversal out at a time.
 
-Each traversal in turn is located in a map of the others from which a stretch of places is removed as well: some matches
-are right, some are wrong, and some queries have no right answer. With two traversals a quarter of one is held out at a
-time; with one there are no right matches: fixed weights take their place, similarity and standing are measured from the
-mean of the references, and standing and lead have units that all maps share.
+Folds: each traversal is located in a map of the others, from which a stretch of the route is removed as well, so that
+matches are right, wrong, or have no right answer (negatives). With two traversals a quarter of one is held out at a
+time. With one there are only negatives, and fixed weights are used on centred features.
 
-What similarity, standing, distance and registration weigh against each other is the same for every map (`WEIGHTS`):
-learned anew for each, from the few matches of a small one, it did worse on sets that it was not chosen on. A map's own
-are the units, namely deviations of its queries without an answer, slope and bias of the logistic function, and how
-steeply a lead over the rival speaks for the first place, which is little where places look alike.
+Fit: strength s = Σ WEIGHTS·(feature − offset)/scale, where offset and scale are mean and deviation of the negatives.
+P(right) = sigmoid(slope·s + bias)·sigmoid(steepness·lead) is fitted by penalised maximum likelihood, then the bias is
+bounded (`_bounded`, `_refusing_half`). The relative weights are fixed: fitted to the few matches of each small map,
+they did worse on data sets that they were not chosen on.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from sklearn.base import clone
 
-from displace.arrays import Vectors
+from displace.arrays import Vectors, sigmoid
 from displace.cell_layout import CellLayout
 from displace.errors import ConditioningWarning
 from displace.fusion.base import Fusion
@@ -34,7 +33,6 @@ from displace.maps.calibration import (
     area_under_curve,
     calibration_error,
     reliability,
-    sigmoid,
 )
 from displace.maps.samples import Samples
 from displace.maps.witness import TOP, Anchors, Witness
@@ -44,51 +42,54 @@ from displace.references import ReferenceSet
 from displace.truth import Flags, Truth
 
 MAX_FOLDS = 5
+"""Traversals that are held out at most: bounds the time of a build."""
 MAX_QUERIES = 2000
+"""Queries of a fold at most, likewise."""
 FEW_PLACES = 100
-"""Places up to which each traversal is held out three times, with stretches of their own."""
+"""Places up to which each traversal is held out three times, with another stretch removed each time."""
 WEIGHTS = {4: (1.0, 0.5, 0.0, -0.6), 5: (0.8, 0.4, 0.0, -0.5, 0.8)}
-"""Of similarity, standing, lead and distance, and of these and registration; the lead has its own part."""
+"""Relative weights of similarity, standing, lead, distance (and registration); the lead has a factor of its own."""
 SHARE = 1 / 7
-"""Share of queries without an answer that the confidence reckons with."""
+"""Prior share of queries without an answer: the negatives are weighted to it in the fit."""
 QUANTILE = 0.98
-"""Share of a fold's right matches that are as near as a query may be without counting as new."""
+"""Quantile of the distances of a fold's right matches beyond which `novelty` begins."""
 FEW = 5
-"""Queries from which no units can be told."""
+"""Queries from which mean and deviation are not estimated: more are taken in."""
 APART = 0.5
-"""Share of the way from right matches to queries without an answer, in distance, that novelty's scale is at least:
-recordings of one day are so near to each other that any other day would count as new."""
+"""Least scale of novelty, as a share of the difference in median distance of negatives and right matches: recordings of
+one day are so near to each other that any other day would count as new."""
 STRONG = 2.5
-"""Strength, 0 being that of queries without an answer, from which on a match is likelier right than wrong, unless one
-wrong match in twenty is stronger. Where nothing lies between wrong and right matches, as with recordings of one day,
-the fit would put that half way, and right matches of another day are not so strong."""
+"""Strength (deviations of the negatives) at which P is at least one half, unless one wrong match in twenty is stronger.
+Where nothing lies between wrong and right matches, as with recordings of one day, the fit would put one half midway,
+and right matches of another day are not that strong."""
 MOST = 1.0
-"""Highest logarithm of the odds at strength 0. Where right matches of one traversal look like queries without an
-answer, the fit would accept most of these, and foreign pictures with them."""
+"""Highest log-odds at strength 0, the mean of the negatives. Where right matches of one traversal look like negatives,
+the fit would accept most of these, and foreign pictures with them."""
 TELLING = 8
-"""Queries of a traversal without an answer from which on half of them must be refused."""
+"""Negatives of a traversal from which on half of them must be refused."""
 ENOUGH = 10
 """Right matches that a fit needs."""
 SLOPE, STEEPNESS = (1.0, 75.0), (8.0, 1.0)
-"""What the slope, and the steepness of the lead, are drawn to, and how strongly."""
+"""Gaussian priors of the slope and of the steepness: mean, and precision (1/variance)."""
 FIXED = {4: ((0.2, 0.3, 0.4, -0.6), -2.5), 5: ((0.2, 0.25, 0.35, -0.5, 0.4), -2.5)}
-"""Weights and bias where there are no right matches to learn slope and bias from."""
+"""Weights and bias with fewer than `ENOUGH` right matches."""
 CENTRED = {4: ((0.4, 0.8, 0.5, -0.4), -3.3), 5: ((0.35, 0.7, 0.45, -0.35, 0.5), -3.3)}
-"""The same for evidence that is centred, as that of one traversal is."""
+"""The same for centred features, those of maps of one traversal."""
 USUAL = {1: (1.2, 2.2), 2: (0.35, 0.4)}
-"""Mean and deviation of standing and lead, where evidence is centred and right matches are too few: both are numbers
-without a dimension, and what a few matches of one small map say of them is more chance than knowledge."""
+"""Mean and deviation of standing and lead then, by index of the feature: both are dimensionless, and these of all maps
+are better than an estimate from the few matches of one."""
 WIDER = 3.0
-"""Times as wide as otherwise the scale of distances beyond the usual is then: a query's condition is not the map's."""
+"""Factor of the scale of novelty then: queries come in conditions that one traversal does not show."""
 REACH = 8
-"""Deviations that bound the numbers in that case."""
+"""Deviations to which features are clipped with fewer than `ENOUGH` right matches."""
 CEILING = 0.75
-"""Highest confidence in that case."""
+"""Highest confidence with fewer than `ENOUGH` right matches."""
 DOUBT = dict(zip(BASES, (0.6, 0.4, 0.3), strict=True))
-"""What the logarithm of the odds against a match counts: right matches of a condition unlike the references' look as
-wrong ones of theirs do, and the fewer conditions a map has the more there are that it does not know."""
+"""Factor of negative log-odds (`tempered`): a right match in a condition new to the map looks as wrong ones do, and the
+fewer conditions a map has, the more are new to it."""
 
 Watch = Callable[[Fusion, ReferenceSet], None]
+"""Gets the fusion that a fold has fitted, and the fold's queries."""
 
 
 def learn(
@@ -99,11 +100,10 @@ def learn(
     watch: Watch | None = None,
     cells: CellLayout | None = None,
 ) -> tuple[Calibration | None, Samples | None]:
-    """Learn the confidence of a map, and return what it was learned from; None where no reference can be held out.
+    """Learn the confidence of a map; returns also the samples it was learned from. None where nothing can be held out.
 
-    The fusion has the map's settings; it is cloned, not fitted. `watch` is called with the fusion that a fold has
-    fitted and the fold's queries, for what else they can tell, once for each traversal where there are two or more.
-    `cells` is of descriptors that are a grid over the picture.
+    The fusion has the map's settings; it is cloned, not fitted. With two or more traversals, `watch` gets the first
+    fold of each, for what else is learned from them. `cells` is given for descriptors that are a grid over the picture.
     """
     n = len(refs.traversal_ids)
     samples = gathered(refs, fusion, truth, progress, watch if n > 1 else None, cells)
@@ -111,7 +111,7 @@ def learn(
 
 
 def basis_of(n_traversals: int) -> str:
-    """What the confidence of a map of so many traversals is learned from."""
+    """Entry of `BASES` for a map of so many traversals."""
     return BASES[max(0, 3 - n_traversals)]
 
 
@@ -123,12 +123,12 @@ def gathered(
     watch: Watch | None,
     cells: CellLayout | None = None,
 ) -> Samples | None:
-    """Evidence of all folds; None where there is none."""
+    """Features and labels of the queries of all folds; None where there are no queries."""
     plan, centred = list(_plan(refs)), len(refs.traversal_ids) == 1
     parts: list[tuple[Fold, Vectors, NDArray[np.int8]]] = []
     for number, fold in enumerate(plan):
         first = all(fold.traversal != earlier.traversal for earlier in plan[:number])
-        part = _asked(refs, fold, fusion, truth, watch if first else None, centred, cells)
+        part = _fold_samples(refs, fold, fusion, truth, watch if first else None, centred, cells)
         if part is not None:
             parts.append((fold, *part))
         if progress:
@@ -159,7 +159,7 @@ def _plan(refs: ReferenceSet) -> Iterator[Fold]:
     )
 
 
-def _asked(
+def _fold_samples(
     refs: ReferenceSet,
     fold: Fold,
     fusion: Fusion,
@@ -168,12 +168,12 @@ def _asked(
     centred: bool,
     cells: CellLayout | None = None,
 ) -> tuple[Vectors, NDArray[np.int8]] | None:
-    """Evidence and labels of a fold's queries in a map of its references."""
+    """Features and labels of a fold's queries, located in a map of its references; None where it has too few."""
     rest, queries = refs.select(fold.references), refs.select(fold.queries)
     if len(queries) == 0 or len(rest.place_ids) < 3:
         return None
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConditioningWarning)  # what it says of the whole map is said once
+        warnings.simplefilter("ignore", ConditioningWarning)  # the fit of the whole map has given it
         fitted = clone(fusion).fit_references(rest)
     if watch:
         watch(fitted, queries)
@@ -189,19 +189,19 @@ def _asked(
 
 
 def labelled(found: NDArray[Any], places: NDArray[Any], ids: NDArray[Any], truth: Truth) -> NDArray[np.int8]:
-    """1 where the place found is right, 0 where it is wrong, −1 where there was no right one."""
+    """1 where the place found is right, 0 where it is wrong, −1 where the map `ids` has no right one."""
     labels = truth.correct(found, places).astype(np.int8)
     labels[(labels == 0) & ~truth.answerable(places, ids)] = -1
     return labels
 
 
 def calibration_of(samples: Samples, basis: str) -> Calibration | None:
-    """Fit the confidence to evidence; None where all matches were right, or all wrong, with several traversals."""
+    """Fit and cross-validate the confidence; None with several traversals if all matches are right, or all wrong."""
     right = samples.right
     if basis != BASES[2] and (right.all() or not right.any()):
         return None
     fitted = _fit(samples, basis)
-    held_out, importance = _cross_judged(samples, basis), _importance(samples)
+    held_out, importance = _cross_validated(samples, basis), _importance(samples)
     if held_out is None:
         return fitted
     return replace(
@@ -213,13 +213,13 @@ def calibration_of(samples: Samples, basis: str) -> Calibration | None:
 
 
 def _fit(samples: Samples, basis: str) -> Calibration:
-    """The logistic function of a map, and the distances of its right matches; a fixed one where those are too few."""
+    """Fit the parameters; fixed ones where right matches are fewer than `ENOUGH`."""
     right, x = samples.right, samples.evidence
-    offsets, scales = _measures(samples)
+    offsets, scales = _units(samples)
     width = x.shape[1]
     if right.sum() < ENOUGH:
         weights, bias = (CENTRED if samples.centred else FIXED)[width]
-        farthest, spread = _reach([x[:, 3]])
+        farthest, spread = _novelty_range([x[:, 3]])
         if samples.centred:
             spread *= WIDER
             for feature, (usual, deviation) in USUAL.items():
@@ -230,14 +230,14 @@ def _fit(samples: Samples, basis: str) -> Calibration:
         strength = (x - offsets) / scales @ WEIGHTS[width]
         slope, bias, steepness = logistic(strength, x[:, 2], right, _importance(samples))
         bias = _bounded(bias, slope, strength[~right])
-        passes = _passing(strength, x[:, 2], slope, steepness)
+        passes = _bias_at_half(strength, x[:, 2], slope, steepness)
         bias = min(bias, max(_refusing_half(passes, samples), -slope * STRONG))
         weights = tuple(slope * np.array(WEIGHTS[width]))
         lowest, highest = x.min(axis=0), x.max(axis=0)
-        farthest, spread = _reach(
+        farthest, spread = _novelty_range(
             [x[right & (samples.folds == fold), 3] for fold in np.unique(samples.folds)]
         )
-        spread = max(spread, APART * _gap(samples))
+        spread = max(spread, APART * _distance_gap(samples))
     return Calibration(
         weights=[float(weight) for weight in weights],
         offsets=offsets.tolist(),
@@ -261,22 +261,22 @@ def _fit(samples: Samples, basis: str) -> Calibration:
     )
 
 
-def _measures(samples: Samples) -> tuple[Vectors, Vectors]:
-    """Mean and standard deviation of the evidence of queries without an answer; of more where those are few."""
+def _units(samples: Samples) -> tuple[Vectors, Vectors]:
+    """Mean and standard deviation of the features of the negatives; if those are few, of all wrong matches, or all."""
     choices = (samples.labels < 0, ~samples.right, np.ones(len(samples), bool))
     x = samples.evidence[next((some for some in choices if some.sum() > FEW), choices[-1])]
     return x.mean(axis=0), np.maximum(x.std(axis=0), 1e-6)
 
 
 def _importance(samples: Samples) -> Vectors:
-    """What each query counts: those without an answer make up `SHARE` of all."""
+    """Weight of each query, such that negatives make up `SHARE` of all."""
     without = samples.labels < 0
     odds = SHARE / (1 - SHARE) * (~without).sum() / max(int(without.sum()), 1)
     return np.where(without, odds, 1.0)
 
 
-def _reach(distances: list[Vectors]) -> tuple[float, float]:
-    """How far matches are from their references, on average over the folds, and the scale beyond it."""
+def _novelty_range(distances: list[Vectors]) -> tuple[float, float]:
+    """`farthest` (quantile of the distances, mean over the folds) and `spread` (from the median to it) of novelty."""
     everything = np.concatenate(distances)
     ends = [np.quantile(part, QUANTILE) for part in distances if len(part) >= 3]
     farthest = float(np.mean(ends or [np.quantile(everything, QUANTILE)]))
@@ -284,7 +284,7 @@ def _reach(distances: list[Vectors]) -> tuple[float, float]:
 
 
 def _bounded(bias: float, slope: float, wrong: Vectors) -> float:
-    """A bias with which matches stronger than almost all wrong ones are accepted, and not most queries without answer.
+    """Bound a bias: P ≥ ½ for matches stronger than `STRONG` and 95 % of the wrong ones, log-odds ≤ `MOST` at 0.
 
     >>> _bounded(-5.0, 1.0, np.zeros(9)), _bounded(-5.0, 1.0, np.full(9, 4.0)), _bounded(3.0, 1.0, np.zeros(9))
     (-2.5, -4.0, 1.0)
@@ -293,10 +293,10 @@ def _bounded(bias: float, slope: float, wrong: Vectors) -> float:
     return min(max(bias, -slope * max(STRONG, strongest)), MOST)
 
 
-def _passing(strength: Vectors, lead: Vectors, slope: float, steepness: float) -> Vectors:
-    """The bias at which each match is as likely right as wrong; infinite where it has no lead.
+def _bias_at_half(strength: Vectors, lead: Vectors, slope: float, steepness: float) -> Vectors:
+    """The bias at which P of each match is one half; infinite where it has no lead.
 
-    >>> _passing(np.array([0.0, 2.0, 0.0]), np.array([9.0, 9.0, 0.0]), 1.0, 8.0).round(6).tolist()
+    >>> _bias_at_half(np.array([0.0, 2.0, 0.0]), np.array([9.0, 9.0, 0.0]), 1.0, 8.0).round(6).tolist()
     [0.0, -2.0, inf]
     """
     first = sigmoid(steepness * lead)
@@ -306,11 +306,11 @@ def _passing(strength: Vectors, lead: Vectors, slope: float, steepness: float) -
 
 
 def _refusing_half(passes: Vectors, samples: Samples) -> float:
-    """The highest bias that refuses half of the queries without an answer, of every traversal.
+    """The highest bias that refuses half of the negatives of every traversal, with P < ½.
 
-    What looks like a weak match in one season is what a wrong one looks like in another. All seasons together, the fit
-    may accept most queries without an answer of the one to have the right matches of the other. A traversal that would
-    lose more than one in ten of its own right matches asks for no more than that.
+    A weak match in one season looks like a wrong one in another: over all seasons, the fit may accept most negatives of
+    the one to keep the right matches of the other. A traversal lowers the bias no further than to lose a tenth of its
+    own right matches.
     """
     names, without = np.array(samples.names)[samples.folds], samples.labels < 0
     bounds = [np.inf]
@@ -323,8 +323,8 @@ def _refusing_half(passes: Vectors, samples: Samples) -> float:
     return min(bounds)
 
 
-def _gap(samples: Samples) -> float:
-    """How much farther away the references of queries without an answer are than those of right matches; at least 0."""
+def _distance_gap(samples: Samples) -> float:
+    """Median distance of the negatives less that of the right matches; at least 0."""
     right, without = samples.evidence[samples.right, 3], samples.evidence[samples.labels < 0, 3]
     return 0.0 if len(without) <= FEW else max(0.0, float(np.median(without) - np.median(right)))
 
@@ -332,9 +332,9 @@ def _gap(samples: Samples) -> float:
 def logistic(
     strength: Vectors, lead: Vectors, right: Flags, importance: Vectors
 ) -> tuple[float, float, float]:
-    """Slope and bias of the strength, and steepness of the lead, that make what was seen most likely.
+    """Slope, bias and steepness by penalised maximum likelihood (priors `SLOPE`, `STEEPNESS`); see the module.
 
-    P(right) = sigmoid(slope·strength + bias)·sigmoid(steepness·lead); neither slope nor steepness is below 0.
+    Neither slope nor steepness is below 0.
     """
 
     def loss(given: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
@@ -358,11 +358,8 @@ def logistic(
     return float(slope), float(bias), float(steepness)
 
 
-def _cross_judged(samples: Samples, basis: str) -> Vectors | None:
-    """Probability of each query by a fit on the other traversals' folds; None where there is none for all of them.
-
-    Right matches of one traversal alone judge nothing: queries of the others would be the only wrong ones.
-    """
+def _cross_validated(samples: Samples, basis: str) -> Vectors | None:
+    """Cross-validation: P of each query by a fit to the other traversals; None where one of these fits has too few."""
     names = np.array(samples.names)[samples.folds]
     probability = np.empty(len(samples))
     for name in np.unique(names):
@@ -374,12 +371,12 @@ def _cross_judged(samples: Samples, basis: str) -> Vectors | None:
 
 
 def in_route_order(places: Places) -> NDArray[Any]:
-    """Place ids as they follow each other: by their numbers along the route, else in natural order."""
+    """Place ids in the order of the route; where there is none, in natural order."""
     return in_natural_order(places.ids) if places.order is None else places.ids[places.order]
 
 
 def in_natural_order(ids: NDArray[Any]) -> NDArray[Any]:
-    """Place ids as they follow each other along a route: numbers by value, also those inside names.
+    """Place ids sorted with numbers by value, also those inside names.
 
     >>> in_natural_order(np.array(["p1", "p10", "p9"])).tolist()
     ['p1', 'p9', 'p10']

@@ -1,4 +1,4 @@
-"""Located: images, and where a map located them."""
+"""Located: images with their matches in a map, as tables, exports and `--json` read them."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ class Located:
     min_confidence: float | None = None
     """Below this probability an image counts as not in the map; 0.5 where none is given."""
     adapted: bool = False
-    """Whether the images have adapted the matching to their condition, so that each alone would score otherwise."""
+    """Whether the matching was adapted to the images, so that each alone would score differently."""
     followed: bool = False
-    """Whether frames of videos were followed along the route, and supported each other."""
+    """Whether frames were located as drives, by the sequence model."""
 
     def __post_init__(self) -> None:
         if len(self.manifest) != len(self.matches):
             raise InputError(
                 f"manifest has {len(self.manifest)} images, matches has {len(self.matches)}: one for each is needed"
             )
-        _ = self.reached  # says what is wrong with min_confidence
+        _ = self.reached  # raises where min_confidence is invalid
 
     @classmethod
     def of(
@@ -81,8 +81,8 @@ class Located:
     ) -> Self:
         """Locate the images of a store, or of one of its traversals; the map's model must have described it.
 
-        With `adapt` "auto" images of several traversals do not adapt the matching: they are of several conditions. With
-        `follow` each traversal is a drive, its images being frames in the order of their names.
+        With `adapt` "auto", images of several traversals, hence of several conditions, do not adapt the matching. With
+        `follow` each traversal is a drive, its images in the order of their names.
         """
         place_map.check_model(store.model)
         skipped = store.skipped
@@ -115,12 +115,12 @@ class Located:
 
     @property
     def reached(self) -> NDArray[np.bool_]:
-        """Which images reached the probability that was asked for; all that could be read where none was."""
+        """Which images reach `min_confidence`; all that could be read where there is none."""
         return self.accepted(self.min_confidence or 0.0)
 
     @property
     def in_map(self) -> list[bool | None]:
-        """Whether each image is in the map; None where that is not known, the image having no confidence."""
+        """Whether each image is in the map; None where it has no confidence."""
         limit = LIKELY if self.min_confidence is None else self.min_confidence
         sure = np.full(len(self), np.nan) if self.matches.confidence is None else self.matches.confidence
         readable = self.accepted()
@@ -156,7 +156,7 @@ class Located:
 
 
 def check_limit(min_confidence: float, known: bool) -> None:
-    """Refuse what is no probability, and any but 0 where a map has no confidence."""
+    """Refuse a limit that is no probability, or above 0 where the map has no confidence."""
     if not 0 <= min_confidence <= 1:
         raise InputError(f"min_confidence={min_confidence} must be a probability, 0 to 1")
     if min_confidence > 0 and not known:
@@ -182,10 +182,10 @@ def along_drives(
     search: str = "auto",
     adapt: str = "auto",
 ) -> Matches:
-    """Matches of images: the frames of a drive support each other, the others are located for themselves.
+    """Matches of images: the frames of each drive are smoothed together, the others located one by one.
 
-    `drives` are the rows of each drive's frames, in the order in which they were taken. Images that are not `good`, as
-    they could not be read, have neither place nor score.
+    `drives` are the rows of each drive's frames, in the order in which they were taken. Images that are not `good`
+    could not be read, and get neither place nor score.
     """
     good = np.ones(len(vectors), bool) if good is None else good
     followed = [[row for row in rows if good[row]] for rows in drives.values()]

@@ -1,4 +1,7 @@
-"""PlaceMap: places that queries can be located among."""
+"""PlaceMap, the public face of a map: load, locate photos, follow and smooth drives, update, save.
+
+It holds one `MapState` (`state`) and joins it with `sequence` for drives and with `updating` for changes.
+"""
 
 from __future__ import annotations
 
@@ -202,7 +205,7 @@ class PlaceMap:
 
     @property
     def calibration(self) -> Calibration | None:
-        """How rankings become probabilities."""
+        """Calibration of the confidence; None where the map has none."""
         return self.state.calibration
 
     @property
@@ -212,7 +215,7 @@ class PlaceMap:
 
     @property
     def notes(self) -> dict[str, Any]:
-        """Further facts that `inspect` shows."""
+        """Further figures that `inspect` shows."""
         return self.state.notes
 
     @property
@@ -269,11 +272,12 @@ class PlaceMap:
             Where the queries are known to be: places within `radius` metres of `near` (latitude and longitude, or
             easting and northing) are searched, exactly.
         adapt : {"none", "batch", "online", "auto"}
-            Whether the queries, taken as a batch of one condition, adapt the matching to it; "online", each by those
-            before it; "auto" as a batch from 100 on, if the map can say how sure such matches are. Fewer than ten, and
-            pictures of one spot, adapt nothing as a batch: what they have in common is the place. 100 queries and more
-            are then also moved back where they are from another lane (`view_of`), and judged in view of each other, so
-            that those of another route are refused. For photos of several conditions leave it at "none".
+            Whether the matching adapts to the condition that the queries share: "batch", from all of them; "online",
+            from those before each; "auto", as a batch from 100 queries on if the map has a confidence for such matches.
+            Fewer than ten queries, or pictures of one spot, adapt nothing as a batch: what they share is the place. As
+            a batch, 100 or more are also shifted back if they are from another lane (`view_of`), and their confidence
+            takes their share of right matches into account, so that photos of another route are refused. For photos of
+            several conditions use "none".
         model : DescriptorModel, optional
             Describes the images; by default the map's own, with its crop and image size.
 
@@ -293,7 +297,7 @@ class PlaceMap:
             raise InputError(
                 f"adapt={adapt!r} compares the queries with the whole map: leave out near and radius, or adapt"
             )
-        # An update may end while images are described: all below is of one map.
+        # `state` is read once: an update may replace it while images are described.
         described = self.describe(queries, model=model)
         vectors, view = self._moved_back(state, described, adapt)
         projected = state.project(vectors)
@@ -320,26 +324,26 @@ class PlaceMap:
     ) -> Follower:
         """Follow a drive frame by frame: ``follower.step(query)`` returns a `Fix`.
 
-        Places must have an order along the route (`places.order`); on a map without one, each frame is located for
+        Places must have an order along the route (`places.order`); on a map without one, each frame is located by
         itself.
 
         Parameters
         ----------
         adapt : {"online", "none"}
-            Whether the matching adapts to the drive's condition on the way.
+            Whether the matching adapts to the drive's condition online.
         begins_off : float
-            Probability that the drive begins off the map. Where that is as likely as not, say 0.5: else a drive that
-            begins beside the map is thought to be somewhere on it for a while.
+            Prior probability that the drive begins off the map. Use 0.5 where that is as likely as not: else a drive
+            that begins beside the map is located somewhere on it for a while.
         lag : int
-            Frames before the last that are remembered: after a step, ``follower.ago(n)`` says where the frame n before
-            the last was taken, given all frames since. The time of an answer grows with n.
+            Frames before the last that are kept: after a step, ``follower.ago(n)`` says where the frame n before the
+            last was taken, given all frames since (fixed-lag smoothing). The time of an answer grows with n.
         view : (int, int)
-            How far the camera's pictures are moved against those of the map, as `view_of` told from an earlier drive.
+            Offset of the camera's pictures against those of the map, from `view_of` of an earlier drive.
 
         Returns
         -------
         Follower
-            Its `step` takes a descriptor (D,) or an image. It holds what it saw; follow each drive with its own.
+            Its `step` takes a descriptor (D,) or an image. It has state: use one for each drive.
         """
         check_one_of(adapt, ("online", "none"), "adapt")
         if not (isinstance(begins_off, float | np.floating) and 0 < begins_off < 1):
@@ -379,7 +383,7 @@ class PlaceMap:
         return self._smooth(self.state, self.describe(queries), adapt)[0]
 
     def _smooth(self, state: MapState, vectors: Vectors, adapt: str) -> tuple[list[Fix], tuple[int, int]]:
-        """As `smooth`, and how far the pictures were moved back."""
+        """As `smooth`, and the offset by which the pictures were shifted back."""
         check_one_of(adapt, ("auto", "batch", "none"), "adapt")
         if not len(vectors):
             return [], (0, 0)
@@ -394,14 +398,14 @@ class PlaceMap:
         fixes, in_order = smooth_fixes(course, similarity_of(course.rows, projected, mode))
         found = [fixes[frame] for frame in stands]
         sure = None if in_order else PlaceMap(state).locate(vectors, 1, adapt="none").confidence
-        if sure is not None:  # located for itself, a frame is as sure as a photo is
+        if sure is not None:  # without the route's order a frame is judged by itself, and capped as a photo
             found = [fix.no_surer(float(limit)) for fix, limit in zip(found, sure, strict=True)]
         return found, view
 
     def smoothed(
         self, queries: ArrayLike | Picture | Sequence[Picture], k: int = 5, *, adapt: str = "auto"
     ) -> Matches:
-        """Like `smooth`, as matches: the k likeliest places of each frame, their scores being probabilities."""
+        """Like `smooth`, as matches: the k likeliest places of each frame, with probabilities as scores."""
         check_count(k, "k")
         state = self.state
         places, (fixes, view) = state.places, self._smooth(state, self.describe(queries), adapt)
@@ -422,11 +426,11 @@ class PlaceMap:
         )
 
     def view_of(self, queries: ArrayLike | Picture | Sequence[Picture]) -> tuple[int, int]:
-        """How far the pictures of a drive are moved against those of the map, by another lane or camera mount.
+        """Offset of a drive's pictures against those of the map, by another lane or camera mount.
 
-        Rows and columns of the descriptor's grid over the picture; (0, 0) where they are not moved, where there are
-        fewer than 100 of them, and where a descriptor is no such grid. `locate` and `smooth` move them back where
-        many queries adapt the matching.
+        In rows and columns of the descriptor's grid over the picture; (0, 0) where there is none, where pictures are
+        fewer than 100, and where a descriptor is no such grid. `locate` and `smooth` shift pictures back where many
+        queries adapt the matching.
         """
         return self._view_of(self.state, self.describe(queries))
 
@@ -437,13 +441,13 @@ class PlaceMap:
         return view_of(vectors, grid, state.usual, state.project, self._course(state).rows)
 
     def _moved_back(self, state: MapState, vectors: Vectors, adapt: str) -> tuple[Vectors, tuple[int, int]]:
-        """Queries as they would be from the map's own lane, where they are many and may adapt the matching."""
+        """Queries shifted back to the map's viewpoint, where they are many and may adapt the matching; their offset."""
         asked = adapt == "batch" or (adapt == "auto" and state.at_hand and state.area is None)
         view, grid = self._view_of(state, vectors) if asked else (0, 0), grid_of(state.model)
         return moved_by(vectors, grid, view, state.usual) if grid and any(view) else vectors, view
 
     def _course(self, state: MapState) -> Course:
-        """The route as drives see it, made once: followers share its rows."""
+        """The map as the sequence model sees it, made once for each state: followers share its rows."""
         known = self._known_course
         if known is None or known[0] is not state:
             known = self._known_course = (state, course_of(state))
@@ -452,10 +456,7 @@ class PlaceMap:
     def _adapted(
         self, state: MapState, projected: Vectors, k: int, mode: str, plain: Vectors | None
     ) -> Matches:
-        """Matches of queries that adapt the matching to themselves: all to all, or each by those before it.
-
-        `plain` is how sure they are without it.
-        """
+        """Matches with batch or online adaptation; `plain` is the confidence of the queries without it."""
         course = self._course(state)
         online = mode == "online"
         similarity = Causal(course.rows, projected) if online else similarity_of(course.rows, projected, mode)
@@ -475,7 +476,7 @@ class PlaceMap:
         return Matches(found, np.concatenate(scores), sure, positions, adapted=True)
 
     def adapts(self, adapt: str, n_queries: int) -> str:
-        """How `locate` lets so many queries adapt the matching to their condition: "none", "batch" or "online"."""
+        """Mode in which `locate` adapts the matching to so many queries: "none", "batch" or "online"."""
         return _mode_of(self.state, adapt, n_queries)
 
     def scores(self, queries: ArrayLike | Picture | Sequence[Picture]) -> Iterator[Vectors]:
@@ -626,7 +627,7 @@ class PlaceMap:
 
 
 def _mode_of(state: MapState, adapt: str, n_queries: int) -> str:
-    """See `PlaceMap.adapts`; no query adapts nothing."""
+    """See `PlaceMap.adapts`; "none" where there are no queries."""
     check_one_of(adapt, ("none", "batch", "online", "auto"), "adapt")
     sure = state.calibration is None or (state.driving is not None and state.driving.judges)
     allowed = adapt != "auto" or (sure and state.at_hand)

@@ -1,4 +1,4 @@
-"""What a map is asked: images or descriptors, and whether its own model made these."""
+"""Input of a map: tells images from descriptors, and checks that the map's model made the descriptors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from displace.models import differences, model_name
 
 
 def as_images(queries: Any) -> list[Any] | None:
-    """Images that were given, as a list; None where these are descriptors."""
+    """Queries as a list of images; None where they are descriptors."""
     if isinstance(queries, str | os.PathLike | bytes):
         return [queries]
     queries = _pixels(queries)
@@ -38,18 +38,18 @@ def as_images(queries: Any) -> list[Any] | None:
 
 
 def _pixels(query: Any) -> Any:
-    """Images of Pillow as pixels; all else as it is."""
+    """Pillow images as pixels; anything else unchanged."""
     return np.asarray(query) if hasattr(query, "__array_interface__") else query
 
 
 def is_image(query: Any) -> bool:
-    """Whether this is one image: a path, an encoded file or pixels."""
+    """Whether a query is one image: a path, an encoded file or pixels."""
     pixels = isinstance(query, np.ndarray) and query.dtype == np.uint8 and query.ndim == 3
     return pixels or isinstance(query, str | os.PathLike | bytes)
 
 
 def check_same_model(model: Mapping[str, Any] | None, fingerprint: Mapping[str, Any] | None) -> None:
-    """Raise an error that names both where `fingerprint` is not a map's `model`; where one is not known, none."""
+    """Raise ModelMismatchError where `fingerprint` is not that of a map's `model`; nothing where one is unknown."""
     if model is None or fingerprint is None:
         return
     parts = [
@@ -64,7 +64,7 @@ def check_same_model(model: Mapping[str, Any] | None, fingerprint: Mapping[str, 
 
 
 def _described_alike(model: Mapping[str, Any]) -> str:
-    """How to describe queries as the map's references were; only the other program can repeat imported ones."""
+    """How to describe queries as the map's references were; empty for imported ones, made by another program."""
     if model.get("imported"):
         return ""
     return (

@@ -1,4 +1,7 @@
-"""Most images refused: is it the map? Places that follow each other say that the images are of its route."""
+"""Advice where most images are refused, or seem to be a drive: a test whether their places advance along the route.
+
+If they do, the images are of the route, in a condition that the map lacks; if not, they are from elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +17,19 @@ from displace.sequence.adaptation import LEAST_QUERIES
 from displace.sequence.together import HARDLY
 
 FEWEST = 20
-"""Changes of place, from one image to the next, that show whether these follow each other."""
+"""Fewest changes of place between consecutive images for the test."""
 NEAR = 0.02
-"""Share of the map's places that the next one may be away; at least two places."""
+"""Longest step that counts, as a share of the map's places; at least two places."""
 AHEAD = 0.15
-"""Share of the changes by which short steps one way must outnumber those the other way."""
+"""Steps one way must outnumber those the other way by this share of all changes, …"""
 SURE = 2.5
-"""Standard deviations, likewise."""
+"""… and by so many standard deviations (√ of the number of steps)."""
 LOWEST = 0.1
-"""Limit that is worth to be named: below it hardly anything is refused."""
+"""Lowest limit that is suggested: below it hardly anything is refused."""
 
 
 def of_refusals(located: Located) -> str:
-    """Say why most images are refused, and what to do; blank where they are not, or where the limit was chosen."""
+    """Why most images are refused, and what to do; empty where they are not, or where the user chose the limit."""
     place_map, confidence = located.place_map, located.matches.confidence
     if located.min_confidence is not None or confidence is None or not isinstance(place_map, PlaceMap):
         return ""
@@ -38,7 +41,7 @@ def of_refusals(located: Located) -> str:
         return ELSEWHERE
     if len(place_map.traversals) == 1:
         return ONE_CONDITION
-    # Photos from elsewhere among accepted ones of the route follow nothing.
+    # The refused ones alone: foreign photos among accepted ones of the route are in no order.
     if not _along_the_route(located, refused):
         return ""
     others = "" if located.followed or located.adapted else TOGETHER
@@ -47,17 +50,17 @@ def of_refusals(located: Located) -> str:
 
 
 def of_a_drive(located: Located) -> str:
-    """Say that images which were located one by one seem to be frames of a drive; blank where they do not."""
+    """Advice to follow images that were located one by one and seem to be a drive; else empty."""
     readable = np.isfinite(located.matches.scores[:, 0])
     if located.followed or located.vectors is None or not _along_the_route(located, readable):
         return ""
     vectors = located.vectors[readable]
-    # Webcams in the order of their names follow each other by number alone.
+    # Places of webcams, in the order of their names, advance by number alone: their neighbours do not look alike.
     return FOLLOW if neighbours_are_alike([l2_normalize(vectors - vectors.mean(axis=0))]) else ""
 
 
 def _along_the_route(located: Located, some: NDArray[np.bool_]) -> bool:
-    """Whether the places of some of the images follow each other along the map's route."""
+    """Whether the places of some of the images advance along the map's route."""
     place_map = located.place_map
     if not isinstance(place_map, PlaceMap) or (order := place_map.places.order) is None:
         return False
@@ -66,15 +69,15 @@ def _along_the_route(located: Located, some: NDArray[np.bool_]) -> bool:
 
 
 def follow_each_other(along: NDArray[np.intp], n_places: int) -> bool:
-    """Whether places, numbered along the route, follow each other in one direction.
+    """Sign test: whether places, numbered along the route, advance by short steps in one direction.
 
-    Foreign images and those of another stretch find a place nearby now and then, but ahead as often as behind.
+    Foreign images, and those of another stretch, match nearby places now and then, but ahead as often as behind.
 
     >>> follow_each_other(np.arange(40), 500), follow_each_other(np.arange(40) * 97 % 500, 500)
     (True, False)
     """
     changes = np.diff(along)
-    # Slow drives stay at a place, and foreign images that resemble each other find one, too.
+    # Steps of 0 say nothing: slow drives stay at a place, and so do foreign images that look alike.
     changes = changes[changes != 0]
     reach = max(2, int(NEAR * n_places))
     ahead, behind = ((changes * way > 0) & (np.abs(changes) <= reach) for way in (1, -1))

@@ -1,8 +1,8 @@
-"""The confidence of a map after an update, from what the map keeps.
+"""Confidence of a map after an update, from what the map keeps.
 
-With the references kept, it is learned as when building. Without, a new traversal is itself a held-out one: it is
-located in the map as it was, with a stretch masked, and joins what was learned from before. What a removed traversal
-had shown is dropped. What held-out drives told is treated alike.
+With the references kept, it is learned as in a build. Without, the samples (held-out features) that the map keeps are
+updated and refitted: an added traversal is a held-out one for the map as it was, and is located in it with a stretch
+masked; the samples of a removed one are dropped. The calibration of drives is treated alike.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.arrays import Indices, Vectors
+from displace.arrays import top_k
 from displace.fusion.base import Fusion, Rows
 from displace.holdout import MARGIN, STRETCH, spread
 from displace.maps.calibrating import calibrated
@@ -37,7 +37,7 @@ def relearned(
     fusion: Fusion,
     kept: ReferenceSet | None,
 ) -> tuple[MapState, str]:
-    """Return the new map with a confidence of its own where there can be one, and what was done about it.
+    """Return the new map with its confidence learned again where possible, and a sentence about it for the user.
 
     `refs` were added (`gained`) or removed; `kept` are all references of the new map, where it keeps them. The fusion
     has the map's settings, unfitted.
@@ -65,7 +65,7 @@ def relearned(
 
 
 def learned_again(state: MapState, kept: ReferenceSet, fusion: Fusion) -> MapState:
-    """Return the map with the confidence that a build from its references gives, and what that tells about drives."""
+    """Return the map with the confidence, of photos and drives, that a build from its references gives."""
     return calibrated(replace(state, estimator=fusion), replace(kept, info=state.places), state.truth)
 
 
@@ -79,7 +79,7 @@ def _with(state: MapState, calibration: Any, samples: Samples | None) -> MapStat
 
 
 def _samples_after(old: MapState, refs: ReferenceSet, gained: bool) -> Samples | None:
-    """What was learned from, with the traversals that came and without those that went."""
+    """Samples of the map, with the traversals that were added and without those that were removed."""
     names = [str(name) for name in refs.traversal_ids]
     if not gained:
         return old.samples and old.samples.without(names)
@@ -90,7 +90,7 @@ def _samples_after(old: MapState, refs: ReferenceSet, gained: bool) -> Samples |
 
 
 def _located_before(old: MapState, refs: ReferenceSet) -> Samples | None:
-    """New traversals in the map as it was, with a stretch in the middle of the route masked."""
+    """Samples of new traversals, located in the map as it was with a stretch in the middle of the route masked."""
     if old.witness is None:
         return None
     asked, stretch = _asked(old, refs)
@@ -98,7 +98,7 @@ def _located_before(old: MapState, refs: ReferenceSet) -> Samples | None:
 
 
 def _asked(old: MapState, refs: ReferenceSet) -> tuple[ReferenceSet, NDArray[Any]]:
-    """New references at places of the map, and the stretch that is masked, at whose edges nothing is asked."""
+    """New references at places of the map, without those at the edges of the masked stretch; and that stretch."""
     route = in_route_order(old.places)
     first = int((1 - STRETCH) / 2 * len(route))
     stretch = route[first : first + int(STRETCH * len(route))]
@@ -108,9 +108,9 @@ def _asked(old: MapState, refs: ReferenceSet) -> tuple[ReferenceSet, NDArray[Any
 
 
 def _drives_after(old: MapState, new: MapState, refs: ReferenceSet, gained: bool) -> DriveCalibration | None:
-    """What is known about drives without the references: from those that were held out before, or from new ones.
+    """Calibration of drives without the references: the old one, or one from the new traversals as held-out drives.
 
-    Held-out drives of a map of three traversals went along maps of two, and hold for any number from two on.
+    That of a build with three traversals is kept: its drives went along maps of two, and it holds from two on.
     """
     if len(new.traversals) == 1 or (old.projection is None) != (new.projection is None):
         return drives_by_rule(new.places)
@@ -132,7 +132,7 @@ def _rows_of(state: MapState, ids: NDArray[Any]) -> Rows:
 
 
 def _masked(state: MapState, queries: ReferenceSet, masked: NDArray[Any], name: str) -> Samples | None:
-    """Evidence about queries in a map some of whose places are masked, measured as its samples are."""
+    """Samples of queries in a map some of whose places are masked, centred if the map's samples are."""
     ids = np.setdiff1d(state.places.ids, masked)
     if state.witness is None or len(queries) == 0 or len(ids) < 3:
         return None
@@ -140,16 +140,12 @@ def _masked(state: MapState, queries: ReferenceSet, masked: NDArray[Any], name: 
     vectors = queries.vectors.astype(np.float32)
     scores = state.scores(state.project(vectors))
     scores[:, np.isin(state.places.ids, masked)] = -np.inf
-    best, scores = _top(scores, min(TOP, len(ids)))
+    best = top_k(scores, min(TOP, len(ids)))
+    scores = np.take_along_axis(scores, best, axis=1)
     centred = state.samples is not None and state.samples.centred
     evidence = state.witness.evidence(vectors, best, scores, centred)
     labels = labelled(state.places.ids[best[:, 0]], queries.places, ids, state.truth)
     return Samples(evidence, labels, np.zeros(len(labels), np.int32), [name], centred)
-
-
-def _top(scores: Vectors, k: int) -> tuple[Indices, Vectors]:
-    best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-    return best, np.take_along_axis(scores, best, axis=1)
 
 
 def _joined(parts: list[Samples | None]) -> Samples | None:

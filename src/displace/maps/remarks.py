@@ -1,4 +1,4 @@
-"""What is worth knowing of a map beside its numbers: what it cannot do, and what would help."""
+"""Messages to the user about a map and its confidence: what it cannot do, and what would help."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ WEAKER = {
         "by a fixed rule, and never above 0.75 for a photo: one traversal does not show what right matches look like"
     ),
 }
-"""What is said of a confidence by what it was learned from."""
+"""By the basis of a confidence."""
 
 USELESS = 0.65
-"""Area under the ROC curve, of held-out matches, below which a confidence tells hardly anything."""
+"""Cross-validated area under the ROC curve below which a confidence hardly separates right from wrong."""
 UNTOLD = (
     "on held-out images it hardly tells right matches from wrong ones: do not rely on it. Another recording of the "
     "same places, or another --tolerance, may help"
@@ -35,10 +35,10 @@ UNJUDGED = (
     "how well it works is not known: too few held-out matches were right to judge it. Use recordings that share more "
     "places"
 )
-"""What is said of a confidence that no held-out matches could judge."""
+"""Of a confidence that could not be cross-validated."""
 
 MANY = 0.25
-"""Share of held-out right matches from which on it is said that they were refused."""
+"""Share from which on refused right matches (`REFUSED`), or accepted negatives (`LACKING`), are reported."""
 REFUSED = (
     "it refused {share:.0%} of the right matches of held-out traversals: a season or light that no other traversal "
     "shows looks foreign, and low probabilities are then too low. Locate videos, or 100 or more photos together, which "
@@ -49,45 +49,45 @@ LACKING = (
     "it accepted {half:.0%} of the held-out images from missing stretches at 0.5, and {sure:.0%} at 0.8: the rest of "
     "the same route looks like the map. If a wrong place does harm, use --min-confidence 0.8"
 )
-"""What is said where `MANY` of these, and more, are accepted."""
+"""Where the share accepted at 0.5 reaches `MANY`."""
 FEWEST = 20
-"""Such images from which on it is said."""
+"""Fewest held-out images from missing stretches for that message."""
 
 ELSEWHERE = (
     "together these images look foreign: hardly any match stands out. If they do show the map's route, its recordings "
     "lack their season or light: add one that has it (displace update MAP --add STORE)"
 )
-"""What is said where hardly any of many images located together is in the map."""
+"""Where many images are refused and the mean of their confidence is below `together.HARDLY`."""
 
 ONE_CONDITION = (
     "most images are refused: the map has seen the route only once, and another season or light looks foreign to it. "
     "Add a second recording (displace update MAP --add STORE), or accept more, including foreign images: "
     "--min-confidence 0.3"
 )
-"""What is said where a map of one traversal refuses most of the images."""
+"""Where a map of one traversal refuses most images."""
 
 UNSEEN_CONDITION = (
     "most images are refused, although their places follow each other along the route: none of the map's recordings "
     "seems to show this season or light. Add one that does (displace update MAP --add STORE)"
 )
-"""What is said where a map of several traversals does, of images that seem to be of its route."""
+"""Where a map of several traversals refuses most images, whose places yet advance along its route."""
 FOLLOW = "the places of the images follow each other along the route, as those of a drive do: --follow locates them so"
-"""What is said of images that were located one by one."""
+"""Where images located one by one seem to be a drive."""
 TOGETHER = "; 100 or more images in one condition, located together, adapt the matching to it"
-"""What is said then where they have not."""
+"""Added to `UNSEEN_CONDITION` where the matching was not adapted."""
 ACCEPT_LESS = (
     "; half of these images reach --min-confidence {median:.2f}, but that also accepts more foreign images"
 )
-"""What is said then where that limit still tells images apart."""
+"""Added to `UNSEEN_CONDITION` where that limit is at least `refusals.LOWEST`."""
 
 ADAPTED = (
     "the matching was adapted to the condition that these images share; --adapt none locates each by itself"
 )
-"""What is said where many images together are located otherwise than one by one."""
+"""Where adaptation changed the matching."""
 
 
 def moved(place_map: PlaceMap, view: tuple[int, int]) -> str:
-    """What is said where the pictures of many images are moved against those of the map."""
+    """Message where the pictures of many images are shifted against those of the map."""
     by = in_words(view, grid_of(place_map.model) or (1, 1, 1))
     return (
         f"the pictures are shifted by about {by} against the map's (another lane, or a camera mounted differently) and "
@@ -101,7 +101,7 @@ def no_confidence(place_map: PlaceMap) -> str:
 
 
 def of_confidence(calibration: Calibration) -> Iterator[str]:
-    """What is worth knowing of a confidence; nothing where it was learned from whole traversals, and tells most."""
+    """Weaknesses of a confidence; none where it was learned from whole traversals and separates most matches."""
     if calibration.basis in WEAKER:
         yield WEAKER[calibration.basis]
     if calibration.curve and calibration.auc < USELESS:
@@ -113,13 +113,13 @@ def of_confidence(calibration: Calibration) -> Iterator[str]:
 
 
 def _refused(calibration: Calibration) -> float:
-    """Share of the right matches held out that had a probability below a half."""
+    """Share of the held-out right matches with a probability below one half, from the reliability curve."""
     right = [(probability < 0.5, share * count) for probability, share, count in calibration.curve]
     return sum(count for low, count in right if low) / max(sum(count for _, count in right), 1e-9)
 
 
 def of_missing_stretches(place_map: PlaceMap) -> Iterator[str]:
-    """What is worth knowing of images that show the route where the map does not have it."""
+    """How often images of the route's missing stretches are accepted, where often."""
     calibration, samples = place_map.calibration, place_map.state.samples
     if calibration is None or samples is None or samples.centred != calibration.centred:
         return
@@ -157,7 +157,7 @@ def remarks(place_map: PlaceMap) -> Iterator[str]:
 
 
 def rounding_loss(place_map: PlaceMap) -> str:
-    """What storing rows in fewer bits costs, as far as it was measured."""
+    """What storing rows in fewer bits costs, where it was measured; else empty."""
     recalls = place_map.notes.get("recall_at_1")
     if recalls:
         listed = ", ".join(f"{recall:.2f} % as {dtype}" for dtype, recall in recalls.items())

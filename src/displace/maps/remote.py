@@ -1,4 +1,4 @@
-"""A map that a server holds (`displace serve`), for locating from elsewhere."""
+"""Client side of a map on a server (`displace serve`): locates as a `PlaceMap` does."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from displace.matches import Matches, joined
 from displace.progress import Progress
 
 AT_ONCE = 4
-"""Images that are sent at one time."""
+"""Images that are sent concurrently."""
 OF_THE_IMAGE = (413, 415, 422)
-"""Refusals that are about the image, not about the request."""
+"""HTTP statuses that refuse one image (too large, not an image, cannot be read) and not the others."""
 POSITION = {True: ("latitude", "longitude"), False: ("easting", "northing")}
 
 
@@ -45,7 +45,7 @@ class RemoteMap:
 
     @property
     def calibration(self) -> dict[str, Any] | None:
-        """How rankings become probabilities; None where the map has no confidence."""
+        """Calibration of the confidence; None where the map has none."""
         found: dict[str, Any] | None = self.facts["calibration"]
         return found
 
@@ -100,7 +100,7 @@ class RemoteMap:
         return vectors
 
     def locate(self, vectors: Vectors, k: int = 5, *, search: str = "auto", adapt: str = "none") -> Matches:
-        """Find the places of descriptors; they adapt the matching as far as they go into one request."""
+        """Find the places of descriptors; adaptation is within each request."""
         if search != "auto":
             raise InputError(f"search={search!r} is the server's to choose: leave it out")
         if vectors.shape[1] != self.facts["dim"]:
@@ -113,7 +113,7 @@ class RemoteMap:
         return joined([self._matches(self.client.locate(part, k, **options)["results"]) for part in parts])
 
     def smoothed(self, vectors: Vectors, k: int = 5, *, adapt: str = "auto") -> Matches:
-        """Follow a drive; each frame knows those before it. The server tells ten places of a frame."""
+        """Follow a drive on the server, each frame given those before it; it returns ten places a frame."""
         with self.client.drive("none" if adapt == "none" else "online") as drive:
             fixes = [drive.step(vector) for vector in vectors]
         records = [

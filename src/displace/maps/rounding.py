@@ -1,9 +1,9 @@
-"""Rows in fewer bits, in a basis that is the same for every computation of the same projection, and what that costs.
+"""Rows in float16 or int8: a reproducible basis for them, the rounding itself, and the recall that it costs.
 
-Scores depend on the span of the projection only, but the numbers that are rounded to float16 depend on the basis in it,
-and where eigenvalues lie close together that basis turns with the last bits of the statistics. An update and a rebuild
-would then be rounded differently everywhere. Turned to lie as near as it can to a fixed matrix, the basis is as stable
-as the span.
+Scores depend on the span of the projection only, but rounded rows depend on the basis in it, and where eigenvalues are
+close together that basis rotates with the last bits of the statistics: an update and a rebuild would be rounded
+differently everywhere. So the basis is rotated as near as possible to a fixed random matrix (orthogonal Procrustes),
+which makes it as stable as the span.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 DTYPES = ("float16", "float32", "int8")
 LARGEST = 1.01
-"""Largest number in a row: rows are unit vectors or means of such, rounded."""
+"""Largest number that a row can have: rows are unit vectors or means of such, rounded."""
 MAX_QUERIES = 500
-"""Queries of one held-out traversal that the loss is measured with."""
+"""Most queries of a held-out traversal with which the loss is measured."""
 WIDEST = 512
-"""Dimensions beyond which a basis is left as it is: rounding weighs less there, and turning costs more."""
+"""Dimensions beyond which the basis is left as it is: rounding matters less there, and rotating costs more."""
 
 
 def turning(projection: Vectors | None) -> Vectors | None:
-    """Rotation of the rows' space that brings a projection into that basis; None where it stays as it is."""
+    """Rotation (n, n) that brings a projection into the reproducible basis; None where it stays as it is."""
     if projection is None or not projection.shape[1] <= WIDEST or projection.shape[1] >= projection.shape[0]:
         return None
     fixed = np.random.default_rng(0).standard_normal(projection.shape[::-1], np.float32)
@@ -44,7 +44,7 @@ def turning(projection: Vectors | None) -> Vectors | None:
 
 
 def turned(rows: Rows) -> Rows:
-    """Rows and projection of a fusion, both in float32, in that basis."""
+    """Rows and projection of a fusion, in float32 and in the reproducible basis."""
     P, vectors, mean = rows.projection, rows.vectors, rows.mean
     rotation = turning(P)
     if P is not None and rotation is not None:
@@ -69,7 +69,7 @@ def rounded(rows: Vectors, dtype: str) -> Vectors:
 
 
 def within_unit(rows: Vectors) -> bool:
-    """Whether no number is larger than a unit vector can have, or NaN.
+    """Whether all numbers are finite and no larger than `LARGEST`.
 
     >>> within_unit(np.array([[0.6, -0.8]], np.float16)), within_unit(np.array([[0.6, -np.inf]], np.float16))
     (True, False)
@@ -77,7 +77,7 @@ def within_unit(rows: Vectors) -> bool:
     if not rows.size:
         return True
     if rows.dtype == np.float16:
-        # Thirty times as fast as comparing them: their bits, read as integers, are ordered as they are, by sign.
+        # Thirty times as fast as comparing floats: read as integers, the bits of one sign are in the floats' order.
         limit = int(np.float16(LARGEST).view(np.uint16))
         positive, negative = (int(rows.view(kind).max()) for kind in (np.int16, np.uint16))
         return positive <= limit and negative <= limit | 0x8000
@@ -85,14 +85,14 @@ def within_unit(rows: Vectors) -> bool:
 
 
 class RecallLoss:
-    """R@1 with float32 rows and with rows as stored, over held-out traversals that are shown one after the other."""
+    """R@1 of held-out traversals with float32 rows and with rows as stored, one traversal at a time."""
 
     def __init__(self, dtype: str, truth: Truth) -> None:
         self.truth = truth
         self.n_queries, self.n_right = 0, {"float32": 0, dtype: 0}
 
     def watch(self, fusion: Fusion, queries: ReferenceSet) -> None:
-        """Take in one traversal and a fusion that was fitted without it."""
+        """Take a fold: a fusion, and queries of a traversal that it was fitted without."""
         queries = queries.select(np.isin(queries.places, fusion.place_ids_))
         queries = queries.select(spread(len(queries), MAX_QUERIES))
         rows = fusion.rows()
@@ -104,7 +104,7 @@ class RecallLoss:
         self.n_queries += len(queries)
 
     def notes(self) -> dict[str, Any]:
-        """What `inspect` shows; empty where no traversal could be held out."""
+        """Figures for `inspect`; empty where no traversal could be held out."""
         if not self.n_queries:
             return {}
         recalls = {dtype: round(100 * right / self.n_queries, 2) for dtype, right in self.n_right.items()}
@@ -112,7 +112,7 @@ class RecallLoss:
 
 
 def agreement(rows: Vectors, row_places: Indices, dtype: str) -> dict[str, Any]:
-    """How often storing rows in fewer bits changes the best place, on the rows themselves with noise."""
+    """Share of noisy copies of the rows whose best place is the same after rounding: without held-out traversals."""
     rng = np.random.default_rng(0)
     sample = spread(len(rows), 1000)
     noise = rng.standard_normal((len(sample), rows.shape[1])).astype(np.float32) / np.sqrt(rows.shape[1])

@@ -1,4 +1,4 @@
-"""Held-out queries that a confidence was learned from; a map keeps them, so that an update can learn it again."""
+"""Held-out queries (features, label, fold) that a confidence was fitted to; kept in the map for refits by updates."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from displace.holdout import spread
 from displace.truth import Flags
 
 KEPT = 400
-"""Queries of each fold that a map keeps."""
+"""Most queries of each fold that a map keeps: enough for a refit, in some kilobytes."""
 
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Evidence about held-out queries, and what is known of their matches."""
+    """Features of held-out queries, and whether their matches are right."""
 
     evidence: Vectors
-    """Shape (m, 4 or 5)."""
+    """Shape (m, 4 or 5). Features of `witness`."""
     labels: NDArray[np.int8]
     """Shape (m,). 1 for a right match, 0 for a wrong one, −1 for a query without a right answer."""
     folds: NDArray[np.int32]
@@ -29,7 +29,7 @@ class Samples:
     names: list[str]
     """Traversal of each fold."""
     centred: bool = False
-    """Whether similarity and standing are measured from the mean of the references."""
+    """Whether similarity and standing are computed about the mean of the references."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -50,7 +50,7 @@ class Samples:
         return replace(self, evidence=self.evidence[rows], labels=self.labels[rows], folds=self.folds[rows])
 
     def joined(self, other: Samples) -> Samples:
-        """Return these queries and others, as folds of their own, by the numbers that are known of all."""
+        """Return these queries and others, which keep folds of their own, with the features that both have."""
         width = min(self.evidence.shape[1], other.evidence.shape[1])
         return Samples(
             np.concatenate([self.evidence[:, :width], other.evidence[:, :width]]),
@@ -61,7 +61,7 @@ class Samples:
         )
 
     def without(self, traversals: list[str]) -> Samples:
-        """Return the queries of all other traversals; their folds are counted anew."""
+        """Return the queries of all other traversals, their folds renumbered."""
         stays = ~np.isin(self.names, traversals)
         rest = self.take(stays[self.folds])
         folds = (np.cumsum(stays, dtype=np.int32) - 1)[rest.folds]

@@ -1,4 +1,7 @@
-"""What a map is at one moment: frozen, so that threads can share it while an update makes the next one."""
+"""The content of a map (`MapState`): rows, projection, calibration, and the search over them.
+
+Frozen, so that threads can share it while an update makes the next one; what is derived from it is computed once.
+"""
 
 from __future__ import annotations
 
@@ -35,14 +38,14 @@ if TYPE_CHECKING:
 Record = TypeVar("Record", "MapState", Anchors)
 
 CHOSEN_AT = "settings_chosen_at"
-"""The note of a map that was updated: γ that its settings were decided at. Updates one after the other would otherwise
-never be seen to outgrow them."""
+"""Note of an updated map: γ at which its settings were chosen. Compared with γ before each update alone, many small
+updates would never be seen to outgrow the settings."""
 LARGE = 1e15
-"""Descriptors with larger numbers are projected in float64."""
+"""Descriptors with larger numbers are projected in float64, as their products would overflow float32."""
 _SAFE = 1e-20, 1e25
-"""Sums of squares that need no care: every number is far below `LARGE`."""
+"""Range of |x|² in which float32 neither overflows nor underflows, and every number is far below `LARGE`."""
 _EVERYWHERE = ("_indexes", "_making", "_best_backend", "_most_rows", "truth", "witness")
-"""What a map computes once, wherever queries are."""
+"""Cached parts that do not depend on the area, and are shared with maps `within` one."""
 DAMAGED = "the rows of the map are damaged: build it anew, or take a copy that is whole"
 
 
@@ -74,19 +77,19 @@ class MapState:
     traversals: dict[str, int] = field(default_factory=dict)
     """References of each traversal that went in."""
     calibration: Calibration | None = None
-    """How rankings become probabilities."""
+    """Confidence of a match; None where the map has none."""
     calibrated_on: dict[str, int] | None = None
-    """`traversals` as they were when the calibration was made."""
+    """`traversals` as they were when the calibration was made; None for a map built without one."""
     anchors: Anchors | None = None
-    """Where the references lie, which a confidence needs."""
+    """Position of each row's references, from which the distance of a query is computed."""
     samples: Samples | None = None
-    """What the confidence was learned from."""
+    """Held-out queries that the confidence was fitted to."""
     driving: DriveCalibration | None = None
-    """What held-out drives told about following."""
+    """Calibration of drives and adapted matches."""
     tolerance: Tolerance = field(default_factory=lambda: Tolerance("exact"))
     """What "correct" meant in the calibration."""
     notes: dict[str, Any] = field(default_factory=dict)
-    """Further facts that `inspect` shows, such as the loss by storing rows in float16."""
+    """Further figures for `inspect`, such as the recall lost by storing rows in float16."""
     statistics: MapStatistics | None = None
     """What an update needs; kept in a file of its own."""
     no_statistics: str = ""
@@ -107,7 +110,7 @@ class MapState:
 
     @property
     def usual(self) -> Vectors:
-        """What descriptors are like on average, (D,), as far as the map knows."""
+        """Mean descriptor (D,), as far as the map has it."""
         if self.anchors is not None:
             return self.anchors.mean
         return np.zeros(self.dim, np.float32) if self.mean is None else self.mean
@@ -120,10 +123,9 @@ class MapState:
         return l2_normalize(centred if self.projection is None else centred @ self.projection)
 
     def project_one(self, query: Any) -> Vectors | None:
-        """As `project`, for one descriptor (D,); None for anything else, and where it needs more care.
+        """As `project`, for one descriptor (D,) of a drive; None where it needs the checks of the general path.
 
-        What comes from a camera all the time is checked in one pass: numbers that are finite, not too large and not
-        all zero are told by the sum of their squares.
+        The squared length alone shows in one pass that all numbers are finite, not too large and not all zero.
         """
         if (
             not isinstance(query, np.ndarray)
@@ -204,7 +206,7 @@ class MapState:
 
     @cached_property
     def witness(self) -> Witness | None:
-        """Who gives evidence about matches; None for maps of the first release."""
+        """Features of matches; None for maps without anchors, as those of the first release."""
         if self.anchors is None:
             return None
         args = self.row_places, self.projection, self.mean, self.anchors, self.truth, self.places.ids
@@ -247,7 +249,7 @@ class MapState:
 
     @property
     def at_hand(self) -> bool:
-        """Whether all rows can be compared in memory: many queries adapt the matching by themselves only then."""
+        """Whether all rows can be compared in memory: only then "auto" adapts the matching."""
         return 4 * self.vectors.size <= exact.MAPPED_ABOVE
 
     def in_memory(self) -> MapState:
@@ -280,7 +282,7 @@ class MapState:
         return ForkLock()
 
     def __post_init__(self) -> None:
-        # Made now: two threads that first meet in a cached property could each have one of their own.
+        # Made now: two threads that race for a cached property could each get one of their own.
         _ = self._indexes, self._making
 
     def __reduce__(self) -> tuple[type[MapState], tuple[Any, ...]]:
@@ -298,7 +300,7 @@ class MapState:
 
     @property
     def _too_large_widened(self) -> bool:
-        """Whether rows in eight bits would be too many in float32, which is faster."""
+        """Whether int8 rows would be too large as float32, which is faster to search."""
         return self.scales is not None and 4 * self.vectors.size > exact.MAPPED_ABOVE
 
     def _index_as_stored(self) -> Index:

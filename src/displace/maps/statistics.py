@@ -1,4 +1,4 @@
-"""What an update needs: the statistics of the fusion, who the references were, or the references themselves."""
+"""The file beside a map that updates need: statistics of the fusion, digests of the traversals, kept references."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ OF_REFERENCES = {
     "references",
     *(f"{name}{end}" for name in ("places", "traversals") for end in ("", "_utf8", "_ends")),
 }
-"""Arrays of the file that hold references which were kept."""
+"""Names of the arrays that hold kept references."""
 
 
 @dataclass(frozen=True, eq=False)
 class MapStatistics:
-    """What is kept of a map's references; read from its file when it is first used."""
+    """What is kept of a map's references."""
 
     arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
-    """Of the fusion's statistics (`Fusion.restored_statistics`); empty where the rows of the map say all."""
+    """Statistics of the fusion (`Fusion.restored_statistics`); empty where the map's rows suffice."""
     references: ReferenceSet | None = None
     """The references, where they were kept."""
     digests: dict[str, str] = field(default_factory=dict)
-    """What `digests_of` gives for each traversal; empty in files older than it."""
+    """`digests_of` each traversal; empty in older files."""
 
     def __post_init__(self) -> None:
         if taken := sorted(OF_REFERENCES & self.arrays.keys()):
@@ -50,7 +50,7 @@ class MapStatistics:
         return sum(array.nbytes for array in self._packed().values())
 
     def loaded(self) -> MapStatistics:
-        """Return self; those of a file are read now."""
+        """Return self; `StatisticsFile` reads its file now."""
         return self
 
     def write(self, path: str | os.PathLike[str], map_checksum: str) -> None:
@@ -75,15 +75,15 @@ class MapStatistics:
 
 @dataclass(frozen=True, eq=False)
 class StatisticsFile(MapStatistics):
-    """Statistics in a file, read when they are used."""
+    """Statistics in a file that is read when they are used."""
 
     path: Path = Path()
     map_checksum: str = ""
-    """Of the map that they were found for."""
+    """Checksum of the map that they belong to."""
 
     @staticmethod
     def belongs_to(path: Path) -> str:
-        """Checksum of the map that a file's statistics are of; FormatError where the file cannot tell."""
+        """Checksum of the map that a file belongs to; FormatError where it has none."""
         header, _ = tensors.read(path, FORMAT, VERSION, verify=False)
         try:
             return schema.text(header["map_sha256"], "map_sha256")

@@ -1,9 +1,8 @@
-"""Building a map from more references than fit in memory.
+"""Builds a map from more references than fit in memory.
 
-References are read a block of places at a time: all references of some places, wherever they are stored. Statistics of
-disjoint places add up, so that a block leaves its share of the D×D scatter in memory and its place means on disk. The
-solution then turns these means into rows, block after block. What is held is a few D×D matrices and one block, whatever
-the number of references.
+References are read in blocks of whole places. The statistics of disjoint places add up: a block adds its share to the
+D×D scatter in memory and its place means to a file. The solution then projects these means to rows, block by block. So
+memory is a few D×D matrices and one block, whatever the number of references.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ from displace.references import ReferenceSet, ReferenceStream
 from displace.truth import Tolerance, Truth
 
 BLOCK_BYTES = 128 * 2**20
-"""References held at one time, in bytes of float32."""
+"""Size of a block of references, in bytes of float32."""
 SMALL_ROWS = 2**26
-"""Numbers of rows up to which their rounding is compared without held-out references."""
+"""Numbers (rows × dimensions) up to which the cost of rounding is measured on the rows where nothing is held out."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +46,9 @@ class Learned:
     estimator: Fusion
     """Fitted; its rows may lie on disk."""
     rows: Rows
-    """What the map stores, before rounding and turning."""
+    """Rows of the map, before they are rotated and rounded."""
     arrays: dict[str, NDArray[Any]]
-    """What an update needs."""
+    """Statistics for updates."""
     digests: Digests
 
 
@@ -65,10 +64,9 @@ def build_streamed(
     block_bytes: int = BLOCK_BYTES,
     progress: Progress | None = None,
 ) -> PlaceMap:
-    """Build the map that `displace.build` builds, of references that are read as they are needed.
+    """Build the map that `displace.build` builds, from references that are read in blocks of `block_bytes`.
 
-    The empty `folder` takes place means and rows as long as the map is used; a saved map does not need it. References
-    of `block_bytes` are held at one time.
+    Place means and rows are in files of the empty `folder` as long as the map is used; a saved map does not need it.
     """
     check_one_of(dtype, DTYPES, "dtype")
     if not len(stream):
@@ -81,7 +79,7 @@ def build_streamed(
 
 
 def place_blocks(places: NDArray[Any], row_bytes: int, block_bytes: int) -> list[Indices]:
-    """Rows of the references in blocks of whole places, in order of place; inside a block in order of row."""
+    """Indices of the references in blocks of whole places, in order of place; ascending within a block."""
     order = np.argsort(places, kind="stable")
     starts = np.flatnonzero(np.r_[True, places[order][1:] != places[order][:-1]]) if len(order) else order
     ends = np.r_[starts[1:], len(order)]
@@ -133,7 +131,7 @@ def _learned(
 
 
 def solved(estimator: Fusion, scatter: Scatter, stream: ReferenceStream, digests: Digests) -> Learned:
-    """Fit on the statistics; where settings are found by holding references out, with these, which then are few."""
+    """Fit to the statistics; with all references at hand where settings are chosen by holding some of them out."""
     n_places, n_traversals = len(scatter.place_ids), len(np.unique(stream.traversals))
     refs = None
     if estimator.wants_references(n_places, stream.dim, n_traversals):
@@ -151,7 +149,7 @@ def _learned_place_by_place(
     folder: Path,
     progress: Progress | None,
 ) -> Learned:
-    """Rows of each block on its own: those of a place depend on its own references alone."""
+    """Rows block by block, for fusions whose rows of a place depend on its own references alone."""
     digests, index, counts, n = Digests(), [], [], 0
     rows_on_disk = DiskRows(folder / "rows", stream.dim, np.float32)
     means = DiskRows(folder / "means", stream.dim, np.float32)
@@ -185,7 +183,7 @@ def finished(
     tolerance: str | float | Tolerance | None,
     progress: Progress | None,
 ) -> PlaceMap:
-    """Round the rows, learn the confidence on a sample, and put the map together."""
+    """Round the rows, put the map together, and calibrate it on a sample."""
     estimator, truth = learned.estimator, Truth.of(stream.info, tolerance)
     vectors, scales, rows = _rounded(learned.rows, dtype, folder, progress)
     state = fitted_state(
@@ -210,7 +208,7 @@ def finished(
 def _rounded(
     rows: Rows, dtype: str, folder: Path, progress: Progress | None
 ) -> tuple[NDArray[Any], NDArray[Any] | None, Rows]:
-    """Rows as stored, on disk; the scales of int8 rows; and projection and mean, turned with the rows."""
+    """Rows as stored, in a file; the scales of int8 rows; and projection and mean, rotated with the rows."""
     rotation = turning(rows.projection)
     n_rows, dim = rows.vectors.shape
     stored, scales = DiskRows(folder / "stored", dim, dtype), []

@@ -1,4 +1,4 @@
-"""What an update refuses before it changes anything."""
+"""Checks of an update's references, before anything changes: right kind, not twice, and of the map's route."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from displace.maps.statistics import MapStatistics
 from displace.references import ReferenceSet
 
 FAR = 50.0
-"""Metres, in the median, from which on places of the same ids are other places (or the map's tolerance, if larger)."""
+"""Median distance (m) above which places of the same ids are different places (or the map's tolerance, if larger)."""
 ENOUGH = 50
-"""Images at known places from which on it can be told whether they look like those places."""
+"""Fewest images at known places for the test whether they look like these."""
 MOST = 500
-"""Images that are looked at to tell."""
+"""Most images of that test: bounds its time."""
 
 
 def check_is_references(refs: object) -> None:
@@ -35,7 +35,7 @@ def check_is_references(refs: object) -> None:
 
 
 def check_addition(state: MapState, refs: ReferenceSet, looks: bool = True) -> None:
-    """Refuse references that do not fit the map, are in it already, or were taken or, with `looks`, look elsewhere."""
+    """Refuse references of another kind, of known traversals, or of another route by position or (`looks`) by sight."""
     _check_kind(state, refs)
     known = [str(name) for name in refs.traversal_ids if str(name) in state.traversals]
     if known:
@@ -43,7 +43,7 @@ def check_addition(state: MapState, refs: ReferenceSet, looks: bool = True) -> N
             f"the map already has references of {', '.join(known)}; add other traversals (--traversal), or give "
             "this recording a name of its own in its manifest"
         )
-    refs.info.numbered_as(state.places)  # says what is wrong with them
+    refs.info.numbered_as(state.places)  # raises where route numbers do not fit
     if state.places.positions is not None and refs.info.positions is not None:
         _check_nearness(state, state.places.positions, refs, refs.info.positions)
     elif looks and (unlike := unlike_places(state, refs)):
@@ -67,9 +67,10 @@ def check_not_twice(kept: MapStatistics, refs: ReferenceSet) -> None:
 
 
 def unlike_places(state: MapState, refs: ReferenceSet) -> str:
-    """Name a recording whose images at known places are found there no more often than by chance; else empty.
+    """Message about a traversal whose images at known places are found there no more often than by chance; or empty.
 
-    Without positions nothing else tells that it is of another route: ids such as 0001 are the same everywhere.
+    Chance is the mean number of hits if matches and true places were paired at random, plus two deviations (√). Without
+    positions nothing else shows another route: ids such as 0001 are the same everywhere.
     """
     for name in refs.traversal_ids:
         own = refs.only(name)
@@ -115,7 +116,7 @@ def check_name(state: MapState, name: str) -> None:
 
 
 def usable_statistics(state: MapState) -> MapStatistics:
-    """Statistics of the map, read; refuses a map without."""
+    """Statistics of the map, loaded; refuses a map without."""
     if state.statistics is None:
         why = state.no_statistics or f"the fusion {state.fusion!r} keeps no statistics"
         raise InputError(f"the map cannot be updated: {why}. Otherwise build it anew from all references")
@@ -132,7 +133,7 @@ def _check_kind(state: MapState, refs: ReferenceSet) -> None:
 
 
 def _check_nearness(state: MapState, theirs: Positions, refs: ReferenceSet, positions: Positions) -> None:
-    """Refuse another unit, and known places that lie elsewhere: generated ids such as 0001 are the same everywhere."""
+    """Refuse positions in another unit, and far from those of the same ids: generated ids are the same everywhere."""
     if positions.degrees != theirs.degrees:
         unit = {True: "latitude and longitude", False: "easting and northing in metres"}
         raise InputError(

@@ -1,4 +1,4 @@
-"""Adding traversals to a map, and removing them, from its statistics alone."""
+"""Adds and removes traversals: merges or subtracts statistics, fits the rows again, relearns the confidence."""
 
 from __future__ import annotations
 
@@ -54,16 +54,15 @@ class Update:
     n_places: int
     """Places gained or lost."""
     moved: float = 0.0
-    """Share (%) of the projection's span that is not common to the old and the new one, of the larger of the two: 0
-    where they are the same, and for maps without a projection."""
+    """Share (%) of the larger of the old and new projection's spans that is not in the other; 0 without projection."""
     sampling_ratio: tuple[float, float] | None = None
     """γ before and after, for `displace`."""
     decided: str = ""
-    """Settings that the map had left open, being of one traversal, and that were decided now; empty where none were."""
+    """Settings that one traversal had left open and that were chosen now; empty where none were."""
     confidence: str = ""
-    """What became of the confidence; empty for a map that was built without."""
+    """How the confidence was learned again; empty for a map that was built without."""
     advice: list[str] = field(default_factory=list)
-    """What should be done again, and why."""
+    """What the user should do next, and why."""
 
 
 def added(
@@ -81,7 +80,7 @@ def added(
     check_addition(state, refs, check_looks)
     check_not_twice(kept, refs)
     fusion = _fusion(state)
-    # In float64: an update and its undoing then differ by less than what rounding to float16 can see.
+    # In float64: adding and removing again then differ by less than the rounding to float16.
     before = _restored(state, fusion, kept)
     with _of_sound_statistics():
         after = before.astype(np.float64).merge(fusion.further_statistics(refs.astype(np.float64), before))
@@ -127,7 +126,7 @@ def with_tolerance(state: MapState, tolerance: str | float | Tolerance) -> MapSt
 
 
 def _known(fusion: Fusion, statistics: Any, kept: MapStatistics) -> ReferenceSet | None:
-    """References that a map keeps, with their views where it tells these apart; None where it does not keep them."""
+    """References that a map keeps, with their views where it has several; None where it does not keep them."""
     return fusion.references_in(statistics) or kept.references
 
 
@@ -159,7 +158,7 @@ def _restored(state: MapState, fusion: Fusion, kept: MapStatistics) -> Statistic
 
 @contextmanager
 def _of_sound_statistics() -> Iterator[None]:
-    """Whatever statistics of another shape lead to is one error."""
+    """Turn the errors that damaged statistics cause into a FormatError."""
     try:
         yield
     except DisplaceError:
@@ -178,7 +177,7 @@ def _check_same_references(state: MapState, statistics: Statistics) -> None:
 
 
 def _check_outcome(rows: Rows, dim: int) -> None:
-    """Refuse what damaged statistics would make of a map."""
+    """Refuse rows that are not finite, or of another dimension: their statistics are damaged."""
     parts = [rows.vectors, *(part for part in (rows.projection, rows.mean) if part is not None)]
     shape = rows.projection.shape[0] if rows.projection is not None else rows.vectors.shape[1]
     if shape != dim or not len(rows.vectors) or not all(np.isfinite(part).all() for part in parts):
@@ -191,7 +190,7 @@ def _check_outcome(rows: Rows, dim: int) -> None:
 def _next(
     state: MapState, kept: MapStatistics, before: Any, after: Any, refs: ReferenceSet, gained: bool
 ) -> tuple[MapState, Update]:
-    """Compute the map of new statistics, and what became different."""
+    """Map of the new statistics, and what changed."""
     fusion = _fitted(state, after)
     rows = turned(stored_rows(fusion))
     _check_outcome(rows, state.dim)
@@ -266,7 +265,7 @@ def _ratios(before: Any, after: Any) -> tuple[float, float] | None:
 
 
 def _chosen_at(state: MapState, ratios: tuple[float, float] | None, decided: bool) -> float | None:
-    """γ that the settings were decided at: now, or before the first of the updates since."""
+    """γ at which the settings were chosen: now, or before the first update since."""
     if ratios is None or decided:
         return None if ratios is None or not isfinite(ratios[1]) else ratios[1]
     return state.notes.get(CHOSEN_AT, ratios[0] if isfinite(ratios[0]) else None)
@@ -297,7 +296,7 @@ def _advice(state: MapState, outgrown: str) -> list[str]:
 
 
 def _kept(old: MapStatistics, statistics: Statistics, refs: ReferenceSet, gained: bool) -> MapStatistics:
-    """Statistics after the update; what was kept of the old references is kept of the new."""
+    """Statistics after the update; references are kept if those before were."""
     names = {str(name) for name in refs.traversal_ids}
     digests = {name: digest for name, digest in old.digests.items() if name not in names}
     if gained:

@@ -1,15 +1,16 @@
-"""What speaks for a query's best match: four or five numbers that are learned from and never extrapolated.
+"""Features of a query's best match, from which its confidence is computed: (q, 4), or (q, 5) with registration.
 
-*Similarity* is the cosine with the best row. *Standing* is how far it is above the scores of the other places, in the
-units of the highest of so many chance scores (Gumbel), so that 30 places and 3000 mean the same. *Lead* is the distance
-to the best other place, in standard deviations. *Distance* is that between the query and the mean of the references
-that the row was made of, in the descriptors' own space: what is new about a picture lies outside the references' span,
-where a projection does not look, and foreign pictures are far away there, whatever they look like through it.
-*Registration*, of descriptors that are a grid over the picture, is how much more the cells of the query resemble those
-of the place at the same spot than those next to it (`CellLayout.registration`).
+- Similarity: cosine with the best row of the best place.
+- Standing: that score against the scores of a cohort of other places, in deviations, as Gumbel's reduced variate of the
+  maximum of N such scores, so that it means the same with 30 places and with 3000.
+- Lead: score less that of the rival, the best place that does not count as the same, in the cohort's deviations.
+- Distance: squared distance, in the descriptors' own space, from the mean of the references that the row was made of.
+  What is new about a picture lies outside the span of the references, which a projection does not see.
+- Registration, for descriptors that are a grid over the picture: how much more its cells resemble the place's cells at
+  the same spot than those beside it (`CellLayout.registration`).
 
-*Centred*, similarity and standing are measured from the mean of the references; those of a map of one traversal are.
-What all pictures have in common is most of a plain cosine and says nothing about a place, but changes with the light.
+Centred (maps of one traversal), similarity and standing are computed about the mean of the references: what all
+pictures have in common makes most of a plain cosine, says nothing about the place, and changes with the light.
 """
 
 from __future__ import annotations
@@ -32,30 +33,32 @@ if TYPE_CHECKING:
     from displace.references import ReferenceSet
 
 Take = Callable[[Indices], Vectors]
-"""Returns the rows of a map at some indices as numbers, (r, n)."""
+"""Returns the rows of a map at some indices as floats, (r, n)."""
 TOP = 20
-"""Places whose scores the evidence is computed from."""
+"""Best places that are searched for the rival."""
 COHORT = 256
-"""Rows, spread over the map, that say what scores are like by chance."""
+"""Rows, spread over the map, whose scores give mean and deviation of wrong matches."""
 NAMES = ("similarity", "standing", "lead", "distance", "registration")
-"""Of the evidence; the last where descriptors are a grid over the picture."""
+"""The features in their order; the last only where descriptors are a grid over the picture."""
 STANDING = (-3.0, 12.0)
 LEAD = (0.0, 4.0)
+"""Bounds to which standing and lead are clipped: beyond them more says no more."""
 TINY = 1e-6
+"""Least deviation; and the ridge, relative to the mean variance, where a projection is inverted."""
 
 
 @dataclass(frozen=True, eq=False)
 class Anchors:
-    """Where the references of each row lie in the descriptors' own space."""
+    """Position of each row's references in the descriptors' own space: three numbers a row, instead of D."""
 
     mean: Vectors
-    """Shape (D,). Mean of the places."""
+    """Shape (D,). Mean over the rows of the means of their references."""
     lengths: Vectors
-    """Shape (R,). Inner product of each row with the projected mean of its references."""
+    """Shape (R,). Inner product λ of each row r with the projected mean of its references, which is about λr."""
     squares: Vectors
     """Shape (R,). Squared distance of that mean from `mean`."""
     counts: Vectors
-    """Shape (R,). References of each row."""
+    """Shape (R,). Number of references of each row."""
 
     @classmethod
     def of(
@@ -66,7 +69,7 @@ class Anchors:
         means: Vectors,
         counts: NDArray[Any],
     ) -> Anchors:
-        """Take the references of each row by their mean (R, D) and their number (R,); block by block."""
+        """Compute them from the mean (R, D) and number (R,) of each row's references, block by block."""
         n, dim = means.shape
         parts = list(blocks(n, row_bytes=8 * dim))
         center = sum(np.asarray(means[part], np.float64).sum(axis=0) for part in parts) / n
@@ -90,7 +93,7 @@ class Anchors:
         refs: ReferenceSet,
         ids: NDArray[Any],
     ) -> Anchors:
-        """Take references of the places `ids` as they are, each with the row of its place that is most like it."""
+        """Compute them from references; each counts for the row of its place that is most similar."""
         known = refs.select(np.isin(refs.places, ids))
         vectors, places = known.vectors, np.searchsorted(ids, known.places)
         shifted = vectors if mean is None else vectors - mean
@@ -99,7 +102,7 @@ class Anchors:
         counts = np.bincount(at, minlength=len(row_places))
         sums = np.zeros((len(row_places), vectors.shape[1]))
         np.add.at(sums, at, vectors)
-        empty = counts == 0  # such a row stands where its place does
+        empty = counts == 0  # a row without references gets those of its place
         if empty.any():
             place_sums = np.zeros((int(row_places.max()) + 1, vectors.shape[1]))
             np.add.at(place_sums, places, vectors)
@@ -109,10 +112,10 @@ class Anchors:
 
 
 class Witness:
-    """Gives evidence about the matches of one map, whose rows `take` returns at some indices.
+    """Computes the features of matches in one map, whose rows `take` returns at some indices.
 
-    `row_places` is the index of each row's place in `ids`, sorted; `projection` and `mean` are as for `Rows`, `cells`
-    of descriptors that are a grid over the picture.
+    `row_places` is the index of each row's place in `ids`, sorted; `projection` and `mean` are as for `Rows`; `cells`
+    is given for descriptors that are a grid over the picture.
     """
 
     def __init__(
@@ -139,14 +142,13 @@ class Witness:
         return cls(lambda at: rows.vectors[at], *own, anchors, truth, ids, cells)
 
     def evidence(self, queries: Vectors, best: Indices, scores: Vectors, centred: bool = False) -> Vectors:
-        """Return the numbers (q, 4 or 5) for queries (q, D), their best places (q, k) and those places' scores.
+        """Return the features (q, 4 or 5) of queries (q, D), given their best places (q, k) and these places' scores.
 
-        Places are indices, best first; up to 20 are used. `centred`, similarity and standing are measured from the mean
-        of the references.
+        Places are indices, best first; up to `TOP` are used. `centred`: see the module.
         """
         found = np.empty((len(queries), len(NAMES) - (self.cells is None)))
         for part in blocks(len(queries), row_bytes=8 * (8 * queries.shape[1] + 8 * COHORT)):
-            # A query, or a map, of absurd numbers gives absurd evidence, which is clipped or counts as none.
+            # Overflow from absurd input is clipped, or becomes 0, below.
             with np.errstate(over="ignore", invalid="ignore"):
                 found[part] = self._evidence(queries[part], best[part, :TOP], scores[part, :TOP], centred)
         largest = float(np.finfo(np.float32).max)
@@ -180,7 +182,7 @@ class Witness:
         return np.stack(numbers, axis=1)
 
     def _in_own_space(self, targets: Vectors) -> Vectors:
-        """Projected vectors in the descriptors' own space, as far as the projection's span goes."""
+        """Projected vectors back in the descriptors' own space, within the span of the projection."""
         if self.projection is None or self._unscaling is None:
             return targets.astype(np.float32)
         inside = targets @ self._unscaling @ self._unscaling.T
@@ -188,7 +190,7 @@ class Witness:
         return own
 
     def _targets(self, rows: Indices) -> Vectors:
-        """The mean of each row's references from that of all, projected."""
+        """Projected mean of each row's references, relative to that of all."""
         lengths = self.anchors.lengths[rows, None]
         targets: Vectors = lengths * self.take(rows).astype(np.float64) - self._offset
         return targets
@@ -196,8 +198,8 @@ class Witness:
     def _distance(self, centred: Vectors, projected: Vectors, target: Vectors, row: Indices) -> Vectors:
         """Squared distance of each query from the best row's references, in the descriptors' own space.
 
-        It is divided by what one reference and a mean of K of them expect of it, 1 + 1/K: a map of more traversals is
-        then judged by what one of fewer has shown.
+        Divided by 1 + 1/K, the expected squared distance of a sample from the mean of K others in units of the
+        variance: so a fit on fewer traversals (the folds) holds for the map of all.
         """
         anchors = self.anchors
         if self._unscaling is not None:
@@ -209,14 +211,14 @@ class Witness:
         return distance
 
     def _chance(self, scores: Vectors, place: Indices) -> tuple[Vectors, Vectors]:
-        """Mean and standard deviation of the cohort's scores (q, c) without those of the best place, for each query."""
+        """Mean and standard deviation, for each query, of the cohort's scores (q, c) without its best place."""
         rows = self._cohort[0]
         other = ~self.truth.correct(self.ids[self.row_places[rows]][None, :], self.ids[place][:, None])
         n = other.sum(axis=1)
         mean = np.where(other, scores, 0).sum(axis=1) / np.maximum(n, 1)
         squares = np.where(other, (scores - mean[:, None]) ** 2, 0).sum(axis=1)
         deviation = np.sqrt(squares / np.maximum(n - 1, 1))
-        enough = n > 2  # fewer say nothing about chance
+        enough = n > 2  # with fewer: mean 0, deviation 1
         return np.where(enough, mean, 0.0), np.where(enough, np.maximum(deviation, TINY), 1.0)
 
     @cached_property
@@ -225,9 +227,9 @@ class Witness:
         return rows, self.take(rows).astype(np.float64)
 
     def _centred(self, scores: Vectors, projected: Vectors) -> Vectors:
-        """The cohort's scores measured from the mean of the references; from those that are not, which saves a product.
+        """The cohort's scores about the mean of the references, derived from plain ones to save a matrix product.
 
-        A row r stands for the mean λr − o of its references, and a query p was scored as (p + o)·r / |p + o|.
+        The references of row r have the mean λr − o (o = `_offset`), and query p was scored as (p + o)·r / |p + o|.
         """
         offset, (of_rows, lengths) = self._offset, self._cohort_from_the_mean
         square, along = np.einsum("ij,ij->i", projected, projected), projected @ offset
@@ -238,20 +240,20 @@ class Witness:
 
     @cached_property
     def _cohort_from_the_mean(self) -> tuple[Vectors, Vectors]:
-        """Inner product of each row of the cohort with the offset, and how far its references are from the mean."""
+        """Inner product of each row of the cohort with the offset, and the length of its target (`_targets`)."""
         rows, vectors = self._cohort
         return vectors @ self._offset, np.linalg.norm(self._targets(rows), axis=1)
 
     @cached_property
     def _offset(self) -> Vectors:
-        """What the projection of the map's mean differs by from that of the anchors'."""
+        """Projected difference o of the anchors' mean and the mean that the map subtracts from queries."""
         shift = self.anchors.mean.astype(np.float64) - (0.0 if self.mean is None else self.mean)
         offset: Vectors = shift if self.projection is None else shift @ self.projection
         return offset
 
     @cached_property
     def _unscaling(self) -> Vectors | None:
-        """L⁻ᵀ of PᵀP = L·Lᵀ, which brings projected vectors back to the descriptors' own lengths."""
+        """L⁻ᵀ of PᵀP = L·Lᵀ: multiplied with it, projected vectors have their lengths in the descriptors' own space."""
         if self.projection is None:
             return None
         gram = (self.projection.T @ self.projection).astype(np.float64)
@@ -267,7 +269,7 @@ def _cosines(a: Vectors, b: Vectors) -> Vectors:
 
 
 def best_rows(projected: Vectors, take: Take, row_places: Indices, places: Indices) -> Indices:
-    """The row of its place that each projected vector is most like."""
+    """Index of the row of its place that each projected vector is most similar to."""
     first = np.searchsorted(row_places, places)
     stops = np.searchsorted(row_places, places, side="right")
     for at in np.flatnonzero(stops - first > 1):
@@ -277,7 +279,7 @@ def best_rows(projected: Vectors, take: Take, row_places: Indices, places: Indic
 
 
 def standing(deviations: Vectors, n_places: int) -> Vectors:
-    """How far a best score stands above the highest of `n_places` chance scores: Gumbel's reduced variate.
+    """Gumbel's reduced variate of a best score, in deviations, as the maximum of `n_places` normal scores.
 
     >>> standing(np.array([2.0, 2.0, 5.0]), 30).round(1).tolist(), standing(np.array([5.0]), 3000).round(1).tolist()
     ([0.3, 0.3, 8.1], [6.3])

@@ -1,4 +1,7 @@
-"""Drives: places followed along a route, and recordings lined up with each other."""
+"""Sequences of frames: drives followed along a map's route, and recordings aligned with each other.
+
+ARCHITECTURE.md says in which order to read the files. `engine` defines the model that all of them share.
+"""
 
 from __future__ import annotations
 

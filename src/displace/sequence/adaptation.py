@@ -1,11 +1,11 @@
-"""Queries tell about their own condition: matching that adapts to the night.
+"""Unsupervised adaptation of the matching to the condition of a drive (night, snow), in a batch or online; and stops.
 
-What a condition adds to every frame of a drive is the mean of the drive; what it adds to every reference is theirs.
-Both are taken away, in the space of the map's rows. Then a place that resembles every query says little (CSLS, Conneau
-et al. 2018): its score is lowered by the mean of its ten best.
+The mean of the queries is subtracted from them, and the mean of the references from these, in the space of the map's
+rows: so what a condition adds to all of them cancels. Then hubs, places that resemble every query, are penalised by
+CSLS (Conneau et al. 2018): score(q, x) = 2·cos(q, x) − r(x), r the mean of the ten best cosines of place x.
 
-Where the queries cover a part of the route only, their mean holds the part's looks besides the condition. So the
-references' mean is taken over the same part, as a first matching finds it, and CSLS counts by how large the part is.
+Queries of a part of the route have the look of that part in their mean, too. So the references' mean is taken over the
+same part, as a first matching finds it, and the CSLS term is weighted by the share of the route that is covered.
 """
 
 from __future__ import annotations
@@ -21,25 +21,26 @@ from displace.holdout import spread
 from displace.sequence.engine import Floats
 
 NEIGHBOURS = 10
+"""Queries in the CSLS term of a place: its best ten, as in the paper; and fewest queries that adapt anything."""
 LEAST_QUERIES = 100
-"""Fewer queries do not tell their condition from their places."""
+"""Queries below which their mean is still that of their places rather than of their condition."""
 STILL = 0.65
-"""A frame that differs from the last one kept by less than this share of what is usual belongs to a stop; the noise of
-a camera at night alone makes 0.6."""
+"""A frame belongs to a stop if it differs from the last frame kept by less than this share of the usual change between
+frames; the noise of a camera at night alone makes 0.6."""
 _USUAL = 0.75
-"""Quantile of the changes from frame to frame that counts as usual."""
+"""Quantile of the changes between consecutive frames that is the usual one."""
 _ROUNDS = 5
-"""In which it is found what is usual under way."""
-_SOON = 20
-"""Frames under way that tell what is usual."""
+"""Iterations of the usual change where a drive stands most of the time."""
+_LEAST_MOVING = 20
+"""Moving frames that an estimate of the usual change needs."""
 _EVERY = 4
-"""Of the frames of a drive under way, that places are looked at for the queries they resemble: neighbours are alike."""
+"""Online, every so many frames enter the best ten of each place: consecutive frames are alike."""
 PARTS = 20
-"""Pieces of the route that coverage is counted in."""
-_BEYOND = (0.1, 0.9)
-"""Quantiles of the places that queries resemble: some may be found elsewhere by chance."""
-_ALIKE = 3
-"""Frames of a drive under way that tell as much about its mean as one that shows another place."""
+"""Equal parts of the route by which coverage is counted."""
+_MATCHED = (0.1, 0.9)
+"""Quantiles of the matched places whose distance is the stretch that queries cover: the rest may be wrong matches."""
+_FRAMES_PER_SAMPLE = 3
+"""Consecutive frames that count as one independent sample of the drive's mean."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +54,7 @@ class MapRows:
 
     @cached_property
     def columns(self) -> Vectors:
-        """The rows transposed, which is the faster way round for one query."""
+        """The rows transposed: faster for one query."""
         return np.ascontiguousarray(self.vectors.T)
 
     def similarity(self, query: Vectors) -> Vectors:
@@ -61,8 +62,13 @@ class MapRows:
         scores: Vectors = self.best((query.astype(np.float32, copy=False) @ self.columns)[None])[0]
         return scores
 
+    def centred(self, mean: Vectors | None = None) -> Vectors:
+        """Rows less a mean (by default their own), as unit vectors, (R, n)."""
+        mean = self.vectors.mean(axis=0) if mean is None else mean
+        return l2_normalize(self.vectors - mean).astype(np.float32, copy=False)
+
     def best(self, scores: Vectors) -> Vectors:
-        """Scores of rows (b, R) to scores of places (b, N): the best row counts."""
+        """Scores of places (b, N), the best of their rows', from scores of rows (b, R)."""
         if len(self.starts) == scores.shape[1]:
             return scores
         best: Vectors = np.maximum.reduceat(scores, self.starts, axis=1)
@@ -71,48 +77,48 @@ class MapRows:
 
 @dataclass(frozen=True, eq=False)
 class Adaptation:
-    """What a batch of queries told about itself."""
+    """Matching adapted to a batch of queries."""
 
     rows: MapRows
     centred: Vectors
-    """Shape (R, n). Rows less their mean, as unit vectors."""
+    """Shape (R, n). Rows less the mean of the covered part, as unit vectors."""
     mean: Vectors
-    """Shape (n,). Of the queries."""
+    """Shape (n,). Mean of the queries."""
     penalty: Floats
-    """Shape (N,). Mean of the best scores of each place."""
+    """Shape (N,). CSLS term r: mean of the ten best cosines of each place."""
     coverage: float
-    """Share of the route that the queries cover, 0 to 1."""
+    """Effective share of the route that the queries cover, 0 to 1."""
 
     def scores(self, queries: Vectors) -> Vectors:
         """Scores (b, N) of projected queries, comparable with cosines."""
         found = _cosines(self.rows, self.centred, queries - self.mean)
         weight = self.coverage / 2
-        # ((1 + w)·s − w·r) / (1 + w / 2): on the scale of a cosine whatever the coverage is.
+        # ((1 + c)·cos − c·r) / (1 + c / 2), c the coverage: on the scale of a cosine whatever c is.
         result: Vectors = ((1 + 2 * weight) * found - 2 * weight * self.penalty) / (1 + weight)
         return result
 
 
 def adapt(rows: MapRows, queries: Vectors) -> Adaptation:
-    """Learn the condition of a batch of projected queries (q, n), at least `LEAST_QUERIES` of them."""
+    """Adapt to a batch of projected queries (q, n): match, re-centre the rows on the covered part, match again."""
     queries = queries[moving(queries)]
-    # A drive with many frames a place would lower the scores of the very places it shows.
+    # Thinned to one a place: with many, the best ten of a place are its right matches, which CSLS would penalise.
     queries = queries[:: max(1, len(queries) // max(len(rows.starts), LEAST_QUERIES))]
     mean = queries.mean(axis=0)
-    everywhere = _centred(rows.vectors, rows.vectors.mean(axis=0))
+    everywhere = rows.centred()
     penalty, _ = _penalty(rows, everywhere, queries - mean, None)
     _, part = _penalty(rows, everywhere, queries - mean, penalty)
     weights = part[_part_of(rows)][_place_of(rows)]
-    centred = _centred(rows.vectors, weights @ rows.vectors / weights.sum())
+    centred = rows.centred(weights @ rows.vectors / weights.sum())
     penalty, part = _penalty(rows, centred, queries - mean, None)
     return Adaptation(rows, centred, mean, penalty, _coverage(part))
 
 
 class OnlineAdaptation:
-    """The same, causally: state grows with the map, not with the drive.
+    """The same online, each frame by those before it; memory grows with the map, not with the drive.
 
-    The mean of few frames holds their own looks. So it is taken away as far as it is certain (James and Stein): the
-    farther it lies from the references' mean, the sooner. It may do so because all frames show one street; but then
-    they resemble one part of the route, and nothing is taken away.
+    The mean of few frames is mostly the look of their places. So its difference from the references' mean is shrunk
+    (James and Stein) by 1 − noise / distance², and nothing is subtracted while all frames match one part of the route:
+    then their common look is that of one street.
     """
 
     def __init__(self, rows: MapRows) -> None:
@@ -134,7 +140,7 @@ class OnlineAdaptation:
         self._total += query
         self._n += 1
         coverage = self._coverage()
-        share = self._certain() * min(1.0, max(0.0, PARTS * coverage - 1))
+        share = self._shrinkage() * min(1.0, max(0.0, PARTS * coverage - 1))
         centred = (query - share / self._n * self._total).astype(np.float32, copy=False)
         centred /= np.float32(max(sqrt(float(centred @ centred)), 1e-12))
         raw = centred @ self.rows.columns
@@ -149,27 +155,27 @@ class OnlineAdaptation:
         share = coverage * self._n / (self._n + LEAST_QUERIES / 2)
         if self._n < NEIGHBOURS or not share:
             return found
-        # As `Adaptation.scores`, with w = share / 2.
+        # As `Adaptation.scores`, with c = share.
         result: Vectors = found * np.float32((1 + share) / (1 + share / 2))
         result -= self._sum * np.float32(share / (1 + share / 2) / NEIGHBOURS)
         return result
 
-    def _certain(self) -> float:
-        """How much of what tells the mean of the queries from that of the references is no chance, 0 to 1."""
+    def _shrinkage(self) -> float:
+        """Shrinkage factor of the queries' mean, 0 to 1: 1 − noise / squared distance from the references' mean."""
         mean = self._total / self._n
         apart = mean - self._row_mean
         square = float(apart @ apart)
-        # Queries have length 1, so what their mean lacks is their spread.
-        noise = _ALIKE * max(0.0, 1 - float(mean @ mean)) / self._n
+        # Queries are unit vectors, so their variance is 1 − |mean|².
+        noise = _FRAMES_PER_SAMPLE * max(0.0, 1 - float(mean @ mean)) / self._n
         return 1 - noise / square if noise < square else 0.0
 
     def _coverage(self) -> float:
-        """Share of the route that the queries before covered."""
+        """Effective share of the route's parts that earlier queries matched: (Σn)² / Σn² / PARTS."""
         seen = self._n - 1
         return min(1.0, seen**2 / self._squares / PARTS) if seen else 0.0
 
     def _over_lengths(self, share: float) -> Vectors:
-        """One over the lengths of the rows less this share of their mean; computed anew where it changed by 0.5 %."""
+        """1 / |row − share · mean| of all rows; cached until the share changes by more than 0.005."""
         known, lengths = self._lengths
         if lengths is None or abs(share - known) > 0.005:
             square = 1 - 2 * share * self._along + share**2 * self._mean_square
@@ -178,7 +184,7 @@ class OnlineAdaptation:
         return lengths
 
     def _keep(self, found: Vectors) -> None:
-        """Put the scores among the best of their places."""
+        """Update the ten best scores of each place, and their sum."""
         if self._n <= NEIGHBOURS:
             self._best[:, self._n - 1] = found
             self._sum += found
@@ -189,7 +195,7 @@ class OnlineAdaptation:
             return
         higher = (found > self._least).nonzero()[0]
         if len(higher):
-            # The least of each place gives way; where it stands is known, so the ten are looked through only once.
+            # The least of the ten is replaced; its index is kept, so that each row is searched once.
             new = found[higher]
             self._sum[higher] += new - self._least[higher]
             self._best[higher, self._least_at[higher]] = new
@@ -199,36 +205,36 @@ class OnlineAdaptation:
 
 
 def tell_condition(rows: MapRows, queries: Vectors) -> bool:
-    """Whether queries (q, n) are so many, and of so many places, that what they have in common is their condition.
+    """Whether queries (q, n) cover enough places that their mean is their condition.
 
-    What all pictures of a robot that stands have in common is the place: without it they would be noise.
+    The mean of a standing robot's pictures is its place: without it they would be noise.
     """
     if len(queries) < NEIGHBOURS:
         return False
     n_places = len(rows.starts)
     some = queries[spread(len(queries), LEAST_QUERIES)]
     best = np.array([rows.similarity(query).argmax() for query in some])
-    first, last = np.quantile(best, _BEYOND)
+    first, last = np.quantile(best, _MATCHED)
     return bool(last - first >= min(NEIGHBOURS, n_places / PARTS))
 
 
 def moving(vectors: Vectors) -> Indices:
-    """Frames of a drive without those of its stops, which differ from the last one kept by much less than is usual."""
+    """Frames of a drive without those of its stops: see `STILL`."""
     changes = np.linalg.norm(np.diff(vectors, axis=0), axis=1)
     return _kept(vectors, _usual_change(vectors, changes)) if len(changes) else np.array([0])
 
 
 def _usual_change(vectors: Vectors, changes: Floats) -> float:
-    """What frames under way differ by, also where a drive stands most of the time and most changes are noise."""
+    """Usual change between moving frames, also of a drive that mostly stands, where most changes are noise."""
     usual = float(np.quantile(changes, _USUAL))
-    if len(changes) < 2 * _SOON:
+    if len(changes) < 2 * _LEAST_MOVING:
         return usual
-    # A frame that is black, or shows something that passes by, is gone with the next one.
+    # Of a single outlier (a black frame, something passing by) the change over two frames counts, which is small.
     over_two = np.linalg.norm(vectors[2:] - vectors[:-2], axis=1)
     lasting = changes.copy()
     lasting[1:] = np.minimum(lasting[1:], over_two)
     lasting[:-1] = np.minimum(lasting[:-1], over_two)
-    under_way = float(np.sort(lasting)[-_SOON])
+    under_way = float(np.sort(lasting)[-_LEAST_MOVING])
     if STILL * under_way <= usual:
         return usual
     for _ in range(_ROUNDS):
@@ -240,7 +246,7 @@ def _usual_change(vectors: Vectors, changes: Floats) -> float:
 
 
 def _kept(vectors: Vectors, usual: float) -> Indices:
-    """Frames that differ from the last one kept by no less than a stop's do, where changes of `usual` are usual."""
+    """Frames that differ from the last one kept by at least `STILL` · `usual`."""
     kept = [0]
     for frame in range(1, len(vectors)):
         if np.linalg.norm(vectors[frame] - vectors[kept[-1]]) >= STILL * usual:
@@ -248,20 +254,18 @@ def _kept(vectors: Vectors, usual: float) -> Indices:
     return np.array(kept, np.intp)
 
 
-def _centred(vectors: Vectors, mean: Vectors) -> Vectors:
-    """Unit vectors less a mean, as unit vectors again."""
-    return l2_normalize(vectors - mean).astype(np.float32, copy=False)
-
-
 def _cosines(rows: MapRows, centred: Vectors, queries: Vectors) -> Vectors:
-    """Cosines of queries and places."""
+    """Cosines (b, N) of queries and places."""
     return rows.best(l2_normalize(queries).astype(np.float32, copy=False) @ centred.T)
 
 
 def _penalty(
     rows: MapRows, centred: Vectors, queries: Vectors, penalty: Floats | None
 ) -> tuple[Floats, Floats]:
-    """Mean of the ten best scores of each place, and the share of queries whose best place lies in each part."""
+    """CSLS term of each place, and the share of queries whose best place lies in each part of the route.
+
+    With a `penalty`, best places are those after CSLS.
+    """
     n_places, part_of = len(rows.starts), _part_of(rows)
     best = np.full((0, n_places), -np.inf, np.float32)
     parts = np.zeros(PARTS)
@@ -277,7 +281,7 @@ def _penalty(
 
 
 def _coverage(parts: Floats) -> float:
-    """Effective share of the parts that are covered."""
+    """Effective share of the parts that are covered: 1 / Σp² / PARTS."""
     return float(min(1.0, 1 / (parts**2).sum() / PARTS))
 
 
@@ -294,10 +298,10 @@ def _place_of(rows: MapRows) -> Indices:
 
 
 def without_stops(vectors: Vectors) -> tuple[Vectors, Indices, Indices]:
-    """Make the frames of a stop one: their noise is another's each time, what they show is not.
+    """Replace the frames of each stop by their mean, which averages their noise.
 
-    Returns the mean of each stop's frames, other frames as they are, (m, D); the first frame of each, (m,); and which
-    of them stands for each frame, (n,).
+    Returns the m frames that are left, (m, D); the index of the first frame of each, (m,); and which of them stands for
+    each frame, (n,).
     """
     kept = moving(vectors)
     counts = np.diff(np.append(kept, len(vectors)))
@@ -306,7 +310,7 @@ def without_stops(vectors: Vectors) -> tuple[Vectors, Indices, Indices]:
 
 
 class Stops:
-    """Says of the frames of a drive under way which belong to a stop, as `moving` does afterwards."""
+    """Online version of `moving`: says of each frame whether it belongs to a stop."""
 
     def __init__(self) -> None:
         self._before: Vectors | None = None
@@ -314,7 +318,7 @@ class Stops:
         self._usual, self._n = 0.0, 0
 
     def still(self, frame: Vectors) -> bool:
-        """Take the next frame (n,), a unit vector."""
+        """Take the next frame (n,), a unit vector; True where it belongs to a stop."""
         before, kept = self._before, self._kept
         self._before = frame
         if before is None or kept is None:
@@ -322,11 +326,11 @@ class Stops:
             return False
         change = _apart(frame, before)
         far = change if kept is before else _apart(frame, kept)
-        if self._n >= _SOON and far < STILL * self._usual:
-            self._usual *= 0.999  # else a drive into the dark would stand for ever
+        if self._n >= _LEAST_MOVING and far < STILL * self._usual:
+            self._usual *= 0.999  # decays, or a drive into the dark would count as a stop for ever
             return True
         self._n += 1
-        # A quantile that follows the changes: up by three where one exceeds it, else down by one.
+        # Stochastic estimate of the quantile 0.75: up by three steps where a change exceeds it, else down by one.
         step = max(1 / self._n, 0.02) * (_USUAL - (change <= self._usual))
         self._usual = change if self._n == 1 else self._usual * (1 + step)
         self._kept = frame

@@ -1,8 +1,13 @@
-"""Recordings of one route lined up by sight: frames that show the same place get its number.
+"""Alignment of several recordings of one route by appearance: frames that show the same place get its number.
 
-One recording, the anchor, gives the places; every other is paired with it, and with three or more once more with what
-the others show there. How well the others agree with each other about where they were lowers or keeps the confidence
-of a frame.
+1. Stops and moved viewpoints are taken out (`adaptation.without_stops`, `viewpoint`), second laps refused (`laps`).
+2. Every two recordings are paired coarsely. The anchor, whose frames become the places, is the one that the others
+   fit best; recordings that do not show its route, or show it reversed, are refused.
+3. Every other recording is paired with the anchor (`pairing`: forward–backward over the anchor's frames), and with
+   three or more once more in a space learned from the others (`refining`). What is out of order is dropped (`passing`).
+4. Frames about whose place the coarse pairings of the other recordings disagree lose confidence.
+
+The gain of two recordings is the log-likelihood ratio, in nats a frame, of the anchor's order against its reverse.
 """
 
 from __future__ import annotations
@@ -28,22 +33,23 @@ from displace.sequence.refining import can_refine, paired_again
 from displace.sequence.viewpoint import Cells, Grid, common_view, in_words
 
 LEAST_FRAMES = 10
+"""Fewest frames of a recording, and of a shared stretch that is worth a note."""
 LEAST_GAIN, GAIN_NOISE = 0.2, 2.2
-"""Recordings whose path earns less than this above chance, for each frame, show different routes; the second, over the
-root of the number of frames, is for what few frames reach by chance. Pieces of different routes reached 0.6 with 20
-frames, 0.5 with 50 and 0.4 with 100, those of one route hardly ever less."""
+"""Least gain (nats a frame) of recordings of one route: the first plus the second over √frames, for what few frames
+reach by chance. Pieces of different routes reached 0.6 with 20 frames, 0.5 with 50 and 0.4 with 100, those of one route
+hardly ever less."""
 _FROM_THE_SIDE = ", and so does a network where cameras differ or are far apart: --model efficientnet_lite"
-"""What helps where descriptors are a grid over the picture."""
+"""Further advice where descriptors are a grid over the picture."""
 _GOOD = 2.0
-"""Gain of recordings that fit well: more counts as this."""
+"""Gain at which a fit is good; higher gains count as this when an anchor is chosen."""
 _TELLS = 0.5
-"""How well two recordings must fit, of how well both fit the anchor, to contradict it: those that share next to nothing
-fit somewhere, too."""
+"""Gain of two recordings, relative to the lesser of their gains with the anchor, from which on they may contradict it:
+recordings that share next to nothing still fit each other somewhere."""
 _LEAVE_OUT = "build --exclude, align --traversal"
 _COARSE = 300
-"""Frames of each recording that the anchor is chosen by."""
+"""Most frames of a recording in the coarse pairings."""
 _NEAR = 5
-"""Of these, so many from a frame that another recording has, too, are on its route."""
+"""Coarse frames of the anchor within which a paired frame covers it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,16 +57,15 @@ class Track:
     """Where along the route the frames of one recording were taken."""
 
     places: Indices
-    """Shape (n,). Number of the place along the route; −1 where the anchor never was, or where it is not sure
-    enough."""
+    """Shape (n,). Number of the place along the route; −1 where P(off the anchor's route) is one half or more."""
     low: Indices
     high: Indices
-    """Both of shape (n,). Between them the place lies with a probability of 90 %."""
+    """Both of shape (n,). Bounds of the central 90 % of the place's posterior."""
     confidence: Floats
     """Shape (n,). Probability that the place is right within two."""
     references: np.ndarray[tuple[int], np.dtype[np.bool_]]
-    """Shape (n,). One frame of each place: the surest. The others of a stop say nothing new. A frame that shows nothing
-    (black, covered) is none: every such picture would be found at its place."""
+    """Shape (n,). One frame of each place, the most confident: the others of a stop add nothing. Frames that show
+    nothing (black, covered) are never among them: every such picture would be found there."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +78,7 @@ class Alignment:
     tracks: dict[str, Track]
     """Of every recording, the anchor's included."""
     notes: list[str]
-    """What a user should know."""
+    """Messages for the user."""
 
 
 def align(
@@ -130,7 +135,7 @@ def align(
 
 
 def _beside(pairing: Pairing, n_frames: int) -> float:
-    """Share of the anchor's frames that are not near one of the recording's."""
+    """Share of the anchor's frames that are not near a frame with which the recording was paired."""
     seen = np.unique(pairing.frames[pairing.off <= 0.5])
     if not len(seen):
         return 1.0
@@ -139,12 +144,12 @@ def _beside(pairing: Pairing, n_frames: int) -> float:
 
 
 def least_gain(n_frames: int) -> float:
-    """What recordings of so many frames must gain to show one route."""
+    """Least gain of recordings of so many frames that show one route."""
     return LEAST_GAIN + GAIN_NOISE / sqrt(n_frames)
 
 
 class _Coarse:
-    """Every two recordings paired by a few of their frames."""
+    """Pairings of every two recordings, by at most `_COARSE` frames of each."""
 
     def __init__(self, ready: dict[str, Vectors], progress: Stage | None, total: int) -> None:
         self.names = list(ready)
@@ -152,7 +157,7 @@ class _Coarse:
         self.taken = {n: spread(len(v), _COARSE) for n, v in ready.items()}
         self.pairs: dict[tuple[str, str], Pairing] = {}
         for pair_of in combinations(self.names, 2):
-            # One of far fewer frames is found along the other: the other along it would stand most of the time.
+            # The one with far fewer frames is the query: the other, paired with it, would mostly stand still.
             far_fewer = 2 * len(self.taken[pair_of[1]]) < len(self.taken[pair_of[0]])
             a, b = reversed(pair_of) if far_fewer else pair_of
             self.pairs[a, b] = pair(ready[a][self.taken[a]], ready[b][self.taken[b]], rounds=1)
@@ -161,7 +166,7 @@ class _Coarse:
         self.lacking = {name: self._lacking(name) for name in self.names}
 
     def _lacking(self, name: str) -> float:
-        """Share of the other recordings that this one does not show, summed over them."""
+        """Share of each other recording that this one does not show, summed over them."""
         off = [float((p.off > 0.5).mean()) for (_, b), p in self.pairs.items() if b == name]
         beside = [_beside(p, len(self.taken[b])) for (a, b), p in self.pairs.items() if a == name]
         return sum(off + beside)
@@ -172,18 +177,18 @@ class _Coarse:
         return len(self.pairs)
 
     def gain(self, a: str, b: str) -> float:
-        """How well two recordings fit."""
+        """Gain of two recordings, whichever was the query."""
         return self._pair(a, b).gain
 
     def _pair(self, a: str, b: str) -> Pairing:
         return self.pairs[(a, b) if (a, b) in self.pairs else (b, a)]
 
     def least_gain(self, a: str, b: str) -> float:
-        """How well two recordings must fit to show one route."""
+        """Least gain of two recordings that show one route."""
         return least_gain(min(len(self.taken[a]), len(self.taken[b])))
 
     def best_anchor(self, candidates: set[str]) -> str:
-        """The recording that the others fit best; of equals the one that lacks least of them, and has most frames."""
+        """The candidate with the highest summed gain; among equals the one that lacks least, then has most frames."""
         fit = {
             name: sum(min(self.gain(name, other), _GOOD) for other in self.names if other != name)
             for name in self.names
@@ -198,7 +203,7 @@ class _Coarse:
     def check_routes(self, anchor: str, further: str = "") -> None:
         """Refuse recordings that do not show the anchor's route, or show it driven the other way.
 
-        `further` is what else may help where a route is not recognised.
+        `further` is advice that is added where a route is not recognised.
         """
         gains = {name: self.gain(name, anchor) for name in self.names if name != anchor}
         needed = {name: self.least_gain(name, anchor) for name in gains}
@@ -224,7 +229,7 @@ class _Coarse:
             )
 
     def _way_out(self) -> str:
-        """What to do with recordings of different routes: leave them out, or map each route that several show."""
+        """Advice for recordings of different routes: leave some out, or map each group that shows one route."""
         routes: list[list[str]] = []
         for name in self.names:
             own = [route for route in routes if any(self._one_route(name, other) for other in route)]
@@ -240,7 +245,7 @@ class _Coarse:
         return self.gain(a, b) >= self.least_gain(a, b) and self._pair(a, b).stretch >= LEAST_STRETCH
 
     def unmapped(self, anchor: str, pairings: dict[str, Pairing]) -> list[str]:
-        """Say which stretches two recordings share and the anchor lacks: they get no places."""
+        """Notes on stretches that two recordings share and the anchor lacks: they get no places."""
         notes = []
         for (a, b), link in self.pairs.items():
             if anchor in (a, b):
@@ -257,10 +262,11 @@ class _Coarse:
         return notes
 
     def agreeing(self, name: str, pairings: dict[str, Pairing]) -> Pairing:
-        """Lower the confidence of frames for which the other recordings tell another place.
+        """Scale the confidence of frames by the share of other recordings that agree about their place.
 
-        What two recordings show in another order, `in_order` says, is a resemblance and tells nothing. Two that fit
-        each other far less than the anchor can confirm a place only.
+        A frame's place is compared with the place of the frame that it was paired with in each other recording; the
+        share is (1 + agreeing) / (1 + asked), interpolated between coarse frames. Pairings out of order (`in_order`)
+        are not asked. Recordings that fit each other much less than the anchor can only agree (`_tells`).
         """
         own = pairings[name]
         asked, agreed = np.zeros(len(own.frames)), np.zeros(len(own.frames))
@@ -289,7 +295,7 @@ class _Coarse:
         return replace(own, confidence=own.confidence * share)
 
     def _tells(self, name: str, other: str, pairings: Mapping[str, Pairing]) -> bool:
-        """Whether two recordings fit each other well enough to contradict what each has in common with the anchor."""
+        """Whether two recordings fit each other well enough to contradict their pairings with the anchor."""
         with_anchor = [
             self.gain(n, anchor) for anchor in self.names if anchor not in pairings for n in (name, other)
         ]
@@ -297,7 +303,7 @@ class _Coarse:
 
 
 def _check(recordings: Mapping[str, Vectors], anchor: str | None) -> None:
-    """Refuse what cannot be lined up at all."""
+    """Refuse input that cannot be lined up at all."""
     if len(recordings) < 2:
         raise InputError(
             f"{len(recordings)} recording cannot be lined up with anything: at least 2 are needed. "
@@ -322,7 +328,7 @@ def _check(recordings: Mapping[str, Vectors], anchor: str | None) -> None:
 
 
 def _laps(name: str, vectors: Vectors, frames: Indices) -> list[str]:
-    """Refuse a recording that drives a part of its route twice; say where it might."""
+    """Refuse a recording that surely drives a part of its route twice; a note where it may."""
     found = second_lap(vectors)
     if found is None:
         return []
@@ -337,13 +343,13 @@ def _laps(name: str, vectors: Vectors, frames: Indices) -> list[str]:
 
 
 def _anchor_track(stands: Indices) -> Track:
-    """Give the anchor's frames their own places."""
+    """Track of the anchor: each frame, stops merged, is its own place."""
     first = np.r_[True, np.diff(stands) > 0]
     return Track(stands, stands, stands, np.ones(len(stands)), first)
 
 
 def _track(pairing: Pairing, stands: Indices) -> Track:
-    """Places of all frames of a recording, those of its stops included."""
+    """Track of a paired recording; `stands` is the paired frame that stands for each frame, stops included."""
     on = pairing.off < 0.5
     places = np.where(on, pairing.frames, -1)
     surest: dict[int, int] = {}
@@ -364,7 +370,7 @@ def _track(pairing: Pairing, stands: Indices) -> Track:
 
 
 def _moved(offsets: dict[str, Cells], grid: Grid) -> list[str]:
-    """Say which recordings see the route from the side, against those that most agree with."""
+    """Notes on recordings whose pictures are shifted against the commonest viewpoint."""
     most = max(offsets, key=lambda name: list(offsets.values()).count(offsets[name]))
     notes = []
     for name, (row, column) in offsets.items():
@@ -378,7 +384,7 @@ def _moved(offsets: dict[str, Cells], grid: Grid) -> list[str]:
 
 
 def _notes(pairings: dict[str, Pairing], tracks: dict[str, Track]) -> list[str]:
-    """Facts a user should know."""
+    """Notes on recordings with little overlap or few confident places."""
     notes = []
     for name, pairing in pairings.items():
         if pairing.overlap < 0.5:
@@ -393,7 +399,7 @@ def _notes(pairings: dict[str, Pairing], tracks: dict[str, Track]) -> list[str]:
 
 
 def _loops(name: str, track: Track) -> list[str]:
-    """Say where a recording goes on with the beginning of the route."""
+    """Note where a recording drives a loop from another start."""
     seen = np.flatnonzero(track.places >= 0)
     places = track.places[seen]
     if len(seen) < 2 or (drop := np.diff(places)).min() >= -(places.max() - places.min()) / 2:

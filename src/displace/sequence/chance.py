@@ -1,8 +1,8 @@
-"""How far matches stand out of chance, told by the map alone: for maps that have no right matches to learn from.
+"""Null distribution of match scores from the map alone, for maps of one traversal: they have no right matches to learn.
 
-Each row of a map is looked for among the places that are not its own. The best of them is wrong, whatever the weather:
-so much do wrong matches stand out. Being measured in the spread of a query's own scores, that changes little with the
-condition, and pictures from elsewhere stand out less.
+Each row is matched among the places that are not its own, so its best match is wrong by construction. How far such
+matches stand out, in standard deviations of the query's own scores, depends little on the condition; queries are
+judged by how far they exceed it (`Chance.deviations`).
 """
 
 from __future__ import annotations
@@ -14,33 +14,33 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.arrays import Vectors, l2_normalize
+from displace.arrays import Vectors
 from displace.holdout import spread
 from displace.sequence.adaptation import MapRows
 from displace.sequence.engine import Floats
 
 Same = Callable[[int], Any]
 """The places that count as the same as the i-th: a slice, or a function that chooses those of some places."""
-_ASKED = 400
-"""Rows that tell what chance does, at most."""
+_SAMPLE = 400
+"""Most rows that are matched: enough for a mean and a deviation."""
 _FEWEST = 3
-"""Other places without which nothing stands out."""
+"""Other places that a standard deviation needs at least; with fewer a match stands out by 0."""
 _RANGE = ((-3.0, 4.0), (-3.0, 6.0))
-"""Deviations that count at most, of the top and of the lead."""
+"""Bounds of the deviations from the null distribution: of the score over the mean, and over the second."""
 
 
 @dataclass(frozen=True, eq=False)
 class Chance:
-    """Mean and spread of how far wrong matches stand out, (2,) each: above all other places, and above the best."""
+    """Mean and standard deviation of `apart` for wrong matches, (2,) each."""
 
     mean: Floats
     spread: Floats
 
     @classmethod
     def of(cls, rows: MapRows, same: Same) -> Chance:
-        """Look for rows, spread over the map, among the places that are not theirs."""
-        centred = l2_normalize(rows.vectors - rows.vectors.mean(axis=0)).astype(np.float32, copy=False)
-        asked = spread(len(rows.starts), _ASKED)
+        """Match rows, spread over the map, among the places that are not theirs."""
+        centred = rows.centred()
+        asked = spread(len(rows.starts), _SAMPLE)
         scores = rows.best(centred[rows.starts[asked]] @ centred.T)
         for row, place in zip(scores, asked.tolist(), strict=True):
             row[~_others(same, place, len(row))] = -np.inf
@@ -48,15 +48,15 @@ class Chance:
         return cls(found.mean(axis=0), np.maximum(found.std(axis=0), 1e-6))
 
     def deviations(self, scores: Vectors, same: Same) -> Floats:
-        """How far the best of scores (q, N) stand out, in deviations of what chance does, (q, 2)."""
+        """How far the best of scores (q, N) stand out, standardised by the null distribution, (q, 2)."""
         lowest, highest = zip(*_RANGE, strict=True)
         return np.clip((apart(scores, same) - self.mean) / self.spread, lowest, highest)
 
 
 def apart(scores: Vectors, same: Same) -> Floats:
-    """Distance of the best of scores (q, N) from the mean and from the highest of the places elsewhere, (q, 2).
+    """Best of scores (q, N) less the mean, and less the highest, of all other places, (q, 2).
 
-    In standard deviations of these; places with a score of minus infinity do not count.
+    In standard deviations of these others; places with a score of minus infinity do not count.
 
     >>> apart(np.array([[5.0, 1.0, 2.0, 3.0]]), lambda i: slice(i, i + 1)).round(2)
     array([[3.67, 2.45]])
@@ -71,7 +71,7 @@ def apart(scores: Vectors, same: Same) -> Floats:
 
 
 def _others(same: Same, place: int, n_places: int) -> NDArray[np.bool_]:
-    """Which places are not the same as one."""
+    """Mask (N,) of the places that do not count as the same as one."""
     others, own = np.ones(n_places, bool), same(place)
     others[own if isinstance(own, slice) else own(np.arange(n_places))] = False
     return others

@@ -1,12 +1,14 @@
-"""A hidden Markov chain over the places of a route in their order, with a state for being off the map.
+"""Hidden Markov model of a drive along a route: filter (`forward`) and forward–backward smoother (`smooth`).
 
-From one frame to the next a drive moves by 0, 1, 2 … places, with learned probabilities; now and then it jumps to any
-place, leaves the map, or comes back to it anywhere. So both ends are open, and one chain serves to follow a drive,
-to smooth it afterwards and to align two recordings. Where all frames are known, a drive may also keep a pace for a
-while, slower or faster than usual: then being fast is paid for once, not again with every frame.
+State: a place x = 0 … N−1 in route order, or the null state ∅ (off the map). With K paces it is (pace, x), and the pace
+is drawn anew with probability 1 − `KEPT`, so that a fast stretch pays for being fast once and not with every frame.
 
-What a frame says about a place is the logarithm of how much likelier its similarity is if the frame was taken there
-than if it was not: the evidence. Off the map nothing is taken anywhere: its evidence is 0.
+Transition from x: to ∅ with probability `leave`; else to any place, uniformly, with probability `jump`; else to x + s,
+s ~ `steps` (past the last place: to ∅). From ∅: to any place, uniformly, with probability `back`. The initial
+distribution is uniform as well, so a drive may begin and end anywhere: one model serves to follow a drive, to smooth
+it, and to align two recordings.
+
+Evidence of frame z, an array (q, N) made by `weighing`: log p(z | x) / p(z | ∅), hence 0 for ∅.
 """
 
 from __future__ import annotations
@@ -25,39 +27,39 @@ from displace.sequence.roadway import Roadway
 Floats = NDArray[np.float64]
 
 STEPS = (0.25, 0.4, 0.25, 0.1)
-"""Probabilities of moving on by 0, 1, 2 and 3 places, before anything was learned."""
+"""Prior P(step) of 0, 1, 2 and 3 places a frame."""
 KEPT_BYTES = 256 * 2**20
-"""Evidence up to this size is computed once and kept as float16; more is computed again when needed."""
+"""Bytes of evidence up to which it is cached as float16 for the two passes; more is computed twice."""
 UNKNOWN = 0.2
-"""Probability of being off the map before anything was seen."""
+"""Initial probability of ∅."""
 _PRIOR = 20.0
-"""Weight of `STEPS` and of the rates, in frames, while learning from a drive."""
+"""Pseudo-counts, in frames, of the prior motion when the transition probabilities are estimated from a drive."""
 MOST = 60.0
-"""Greatest exponent of a likelihood."""
+"""Largest |log-likelihood| below the best state (nats): keeps exp() clear of underflow."""
 PACES = (0.5, 1.0, 2.0)
-"""Paces of a drive, relative to its usual one."""
+"""Paces of a drive as multiples of its mean step."""
 KEPT = 0.9
-"""Probability of keeping a pace from one frame to the next."""
+"""Probability of keeping the pace from one frame to the next (else any pace, uniformly)."""
 _UNSTEADY = 0.15
-"""Probability of a place less, and of one more, than a pace says."""
+"""Probability, at a steady pace, of one place less than its step, and of one more."""
 _FAST = 3.0
-"""Places a frame beyond which a pace is less steady: up to half as many less, or more."""
+"""Places a frame above which P(step) is a triangle of half-width pace / 2, instead of one place either side."""
 
 
 class Blocks(Protocol):
-    """Numbers of frames (rows) and places in route order (columns), made block by block."""
+    """A matrix of frames (rows) × places in route order (columns) that is computed block by block."""
 
     @property
     def shape(self) -> tuple[int, int]:
         """Frames and places."""
 
     def block(self, rows: slice) -> Vectors:
-        """Return the numbers of some frames, (b, N)."""
+        """Return the rows of some frames, (b, N)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """Numbers that are there as one array."""
+    """A matrix in memory as `Blocks`."""
 
     values: Vectors
 
@@ -67,47 +69,47 @@ class Given:
         return self.values.shape[0], self.values.shape[1]
 
     def block(self, rows: slice) -> Vectors:
-        """Return the numbers of some frames."""
+        """Return the rows of some frames."""
         return self.values[rows]
 
 
 @dataclass(frozen=True)
 class Motion:
-    """How a drive moves along the route."""
+    """Transition model: see the module."""
 
     steps: tuple[float, ...] = STEPS
-    """Probability of moving on by 0, 1, 2 … places; sums to 1."""
+    """P(step) of 0, 1, 2 … places a frame; sums to 1."""
     jump: float = 0.01
-    """Probability of being anywhere on the route instead."""
+    """P(jump to any place | on the map)."""
     leave: float = 0.01
-    """Probability of leaving the map."""
+    """P(∅ | on the map)."""
     back: float = 0.05
-    """Probability of coming back to it, anywhere."""
+    """P(any place | ∅)."""
     paces: tuple[tuple[float, ...], ...] = ()
-    """Where a drive keeps one of several paces for a while: the steps of each, instead of `steps`."""
+    """P(step) of each pace; takes the place of `steps` where there are several."""
     roadway: Roadway | None = None
-    """Where the map lacks stretches of the route: the chain then runs over its positions, not over the places."""
+    """Where the map lacks stretches of the route: states are then the M positions of the route, not the N places."""
     besides: tuple[float, ...] = ()
-    """Rates, in places a frame, that the drive has at times."""
+    """Further mean steps (places a frame) that the drive has at times: each is a pace of its own."""
 
     @property
     def mean_step(self) -> float:
-        """Places moved on from one frame to the next, on average."""
+        """Expected step, in places a frame."""
         return float(np.dot(self.steps, np.arange(len(self.steps))))
 
     @property
     def each_pace(self) -> tuple[tuple[float, ...], ...]:
-        """Steps of each pace."""
+        """P(step) of each of the K paces."""
         return self.paces or (self.steps,)
 
     def at_paces(self, rate: float) -> Motion:
-        """As this, with the paces of a drive that moves on by `rate` places a frame, on average."""
+        """Return this motion with the paces of a drive whose mean step is `rate`."""
         rates = *(rate * pace for pace in PACES), *self.besides
         return replace(self, steps=paced(rate), paces=tuple(paced(rate) for rate in rates))
 
 
 def paced(pace: float) -> tuple[float, ...]:
-    """Probabilities of steps at a steady pace.
+    """P(step) at a steady pace (its mean, in places a frame).
 
     >>> [round(p, 3) for p in paced(1.5)]
     [0.075, 0.425, 0.425, 0.075]
@@ -119,7 +121,7 @@ def paced(pace: float) -> tuple[float, ...]:
         return tuple(max(0.0, 1 - abs(step - pace) / around) / around for step in range(ceil(pace + around)))
     below = int(pace)
     steps = [0.0] * (below + 3)
-    # Plain numbers: a drive under way learns its pace with every frame.
+    # Plain floats, not arrays: called at every frame of a drive that is followed.
     for step, share in ((below, below + 1 - pace), (below + 1, pace - below)):
         unsteady = _UNSTEADY * share if step else 0.0
         steps[step] += share - 2 * unsteady
@@ -131,7 +133,7 @@ def paced(pace: float) -> tuple[float, ...]:
 
 
 def around(rate: float) -> tuple[float, ...]:
-    """Probabilities of steps where nothing but an average is known: half at that pace, half any up to twice as many.
+    """P(step) where only a rough mean is known: half the mass at that pace, half uniform from 0 to twice the rate.
 
     >>> [round(p, 2) for p in around(4.0)]
     [0.06, 0.06, 0.06, 0.18, 0.31, 0.18, 0.06, 0.06, 0.06]
@@ -142,49 +144,49 @@ def around(rate: float) -> tuple[float, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Belief:
-    """Probability of each place in route order, (N,), or of each place at each pace, (K, N); and of none of them."""
+    """Distribution over the states: places in route order, (N,), or places at each pace, (K, N), and ∅."""
 
     places: Vectors
     off_map: float
 
     @classmethod
     def unknown(cls, n_places: int, off_map: float = UNKNOWN) -> Belief:
-        """Nothing seen yet."""
+        """Uniform prior over the places."""
         return cls(np.full(n_places, (1 - off_map) / n_places), off_map)
 
     @classmethod
     def at_start(cls, n_places: int, motion: Motion) -> Belief:
-        """Nothing seen yet, at any pace."""
+        """Initial distribution: uniform over places and paces."""
         paces = len(motion.each_pace)
         return cls((1 - UNKNOWN) / paces * np.tile(_arrivals(motion, n_places), (paces, 1)), UNKNOWN)
 
     def likely(self, share: float, told: float = 1.0) -> Belief:
-        """As this, where the drive is along the route with this probability; else off the map, or anywhere.
+        """Mix this belief with the case that the drive is not along the route at all.
 
         Parameters
         ----------
         share : float
-            Probability that the drive is along the route.
+            Probability that the drive is along the route: this belief's weight.
         told : float
-            Of what is then left, how much is off the map; the rest may be anywhere.
+            Share of the remaining mass that goes to ∅; the rest is spread over all places.
         """
         left = (1 - share) * (1 - self.off_map)
         anywhere = (1 - told) * left / self.places.size
         return Belief(self.places * share + anywhere, self.off_map + told * left)
 
     def whatever_pace(self) -> Belief:
-        """Sum over paces."""
+        """Marginal over the paces."""
         return Belief(self.places.sum(axis=0), self.off_map) if self.places.ndim == 2 else self
 
 
 def on_places(belief: Belief, roadway: Roadway) -> Belief:
-    """Belief of positions (M,) as that of the map's places: on positions without one a drive is off the map."""
+    """Belief over a roadway's positions (M,) as one over the map's places (N,): positions without a place join ∅."""
     between = float(belief.places[roadway.between].sum())
     return Belief(belief.places[roadway.places], belief.off_map + between)
 
 
 def moved(places: Vectors, steps: Sequence[float]) -> Vectors:
-    """Move probabilities on along the route; what passes its end is lost.
+    """Convolve probabilities (N,) with P(step); the mass that passes the end of the route is dropped.
 
     >>> moved(np.array([1.0, 0.0, 0.0]), (0.5, 0.25, 0.25)).tolist()
     [0.5, 0.25, 0.25]
@@ -196,7 +198,7 @@ def moved(places: Vectors, steps: Sequence[float]) -> Vectors:
 
 
 def moved_back(places: Vectors, steps: Sequence[float]) -> Vectors:
-    """Transpose of `moved`: each place gathers what lies ahead of it."""
+    """Transpose of `moved`, for the backward pass."""
     result = places * steps[0]
     for k in range(1, min(len(steps), len(places))):
         result[:-k] += steps[k] * places[k:]
@@ -204,39 +206,39 @@ def moved_back(places: Vectors, steps: Sequence[float]) -> Vectors:
 
 
 def rate_told(learned: Motion, prior: Motion, n_frames: int) -> float:
-    """Places a frame that so many frames tell, without what was assumed before: the inverse of what `Learner` does."""
+    """Mean step seen in so many frames, with the prior's pseudo-counts taken out again (the inverse of `Learner`)."""
     told = min(n_frames, Learner.memory)
     return max(0.0, (learned.mean_step * (told + _PRIOR) - prior.mean_step * _PRIOR) / told)
 
 
 def predict(belief: Belief, motion: Motion) -> Belief:
-    """Belief before the next frame is seen, of places at each pace (K, N)."""
+    """Prediction step of the filter: the belief (K, N) after one transition, before the next frame is seen."""
     n_paces, n = belief.places.shape
     on_map = 1 - belief.off_map
     stays = (1 - motion.leave) * (1 - motion.jump)
-    kept = _on_the_way(belief.places, motion)
+    kept = _before_the_step(belief.places, motion)
     places = np.stack(
         [moved(at, [w * stays for w in steps]) for at, steps in zip(kept, motion.each_pace, strict=True)]
     )
     anywhere = on_map * (1 - motion.leave) * motion.jump + belief.off_map * motion.back
     places += anywhere / n_paces * _arrivals(motion, n)
-    # What passed the end of the route has left the map, too.
+    # ∅ gets the rest, which includes the mass that passed the end of the route.
     return Belief(places, max(0.0, 1 - float(places.sum())))
 
 
 def _arrivals(motion: Motion, n: int) -> Vectors:
-    """Probability of each place for a drive that comes from elsewhere."""
+    """Distribution over the places for a drive that begins, jumps or comes back."""
     return np.full(n, 1 / n) if motion.roadway is None else motion.roadway.arrivals
 
 
-def _on_the_way(places: Vectors, motion: Motion) -> Vectors:
-    """Places at each pace (K, N) before they are moved on: some at another pace, some past a missing stretch."""
-    kept = changed(places)
+def _before_the_step(places: Vectors, motion: Motion) -> Vectors:
+    """Belief (K, N) after the changes that precede the step: of pace, and skips of a missing stretch."""
+    kept = mixed_paces(places)
     return kept if motion.roadway is None else motion.roadway.shortened(kept, motion.back)
 
 
-def changed(places: Vectors) -> Vectors:
-    """Let some of each pace, (K, N), change to any; it is its own transpose."""
+def mixed_paces(places: Vectors) -> Vectors:
+    """Transition between the paces of a belief (K, N); its matrix is symmetric, so the backward pass uses it, too."""
     if len(places) == 1:
         return places
     result: Vectors = KEPT * places
@@ -245,11 +247,12 @@ def changed(places: Vectors) -> Vectors:
 
 
 def likelihood(ratios: Vectors) -> tuple[Floats, Floats]:
-    """Likelihoods of places and, for each frame, of being off the map: scaled so that the greatest is 1.
+    """Likelihoods of the places and of ∅, scaled per frame so that the greatest is 1.
 
     Parameters
     ----------
     ratios : array of shape (b, N)
+        Evidence.
 
     Returns
     -------
@@ -261,7 +264,7 @@ def likelihood(ratios: Vectors) -> tuple[Floats, Floats]:
 
 
 def update(predicted: Belief, places: Floats, off_map: float) -> tuple[Belief, float]:
-    """Belief after a frame with these likelihoods, and the probability of having seen it."""
+    """Update step of the filter: posterior given a frame's likelihoods, and the normaliser p(frame | past)."""
     joint = predicted.places * places
     off = predicted.off_map * off_map
     total = float(joint.sum()) + off
@@ -271,12 +274,12 @@ def update(predicted: Belief, places: Floats, off_map: float) -> tuple[Belief, f
 
 @dataclass
 class Learner:
-    """Learns the motion from the frames seen so far: expected counts on top of a prior, slowly forgotten."""
+    """Online estimate of P(step) and P(jump): expected transition counts that decay, on top of pseudo-counts."""
 
     motion: Motion = field(default_factory=Motion)
-    """As it is before the first frame."""
+    """Prior at first, then the current estimate."""
     memory: float = 200.0
-    """Frames after which what was learned has faded to 37 %."""
+    """Time constant of the decay, in frames: a count has fallen to 1/e after so many."""
 
     def __post_init__(self) -> None:
         rest = 1 - self.motion.jump
@@ -286,27 +289,28 @@ class Learner:
     def see(
         self, before: Vectors, on_map: float, places: Vectors, scale: float = 1.0, frames: int = 1
     ) -> None:
-        """Count how the drive got to a frame with these likelihoods.
+        """Add the posterior of the step that led to a frame.
 
         Parameters
         ----------
         before : array of shape (N,)
-            The belief before it, once multiplied by `scale`.
+            Belief at the frame before, up to the factor `scale`.
         on_map : float
-            What it then sums to.
+            Sum of ``scale · before``.
         places : array of shape (N,)
+            Likelihoods of the frame.
         scale : float
         frames : int
-            For how many it counts, where only some are looked at.
+            Weight of the count, where only every n-th frame is counted.
         """
         n, motion = len(places), self.motion
         if on_map < 1e-6:
             return
-        # Plain numbers: a drive of few frames a second is followed among other things, and arrays of five are slow.
+        # Plain floats: this runs at every frame, and numpy is slow on arrays of five.
         reach, jump = len(motion.steps) - 1, motion.jump
         if n <= reach:
             return
-        # All steps at once; the last places, from where not all of them stay on the route, do not count.
+        # All steps at once; the last places, from which some steps would pass the end, are left out.
         reached = np.correlate(places, before[: n - reach]).tolist()
         ways = [(1 - jump) * weight * far for weight, far in zip(motion.steps, reached, strict=True)]
         ways.append(jump * on_map / scale * float(np.add.reduce(places)) / n)
@@ -332,7 +336,7 @@ class Learner:
 
 
 Row = Callable[[int, Belief, Vectors], None]
-"""Gets the number of a frame, its belief and its evidence."""
+"""Callback for one frame: its number, its belief and its evidence."""
 
 
 def forward(evidence: Blocks, motion: Motion, see: Row, learn: bool = True) -> tuple[Motion, Floats]:
@@ -341,7 +345,7 @@ def forward(evidence: Blocks, motion: Motion, see: Row, learn: bool = True) -> t
     Returns
     -------
     motion, log_evidence
-        The motion learned, and the logarithm of the probability of having seen each frame, (q,).
+        The motion learned, and log p(z_t | z_1 … z_t−1) / p(z_t | ∅) of each frame, (q,).
     """
     n_frames, n_places = evidence.shape
     learner = Learner(motion)
@@ -363,7 +367,7 @@ def forward(evidence: Blocks, motion: Motion, see: Row, learn: bool = True) -> t
 
 @dataclass(frozen=True, eq=False)
 class Moves:
-    """Expected numbers of each way to move, from smoothing."""
+    """Expected transition counts of a smoothed drive (the E-step of Baum–Welch)."""
 
     steps: Floats
     jump: float
@@ -374,11 +378,11 @@ class Moves:
 
     @property
     def mean_step(self) -> float:
-        """Places moved on from one frame to the next on the map, on average; 0 where it never was."""
+        """Mean step on the map, in places a frame; 0 where the drive never was on it."""
         return float(self.steps @ np.arange(len(self.steps)) / max(self.steps.sum(), 1e-9))
 
     def motion(self, prior: Motion, weight: float = _PRIOR) -> Motion:
-        """Motion that these counts speak for at any pace, with a prior worth `weight` frames."""
+        """M-step: the motion estimated from the counts and a prior of `weight` pseudo-counts."""
         moves = self.steps.sum() + self.jump + weight
         rate = (self.steps.sum() * self.mean_step + weight * prior.mean_step) / (self.steps.sum() + weight)
         return Motion(
@@ -394,7 +398,8 @@ class Moves:
 def smooth(evidence: Blocks, motion: Motion, see: Row, block: int | None = None) -> tuple[Moves, float]:
     """Smooth a drive by forward–backward; `see` gets frames from the last to the first.
 
-    Memory is bounded by two blocks of frames: the forward beliefs of a block are computed again from its first.
+    Memory is that of two blocks of frames: the first pass keeps the belief at the start of each block, and the backward
+    pass computes the others of a block again.
 
     Parameters
     ----------
@@ -403,14 +408,15 @@ def smooth(evidence: Blocks, motion: Motion, see: Row, block: int | None = None)
     see : callable
         Gets a frame's number, its belief given all frames and its evidence.
     block : int, optional
-        Frames of a block; by default about the root of all.
+        Frames of a block; by default about the root of their number.
 
     Returns
     -------
     counts, log_evidence
+        Expected transition counts, and the log-evidence of the whole drive.
     """
     n_frames, n_places = evidence.shape
-    kept = _Kept(evidence) if 2 * n_frames * n_places <= KEPT_BYTES else evidence
+    kept = _Cached(evidence) if 2 * n_frames * n_places <= KEPT_BYTES else evidence
     parts = list(in_blocks(n_frames, block))
     starts, belief, total = [], Belief.at_start(n_places, motion), 0.0
     for rows in parts:
@@ -435,17 +441,17 @@ def smooth(evidence: Blocks, motion: Motion, see: Row, block: int | None = None)
     return backward.counts(), total
 
 
-def given_later(
+def fixed_lag(
     beliefs: Sequence[Belief], places: Sequence[Vectors], off: Sequence[float], motion: Motion
 ) -> Belief:
-    """Belief of the first of some frames in a row, given all of them.
+    """Fixed-lag smoothing: belief of the first of some consecutive frames, given all of them.
 
     Parameters
     ----------
     beliefs : sequence of Belief
-        Of each frame given those before it, of places at each pace (K, N).
+        Filtered beliefs (K, N) of the frames.
     places, off : sequences of arrays of shape (N,) and of float
-        Likelihoods of each frame; those of the first do not count again.
+        Likelihoods of the frames; those of the first are in its belief already.
     motion : Motion
     """
     backward = _Backward(beliefs[0].places.shape[1], motion)
@@ -455,7 +461,7 @@ def given_later(
 
 
 def _beliefs(start: Belief, places: Floats, off: Floats, motion: Motion, first: bool) -> list[Belief]:
-    """Forward beliefs of one block's frames."""
+    """Filtered beliefs of one block's frames; `start` is the belief before it."""
     found, belief = [], start
     for row in range(len(places)):
         predicted = belief if first and row == 0 else predict(belief, motion)
@@ -465,7 +471,7 @@ def _beliefs(start: Belief, places: Floats, off: Floats, motion: Motion, first: 
 
 
 class _Backward:
-    """What all later frames say about each place, and how the drive moved."""
+    """Backward messages p(later frames | state), up to scale, and the expected transition counts."""
 
     def __init__(self, n_places: int, motion: Motion) -> None:
         self.motion, self.n_places = motion, n_places
@@ -475,27 +481,27 @@ class _Backward:
         self._jump = self._leave = self._back = self._on = self._off = 0.0
 
     def posterior(self, belief: Belief) -> Belief:
-        """Belief of the frame at hand, given all frames."""
+        """Smoothed belief of the frame at hand from its filtered one."""
         joint = np.einsum("kn,kn->n", belief.places, self.places)
         off = belief.off_map * self.off
         total = float(joint.sum()) + off
         return Belief(joint / total, off / total)
 
     def step(self, before: Belief, places: Floats, off: float) -> None:
-        """Go one frame back, over a frame with these likelihoods; `before` is the belief of the earlier one."""
+        """Go back over a frame with these likelihoods; `before` is the filtered belief of the frame before it."""
         motion, n = self.motion, self.n_places
         ahead, ahead_off = places * self.places, off * self.off
         anywhere = float((ahead @ _arrivals(motion, n)).mean())
         stays = (1 - motion.leave) * (1 - motion.jump)
-        # What would pass the end of the route leaves the map instead.
-        lost = [_lost(n, steps) for steps in motion.each_pace]
+        # Steps past the end of the route lead to ∅.
+        lost = [_past_the_end(n, steps) for steps in motion.each_pace]
         self._count(before, ahead, ahead_off, anywhere, lost)
         reach = np.stack([moved_back(at, steps) for at, steps in zip(ahead, motion.each_pace, strict=True)])
         for at, ends in zip(reach, lost, strict=True):
             at[n - len(ends) :] += ends * ahead_off
         if motion.roadway is not None:
             reach = motion.roadway.shortened_back(reach, motion.back)
-        reach = changed(reach)
+        reach = mixed_paces(reach)
         reach *= stays
         reach += (1 - motion.leave) * motion.jump * anywhere + motion.leave * ahead_off
         gone = (1 - motion.back) * ahead_off + motion.back * anywhere
@@ -506,11 +512,11 @@ class _Backward:
     def _count(
         self, before: Belief, ahead: Vectors, ahead_off: float, anywhere: float, lost: list[Floats]
     ) -> None:
-        """Add the expected numbers of each way to move."""
+        """Add the posterior probabilities of the transitions between two frames."""
         motion, n = self.motion, self.n_places
         on = 1 - before.off_map
         stays = (1 - motion.leave) * (1 - motion.jump)
-        ways, end, kept = np.zeros(len(self._steps)), 0.0, _on_the_way(before.places, motion)
+        ways, end, kept = np.zeros(len(self._steps)), 0.0, _before_the_step(before.places, motion)
         for at, to, steps, ends in zip(kept, ahead, motion.each_pace, lost, strict=True):
             for k in range(min(len(steps), n)):
                 ways[k] += stays * steps[k] * (at[: n - k] @ to[k:])
@@ -528,19 +534,19 @@ class _Backward:
         self._off += (back + parked) / total
 
     def counts(self) -> Moves:
-        """Expected numbers of each way to move."""
+        """Expected transition counts so far."""
         return Moves(self._steps, self._jump, self._leave, self._back, self._on, self._off)
 
 
-def _lost(n: int, steps: Sequence[float]) -> Floats:
-    """Probability, for the last places, that a step leads past the end of the route."""
+def _past_the_end(n: int, steps: Sequence[float]) -> Floats:
+    """P(step past the end of the route) of the last places, from which a step can lead there."""
     reach = min(len(steps) - 1, n)
     beyond = np.cumsum(np.asarray(steps)[::-1])[::-1]
     return np.array([beyond[reach - i] for i in range(reach)]) if reach else np.empty(0)
 
 
-class _Kept:
-    """Evidence computed once and kept as float16."""
+class _Cached:
+    """Evidence cached as float16."""
 
     def __init__(self, evidence: Blocks) -> None:
         self.shape = evidence.shape
@@ -560,4 +566,4 @@ def in_blocks(n: int, size: int | None = None) -> Iterator[slice]:
 
 
 def unseen(frame: int, belief: Belief, evidence: Vectors) -> None:
-    """For `see`, where nothing is to be kept."""
+    """A callback (`Row`) that does nothing."""

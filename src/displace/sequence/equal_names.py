@@ -1,4 +1,4 @@
-"""What an alignment by sight says of frames that have equal names: whether they show equal places."""
+"""Checks equal file names against an alignment: whether frames of equal names show equal places."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from displace.sequence.alignment import Alignment
 from displace.sequence.pairing import AROUND
 
 SURE = 0.9
-"""Probability from which on a frame's place by sight counts against its name."""
+"""Confidence of an aligned frame from which on its place counts against its name."""
 CONTRADICTED = 0.2
-"""Share of the frames that sight must find elsewhere to contradict their names: 0.12 and less of recordings in step,
-spoilt until one image in six was recognised, and 0.24 and more where speeds differed by a quarter."""
+"""Share of frames aligned elsewhere that contradicts the names. Recordings in step stayed at 0.12 or less, even when
+degraded until one image in six was recognised; with speeds that differ by a quarter it was 0.24 or more."""
 
 
 def elsewhere(found: Alignment, names: Mapping[str, NDArray[np.str_]]) -> dict[str, float]:
-    """Share of each recording's frames that sight surely finds elsewhere than the anchor's frame of the same name.
+    """Share of each recording's frames that are confidently aligned elsewhere than the anchor's frame of equal name.
 
-    `AROUND` places either side are no other place. Names are in the order in which the frames were lined up.
+    Elsewhere is more than `AROUND` places away. Names are in the order in which the frames were lined up.
     """
     there = dict(zip(names[found.anchor].tolist(), found.tracks[found.anchor].places.tolist(), strict=True))
     shares = {}

@@ -1,4 +1,9 @@
-"""A drive followed along a map's route, frame by frame or as a whole."""
+"""From beliefs to answers: a drive along a map's route, online (`Follower`) or as a whole (`smooth_fixes`).
+
+A `Course` is the map as the model sees it. The probability of an answer (`Fix`) is the belief's mass on all places that
+count as the same as its mode, corrected by logistic functions that held-out traversals were fitted to
+(`DriveCalibration`; `maps.driving` learns it).
+"""
 
 from __future__ import annotations
 
@@ -12,11 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.arrays import Vectors, top_k
+from displace.arrays import Vectors, sigmoid, top_k
 from displace.errors import InputError
 from displace.files import schema
 from displace.sequence.adaptation import MapRows, OnlineAdaptation, Stops
-from displace.sequence.chance import Chance
+from displace.sequence.chance import Chance, Same
 from displace.sequence.engine import Belief, Blocks, Floats
 from displace.sequence.hindsight import TRUSTED, Hindsight
 from displace.sequence.roadway import Roadway
@@ -24,17 +29,19 @@ from displace.sequence.together import agreed, judged_by_share, judged_together,
 from displace.sequence.tracking import BEGINS_OFF, Tracker
 from displace.sequence.weighing import Scale, Scores, Weighed, scores_of_row, smooth_drive
 
-_CLOSEST = 0.01
-"""Beliefs are kept this far from 0 and 1 before they are calibrated: they know nothing of what no drive showed."""
-_NEXT_TO_NOTHING = 1e-5
-_ALIKE = 10.0
-"""Frames that follow each other and count as one."""
+CLIP = 0.01
+"""Beliefs are clipped this far from 0 and 1 before calibration: the model does not know its own errors."""
+_NEGLIGIBLE = 1e-5
+"""Probability of a place below which it is dropped from a stored belief, and from a sum."""
+_FRAMES_PER_SAMPLE = 10.0
+"""Consecutive frames that count as one independent observation: they are right or wrong together."""
 _TOP = 20
+"""Best scores from which adapted matches are judged."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sparse:
-    """A belief without its unlikely places: a drive's fixes stay small, however large the map is."""
+    """A belief as its likely entries only, so that the fixes of a drive stay small on large maps."""
 
     n_places: int
     places: NDArray[np.int32]
@@ -42,13 +49,13 @@ class Sparse:
 
     @classmethod
     def of(cls, belief: Vectors) -> Sparse:
-        """Keep what is not next to nothing, and at least the ten best."""
-        limit = min(_NEXT_TO_NOTHING, float(belief[top_k(belief[None], 10)[0, -1]]))
+        """Keep entries of at least 1e-5, and the ten best in any case."""
+        limit = min(_NEGLIGIBLE, float(belief[top_k(belief[None], 10)[0, -1]]))
         places = np.flatnonzero(belief >= limit)
         return cls(len(belief), places.astype(np.int32), belief[places].astype(np.float32))
 
     def dense(self) -> Floats:
-        """Return all places."""
+        """Return the belief of all places, (N,)."""
         belief = np.zeros(self.n_places)
         belief[self.places] = self.values
         return belief
@@ -61,7 +68,7 @@ class Fix:
     place: Any
     """Id of the most likely place."""
     probability: float
-    """That it is right: calibrated where the map learned to follow drives, else the belief itself."""
+    """Probability that the place is right: calibrated where the map has a calibration of drives, else the belief."""
     off_map: float
     """Probability that the frame shows none of the map's places."""
     kept: Vectors | Sparse = field(repr=False)
@@ -73,7 +80,7 @@ class Fix:
         return self.kept.dense() if isinstance(self.kept, Sparse) else self.kept
 
     def no_surer(self, limit: float | None) -> Fix:
-        """As this, with at most that probability; None is no limit."""
+        """Return this fix with its probability capped; None is no limit."""
         return self if limit is None else replace(self, probability=min(self.probability, limit))
 
 
@@ -99,18 +106,17 @@ class Logistic:
     def probability(self, features: Vectors) -> Floats:
         """Probabilities (q,) of features (q, f)."""
         x = (np.asarray(features, np.float64) - self.offsets) / self.scales
-        result: Floats = 1 / (1 + np.exp(-np.clip(x @ np.asarray(self.weights) + self.bias, -50, 50)))
-        return result
+        return sigmoid(x @ np.asarray(self.weights) + self.bias)
 
     def corrected(self, belief: float) -> float:
-        """Probability that a belief is right, where the doubt of it is the one feature."""
-        p = min(max(belief, _CLOSEST), 1 - _CLOSEST)
+        """Calibrated probability of a belief, whose log-odds are the only feature."""
+        p = min(max(belief, CLIP), 1 - CLIP)
         z = self.bias + self.weights[0] * (log(p / (1 - p)) - self.offsets[0]) / self.scales[0]
         return 1 / (1 + exp(-min(max(z, -50.0), 50.0)))
 
     @classmethod
     def fit(cls, features: Vectors, right: NDArray[np.bool_]) -> Logistic | None:
-        """Fit to right and wrong answers; None where there are too few of either."""
+        """Fit to features (m, f) of right and wrong answers; None with fewer than five of either."""
         from sklearn.linear_model import LogisticRegression
 
         if min(int(right.sum()), int((~right).sum())) < 5:
@@ -120,25 +126,25 @@ class Logistic:
         return cls(model.coef_[0].tolist(), offsets.tolist(), scales.tolist(), float(model.intercept_[0]))
 
     @classmethod
-    def near_belief(cls, doubts: Vectors, right: NDArray[np.bool_]) -> Logistic:
-        """Correct a belief by right and wrong answers, as far as they speak against it.
+    def near_belief(cls, log_odds: Vectors, right: NDArray[np.bool_]) -> Logistic:
+        """Fit p = sigmoid(a · log-odds(belief) + b) with a prior around the identity (a = 1, b = 0).
 
-        Frames that follow each other are right or wrong together, so ten count as one.
+        The log-likelihood is divided by `_FRAMES_PER_SAMPLE`.
         """
         from scipy.optimize import minimize
 
         def loss(x: Floats) -> float:
-            z = np.clip(x[0] * doubts[:, 0] + x[1], -50, 50)
+            z = np.clip(x[0] * log_odds[:, 0] + x[1], -50, 50)
             costs = np.logaddexp(0, np.where(right, -z, z))
-            return float(costs.sum() / _ALIKE + (x[0] - 1) ** 2 / 0.5 + x[1] ** 2 / 2)
+            return float(costs.sum() / _FRAMES_PER_SAMPLE + (x[0] - 1) ** 2 / 0.5 + x[1] ** 2 / 2)
 
         weight, bias = minimize(loss, np.array([1.0, 0.0]), method="Nelder-Mead").x
         return cls([max(float(weight), 0.1)], [0.0], [1.0], float(bias))
 
 
 RULE, RULE_SHARE = Logistic([0.8, 0.8], [0.0, 0.0], [1.0, 1.0], -1.0), 0.5
-"""How sure adapted matches are where none could be held out, by their deviations from chance, and the share of right
-ones that this reckons with."""
+"""Fixed judge of adapted matches for maps without held-out drives, in terms of `Chance.deviations`; and the share of
+right matches that it assumes."""
 
 
 def _bounded(value: Any, name: str) -> float:
@@ -147,22 +153,23 @@ def _bounded(value: Any, name: str) -> float:
 
 @dataclass(frozen=True)
 class DriveCalibration:
-    """What held-out drives told about following: the level of the off-map state, and how sure answers are."""
+    """What held-out traversals taught about drives: the prior level, and the calibration of each kind of answer."""
 
     level: float
-    """Of the evidence: see `Scale`."""
+    """Prior level of the off-map state: see `Scale`."""
     followed: Logistic | None = None
     smoothed: Logistic | None = None
     batch: Logistic | None = None
-    """Of frames followed, smoothed, and located with adaptation to their batch."""
+    """Calibrations of frames followed, smoothed, and located with adaptation to their batch."""
     n_frames: int = 0
-    """Held-out frames."""
+    """Held-out frames; 0 where none could be held out."""
     recall: dict[str, float] = field(default_factory=dict)
-    """Share of right answers among frames that have one: single, followed, smoothed, batch."""
+    """Recall at 1 of frames whose place the map had: single, followed, smoothed, batch, online."""
     share: float = 0.0
-    """Of right answers among all frames located with adaptation; 0 where it was not kept."""
+    """Share of right answers among all frames located with batch adaptation: the prior of their calibration. 0 in older
+    files, which do not have it."""
     online: Logistic | None = None
-    """Of frames located with adaptation to those before them."""
+    """Calibration of frames located with adaptation to those before them."""
 
     def to_json(self) -> dict[str, Any]:
         """Return a record for the map's header."""
@@ -186,12 +193,12 @@ class DriveCalibration:
 
     @property
     def by_rule(self) -> bool:
-        """Whether no drive was held out."""
+        """Whether no drive was held out, so that `RULE` applies."""
         return not self.n_frames
 
     @property
     def judges(self) -> bool:
-        """Whether it can say how sure adapted matches are."""
+        """Whether it can give adapted matches a confidence."""
         return self.by_rule or self.batch is not None
 
     def located(self, features: Vectors, plain: Vectors | None, online: bool) -> Floats | None:
@@ -200,11 +207,11 @@ class DriveCalibration:
         Parameters
         ----------
         features : array of shape (q, f)
-            How they stand out: `Course.features`.
+            `Course.features`.
         plain : array of shape (q,), optional
-            How sure the same queries are without adaptation.
+            Confidence of the same queries without adaptation.
         online : bool
-            Whether each is judged in view of those before it; else in view of all.
+            Whether each is judged by those before it; else by all.
         """
         judge = RULE if self.by_rule else (self.online or self.batch) if online else self.batch
         if judge is None:
@@ -218,45 +225,45 @@ class DriveCalibration:
 
 @dataclass(frozen=True, eq=False)
 class Course:
-    """A map as a drive sees it: places in route order, and what counts as the same."""
+    """A map as the sequence model sees it: its rows in route order, and which places count as the same."""
 
     ids: NDArray[Any]
     """Shape (N,). Place ids in route order."""
     rows: MapRows
     """In the same order."""
     ordered: bool
-    """Whether there is such an order; without, each frame is believed for itself."""
-    same: Callable[[int], Any]
-    """The places that count as the same as the i-th: a slice, or a function that chooses those of some places."""
+    """Whether the places have an order; without one each frame is judged by itself."""
+    same: Same
+    """Which places count as the same."""
     calibration: DriveCalibration | None = None
     roadway: Roadway | None = None
-    """Where the numbers of the places say that the map lacks stretches of the route."""
+    """Gaps of the route, where the numbers of the places show any."""
 
     @property
     def scale(self) -> Scale:
-        """How similarity becomes evidence on this map."""
+        """Slope and prior level of the evidence on this map."""
         return Scale() if self.calibration is None else Scale(level=self.calibration.level)
 
     @cached_property
     def chance(self) -> Chance:
-        """How far wrong matches stand out on this map."""
+        """Null distribution of matches on this map."""
         return Chance.of(self.rows, self.same)
 
     def features(self, scores: Vectors) -> Floats:
-        """What adapted matches are judged by, from the scores of all places (q, N)."""
+        """Features of adapted matches for their confidence, from the scores of all places (q, N)."""
         if self.calibration is not None and self.calibration.by_rule:
             return self.chance.deviations(scores, self.same)
         return standing_out(scores)
 
     def mass(self, best: int, belief: Vectors) -> float:
-        """Belief of all places that count as the same as the best one."""
+        """Probability of all places that count as the same as the best one."""
         same = self.same(best)
         if isinstance(same, slice):
             return float(np.add.reduce(belief[same]))
-        return float(belief[same(np.flatnonzero(belief > _NEXT_TO_NOTHING))].sum())
+        return float(belief[same(np.flatnonzero(belief > _NEGLIGIBLE))].sum())
 
     def fix(self, belief: Belief, smoothed: bool) -> Fix:
-        """Answer of a belief."""
+        """Answer from a belief: its mode, with a calibrated probability."""
         best = int(belief.places.argmax())
         mass = self.mass(best, belief.places)
         judge = None
@@ -276,13 +283,13 @@ class Follower:
     project : callable
         From a query, a descriptor or an image, to its descriptor (D,) and a unit vector (n,) in the space of the rows.
     confidence : callable
-        How sure the match of a descriptor is, as that of a photo; None where the map cannot say.
+        Confidence of a descriptor's match as that of a single photo; None where the map has none.
     adapt : bool
-        Whether to adapt to the drive's condition on the way.
+        Whether to adapt to the drive's condition online.
     begins_off : float
-        Probability that the drive begins off the map.
+        Prior probability that the drive begins off the map.
     lag : int
-        Frames before the last that are remembered, for `ago`.
+        Frames before the last that are kept, for `ago`.
     """
 
     def __init__(
@@ -313,8 +320,8 @@ class Follower:
     def step(self, query: Any) -> Fix:
         """Take the next frame: a descriptor (D,) or an image; returns where it was taken."""
         descriptor, projected = self._project(query)
-        # A frame like the last one tells nothing new: were it evidence, a stop at the side of a road that the map
-        # does not have would soon be certain to be the place that it resembles most.
+        # Frames of a stop are not independent: as evidence, a stop off the map would make the place that it resembles
+        # most certain.
         if self.course.ordered and self._stops.still(projected) and self._last is not None:
             if self._hindsight is not None:
                 self._hindsight.remember(None)
@@ -334,7 +341,7 @@ class Follower:
 
     @property
     def _in_order(self) -> bool:
-        """Whether the order is trusted; until then a frame is located for itself, and is no surer than a photo."""
+        """Whether the order is trusted; until then a fix is capped at the confidence of a single photo."""
         return self.order >= TRUSTED
 
     def ago(self, frames: int) -> Fix:
@@ -376,27 +383,22 @@ def smooth_fixes(course: Course, similarity: Blocks) -> tuple[list[Fix], bool]:
 
 
 def filtered(course: Course, similarity: Blocks) -> list[Belief]:
-    """Beliefs of a drive's frames, each given those before it."""
+    """Filtered beliefs of a drive's frames, with the tracker of `Follower`."""
     tracker = Tracker(course.scale.level, ordered=course.ordered, roadway=course.roadway)
     scaled = Weighed(Scores(similarity), Scale(course.scale.slope, level=0.0))
     return [tracker.step(row) for row in scaled.block(slice(0, similarity.shape[0]))]
 
 
-def doubt(probability: Floats) -> Floats:
-    """Log-odds of probabilities.
-
-    >>> doubt(np.array([0.5])).tolist()
-    [0.0]
-    """
-    p = np.clip(probability, _CLOSEST, 1 - _CLOSEST)
-    result: Floats = np.log(p / (1 - p))
-    return result
-
-
 def standing_out(scores: Vectors) -> Floats:
-    """Top score, margin over the second, and standard score against the next ones, of scores (q, N); shape (q, 3)."""
-    best = top_k(scores, _TOP)
-    top = np.take_along_axis(scores, best, axis=1).astype(np.float64)
-    rest = top[:, 1:] if top.shape[1] > 1 else top
+    """`ranking_features` of the scores of all places (q, N), in any order."""
+    return ranking_features(np.take_along_axis(scores, top_k(scores, _TOP), axis=1))
+
+
+def ranking_features(scores: Vectors) -> Floats:
+    """Top score, margin over the second, and standard score against the next nineteen, of the best scores; (q, 3)."""
+    scores = np.asarray(scores[:, :_TOP], np.float64)
+    top, rest = scores[:, 0], scores[:, 1:]
+    if rest.shape[1] == 0:
+        return np.stack([top, np.zeros_like(top), np.zeros_like(top)], axis=1)
     spread = np.maximum(rest.std(axis=1), 1e-6)
-    return np.stack([top[:, 0], top[:, 0] - rest[:, 0], (top[:, 0] - rest.mean(axis=1)) / spread], axis=1)
+    return np.stack([top, top - rest[:, 0], (top - rest.mean(axis=1)) / spread], axis=1)

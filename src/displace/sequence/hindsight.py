@@ -1,18 +1,18 @@
-"""Where a drive under way was some frames ago: what came since tells more than was known then."""
+"""Fixed-lag smoothing of a drive that is followed: where it was some frames ago, given the frames since."""
 
 from __future__ import annotations
 
 from collections import deque
 
-from displace.sequence.engine import Belief, given_later, on_places
+from displace.sequence.engine import Belief, fixed_lag, on_places
 from displace.sequence.tracking import Moment, Tracker
 
 TRUSTED = 0.5
-"""Trust in the route's order from which on later frames tell about earlier ones."""
+"""Trust in the route's order from which on it is used: below, later frames say nothing about earlier ones."""
 
 
 class Hindsight:
-    """The last frames of a drive that a tracker follows: `lag` of them before the last."""
+    """Keeps the filter's state at the last `lag` + 1 frames of a drive; the frames of a stop share one state."""
 
     def __init__(self, tracker: Tracker, lag: int) -> None:
         self.tracker = tracker
@@ -25,7 +25,7 @@ class Hindsight:
         return len(self._frames)
 
     def remember(self, belief: Belief | None) -> None:
-        """Remember the frame that the tracker took last; without a belief, one of a stop, which it was not shown."""
+        """Keep the frame that the tracker took last; None for a frame of a stop, which it was not given."""
         if belief is not None:
             self._moments.append(self.tracker.moment(belief))
             self._n += 1
@@ -38,7 +38,7 @@ class Hindsight:
         since = list(self._moments)[self._frames[-1 - frames] - self._n :]
         if len(since) == 1 or self.tracker.order < TRUSTED:
             return since[0].belief
-        told = given_later(
+        told = fixed_lag(
             [moment.chain for moment in since],
             [moment.places for moment in since],
             [moment.off for moment in since],

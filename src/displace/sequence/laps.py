@@ -1,4 +1,8 @@
-"""Recordings that drive a part of their route twice."""
+"""Detects recordings that drive a part of their route twice (`second_lap`), which alignment cannot use.
+
+The recording is paired with its own later part by the hidden Markov model of `engine`, near neighbours excluded. Only a
+second lap gives a path that beats the null model, the reversed order.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +12,26 @@ import numpy as np
 
 from displace.arrays import Indices, Vectors
 from displace.holdout import spread
-from displace.sequence.engine import Belief, Given, Motion, forward, smooth, unseen
+from displace.sequence.engine import Belief, Given, forward, smooth, unseen
+from displace.sequence.pairing import MOTION, SLOPE
 from displace.sequence.weighing import Scale, Weighed, earned
 
 _MOST_FRAMES = 400
+"""Frames that are compared, spread over the recording: bounds the time."""
 _APART = 0.06
-"""Frames nearer than this share of the recording are neighbours, not a second visit."""
+"""Share of the recording within which frames are neighbours, not a second visit."""
 _GAIN, _NOISE = 0.7, 3.0
-"""Beyond the second over the root of the number of frames, which is for what few of them reach by chance, a recording
-without a second lap earned at most 0.5 above chance, one with a lap of a quarter of its length over 0.8."""
-_TOLD = 60.0
-"""Log-evidence of all frames, above the route backwards, from which a short stretch is told. Pieces of recordings
+"""Gain (nats a frame) of a sure second lap: the first plus the second over √frames. Beyond the second term, which is
+chance, recordings without a second lap gained at most 0.5, those with a lap of a quarter of their length over 0.8."""
+_REPORTED = 60.0
+"""Log-likelihood ratio (nats, all frames) against the null model from which a short stretch is reported. Recordings
 without one reached 57, those that ended with 20 frames of their beginning 76 and more."""
 _LEAST_FRAMES = 50
+"""Frames below which no lap is looked for."""
 _NOT_LATER = -2.0
-_SLOPE = 1.5
+"""Standard score given to pairs that are not a later visit: excludes them from a path."""
 _ABOVE, _MORE = 0.27, 0.5
-"""Level of the off-map state: this share of the way from what chance earns to what the path earns, and more."""
+"""Level of the off-map state = chance + _ABOVE · (path − chance) + _MORE, in nats."""
 
 
 @dataclass(frozen=True)
@@ -35,16 +42,15 @@ class Lap:
     last: int
     """Its frames."""
     again: int
-    """From which frame on it is seen again."""
+    """Frame from which on it is seen again."""
     sure: bool
-    """Whether the recording as a whole speaks for it; a short stretch may be a resemblance."""
+    """Whether the gain over all frames proves it; a short stretch may be a resemblance."""
 
 
 def second_lap(vectors: Vectors) -> Lap | None:
     """Find a stretch that a recording shows twice; None where there is none.
 
-    The recording, unit vectors less their mean and without stops, is paired with what comes later in itself,
-    neighbours left out: only a second lap gives a path.
+    `vectors` are from `standardised_recording`, without stops.
     """
     taken = spread(len(vectors), _MOST_FRAMES)
     n = len(taken)
@@ -56,11 +62,10 @@ def second_lap(vectors: Vectors) -> Lap | None:
     known = similarity[later]
     scores = np.where(later, (similarity - known.mean()) / max(float(known.std()), 1e-9), _NOT_LATER)
     scores = scores[: n - apart - 5].astype(np.float32)
-    motion = Motion(jump=0.003, leave=0.005, back=0.02)
-    chance = earned(Given(scores[:, ::-1]), _SLOPE, motion)
-    path = earned(Given(scores), _SLOPE, motion)
+    chance = earned(Given(scores[:, ::-1]), SLOPE, MOTION)
+    path = earned(Given(scores), SLOPE, MOTION)
     sure = path - chance >= _GAIN + _NOISE / np.sqrt(n)
-    if not sure and _told(scores, chance, motion) < _TOLD:
+    if not sure and _log_ratio(scores, chance) < _REPORTED:
         return None
     again = np.full(len(scores), -1)
 
@@ -69,7 +74,7 @@ def second_lap(vectors: Vectors) -> Lap | None:
         if belief.off_map < 0.5 and mode - frame > apart + 3:
             again[frame] = mode
 
-    smooth(Weighed(Given(scores), Scale(_SLOPE, chance + _ABOVE * (path - chance) + _MORE)), motion, see)
+    smooth(Weighed(Given(scores), Scale(SLOPE, chance + _ABOVE * (path - chance) + _MORE)), MOTION, see)
     seen = np.flatnonzero(again >= 0)
     if len(seen) == 0:
         return None
@@ -78,10 +83,10 @@ def second_lap(vectors: Vectors) -> Lap | None:
 
 
 def _beyond_usual(similarity: Vectors) -> Vectors:
-    """Similarity of frames (n, n) beyond what is usual for two that are so far apart.
+    """Similarity of frames (n, n) less the mean at their distance in time, which is made non-increasing.
 
-    Scenery changes slowly: the nearer two frames, the more alike, so that a path beside the diagonal would look like a
-    lap. What is usual never grows with the distance, so a lap, at whatever distance it comes, is not taken for usual.
+    Scenery changes slowly, so near frames are alike and a path beside the diagonal would look like a lap. The true lap
+    raises the mean at its own distance; non-increasing means keep it from being subtracted.
     """
     n = len(similarity)
     usual = np.minimum.accumulate([np.diagonal(similarity, distance).mean() for distance in range(n)])
@@ -89,14 +94,14 @@ def _beyond_usual(similarity: Vectors) -> Vectors:
     return result
 
 
-def _told(scores: Vectors, chance: float, motion: Motion) -> float:
-    """Log-evidence of all frames, those off the path counting nothing, above that of the route backwards."""
-    ways = (Weighed(Given(way), Scale(_SLOPE, chance + _MORE)) for way in (scores, scores[:, ::-1]))
-    along, backwards = (float(forward(way, motion, unseen, learn=False)[1].sum()) for way in ways)
+def _log_ratio(scores: Vectors, chance: float) -> float:
+    """Log-likelihood ratio of all frames against the null model, at a level just above chance: others count 0."""
+    ways = (Weighed(Given(way), Scale(SLOPE, chance + _MORE)) for way in (scores, scores[:, ::-1]))
+    along, backwards = (float(forward(way, MOTION, unseen, learn=False)[1].sum()) for way in ways)
     return along - backwards
 
 
 def _longest(seen: Indices, again: Indices) -> Indices:
-    """Of the frames that are seen again, those of the longest stretch."""
+    """Longest run of the frames that are seen again whose later visits are consecutive, too."""
     breaks = (np.diff(seen) > 3) | (np.abs(np.diff(again[seen])) > 10)
     return max(np.split(seen, np.flatnonzero(breaks) + 1), key=len)

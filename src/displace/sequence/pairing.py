@@ -1,8 +1,13 @@
-"""Two recordings of one route lined up by sight: where in the other each frame was taken."""
+"""Two recordings lined up by appearance (`pair`): at which frame of the anchor each frame of the query was taken.
+
+The hidden Markov model of `engine`, with the anchor's frames as places: similarities are standardised over frames and
+anchor, the speed ratio is chosen by likelihood, and forward–backward gives each frame a posterior over the anchor's
+frames and the null state. The gain of the true order over the reversed anchor says whether both show one route.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,52 +28,53 @@ from displace.sequence.weighing import (
 )
 
 AROUND = 2
-"""Frames either side that count as the same, in the confidence of a frame."""
+"""Anchor frames either side of the most likely one that its confidence includes."""
 FASTEST = 4.0
-"""Greatest ratio of the rates of two recordings that is looked for by itself; frames tell larger ones (`strides`)."""
+"""Greatest ratio of frame counts that is tried as the speed ratio; larger ones come from single matches (`stride`)."""
 SLOPE = 1.5
-"""Of the evidence: see `Scale`."""
+"""Nats per standard score: see `Scale`."""
+MOTION = Motion(jump=0.003, leave=0.005, back=0.02)
+"""Prior of the motion along another recording: it jumps, leaves and comes back less often than a drive along a map."""
 LEAST_STRETCH = 2.4
-"""What the best stretch that two recordings share must bring: see `Pairing.stretch`. Of 80 pairs of drives through two
-towns none brings as much, of 60 through one all do, by night too."""
+"""Least `Pairing.stretch` of recordings of one route. Of 80 pairs of drives through two towns none reaches it, of 60
+through one all do, by night too."""
 RESEMBLES = 1.25
-"""What a frame must earn, in units of chance, before it speaks for one route: recordings of different towns, of which
-one street is like another as far as the next corner, earn about as much."""
+"""Earnings, as a multiple of the mean of chance, that are expected of different towns: their streets look alike as far
+as the next corner."""
 _STEEP, _MOST = 0.15, 1 / 3
-"""As `STEEP` and `HALFWAY` where a drive is followed; less, as scores that are standardised over frames, too, vary more
-along a path."""
+"""As `tracking.STEEP` and `HALFWAY`; lower, because scores standardised over frames, too, vary more along a path."""
 _DIMENSIONS = 512
-_MANY = 2e11
-"""Products of numbers above which descriptors are first reduced to `_DIMENSIONS` random directions."""
+_MOST_PRODUCTS = 2e11
+"""Multiplications above which descriptors are first reduced by a random projection to `_DIMENSIONS`."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pairing:
-    """Where frames of a recording were taken, as frames of another."""
+    """Posterior of a recording's frames over the frames of the anchor."""
 
     frames: Indices
-    """Shape (q,). Most likely frame of the anchor."""
+    """Shape (q,). Mode: the most likely frame of the anchor."""
     low: Indices
     high: Indices
-    """Both of shape (q,). Between them it lies with a probability of 90 %, if anywhere."""
+    """Both of shape (q,). Bounds of the central 90 %, given that the frame is on the anchor's route."""
     confidence: Floats
-    """Shape (q,). Probability that it is right within `AROUND` frames."""
+    """Shape (q,). Probability of the mode and `AROUND` frames either side."""
     off: Floats
-    """Shape (q,). Probability that the anchor was never there."""
+    """Shape (q,). Probability of the null state: the anchor was never there."""
     motion: Motion
-    """How the recording moves along the anchor."""
+    """Transition model in the end."""
     gain: float
-    """Log-evidence that the path earns above the anchor driven backwards, for each frame."""
+    """Mean log-likelihood ratio of the anchor's order against its reverse, in nats a frame."""
     overlap: float
-    """Share of the frames that the anchor has seen, too."""
+    """Share of the frames that are likelier on the anchor's route than off it."""
     surplus: Floats
-    """Shape (q,). What each frame earns beyond `RESEMBLES` times chance."""
+    """Shape (q,). Earnings beyond `RESEMBLES` times those of chance, in nats."""
 
     @property
     def stretch(self) -> float:
-        """What the best stretch earns beyond `RESEMBLES` times chance, for the root of the number of frames.
+        """Largest sum of the surplus over consecutive frames, divided by the root of the number of frames.
 
-        So it grows where only chance adds up.
+        The root because the largest sum of independent noise grows with it.
         """
         return float(self.surplus[best_stretch(self.surplus)].sum() / np.sqrt(len(self.surplus)))
 
@@ -94,16 +100,16 @@ class Cosines:
 
 
 def standardised_recording(vectors: Vectors) -> Vectors:
-    """Descriptors less their recording's mean, as unit vectors: what the recording's condition adds to all is gone."""
+    """Descriptors less their recording's mean, normalised: takes out what the condition adds to every frame."""
     vectors = np.asarray(vectors, np.float32)
     return l2_normalize(vectors - vectors.mean(axis=0)).astype(np.float32, copy=False)
 
 
 def reduced(recordings: list[Vectors]) -> list[Vectors]:
-    """Recordings in fewer random directions where comparing them all would take too long."""
+    """Recordings, randomly projected to fewer dimensions where comparing them would take too long."""
     sizes = sorted((len(r) for r in recordings), reverse=True)
     dim = recordings[0].shape[1]
-    if dim <= _DIMENSIONS or sizes[0] * sizes[min(1, len(sizes) - 1)] * dim < _MANY:
+    if dim <= _DIMENSIONS or sizes[0] * sizes[min(1, len(sizes) - 1)] * dim < _MOST_PRODUCTS:
         return recordings
     directions = np.random.default_rng(0).standard_normal((dim, _DIMENSIONS)).astype(np.float32)
     return [l2_normalize(r @ directions).astype(np.float32, copy=False) for r in recordings]
@@ -112,11 +118,11 @@ def reduced(recordings: list[Vectors]) -> list[Vectors]:
 def pair(queries: Vectors, anchor: Vectors, rounds: int = 2) -> Pairing:
     """Line up the frames of one recording with those of another, both from `standardised_recording`.
 
-    The motion is learned from the path found before, so many `rounds`.
+    In each of so many `rounds`, level and mean step are taken from the posterior of the one before.
     """
     similarity = Cosines(queries, anchor)
     scores = Scores(similarity, Columns.of(similarity))
-    prior = _fastest_fitting(scores)
+    prior = _likeliest_motion(scores)
     path, chance = earnings(scores, SLOPE, prior), earnings(Backwards(scores), SLOPE, prior)
     found, motion = _Summary(len(queries), len(anchor)), prior
     for _ in range(rounds):
@@ -137,28 +143,28 @@ def pair(queries: Vectors, anchor: Vectors, rounds: int = 2) -> Pairing:
 
 
 def gain_of(queries: Vectors, anchor: Vectors) -> float:
-    """As `Pairing.gain`, without lining the frames up."""
+    """`Pairing.gain`, without the posterior."""
     similarity = Cosines(queries, anchor)
     scores = Scores(similarity, Columns.of(similarity))
-    motion = _fastest_fitting(scores)
+    motion = _likeliest_motion(scores)
     return earned(scores, SLOPE, motion) - earned_by_chance(scores, SLOPE, motion)
 
 
-def _fastest_fitting(scores: Blocks) -> Motion:
-    """Motion at equal rates, at the ratio of the numbers of frames or as fast as frames tell, whichever earns more."""
+def _likeliest_motion(scores: Blocks) -> Motion:
+    """The likeliest motion: at equal speeds, at the ratio of the frame counts, or at the stride of single matches."""
     n_frames, n_places = scores.shape
     ratio = float(np.clip(n_places / n_frames, 1 / FASTEST, FASTEST))
     rates = [ratio] if 0.7 < ratio < 1.4 else [ratio, 1.0]
     told, besides = told_strides(scores)
     if told is not None:
         rates.append(told)
-    usual = Motion(jump=0.003, leave=0.005, back=0.02, besides=besides)
+    usual = replace(MOTION, besides=besides)
     motions = [usual.at_paces(rate) for rate in rates]
     return max(motions, key=lambda motion: earned(scores, SLOPE, motion) if len(rates) > 1 else 0.0)
 
 
 class _Summary:
-    """What is kept of the beliefs of a smoothed recording."""
+    """Collects mode, interval and probabilities from the beliefs of a smoothed recording."""
 
     def __init__(self, n_frames: int, n_places: int) -> None:
         self.frames = np.zeros(n_frames, np.intp)
@@ -167,7 +173,7 @@ class _Summary:
         self.n_places = n_places
 
     def see(self, frame: int, belief: Belief, evidence: Vectors) -> None:  # noqa: ARG002
-        """Keep the mode, an interval of 90 % and the probabilities."""
+        """Take one frame: a callback for `smooth`."""
         mode = int(belief.places.argmax())
         self.frames[frame] = mode
         self.off[frame] = belief.off_map

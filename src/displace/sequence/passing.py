@@ -1,8 +1,8 @@
-"""Which stretches of a recording pass the places of the anchor in their order.
+"""Keeps the stretches of a pairing that pass the anchor's places in order; the others are set off the map.
 
-A drive along the anchor's route passes its places in their order: a stretch that jumps back and forth is a resemblance,
-not a visit. But a loop may be driven from another start: then what comes last shows the beginning of the route. This is
-believed of a stretch that fits the route by itself, as well as two recordings of one route must.
+The model may jump, but a drive along the anchor's route passes its places in order: a stretch that goes back is a
+resemblance. The exception is a loop driven from another start, whose last stretch shows the beginning of the route; it
+is kept if it alone fits as well as two recordings of one route must (`LEAST_STRETCH`).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from displace.arrays import Indices
 from displace.sequence.pairing import AROUND, LEAST_STRETCH, Pairing
 
 _APART = 15
-"""Places from one frame to the next, either way, beyond which another stretch begins."""
+"""Change of place between consecutive frames, either way, above which a new stretch begins."""
 
 
 def in_order(pairing: Pairing) -> Pairing:
-    """Keep the heaviest frames whose places follow the route, or a loop; what goes against it is off the map."""
+    """Keep the stretches in route order with the largest total confidence, and one around a loop."""
     on = np.flatnonzero(pairing.off < 0.5)
     if len(on) == 0:
         return pairing
@@ -33,7 +33,7 @@ def in_order(pairing: Pairing) -> Pairing:
 
 
 def _heaviest(pairing: Pairing, pieces: list[Indices]) -> list[Indices]:
-    """The pieces, in the order of time, whose places follow each other and whose confidences add up to most."""
+    """Increasing subsequence of the stretches with the largest sum of confidences (dynamic programming)."""
     first = [int(pairing.frames[piece].min()) for piece in pieces]
     last = [int(pairing.frames[piece].max()) for piece in pieces]
     weight = [float(pairing.confidence[piece].sum()) for piece in pieces]
@@ -50,7 +50,7 @@ def _heaviest(pairing: Pairing, pieces: list[Indices]) -> list[Indices]:
 
 
 def _around_the_loop(pairing: Pairing, pieces: list[Indices], kept: list[Indices]) -> list[Indices]:
-    """Pieces that come later and lie before what is kept along the route, or the reverse; none that hardly fit."""
+    """Stretches that come after the kept ones in time and lie before them on the route, or the reverse, if they fit."""
     frames, first, last = pairing.frames, kept[0], kept[-1]
     least, most = int(frames[first].min()), int(frames[last].max())
     later = [piece for piece in pieces if piece[0] > last[-1] and frames[piece].max() <= least + AROUND]

@@ -1,7 +1,8 @@
-"""Recordings lined up once more, in a space that the others' first alignment tells.
+"""Second round of an alignment: each recording is paired with a DisPlace map of all the others.
 
-What the other recordings show at each place says which directions tell places apart, and which conditions. The
-recording at hand was not asked, so that what its path earns in that space compares with what it earned before.
+The first alignment labels the other recordings' frames with places; the discriminant space learned from them separates
+places and suppresses conditions. The recording itself is left out of it, so its gain there can be compared with the
+gain before, and the better pairing is kept.
 """
 
 from __future__ import annotations
@@ -17,18 +18,20 @@ from displace.references import ReferenceSet
 from displace.sequence.pairing import Pairing, pair, standardised_recording
 
 LEAST_RECORDINGS = 3
+"""Fewest recordings: beside the one at hand, two show what conditions change."""
 _LEAST_CONFIDENCE = 0.5
+"""Least confidence of a frame that becomes a reference."""
 _MOST_NUMBERS = 1e8
-"""Numbers in the references of a space; with more, recordings are lined up once."""
+"""Most numbers (frames × dimensions) of all recordings; with more there is no second round, to bound its time."""
 
 
 def can_refine(ready: dict[str, Vectors]) -> bool:
-    """Whether there are recordings to learn from, and not too much of them."""
+    """Whether there are enough recordings, of a size that can be fitted."""
     return len(ready) >= LEAST_RECORDINGS and sum(v.size for v in ready.values()) <= _MOST_NUMBERS
 
 
 def paired_again(name: str, anchor: str, ready: dict[str, Vectors], pairings: dict[str, Pairing]) -> Pairing:
-    """Pair a recording with the places of all others together; what was found before where that earns more.
+    """Pair a recording with a map of all others; returns its earlier pairing where that has the higher gain.
 
     `ready` is from `standardised_recording`, `pairings` are of every recording but the anchor.
     """
@@ -57,7 +60,7 @@ def paired_again(name: str, anchor: str, ready: dict[str, Vectors], pairings: di
 
 
 def _surest(found: Pairing) -> Indices:
-    """One frame of each place."""
+    """The most confident frame of each place."""
     frames = np.flatnonzero((found.off < 0.5) & (found.confidence >= _LEAST_CONFIDENCE))
     order = np.lexsort((-found.confidence[frames], found.frames[frames]))
     _, first = np.unique(found.frames[frames][order], return_index=True)

@@ -1,11 +1,11 @@
-"""Positions along a route: those of the map's places, and those that their numbers leave out.
+"""States for stretches of the route that the map lacks: positions without a place, read off gaps in the numbering.
 
-Places numbered 0 to 95 and 144 to 239 lie on a route of 240 positions, of which the map lacks 48. A drive passes them,
-too: after place 95 it is off the map for a while, and comes back at place 144. So the chain has the positions between
-as states, where a frame is as likely as off the map.
+Places numbered 0 to 95 and 144 to 239 lie on a route of M = 240 positions, of which the map lacks 48. A drive passes
+these, too: after place 95 it is off the map for a while and comes back at place 144. So the hidden Markov model has all
+M positions as states; on those without a place a frame has the likelihood of the off-map state.
 
-A number may also be left out where nothing lies between, as the frames of a stop: from every such position a drive may
-be at the end of the stretch at once, as likely as it comes back to the map from elsewhere.
+A gap in the numbers may be empty, as where frames of a stop were dropped. So from each such position a drive may skip
+to the end of the gap, with the probability of coming back to the map (`Motion.back`).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import numpy as np
 from displace.arrays import Indices, Vectors
 
 _LEAST = 4.0
-"""Steps between the numbers of neighbours, of the usual one, from which on places lie between them: a drive moves on by
-up to three at once."""
+"""Difference of neighbouring numbers, as a multiple of the median one, from which on it is a gap: the motion model
+covers steps of up to three."""
 _MOST = 2.0
-"""Positions that the map may lack, to those that it has: beyond, its numbers do not count places."""
+"""Most missing positions for each place of the map; with more, the numbers are no positions."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,7 @@ class Roadway:
 
     @classmethod
     def of(cls, numbers: Vectors) -> Roadway | None:
-        """Return the roadway of places with these numbers (N,), ascending; None where they leave out nothing.
+        """Return the roadway of places with these numbers (N,), ascending; None where there are no gaps.
 
         >>> Roadway.of(np.array([0.0, 2, 4, 14, 16])).places.tolist()
         [0, 1, 2, 7, 8]
@@ -42,7 +42,7 @@ class Roadway:
         if not np.isfinite(steps).all() or not (steps > 0).any():
             return None
         steps = steps / np.median(steps[steps > 0])
-        # No stretch counts for more than the limit of all: numbers may be as far apart as they like.
+        # Clipped just beyond the limit, as differences may be too large for integers.
         most = _MOST * len(numbers) + 2
         between = np.where(steps >= _LEAST, np.rint(np.minimum(steps, most)) - 1, 0).astype(np.intp)
         if not 0 < between.sum() <= _MOST * len(numbers):
@@ -56,28 +56,28 @@ class Roadway:
 
     @cached_property
     def between(self) -> Indices:
-        """Positions that have no place."""
+        """Positions without a place, ascending."""
         return np.setdiff1d(np.arange(self.n_positions), self.places)
 
     @cached_property
     def _first(self) -> Indices:
-        """Where in `between` each stretch begins."""
+        """Index into `between` at which each gap begins."""
         return np.concatenate([[0], np.flatnonzero(np.diff(self.between) > 1) + 1])
 
     @cached_property
     def _ends(self) -> Indices:
-        """Position of the first place after each stretch."""
+        """Position of the first place after each gap."""
         ends: Indices = self.between[np.append(self._first[1:], len(self.between)) - 1] + 1
         return ends
 
     @cached_property
     def _end_of(self) -> Indices:
-        """Position of the first place after each of the positions between."""
+        """Position of the first place after each position of `between`."""
         return np.repeat(self._ends, np.diff(np.append(self._first, len(self.between))))
 
     @cached_property
     def arrivals(self) -> Vectors:
-        """Probability of each position (M,) for a drive that comes from elsewhere: it is at any of the places."""
+        """Distribution over the positions (M,) of a drive that begins, jumps or comes back: uniform over the places."""
         return self.spread(np.full(len(self.places), 1 / len(self.places)), 0.0)
 
     @cached_property
@@ -92,18 +92,18 @@ class Roadway:
 
     @cached_property
     def _bounds(self) -> Indices:
-        """First position of each stretch without places, and of what follows it, in turn."""
+        """First position of each gap and of what follows it, alternating: bounds for `np.add.reduceat`."""
         return np.stack([self.between[self._first], self._ends], axis=1).ravel()
 
     def spread(self, values: Vectors, missing: float) -> Vectors:
-        """Values of places (…, N) as values of positions (…, M)."""
+        """Values of places (…, N) as values of positions (…, M), with `missing` in the gaps."""
         result: Vectors = np.full((*values.shape[:-1], self.n_positions), missing, values.dtype)
         result[..., self.places] = values
         return result
 
     def shortened(self, belief: Vectors, share: float) -> Vectors:
-        """Let this share of what is on a stretch without places, of positions (…, M), be at its end at once."""
-        # Passes over all positions: to look some of them up takes longer than to multiply all.
+        """Move this share of the mass in each gap, of a belief (…, M), to the end of the gap."""
+        # Over all positions: that is faster than indexing those in gaps.
         some = belief * (self.missing * belief.dtype.type(share))
         result: Vectors = belief - some
         result[..., self._ends] += np.add.reduceat(some, self._bounds, axis=-1)[..., ::2]

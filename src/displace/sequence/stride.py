@@ -1,8 +1,8 @@
-"""How many places a drive moves on from one frame to the next, told by the best match of each frame alone.
+"""Estimates how many places a drive advances per frame from the best match of each frame alone.
 
-A map made on foot has ten places where a car takes one picture. The chain expects a few places a frame, and finds no
-path along the route where there are more. But of frames that are found rightly one by one, each is as far ahead of the
-one before as the drive is fast, and matches by chance lie behind as often as ahead.
+A map made on foot has ten places where a car takes one picture; the prior of the motion covers three, and the hidden
+Markov model would find no path. But right matches advance by the stride, while wrong ones go back as often as
+ahead: a sign test over ranges of strides finds it.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from displace.holdout import spread
 from displace.sequence.engine import Blocks
 
 USUAL = 3
-"""Places ahead that the chain expects without being told."""
+"""Places a frame up to which the prior of the motion (`engine.STEPS`) suffices."""
 _PACES = (4.5, 6.5, 9.0, 13.0, 18.0, 26.0)
-"""Places ahead that are looked for beyond that, each from two thirds of it to half as many more."""
+"""Strides that are tested beyond that; each stands for the range from pace / `_WIDTH` to pace · `_WIDTH`."""
 _WIDTH = 1.5
 _FEWEST, _SURE = 5, 3.0
-"""Frames by which those ahead must outnumber those behind, and by how many standard deviations."""
+"""Steps ahead must outnumber those back by so many frames, and by so many standard deviations (√n)."""
 WINDOW, _WINDOWS = 30, 20
-"""Frames of a drive that tell how fast it is there, and how many such stretches are looked at."""
+"""Frames of a window in which the stride is estimated, and the number of windows, spread over the drive."""
 
 
 def stride(best: Indices) -> float | None:
-    """Places from one frame to the next: 1 where they are as few as usual, None where the matches do not tell.
+    """Stride in places a frame: 1 where the prior covers it, None where no range passes the test.
 
-    `best` is the place, by its number along the route, that each frame resembles most.
+    `best` is the index, along the route, of each frame's best match.
 
     >>> by_chance = np.random.default_rng(0).integers(0, 200, 20)
     >>> stride(np.arange(20) * 8), stride(np.arange(20) * 2), stride(by_chance)
@@ -46,9 +46,9 @@ def stride(best: Indices) -> float | None:
 
 
 def strides(parts: Sequence[Indices]) -> tuple[float | None, tuple[float, ...]]:
-    """Places from one frame to the next for most of a drive, None where that is as usual; and at times besides.
+    """Stride of most windows of a drive, None where the prior covers it; and further strides that it has at times.
 
-    The parts are as for `stride`, of some `WINDOW` frames of the drive each.
+    Each part is as for `stride`, of one window.
 
     >>> slow, fast = np.arange(60), 7 * np.arange(60)
     >>> strides([slow, slow, fast]), strides([fast])
@@ -63,7 +63,7 @@ def strides(parts: Sequence[Indices]) -> tuple[float | None, tuple[float, ...]]:
 
 
 def told_strides(scores: Blocks) -> tuple[float | None, tuple[float, ...]]:
-    """The same of a drive whose frames are compared with all places, from stretches that are spread over it."""
+    """`strides` of a drive, from its scores."""
     n_frames = scores.shape[0]
     parts = [slice(first, min(first + WINDOW, n_frames)) for first in range(0, n_frames, WINDOW)]
     return strides([scores.block(parts[at]).argmax(axis=1) for at in spread(len(parts), _WINDOWS)])

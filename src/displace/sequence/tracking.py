@@ -1,4 +1,14 @@
-"""A drive followed frame by frame, fast enough to run beside the search for one frame."""
+"""Online filter (`Tracker`): the hidden Markov model of `engine`, one frame at a time, in float32 and two paces.
+
+Around the filter three things are estimated from the drive itself:
+
+- whether the frames follow the route's order: the log-likelihood ratio of the chain along the route against a null
+  chain along the reversed route, which has the same frames and places but no true path ("chance" below);
+- the level, log p(z | ∅) on the scale of the scores: between what frames score under the null chain and under the path;
+- whether the drive is along this route at all, and not along streets that look like it (`belonging`).
+
+"Earned" by a frame means log p(z_t | z_1 … z_t−1, on the map), in nats, on the scale of the scores.
+"""
 
 from __future__ import annotations
 
@@ -15,42 +25,41 @@ from displace.sequence.roadway import Roadway
 from displace.sequence.stride import USUAL, stride
 
 UNDER_WAY = (0.7, 1.5)
-"""Paces of a drive that is followed, relative to its usual one; a third would cost more than it tells."""
+"""The two paces, as multiples of the mean step; a third costs more time than it gains."""
 STEEP, HALFWAY = 0.22, 0.5
-"""The off-map state's level, as a share of the way from what chance earns to what the path earns: so much for each
-nat between them, but no more than half. Where they are near each other, the path has stretches that earn no more than
-chance does, and a level in the middle would call them off the map."""
+"""Level = chance + min(STEEP · g, HALFWAY) · g, where g = path − chance (nats a frame). Halfway where the two are well
+apart; nearer to chance where they are not, because such a path has stretches that score no better than chance."""
 BEGINS_OFF = 0.1
-"""Probability that a drive begins off the map. One that finds no path may be beside the map, or on a stretch of it that
-looks like others: only what is usual tells."""
+"""Prior probability that a drive begins off the map. A drive without a path may be beside the map or on a stretch of it
+that looks like others; the frames cannot tell, so the prior decides."""
 _CERTAIN = 0.999
+"""Trust above which mixing in the alternative would change nothing, and is skipped."""
 _HEEDED = 0.5
-"""What the chain says about being off the map counts at least this much: a drive that begins where the map has nothing
-earns no trust, and a frame for itself cannot tell that it is beside the map."""
+"""Least weight of the filter in P(∅), also without trust in the order: a drive that begins off the map earns no trust,
+and a single frame cannot tell that it is off the map."""
 SEARCHED, LONGER, LONGEST = 15, 12.0, 5.0
-"""Frames of a drive on the map before its path is found, at least and how many more on average; and how much the
-logarithm of the odds of being off the map may grow meanwhile: places in another order than the route's are found one by
-one."""
+"""A drive on the map finds its path within about SEARCHED frames. Later, each frame without one adds 1/LONGER to the
+log-odds of ∅, up to LONGEST in all: frames of the map in another order never find a path either."""
 _DOUBTED, _DOUBTED_LONGER = 60, 20.0
-"""The same of a drive that has a path, but one that other streets would give as well."""
+"""The same for a drive that has a path which other streets would give as well (`Belonging` below one half)."""
 _SOON, _NOW_AND_THEN = 50, 2
-"""After so many frames, the pace is learned from one frame in so many: it does not change that fast."""
+"""After _SOON frames the motion is learned from every second frame only: it changes slowly, and this saves time."""
 _NEAR = 8.0
-"""Frames, about, that tell what is earned around a frame."""
+"""Time constant (frames) of the means of path and chance around a frame."""
 _EVEN = 10.0
-"""Frames, times the square of what is earned, that speak for chance earning the same all along the drive."""
+"""Prior weight (frames · nats²) of the slope 0 in the regression of the path's earnings on those of chance."""
 _LOOKED_AT = 20
-"""Frames that tell how fast a drive is for which no path is found."""
+"""Last frames from whose best matches the speed of a drive without a path is estimated."""
 _FADED = 1e6
-"""A belief on a scale beyond this is brought back: products of float32 must not vanish."""
+"""Scale factor at which a belief is renormalised, before float32 underflows."""
 
 
 _CHANGED = np.float32((1 - KEPT) / (1 + KEPT))
-"""What of a pace changes to the other, to what is kept."""
+"""Ratio of the probabilities of changing the pace and of keeping it, with two paces."""
 
 
 def level_between(chance: float, path: float, steep: float = STEEP, most: float = HALFWAY) -> float:
-    """Level of the off-map state between what chance and what the path earn; see `STEEP`.
+    """Level of the off-map state, from the mean earnings of the null chain and of the path: see `STEEP`.
 
     >>> level_between(1.0, 2.0), level_between(1.0, 5.0)
     (1.22, 3.0)
@@ -60,7 +69,7 @@ def level_between(chance: float, path: float, steep: float = STEEP, most: float 
 
 
 def searched_in_vain(off_map: float, frames: int, searched: int = SEARCHED, longer: float = LONGER) -> float:
-    """Probability of being off the map, after so many frames without a path: on the map one would have been found.
+    """P(∅) after so many frames without a path, from its value before: see `SEARCHED`.
 
     >>> [round(searched_in_vain(0.1, frames), 2) for frames in (15, 45, 100)]
     [0.1, 0.58, 0.94]
@@ -71,41 +80,44 @@ def searched_in_vain(off_map: float, frames: int, searched: int = SEARCHED, long
 
 @dataclass(frozen=True, eq=False)
 class Moment:
-    """What is known of a drive at a frame, for later frames to tell more about it."""
+    """State of the filter at a frame, kept for fixed-lag smoothing (`hindsight`)."""
 
     belief: Belief
-    """As the frame was told."""
+    """What `step` returned."""
     chain: Belief
-    """Of positions at each pace, (K, M)."""
+    """Filtered belief of positions at each pace, (K, M)."""
     places: Vectors
     off: float
-    """Likelihoods of the frame: shape (M,), and a number."""
+    """Likelihoods of the frame: shape (M,), and that of ∅."""
 
 
 class Tracker:
-    """Follows a drive frame by frame: the belief, the motion learned so far, and whether order helps at all.
+    """Filters a drive frame by frame and learns its motion, its level and how far to trust the route's order.
 
-    A second chain runs along the route backwards. Where the frames fit it as well as they fit the route, they do not
-    follow the route's order (places without one, a camera that jumps); then a frame is believed for itself. What the
-    two earn also tells, on this very drive, how much evidence a frame must bring to be on the map.
+    The null chain runs along the reversed route. Where frames fit it as well as the route, they do not follow the
+    route's order (places without one, a camera that jumps), and the posterior of the single frame is returned instead
+    of the filtered one; between the two cases they are mixed.
 
     Parameters
     ----------
     level : float
-        Of the off-map state, before anything was learned.
+        Prior of the level.
     motion : Motion, optional
-        Before anything was learned.
+        Prior of the motion.
     ordered : bool
         Whether the places have an order at all.
     roadway : Roadway, optional
         Where the map lacks stretches of the route.
     begins_off : float
-        Probability of being off the map until the order is trusted.
+        Prior probability of ∅ for a frame by itself, until the order is trusted.
     """
 
     _MEMORY = 50.0
+    """Time constant (frames) of the log-likelihood ratio of route and reversed route."""
     _ENOUGH = 14.0
+    """Nats of that ratio at which the trust is one half."""
     _SLOW, _SURE, _APART = 150.0, 20.0, 2.0
+    """Time constant (frames) of the mean earnings; frames that their priors count for; prior nats between the two."""
 
     def __init__(
         self,
@@ -124,7 +136,7 @@ class Tracker:
         self._matches: deque[int] = deque(maxlen=_LOOKED_AT)
         self._belonging = Belonging()
         self._seen: tuple[Vectors, float] | None = None
-        # What a frame earns on the path and by chance: all along the drive, and around the last frame.
+        # Earnings on the path and under the null chain: mean over the drive, and around the last frame.
         path, chance = level + HALFWAY * self._APART, level - HALFWAY * self._APART
         self._path, self._chance = _Mean(path, self._SURE, self._SLOW), _Mean(chance, self._SURE, self._SLOW)
         self._near_path, self._near_chance = path, chance
@@ -132,15 +144,15 @@ class Tracker:
 
     @property
     def order(self) -> float:
-        """Trust that the frames follow the route's order, 0 to 1."""
+        """Trust that the frames follow the route's order, 0 to 1: logistic in the log-likelihood ratio."""
         return 1 / (1 + exp(-min(max((self._gain - self._ENOUGH) / 2, -50.0), 50.0)))
 
     @property
     def level(self) -> float:
-        """Evidence that a frame must bring to be on the map.
+        """Log-likelihood of ∅: what a frame must earn to be on the map rather than off it.
 
-        It goes up and down with what chance earns around the frame, as far as the path's earnings did so: see
-        `own_levels`, for a drive that is known as a whole.
+        It follows the null chain's earnings around the frame, by the share (regression slope, 0 to 1) with which the
+        path's earnings did so before. `weighing.own_levels` is the same for a whole drive.
         """
         chance = self._chance.value
         share = min(max(self._together / self._varies, 0.0), 1.0)
@@ -148,13 +160,13 @@ class Tracker:
 
     @property
     def motion(self) -> Motion:
-        """The motion learned so far, at the paces under way."""
+        """The motion learned so far, at the two paces."""
         motion = self.learner.motion
         paces = tuple(paced(motion.mean_step * pace) for pace in UNDER_WAY)
         return replace(motion, paces=paces, roadway=self.roadway)
 
     def moment(self, belief: Belief) -> Moment:
-        """What is known at the frame that was just taken, and was told to have this belief."""
+        """State at the frame that was just taken, for which `step` returned this belief."""
         if self._forwards is None or self._seen is None:
             raise RuntimeError("no frame was taken")
         places, off = self._seen
@@ -163,7 +175,7 @@ class Tracker:
         return Moment(belief, self._forwards.at_paces(), places, off)
 
     def step(self, scores: Vectors) -> Belief:
-        """Take the scaled scores (N,) of the next frame; returns the belief given all frames so far."""
+        """Take the scores slope · z (N,) of the next frame; returns the belief given all frames so far."""
         level, match = self.level, int(scores.argmax())
         top = max(float(scores[match]), level)
         places = np.subtract(scores, np.float32(top), dtype=np.float32)
@@ -188,11 +200,11 @@ class Tracker:
         motion, kernels = self.learner.motion, self._kernels
         on_path = forwards.step(motion, kernels, places, off)
         on_map = 1 - forwards.off_map
-        # Off the map the best of wrong paths would bring the level down to what chance earns.
+        # Frames off the map do not count: their best wrong path would pull the level down to chance.
         known = on_map * (self.order if self._searched > 2 * SEARCHED else 1.0)
         self._path.see(on_path + top, known)
         by_chance = backwards.step(motion, kernels, places, off)
-        # Off the map there is nothing to follow in order: the trust stays as it was.
+        # The ratio decays on the map only: off the map nothing speaks for or against the order.
         self._gain += on_path - by_chance - on_map * self._gain / self._MEMORY
         self._chance.see(by_chance + top)
         self._compare(on_path + top, by_chance + top, known)
@@ -206,7 +218,7 @@ class Tracker:
         return told if along > _CERTAIN else self._in_doubt(told, along)
 
     def _compare(self, path: float, chance: float, known: float) -> None:
-        """Learn whether what the path earns goes up and down with what chance earns."""
+        """Update the regression of the path's earnings around a frame on those of the null chain."""
         self._near_path += (path - self._near_path) / _NEAR
         self._near_chance += (chance - self._near_chance) / _NEAR
         away = self._near_chance - self._chance.value
@@ -214,7 +226,7 @@ class Tracker:
         self._varies += known * away**2 - (self._varies - _EVEN) / self._SLOW
 
     def _keep_up(self) -> None:
-        """Expect other steps, where a drive without a path is seen to be faster than the chain expects, or no more."""
+        """Restart the motion where the best matches of a drive without a path show another speed than it expects."""
         rate, expected = stride(np.array(self._matches)), self.learner.motion.mean_step
         if rate is None or max(rate, expected) <= USUAL or expected / 2 < rate < expected * 2:
             return
@@ -222,7 +234,7 @@ class Tracker:
         self._kernels = _kernels(self.learner.motion)
 
     def _mixed(self, followed: Belief, alone: Belief, trust: float) -> Belief:
-        """Belief of a frame followed and for itself, as far as the route's order is trusted."""
+        """Mix the filtered belief and that of the frame alone, weighted by the trust in the order."""
         heeded = max(trust, _HEEDED)
         off_map = heeded * followed.off_map + (1 - heeded) * searched_in_vain(alone.off_map, self._searched)
         on_map = trust * (1 - followed.off_map) + (1 - trust) * (1 - alone.off_map)
@@ -232,7 +244,7 @@ class Tracker:
         return Belief(mixed, off_map)
 
     def _in_doubt(self, told: Belief, along: float) -> Belief:
-        """Belief where the drive is along the route with this probability only, else anywhere or off the map."""
+        """Mix in the case that the drive is not along the route, where it may be anywhere or off the map."""
         off_map = searched_in_vain(told.off_map, self._doubted, _DOUBTED, _DOUBTED_LONGER)
         share = (1 - off_map) / max(1 - told.off_map, 1e-9)
         places = told.places * np.float32(share * along)
@@ -241,16 +253,16 @@ class Tracker:
 
 
 class _Mean:
-    """A mean of numbers, of which those long ago fade.
+    """Weighted mean with exponential forgetting.
 
     Parameters
     ----------
     value : float
-        Before any was seen.
+        Prior mean.
     weight : float
-        Numbers that it then counts for.
+        Numbers that the prior counts for.
     memory : float
-        Numbers after which one has faded to 37 %.
+        Time constant, in numbers: the weight of one has fallen to 1/e after so many.
     """
 
     def __init__(self, value: float, weight: float, memory: float) -> None:
@@ -267,7 +279,7 @@ class _Mean:
 
 
 def _kernels(motion: Motion) -> tuple[Vectors, Vectors]:
-    """Steps at each of the paces under way, times the probability of keeping to the route and to the pace."""
+    """P(step) of each pace times the probability of neither leaving, jumping nor changing the pace."""
     rate = sum(step * share for step, share in enumerate(motion.steps))
     stays = (1 - motion.leave) * (1 - motion.jump) * (1 + KEPT) / 2
     slow, fast = (np.array([stays * share for share in paced(rate * pace)], np.float32) for pace in UNDER_WAY)
@@ -275,15 +287,15 @@ def _kernels(motion: Motion) -> tuple[Vectors, Vectors]:
 
 
 class _Chain:
-    """A belief that moves along the route at one of two paces; kept as float32, on a scale of its own.
+    """Filter with two paces in float32; probabilities are the arrays times `scale`, which saves normalising them.
 
     Parameters
     ----------
     belief : Belief
     backwards : bool
-        Whether it moves towards the first place.
+        Whether it moves towards the first place: the null chain.
     roadway : Roadway, optional
-        Where the map lacks stretches of the route: what is on them is off the map.
+        Where the map lacks stretches of the route: its positions without a place count as off the map.
     """
 
     def __init__(self, belief: Belief, backwards: bool = False, roadway: Roadway | None = None) -> None:
@@ -297,7 +309,7 @@ class _Chain:
         self.scale = 1.0
 
     def step(self, motion: Motion, kernels: tuple[Vectors, Vectors], places: Vectors, off: float) -> float:
-        """Go on by a frame; returns the logarithm of the probability of having seen it, had it been on the map."""
+        """Predict and update; returns log p(frame | frames before, on the map)."""
         astray, roadway = self.off_map - self._between, self.roadway
         arrives = (1 - astray) * (1 - motion.leave) * motion.jump + astray * motion.back
         on_map = arrives + (1 - astray) * (1 - motion.leave) * (1 - motion.jump)
@@ -306,7 +318,7 @@ class _Chain:
             self._slow, self._fast = (roadway.shortened(at, motion.back) for at in (self._slow, self._fast))
         slow, slow_gone = self._moved(self._slow, kernels[0])
         fast, fast_gone = self._moved(self._fast, kernels[1])
-        # What passed the end of the route has left the map, too.
+        # Mass that passed the end of the route is off the map.
         on_map -= self.scale * (slow_gone + fast_gone)
         anywhere: Vectors | np.float32 = np.float32(arrives / (2 * len(places) * self.scale))
         between = 0.0
@@ -328,7 +340,7 @@ class _Chain:
         return log(max(found, 1e-300) / max(on_map, 1e-9))
 
     def _change(self) -> None:
-        """Let some of each pace change to the other; what is kept is left to the kernels."""
+        """Transition between the paces, relative to keeping one: that factor is in the kernels."""
         slow, fast = self._slow, self._fast
         if self.scale > _FADED:
             slow *= np.float32(self.scale)
@@ -339,7 +351,7 @@ class _Chain:
         fast += some
 
     def _moved(self, at: Vectors, kernel: Vectors) -> tuple[Vectors, float]:
-        """Belief moved on by the steps of a pace, and how much of it passed the end of the route."""
+        """Convolve with a pace's steps; returns the belief, and the mass that passed the end of the route."""
         if self.backwards:
             reached = np.correlate(at, kernel, "full")
             cut = len(kernel) - 1
@@ -348,17 +360,17 @@ class _Chain:
         return reached[: len(at)], sum(reached[len(at) :].tolist())
 
     def at_paces(self) -> Belief:
-        """The belief of positions at each pace (2, M), summing to 1 with what is off the map and not between places."""
+        """Belief of positions at each pace (2, M); mass on positions without a place is there and not in `off_map`."""
         joint = np.stack([self._slow, self._fast]).astype(np.float64)
         return Belief(joint * self.scale, self.off_map - self._between)
 
     def belief(self) -> Belief:
-        """The belief, summing to 1."""
+        """Belief of the places (N,), normalised."""
         return Belief(self.places * np.float32(self.scale), self.off_map)
 
 
 def _alone(places: Vectors, off: float, prior: float) -> Belief:
-    """Belief of a frame for itself, where it is off the map with this probability before it is seen."""
+    """Posterior of a single frame from its likelihoods and the prior probability of ∅."""
     each = (1 - prior) / len(places)
     total = each * float(places.sum()) + prior * off
     return Belief(places * np.float32(each / total), prior * off / total)

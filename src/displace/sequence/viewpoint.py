@@ -1,9 +1,8 @@
-"""Drives in another lane, or with a camera that is mounted otherwise: pictures that are moved against each other.
+"""Shifts of the picture between drives (another lane, another camera mount), for descriptors that are a grid over it.
 
-A descriptor that is a grid over the picture compares what stands at the same spot of it. From another lane all of it
-stands further to one side, and hardly anything resembles anything. So pictures are compared as if they were moved, by
-some cells to the side and up or down. By how many, the order of the route tells where two recordings are lined up, and
-how well many queries fit a map where they are located.
+Such descriptors (HOG) compare cell with cell, so a picture that is shifted sideways resembles nothing. Pictures are
+therefore compared at all offsets of a few cells. Of two recordings the offset with the highest gain (`gain_of`) is
+taken, of queries against a map the one with the clearest peak of the mean best score.
 """
 
 from __future__ import annotations
@@ -22,34 +21,34 @@ from displace.sequence.pairing import gain_of, standardised_recording
 Grid = tuple[int, int, int]
 """Rows and columns of a descriptor that is a grid over the picture, and the numbers of each cell."""
 Cells = tuple[int, int]
-"""How far pictures are moved, in rows and columns; positive where what they show stands further down, or right."""
+"""Offset of pictures in rows and columns of cells; positive where the scene stands further down, or right."""
 FARTHEST = (2, 4)
-"""Rows and columns by which pictures are moved at most."""
+"""Largest offset that is tried, in rows and columns."""
 _APART = (4, 6)
-"""The same for any two of several recordings: more leaves too little that all of them see."""
-_NEXT = 9
-"""Offsets of at most one cell."""
+"""Largest offset between any two of several recordings: more leaves too small a part that all of them see."""
+_ADJACENT = 9
+"""Offsets of at most one cell either way, zero included."""
 _FRAMES = 150
-"""Of each recording, or of the queries, that the offset is told from."""
+"""Frames of each recording, or queries, that an offset is estimated from."""
 _BETTER, _SURELY = 1.1, 1.5
-"""Times that moved pictures of a recording must gain more than those that are not, and than is needed to show one
-route: the best of many offsets reached 1.03 of that with pieces of different routes."""
+"""An offset is used if its gain exceeds that of none by the first factor, and the least gain of one route by the
+second: with pieces of different routes the best of many offsets reached 1.03 times the latter."""
 _PEAK = 4.0
-"""Deviations by which the best fit of queries must stand out of those that are not next to it. Drives of another route,
-which fit no offset, reached 3.4 with one that was not zero; moved drives of the own route at least 4.9."""
+"""Standard deviations by which the best offset of queries must exceed those not next to it. Drives of another route
+reached 3.4 at an offset other than zero; shifted drives of the map's own route at least 4.9."""
 
 
 def common_view(
     recordings: Mapping[str, Vectors], grid: Grid, least_gain: Callable[[int], float]
 ) -> tuple[dict[str, Vectors], dict[str, Cells]]:
-    """Cut recordings, frames (n, D) in the order in which they were taken, to the part of the picture that all see.
+    """Crop recordings, frames (n, D) in the order in which they were taken, to the part of the picture that all see.
 
-    Returned with rows and columns by which the pictures of each are moved against those of the recording that others
-    fit best. Recordings of so many frames must gain `least_gain` to show one route at all: less tells no offset.
+    Also returns the offset of each against the recording that the others fit best. `least_gain` is that of one route,
+    by the number of frames: a lesser gain shows no offset.
     """
     few = {name: vectors[spread(len(vectors), _FRAMES)] for name, vectors in recordings.items()}
     found = _offsets(few, grid, least_gain)
-    # What is moved too far for a common part is moved as far as it goes.
+    # Offsets too large for a common part are clipped.
     offsets = np.maximum(found, np.max(found, axis=0) - _APART)
     (rows, columns), seen = grid[:2] - np.ptp(offsets, axis=0), {}
     for (name, vectors), (row, column) in zip(recordings.items(), offsets - offsets.min(axis=0), strict=True):
@@ -62,13 +61,13 @@ def common_view(
 def view_of(
     queries: Vectors, grid: Grid, usual: Vectors, project: Callable[[Vectors], Vectors], rows: MapRows
 ) -> Cells:
-    """How far the pictures of one drive are moved against those of a map: as far as makes them fit it clearly best.
+    """Offset of a drive's pictures against those of a map; (0, 0) where the best one is no clear peak.
 
-    `usual`, the mean of the map's descriptors, stands where moved pictures show nothing; `project` brings descriptors
-    to the space of the map's rows.
+    `usual`, the mean of the map's descriptors, fills cells that shifted pictures do not show; `project` brings
+    descriptors into the space of the map's rows.
     """
     few = queries[spread(len(queries), _FRAMES)]
-    centred = l2_normalize(rows.vectors - rows.vectors.mean(axis=0)).astype(np.float32, copy=False)
+    centred = rows.centred()
 
     def fit(cells: Cells) -> float:
         projected = project(moved_by(few, grid, cells, usual))
@@ -98,7 +97,7 @@ def check_view(view: Cells, grid: Grid | None) -> None:
 
 
 def moved_by(vectors: Vectors, grid: Grid, cells: Cells, usual: Vectors) -> Vectors:
-    """Descriptors (n, D) of pictures moved back by some rows and columns; what they do not show is as usual.
+    """Descriptors (n, D) of pictures shifted back by an offset; cells that they do not show are filled with `usual`.
 
     >>> moved_by(np.array([[1, 2, 3]]), (1, 3, 1), (0, 1), np.zeros(3)).tolist()
     [[2.0, 3.0, 0.0]]
@@ -110,7 +109,7 @@ def moved_by(vectors: Vectors, grid: Grid, cells: Cells, usual: Vectors) -> Vect
 
 
 def _parts(grid: Grid, cells: Cells) -> tuple[tuple[slice, slice], tuple[slice, slice]]:
-    """Which part of a moved picture shows what the other one does, and where that stands there."""
+    """The part of a shifted picture that the other shows, too, and the same part in the other."""
     shown, stands = zip(
         *(
             (slice(max(by, 0), size + min(by, 0)), slice(max(-by, 0), size - max(by, 0)))
@@ -122,7 +121,7 @@ def _parts(grid: Grid, cells: Cells) -> tuple[tuple[slice, slice], tuple[slice, 
 
 
 def in_words(cells: Cells, grid: Grid) -> str:
-    """How far pictures are moved, as shares of their sides; blank where they are not.
+    """An offset as shares of the picture's sides; empty for none.
 
     >>> in_words((0, -3), (8, 11, 36)), in_words((1, 1), (8, 11, 36)), in_words((0, 0), (8, 11, 36))
     ('27% of their width', '12% of their height and 9% of their width', '')
@@ -132,7 +131,7 @@ def in_words(cells: Cells, grid: Grid) -> str:
 
 
 def _best_fitting(few: Mapping[str, Vectors]) -> str:
-    """The recording that the others fit best, as they are."""
+    """The recording with the highest summed gain of the others, without offsets."""
     ready = {name: standardised_recording(vectors) for name, vectors in few.items()}
     if len(ready) == 2:
         return next(iter(ready))
@@ -142,7 +141,7 @@ def _best_fitting(few: Mapping[str, Vectors]) -> str:
 
 
 def _offsets(few: Mapping[str, Vectors], grid: Grid, least_gain: Callable[[int], float]) -> list[Cells]:
-    """How far the pictures of each recording are moved, told by one whose own offset is known."""
+    """Offset of each recording, added up along a tree of pairs that show one route; (0, 0) where none reaches it."""
     reached = [_best_fitting(few)]
     offsets = {reached[0]: (0, 0)}
     for known in reached:  # which grows meanwhile
@@ -157,13 +156,13 @@ def _offsets(few: Mapping[str, Vectors], grid: Grid, least_gain: Callable[[int],
 def _offset(
     vectors: Vectors, others: Vectors, grid: Grid, least_gain: Callable[[int], float]
 ) -> Cells | None:
-    """How far pictures are moved against others, for the best fit in the order of the route; None where none fits."""
+    """Offset with the highest gain of one recording against another; None where they do not show one route."""
     least, gains = least_gain(min(len(vectors), len(others))), {}
     tried = sorted(_tried(grid), key=lambda cells: max(map(abs, cells)))
     for cells in tried:
         gains[cells] = _gain(vectors, others, grid, cells)
-        # Pictures that fit well, and better than if they were moved by one cell either way, are not moved.
-        if len(gains) == _NEXT and gains[0, 0] == max(gains.values()) > _SURELY * least:
+        # A good fit that is a local maximum at zero needs no further search.
+        if len(gains) == _ADJACENT and gains[0, 0] == max(gains.values()) > _SURELY * least:
             return 0, 0
     best = max(gains, key=lambda cells: gains[cells])
     if gains[best] > max(_SURELY * least, _BETTER * gains[0, 0]):
@@ -172,13 +171,13 @@ def _offset(
 
 
 def _tried(grid: Grid) -> Iterable[tuple[int, int]]:
-    """Rows and columns that pictures may be moved by."""
+    """Offsets that are tried: up to `FARTHEST`, and half the grid."""
     rows, columns = (min(far, size // 2) for far, size in zip(FARTHEST, grid[:2], strict=True))
     return product(range(-rows, rows + 1), range(-columns, columns + 1))
 
 
 def _gain(vectors: Vectors, others: Vectors, grid: Grid, cells: Cells) -> float:
-    """What recordings gain where the pictures of the first are moved."""
+    """Gain of two recordings at an offset of the first, by the part of the picture that both show."""
     shown, stands = _parts(grid, cells)
     return gain_of(
         *(standardised_recording(_cut(v, grid, at)) for v, at in ((vectors, shown), (others, stands)))
@@ -186,5 +185,5 @@ def _gain(vectors: Vectors, others: Vectors, grid: Grid, cells: Cells) -> float:
 
 
 def _cut(vectors: Vectors, grid: Grid, part: tuple[slice, slice]) -> Vectors:
-    """Part of the picture that descriptors (n, D) describe."""
+    """Crop descriptors (n, D) to a part of the grid."""
     return vectors.reshape(-1, *grid)[:, *part].reshape(len(vectors), -1)

@@ -1,4 +1,13 @@
-"""How similarity becomes evidence: standardised within each frame, compared with what chance reaches."""
+"""Evidence from similarity, and the smoothing of a whole drive (`smooth_drive`).
+
+Evidence of a frame for place x: e(x) = slope · z(x) − level, where z are the frame's similarities standardised over all
+places (over the drive's frames, too, where all are known) and level = log p(z | ∅) on that scale.
+
+The level is estimated per drive. `earnings` are log p(z_t | z_1 … z_t−1) at level 0 with ∅ all but excluded: along the
+route for the path, along the reversed route for a null model that has the same frames, places and resemblance of
+neighbours but no true path ("chance"). The level lies between the two; their difference is also the log-likelihood
+ratio that says whether frames follow the route's order at all.
+"""
 
 from __future__ import annotations
 
@@ -30,32 +39,33 @@ from displace.sequence.stride import told_strides
 from displace.sequence.tracking import HALFWAY, level_between, searched_in_vain
 
 _LEAST_SPREAD = 1e-6
+"""Standard deviation of similarities, relative to their size, below which a frame shows nothing."""
 _SAMPLE = 600
-"""Frames that the level of chance is estimated from."""
+"""Most frames, from the middle of a drive, for the mean earnings of chance."""
 _LEAST_GAIN = 0.15
 _GAIN_NOISE = 3.0
-"""Log-evidence above the route driven backwards that a frame must earn: the first, and the second over the root of
-their number, which is what drives without order reach by chance."""
+"""Nats a frame by which path must exceed chance for the order to be used: the first plus the second over √frames, which
+is what frames without order reach."""
 _TWICE = 2e7
-"""Frames times places up to which the motion is learned by smoothing, too."""
+"""Frames × places up to which the motion is re-estimated by two rounds of Baum–Welch; beyond, the filter's is used."""
 _FEW = 20
-"""Frames whose own level counts as much as the map's."""
+"""Frames at which a drive's own level counts as much as the map's prior level."""
 _USUAL = 50.0
-"""Frames of a drive that tell as much about what all of them resemble as is known beforehand."""
+"""Pseudo-frames of the prior (mean 0, variance 1) in the statistics of a place's scores over the drive's frames."""
 _SLOW, _PASSED = 0.52, 0.9
-"""Places a frame below which a drive's frames count together, and how many they then pass."""
+"""Places a frame below which consecutive frames are averaged, and the mean step that the averages should have."""
 _AROUND = 11
-"""Frames, half of them before, that tell what chance earns at the one in their middle."""
+"""Width (frames) of the centred moving average of earnings."""
 _RISE = 1.0
-"""What a level is above chance, at most: however distinct most of a route is, some stretch of it may not be."""
+"""Most nats of a level above chance: however distinct most of a route is, some stretch of it may not be."""
 _STEEP = 0.35
-"""As `STEEP` where a drive is followed; more, as all frames together leave less doubt about the path."""
+"""`tracking.STEEP` for whole drives; larger, because all frames together leave less doubt about the path."""
 _TAIL, _NORMAL = 0.98, 2.054
-"""Share of places that chance alone keeps below a frame's tail, and the standard score of it were they normal."""
+"""Quantile of a frame's scores that is compared with the normal distribution, and its value there."""
 _COUNTS = 0.6
-"""How much of a tail beyond the normal one is taken from a frame's evidence."""
+"""Share of the excess over that value which is subtracted from the frame's scores."""
 _LOOKED_AT, _TOO_FEW = 300, 100
-"""Places that the tail is told from, about; and how few have none but the place itself and its neighbours."""
+"""Places sampled for the quantile, about; and places below which its tail is the true place and its neighbours."""
 
 
 @dataclass(frozen=True)
@@ -63,29 +73,29 @@ class Scale:
     """Evidence of a standard score z: ``slope · z − level``."""
 
     slope: float = 1.5
-    """How fast evidence grows. Frames that follow each other make the same errors, so less than one frame alone is
-    worth."""
+    """Nats for each standard deviation. Errors of consecutive frames are correlated, so it is less than a single frame
+    would deserve."""
     level: float = 2.2
-    """What a frame must earn, by where it may be and how it got there, to be on the map rather than off it."""
+    """log p(z | ∅): what a frame must earn to be on the map rather than off it. Prior for drives of unknown level."""
 
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """Mean and spread of each place's standard scores over all frames: what every frame resembles says little."""
+    """Mean and standard deviation of each place's scores over all frames: what every frame resembles says little."""
 
     mean: Floats
     spread: Floats
 
     @classmethod
     def of(cls, similarity: Blocks, usual: float = 0.0) -> Columns:
-        """Go over all frames once.
+        """Compute them in one pass over the frames.
 
         Parameters
         ----------
         similarity : Blocks
         usual : float
-            Frames that a mean of 0 and a spread of 1 count for: few frames tell more of their own places than of what
-            every frame resembles.
+            Pseudo-frames of a prior with mean 0 and variance 1: the statistics of few frames describe the places that
+            they show.
         """
         n_frames, n_places = similarity.shape
         total, squares = np.zeros(n_places), np.full(n_places, usual)
@@ -95,7 +105,7 @@ class Columns:
             squares += (scores**2).sum(axis=0)
         mean = total / (n_frames + usual)
         spread = np.sqrt(np.maximum(squares / (n_frames + usual) - mean**2, 0))
-        # A place seen by few frames has no spread worth dividing by.
+        # A place that few frames resemble varies too little to divide by.
         return cls(mean, np.maximum(spread, 0.3))
 
 
@@ -105,7 +115,7 @@ class Scores:
 
     similarity: Blocks
     columns: Columns | None = None
-    """Standardise over frames, too. Without, the tail of each frame counts: see `beyond_normal`."""
+    """To standardise over frames, too. Without, each frame is corrected for its heavy tail: see `beyond_normal`."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -123,18 +133,18 @@ class Scores:
 
 @dataclass(frozen=True, eq=False)
 class WholeDrive:
-    """Standard scores of a drive that is known as a whole: over places, over its frames, and over places again.
+    """Scores of a drive that is known as a whole: standardised over places, over frames, and over places again.
 
-    A place that many frames of the drive resemble, as a dark road does, stands out less: else a stretch that the map
-    lacks would be taken for it.
+    A place that many frames of the drive resemble, as a dark road does, then stands out less; else a stretch that the
+    map lacks would be taken for it.
     """
 
     scores: Scores
-    """Over places and frames."""
+    """Standardised over places and frames."""
 
     @classmethod
     def of(cls, similarity: Blocks) -> WholeDrive:
-        """Go over all frames of a drive."""
+        """Make them of a drive's similarities, in one pass over the frames."""
         return cls(Scores(similarity, Columns.of(similarity, _USUAL)))
 
     @property
@@ -149,9 +159,9 @@ class WholeDrive:
 
 @dataclass(frozen=True, eq=False)
 class _Together:
-    """Similarities of a slow drive: so many frames that follow each other count as one, their mean.
+    """Similarities of a slow drive, averaged over groups of consecutive frames.
 
-    They show the same place, and make the same errors: each counting by itself, they fit wherever they stand.
+    These show the same place with the same errors: as independent evidence they would fit wherever they stand.
     """
 
     similarity: Blocks
@@ -169,7 +179,7 @@ class _Together:
         return sums / np.diff(first, append=len(block))[:, None].astype(sums.dtype)
 
     def seen(self, see: Row) -> Row:
-        """As `see`, of each frame by itself."""
+        """Return a callback that passes a group's belief to `see` for each of its frames."""
 
         def each(number: int, belief: Belief, evidence: Vectors) -> None:
             first = number * self.frames
@@ -181,12 +191,12 @@ class _Together:
 
 @dataclass(frozen=True, eq=False)
 class Weighed:
-    """Evidence made from standard scores."""
+    """Evidence slope · z − level, block by block."""
 
     scores: Blocks
     scale: Scale
     levels: Vectors | None = None
-    """Shape (q, 1). The level of each frame, where it is not the same for all."""
+    """Shape (q, 1). The level of each frame, instead of that of the scale."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -201,7 +211,7 @@ class Weighed:
 
 @dataclass(frozen=True, eq=False)
 class _AlongRoadway:
-    """Evidence of places as evidence of a roadway's positions: where the map has no place, that of being off it."""
+    """Evidence of a roadway's positions: that of their places, and 0, as of ∅, where the map has none."""
 
     evidence: Blocks
     roadway: Roadway
@@ -214,7 +224,7 @@ class _AlongRoadway:
         return self.roadway.spread(self.evidence.block(rows), 0.0)
 
     def seen(self, see: Row) -> Row:
-        """As `see`, for beliefs over positions."""
+        """Return a callback for beliefs over positions that passes those over places to `see`."""
         return lambda frame, belief, evidence: see(
             frame, on_places(belief, self.roadway), evidence[self.roadway.places]
         )
@@ -222,7 +232,7 @@ class _AlongRoadway:
 
 @dataclass(frozen=True, eq=False)
 class Backwards:
-    """Frames of a drive against the route driven backwards: all of them, or at most so many from the middle."""
+    """Scores with the places in reverse order (the null model), of all frames or at most so many from the middle."""
 
     scores: Blocks
     most: int | None = None
@@ -240,7 +250,7 @@ class Backwards:
 
 
 def standardised(similarity: Vectors) -> Vectors:
-    """Each row less its mean, divided by its spread; rows without any spread become 0.
+    """Each row less its mean, divided by its standard deviation; constant rows become 0.
 
     >>> standardised(np.array([[1.0, 2.0, 3.0], [5.0, 5.0, 5.0]])).round(2)
     array([[-1.22,  0.  ,  1.22],
@@ -255,10 +265,9 @@ def standardised(similarity: Vectors) -> Vectors:
 
 
 def beyond_normal(scores: Vectors) -> Vectors:
-    """What of standard scores (q, N) the tail of their frame explains, (q,).
+    """What is subtracted from the scores (q, N) of frames whose upper tail is heavier than normal, (q,).
 
-    A frame that resembles many places well, as a wall or a dark road does, resembles one of them best by chance. So
-    being on the map takes more of it.
+    A frame that resembles many places well, as a wall or a dark road does, has a high best score by chance.
 
     >>> beyond_normal(np.r_[np.zeros(190), np.full(10, 4.0)][None]).round(2)
     array([1.17])
@@ -267,13 +276,13 @@ def beyond_normal(scores: Vectors) -> Vectors:
     if not at:
         return np.zeros(len(scores), scores.dtype)
     tail = np.partition(scores[:, ::stride], at, axis=1)[:, at]
-    # A frame without anything to see has no tail.
+    # Constant frames have scores of 0, and no tail.
     explained: Vectors = np.where(tail > 0, _COUNTS * (tail - _NORMAL), 0).astype(scores.dtype)
     return explained
 
 
 def _looked_at(n_places: int) -> tuple[int, int]:
-    """One place in how many the tail is told from, and the rank among them where it begins; 0 where there is none."""
+    """Stride of the sampled places, and the rank of the quantile among them; 0 where places are too few."""
     if n_places < _TOO_FEW:
         return 1, 0
     stride = max(1, n_places // _LOOKED_AT)
@@ -281,7 +290,7 @@ def _looked_at(n_places: int) -> tuple[int, int]:
 
 
 def scores_of_row(similarity: Vectors, slope: float) -> Vectors:
-    """As `Scores`, for one frame (N,) and times a slope: no more passes over the places than it takes."""
+    """Return slope · `Scores` of one frame (N,), in few passes over the places: for the online filter."""
     n = len(similarity)
     mean = float(np.add.reduce(similarity)) / n
     centred = similarity - similarity.dtype.type(mean)
@@ -293,7 +302,7 @@ def scores_of_row(similarity: Vectors, slope: float) -> Vectors:
         some = centred[::stride].copy()
         some.partition(at)
         tail = float(some[at])
-        # Taken away before the scores are scaled, while they are as they came.
+        # In units of similarity, as the scores are scaled below.
         explained = _COUNTS * (tail - _NORMAL * spread) if tail > 0 else 0.0
     centred -= centred.dtype.type(explained)
     centred *= centred.dtype.type(0.0 if flat else slope / spread)
@@ -301,36 +310,35 @@ def scores_of_row(similarity: Vectors, slope: float) -> Vectors:
 
 
 def earnings(scores: Blocks, slope: float, motion: Motion) -> Floats:
-    """Log-evidence of each frame (q,), were the drive on the route all the time."""
+    """Return log p(z_t | z_1 … z_t−1) of each frame (q,) at level 0, with ∅ all but excluded."""
     never_off = replace(motion, leave=1e-6, back=0.5)
     _, each = forward(Weighed(scores, Scale(slope, 0.0)), never_off, unseen, learn=False)
     return each
 
 
 def earned(scores: Blocks, slope: float, motion: Motion) -> float:
-    """Mean of the earnings."""
+    """Mean of the earnings, in nats a frame."""
     return float(earnings(scores, slope, motion).mean())
 
 
 def earned_by_chance(scores: Blocks, slope: float, motion: Motion) -> float:
-    """Log-evidence of a frame on a path that cannot be right: along the route driven backwards.
-
-    The same frames, the same places and the same resemblance between neighbours, but no true path; so it tells how
-    far the best of many wrong paths comes.
-    """
+    """Mean earnings under the null model, the reversed route: what the best of many wrong paths reaches."""
     return earned(Backwards(scores, _SAMPLE), slope, motion)
 
 
 def smooth_drive(
     similarity: Blocks, scale: Scale, see: Row, ordered: bool = True, roadway: Roadway | None = None
 ) -> bool:
-    """Smooth a drive with the motion learned from itself; each frame for itself where order does not help.
+    """Smooth a drive with its own motion and level; each frame by itself where the frames do not follow the route.
+
+    In turn: a first filter learns the motion; path and null model are compared (order); the best stretch says whether
+    the drive is along the route at all (`belonging`); motion and level are re-estimated; a last pass reports.
 
     Parameters
     ----------
     similarity : Blocks
     scale : Scale
-        Its level counts for a short drive; a long one tells its own.
+        Its level is the prior, which counts for short drives (`_FEW`).
     see : callable
         Gets each frame's number, belief and evidence.
     ordered : bool
@@ -341,7 +349,7 @@ def smooth_drive(
     Returns
     -------
     bool
-        Whether the frames follow the route's order: they fit it better than they fit the route backwards.
+        Whether the frames follow the route's order.
     """
     if not ordered:
         _each_alone(Weighed(Scores(similarity), scale), see)
@@ -362,7 +370,7 @@ def smooth_drive(
         return False
     belonging, stretch = belongs(path, _around(chance))
     told, short = min(1.0, n_frames / TOLD), _FEW / (n_frames + _FEW)
-    # What being on the map earns is told by the best stretch at first: all else may be other streets.
+    # At first only the best stretch counts as on the map: the rest may be other streets.
     off_map = np.ones(n_frames)
     off_map[stretch] = 0.0
 
@@ -390,18 +398,19 @@ def smooth_drive(
 def own_levels(
     path: Floats, chance: Floats, on_map: Floats, steep: float = _STEEP, most: float = HALFWAY
 ) -> Vectors:
-    """Level of each frame of a drive as the drive itself tells it, (q, 1).
+    """Level of each frame, estimated from the drive itself, (q, 1).
 
     Where scenery changes slowly, as on an open plain, the best of many wrong paths earns little, and so does the true
-    one; among buildings both earn more. One level for a whole drive would call its plain stretches off the map. So the
-    level goes up and down with what chance earns around a frame, as far as the path's earnings do so on this drive.
+    one; among buildings both earn more. One level for all frames would put the plain off the map. So the level follows
+    the local mean c of chance, by the share b (regression slope of the path's local mean on c, clipped to 0 … 1):
+    level = mean(chance) + b · (c − mean c) + rise, where `level_between` gives the rise from the mean gain on the map.
 
     Parameters
     ----------
     path, chance : arrays of shape (q,)
-        What frames earn on the path, and on one that cannot be right.
+        Earnings along the route, and along the reversed route.
     on_map : array of shape (q,)
-        How likely each is on the map: the others do not tell what the path earns.
+        Probability that each frame is on the map: its weight in the mean gain.
     steep, most : float
         See `level_between`.
     """
@@ -416,12 +425,12 @@ def own_levels(
 
 
 def _around(each: Floats) -> Floats:
-    """Means of the numbers around each, (q,)."""
+    """Centred moving average over `_AROUND` frames, (q,)."""
     return np.convolve(np.pad(each, _AROUND // 2, mode="edge"), np.full(_AROUND, 1 / _AROUND), "valid")
 
 
 def _each_alone(evidence: Blocks, see: Row, searched: int = 0) -> None:
-    """Show each frame's belief for itself, after a path was searched for in vain among so many frames."""
+    """Report the posterior of each frame by itself, after a search for a path among so many frames failed."""
     n_frames, n_places = evidence.shape
     for rows in in_blocks(n_frames):
         ratios = evidence.block(rows)

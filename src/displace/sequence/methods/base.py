@@ -1,4 +1,4 @@
-"""What a sequence method is: scores of places, given the frames before (and after) instead of one frame alone."""
+"""Interface of a sequence method: it ranks places by a frame and those before (and after) it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class SequenceMethod(ABC):
     Parameters
     ----------
     length : int, optional
-        Frames that are looked at, for methods that look at a window.
+        Frames of the window, for methods that have one.
     """
 
     name: ClassVar[str]

@@ -1,4 +1,4 @@
-"""The chain seen from the past: what a robot can know while it drives."""
+"""The online filter: each frame given those before it, which is what a robot knows while it drives."""
 
 from __future__ import annotations
 

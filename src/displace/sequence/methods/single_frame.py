@@ -1,4 +1,4 @@
-"""Each frame for itself: what every other method is compared with."""
+"""Each frame by itself: the baseline of every other method."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The chain seen from both sides: what a recording tells afterwards."""
+"""The forward–backward smoother: each frame given all frames, for recordings that are complete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The most likely path as a whole: one place a frame, the others ranked by the best path that ends there."""
+"""Viterbi: the most likely path; other places of a frame are ranked by the best path that ends there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from displace.sequence.weighing import Scale, Scores, Weighed
 class Viterbi(SequenceMethod):
     """Path with the greatest probability over steps of 0 to 3 places and jumps to anywhere.
 
-    The way back is kept as one byte for each frame and place.
+    Backpointers take one byte for each frame and place.
     """
 
     name = "viterbi"
@@ -42,7 +42,7 @@ class Viterbi(SequenceMethod):
 
 
 def _moved_best(total: Vectors, motion: Motion) -> tuple[Vectors, NDArray[np.uint8]]:
-    """Best way to each place: log-probability, and the step taken (one more than all steps: a jump)."""
+    """Best predecessor of each place: log-probability, and the step taken (``len(motion.steps)``: a jump)."""
     options = np.full((len(motion.steps) + 1, len(total)), -np.inf)
     for k, weight in enumerate(motion.steps[: len(total)]):
         options[k, k:] = total[: len(total) - k] + np.log(weight * (1 - motion.jump))
@@ -52,9 +52,9 @@ def _moved_best(total: Vectors, motion: Motion) -> tuple[Vectors, NDArray[np.uin
 
 
 def _path_first(best: Best, ways: NDArray[np.uint8], jumped_from: Indices, last: int, jump: int) -> None:
-    """Go back along the best path and put its places first, each with its score.
+    """Trace the best path back and put its places first, each with its score.
 
-    A place that is not among the k best takes the last one's place and score, which its own does not exceed.
+    A place that is not among the k best replaces the last one and takes its score, which its own does not exceed.
     """
     place = last
     for frame in reversed(range(len(ways))):
