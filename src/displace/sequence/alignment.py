@@ -27,7 +27,15 @@ from displace.progress import Stage
 from displace.sequence.adaptation import without_stops
 from displace.sequence.engine import Floats
 from displace.sequence.laps import second_lap
-from displace.sequence.pairing import AROUND, LEAST_STRETCH, Pairing, pair, reduced, standardised_recording
+from displace.sequence.pairing import (
+    AROUND,
+    LEAST_STRETCH,
+    Pairing,
+    goes_on,
+    pair,
+    reduced,
+    standardised_recording,
+)
 from displace.sequence.passing import in_order
 from displace.sequence.refining import can_refine, paired_again
 from displace.sequence.viewpoint import Cells, Grid, common_view, in_words
@@ -152,7 +160,7 @@ class _Coarse:
     """Pairings of every two recordings, by at most `_COARSE` frames of each."""
 
     def __init__(self, ready: dict[str, Vectors], progress: Stage | None, total: int) -> None:
-        self.names = list(ready)
+        self.names, self.ready = list(ready), ready
         self.n_frames = {n: len(v) for n, v in ready.items()}
         self.taken = {n: spread(len(v), _COARSE) for n, v in ready.items()}
         self.pairs: dict[tuple[str, str], Pairing] = {}
@@ -214,19 +222,20 @@ class _Coarse:
                 f"{_listed(backwards)} drives the route in the opposite direction to {anchor!r}: a camera that looks "
                 "the other way sees other places; make a map of each direction" + f" ({_LEAVE_OUT})" * others
             )
+        strange = [name for name in gains if not self._one_route(name, anchor)]
+        if not strange:
+            return
         way_out = f"{self._way_out()}. If they do show one route, longer recordings tell more{further}"
-        foreign = [name for name, gain in gains.items() if gain < needed[name]]
+        foreign = [name for name in strange if gains[name] < needed[name]]
         if foreign:
             raise InputError(
                 f"{_listed(foreign)} and {anchor!r} seem to show different routes: their frames look hardly more alike "
                 f"in the order in which they were taken than in the opposite one. {way_out}"
             )
-        alike = [name for name in gains if self._pair(name, anchor).stretch < LEAST_STRETCH]
-        if alike:
-            raise InputError(
-                f"{_listed(alike)} and {anchor!r} seem to show different routes that look alike: no stretch of them is "
-                f"more alike than streets of two towns are. {way_out}"
-            )
+        raise InputError(
+            f"{_listed(strange)} and {anchor!r} seem to show different routes that look alike: no stretch of them is "
+            f"more alike than streets of two towns are. {way_out}"
+        )
 
     def _way_out(self) -> str:
         """Advice for recordings of different routes: leave some out, or map each group that shows one route."""
@@ -242,7 +251,11 @@ class _Coarse:
         return "A map needs drives of one route"
 
     def _one_route(self, a: str, b: str) -> bool:
-        return self.gain(a, b) >= self.least_gain(a, b) and self._pair(a, b).stretch >= LEAST_STRETCH
+        """Whether two recordings fit well enough, or at least go on along each other."""
+        if self.gain(a, b) >= self.least_gain(a, b) and self._pair(a, b).stretch >= LEAST_STRETCH:
+            return True
+        queries, anchor = (a, b) if (a, b) in self.pairs else (b, a)
+        return goes_on(*(self.ready[name][self.taken[name]] for name in (queries, anchor)))
 
     def unmapped(self, anchor: str, pairings: dict[str, Pairing]) -> list[str]:
         """Notes on stretches that two recordings share and the anchor lacks: they get no places."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from displace.arrays import Indices, Vectors, l2_normalize
 from displace.sequence.belonging import best_stretch
+from displace.sequence.continuity import continues
 from displace.sequence.engine import Belief, Blocks, Floats, Motion, smooth
 from displace.sequence.stride import told_strides
 from displace.sequence.weighing import (
@@ -41,6 +42,9 @@ through one all do, by night too."""
 RESEMBLES = 1.25
 """Earnings, as a multiple of the mean of chance, that are expected of different towns: their streets look alike as far
 as the next corner."""
+_ELSEWHERE = 0.25
+"""Share of the cost of jumps that the order of one recording saves one of a different route, at most: of 87 such pairs
+up to 0.23, of 135 pairs of one route 0.23 to 0.79."""
 _STEEP, _MOST = 0.15, 1 / 3
 """As `tracking.STEEP` and `HALFWAY`; lower, because scores standardised over frames, too, vary more along a path."""
 _DIMENSIONS = 512
@@ -148,6 +152,15 @@ def gain_of(queries: Vectors, anchor: Vectors) -> float:
     scores = Scores(similarity, Columns.of(similarity))
     motion = _likeliest_motion(scores)
     return earned(scores, SLOPE, motion) - earned_by_chance(scores, SLOPE, motion)
+
+
+def goes_on(queries: Vectors, anchor: Vectors) -> bool:
+    """Whether one recording goes on along the other, as recordings of different routes do not (`continuity`)."""
+    similarity = Cosines(queries, anchor)
+    scores = Scores(similarity, Columns.of(similarity))
+    motion = _likeliest_motion(scores)
+    everything = slice(0, len(queries))
+    return continues(scores, lambda some: earnings(some, SLOPE, motion), motion, everything, _ELSEWHERE) > 0.5
 
 
 def _likeliest_motion(scores: Blocks) -> Motion:

@@ -17,6 +17,7 @@ import numpy as np
 
 from displace.arrays import Vectors
 from displace.sequence.belonging import TOLD, belongs
+from displace.sequence.continuity import continues
 from displace.sequence.engine import (
     Belief,
     Blocks,
@@ -60,6 +61,11 @@ _RISE = 1.0
 """Most nats of a level above chance: however distinct most of a route is, some stretch of it may not be."""
 _STEEP = 0.35
 """`tracking.STEEP` for whole drives; larger, because all frames together leave less doubt about the path."""
+_CERTAIN = 0.99
+"""Probability of being along the route, by the best stretch, from which on nothing else is asked."""
+_ELSEWHERE = 0.37
+"""Share of the cost of jumps that the route's order saves a drive through other streets, at most: of 62 through other
+towns that seem to follow the route, the order saves up to 0.36 (median 0.2), of 65 nights along it 0.4 to 0.9."""
 _TAIL, _NORMAL = 0.98, 2.054
 """Quantile of a frame's scores that is compared with the normal distribution, and its value there."""
 _COUNTS = 0.6
@@ -331,8 +337,9 @@ def smooth_drive(
 ) -> bool:
     """Smooth a drive with its own motion and level; each frame by itself where the frames do not follow the route.
 
-    In turn: a first filter learns the motion; path and null model are compared (order); the best stretch says whether
-    the drive is along the route at all (`belonging`); motion and level are re-estimated; a last pass reports.
+    In turn: a first filter learns the motion; path and null model are compared (order); the best stretch (`belonging`),
+    or else what the route's order saves (`continuity`), says whether the drive is along the route at all; motion and
+    level are re-estimated; a last pass reports.
 
     Parameters
     ----------
@@ -369,6 +376,9 @@ def smooth_drive(
         _each_alone(Weighed(Scores(similarity), scale), see, searched=n_frames)
         return False
     belonging, stretch = belongs(path, _around(chance))
+    if belonging < _CERTAIN:
+        further = continues(scores, lambda some: earnings(some, slope, motion), motion, stretch, _ELSEWHERE)
+        belonging = max(belonging, further)
     told, short = min(1.0, n_frames / TOLD), _FEW / (n_frames + _FEW)
     # At first only the best stretch counts as on the map: the rest may be other streets.
     off_map = np.ones(n_frames)
