@@ -26,7 +26,8 @@ NEEDED, FEW = 5.5, 4
 """Threshold of the best stretch = NEEDED · ln(frames / FEW), in nats. One clip of another town in a hundred reaches 5
 with 10 frames, 12 with 30 and 22 with 250."""
 TOLD = 60
-"""Frames from which on a drive that is not along the route is reported off the map; shorter ones are left open."""
+"""Frames from which on a drive that is not along the route is off the map; of a shorter one, n / TOLD of the mass is,
+and the rest anywhere."""
 _WIDTH = 2.0
 """Scale of the logistic function, in nats: so far from the threshold the odds are e to one."""
 
