@@ -71,6 +71,11 @@ UNSEEN_CONDITION = (
     "seems to show this season or light. Add one that does (displace update MAP --add STORE)"
 )
 """What is said where a map of several traversals does, of images that seem to be of its route."""
+BACKWARDS = (
+    "most frames are refused: their places follow each other against the route, and drives are followed along it, as "
+    "the map's recordings went; --no-follow locates each frame by itself"
+)
+"""What is said of a drive that goes back, or of a video that runs backwards."""
 FOLLOW = "the places of the images follow each other along the route, as those of a drive do: --follow locates them so"
 """What is said of images that were located one by one."""
 TOGETHER = "; 100 or more images in one condition, located together, adapt the matching to it"
