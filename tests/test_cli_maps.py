@@ -300,7 +300,7 @@ def test_unreadable_images_are_named_and_the_others_located(run, folder):
         (["advise", "town.displace"], "it is a map: give the store that it was built from"),
         (
             ["update", "town.displace", "--add", "night"],
-            "displace manifest night -o new.csv --against MAP, then displace extract new.csv -m hog",
+            "displace manifest night -o new.csv --against town.displace, then displace extract new.csv -m hog",
         ),
         (["export", "town.displace", "--to", "hloc", "-o", "x"], "with --queries STORE"),
         (["export", "route.desc", "--to", "onnx", "-o", "x"], "displace build route.desc makes a map of it"),
@@ -962,3 +962,33 @@ def test_where_the_images_are_that_are_not_shown_is_said_unless_it_was_given():
         with (shown := console.Console(width=200)).capture() as text:
             console_maps._show_many(shown, [record] * (console_maps.SHOWN + 2), where)
         assert text.get().rstrip().endswith(f"… and 2 more{where}")
+
+
+def test_what_is_no_store_is_told_the_commands_that_make_one_for_this_map(run, folder):
+    """Of a manifest, the command that was named makes a manifest of recordings."""
+    said = run("update", "town.displace", "--add", "night.csv").stderr
+    assert "displace extract night.csv -m " in said
+    assert "then displace update town.displace --add night.desc" in said
+    assert "displace manifest" not in said
+    said = run("update", "town.displace", "--add", "night").stderr
+    assert "displace manifest night -o new.csv --against town.displace, then displace extract new.csv" in said
+
+
+def test_a_traversal_that_neither_has_is_told_those_of_the_map(run, folder):
+    said = run("update", "town.displace", "--remove", "fog", "--references", "night.desc").stderr
+    assert "the map has no traversal 'fog'; it has dusk, overcast, snow, sun" in said
+
+
+def test_half_an_area_and_a_store_among_images_are_refused_in_words_of_their_own(run, folder):
+    said = run("locate", "town.displace", "night", "--radius", "5").stderr
+    assert said == "error: near and radius belong together: give both\n"
+    said = run("locate", "town.displace", "night.desc", "night").stderr
+    assert "night.desc is a descriptor store, which is located alone" in said
+
+
+def test_every_is_not_ignored_without_a_word_where_there_are_images(run, folder, tmp_path):
+    with pytest.warns(RouteWarning, match="every='5' is for videos and bags: all images of night are taken"):
+        run("locate", "town.displace", "night", "--every", "5")
+    with pytest.warns(RouteWarning, match="every='5' is for videos and bags: all images of town are taken"):
+        run("manifest", "town", "-o", tmp_path / "route.csv", "--every", "5")
+    assert run("locate", "town.displace", next((folder / "night").iterdir()), "--every", "5").exit_code == 0

@@ -29,7 +29,7 @@ from displace.manifest.recording import (
     with_positions,
 )
 from displace.progress import Progress
-from displace.recordings.frames import write_columns
+from displace.recordings.frames import tell_of_images, write_columns
 from displace.recordings.rosbag import extract_bag, is_bag
 from displace.recordings.video import extract_frames, is_video, length_of, opened
 from displace.recordings.video_start import video_start
@@ -67,6 +67,7 @@ def unpack(
     """
     parts = _parts(source)
     if parts is None:
+        tell_of_images(every, [str(source)])
         return Path(source)  # type: ignore[arg-type]
     videos: dict[str, Any] = {"every": every, "allow_truncated": allow_truncated}
     bags: dict[str, Any] = {
@@ -78,6 +79,7 @@ def unpack(
     named = _named(parts)
     check_offsets(clock_offset, named)
     logs = _logs(named, max_gap, clock_offset)
+    tell_of_images(every, [name for name in named if name not in logs])
     shared = cache(tracks_in)
     folders: dict[str, Path] = {}
     for name, (given, part) in named.items():
