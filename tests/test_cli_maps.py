@@ -992,3 +992,59 @@ def test_every_is_not_ignored_without_a_word_where_there_are_images(run, folder,
     with pytest.warns(RouteWarning, match="every='5' is for videos and bags: all images of town are taken"):
         run("manifest", "town", "-o", tmp_path / "route.csv", "--every", "5")
     assert run("locate", "town.displace", next((folder / "night").iterdir()), "--every", "5").exit_code == 0
+
+
+def test_a_map_of_several_stores_is_the_map_of_one_that_has_all(run, folder):
+    """After updates, 'build again from all references' is advised: this is how."""
+    stores = [DescriptorStore(folder / f"{name}.desc") for name in ("route", "night")]
+    refs = [store.references() for store in stores]
+    whole = ReferenceSet(
+        np.concatenate([part.vectors for part in refs]),
+        np.concatenate([part.places for part in refs]),
+        np.concatenate([part.traversals for part in refs]),
+        info=refs[0].info,
+    )
+    expected = maps_build(whole, model=stores[0].model)
+    done = run("build", "route.desc", "night.desc", "-o", "all.displace")
+    assert done.exit_code == 0, done.output
+    made = PlaceMap.load(folder / "all.displace")
+    assert made.traversals == expected.traversals
+    assert np.array_equal(made.place_ids, expected.place_ids)
+    assert np.allclose(np.asarray(made.vectors, float), np.asarray(expected.vectors, float), atol=2e-3)
+    few = run(
+        "build",
+        "route.desc",
+        "night.desc",
+        "-o",
+        "few.displace",
+        "--traversal",
+        "sun",
+        "--traversal",
+        "night",
+    )
+    assert list(PlaceMap.load(folder / "few.displace").traversals) == ["night", "sun"], few.output
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("night.desc", "night.desc"), "traversal 'night' is in night.desc and in night.desc"),
+        (
+            ("route.desc", "night.desc", "--exclude", "fog"),
+            "unknown traversal 'fog'. Known: dusk, overcast, snow",
+        ),
+        (("route.desc", "night.desc", "-m", "hog"), "model='hog' is not possible with several stores"),
+        (("route.desc", "night.csv"), "build takes one manifest, or stores, or recordings"),
+    ],
+)
+def test_stores_that_cannot_be_joined_are_refused(run, given, said):
+    done = run("build", *given, "-o", "none.displace")
+    assert done.exit_code == 2
+    assert said in done.stderr
+
+
+def test_an_update_after_which_to_build_again_says_how(run, folder):
+    """From one traversal to two."""
+    run("build", "route.desc", "-o", "one.displace", "--traversal", "sun")
+    done = run("update", "one.displace", "--add", "night.desc")
+    assert "to build it again: displace build STORE STORE … -o one.displace --overwrite" in done.stdout
