@@ -1048,3 +1048,9 @@ def test_an_update_after_which_to_build_again_says_how(run, folder):
     run("build", "route.desc", "-o", "one.displace", "--traversal", "sun")
     done = run("update", "one.displace", "--add", "night.desc")
     assert "to build it again: displace build STORE STORE … -o one.displace --overwrite" in done.stdout
+
+
+def test_an_address_without_its_scheme_is_told_from_a_map_that_is_not_there(run):
+    said = run("locate", "robot.local:8008", "night").stderr
+    assert "if it is the address of a server, write http://robot.local:8008" in said
+    assert "displace build SOURCE -o nowhere.displace" in run("locate", "nowhere.displace", "night").stderr
