@@ -24,6 +24,7 @@ from displace.manifest.recording import (
     Pictures,
     check_offsets,
     files_of,
+    refuse_all,
     tell_of_unused,
     tracks_in,
     with_positions,
@@ -135,10 +136,7 @@ def _logs(
                 logs[name] = _Log.beside(name, given, part, max_gap, clock_offset)
         except ManifestError as error:
             errors.append(error)
-    if len(errors) > 1:
-        raise ManifestError(f"positions of {len(errors)} recordings cannot be used:", [*map(str, errors)])
-    if errors:
-        raise errors[0]
+    refuse_all(errors)
     return logs
 
 
