@@ -1005,9 +1005,9 @@ def test_a_map_of_several_stores_is_the_map_of_one_that_has_all(run, folder):
         info=refs[0].info,
     )
     expected = maps_build(whole, model=stores[0].model)
-    done = run("build", "route.desc", "night.desc", "-o", "all.displace")
+    done = run("build", "route.desc", "night.desc", "-o", "joined-all.displace")
     assert done.exit_code == 0, done.output
-    made = PlaceMap.load(folder / "all.displace")
+    made = PlaceMap.load(folder / "joined-all.displace")
     assert made.traversals == expected.traversals
     assert np.array_equal(made.place_ids, expected.place_ids)
     assert np.allclose(np.asarray(made.vectors, float), np.asarray(expected.vectors, float), atol=2e-3)
@@ -1016,13 +1016,13 @@ def test_a_map_of_several_stores_is_the_map_of_one_that_has_all(run, folder):
         "route.desc",
         "night.desc",
         "-o",
-        "few.displace",
+        "joined-few.displace",
         "--traversal",
         "sun",
         "--traversal",
         "night",
     )
-    assert list(PlaceMap.load(folder / "few.displace").traversals) == ["night", "sun"], few.output
+    assert list(PlaceMap.load(folder / "joined-few.displace").traversals) == ["night", "sun"], few.output
 
 
 @pytest.mark.parametrize(
@@ -1038,16 +1038,16 @@ def test_a_map_of_several_stores_is_the_map_of_one_that_has_all(run, folder):
     ],
 )
 def test_stores_that_cannot_be_joined_are_refused(run, given, said):
-    done = run("build", *given, "-o", "none.displace")
+    done = run("build", *given, "-o", "joined-none.displace")
     assert done.exit_code == 2
     assert said in done.stderr
 
 
 def test_an_update_after_which_to_build_again_says_how(run, folder):
     """From one traversal to two."""
-    run("build", "route.desc", "-o", "one.displace", "--traversal", "sun")
-    done = run("update", "one.displace", "--add", "night.desc")
-    assert "to build it again: displace build STORE STORE … -o one.displace --overwrite" in done.stdout
+    run("build", "route.desc", "-o", "rebuilt.displace", "--traversal", "sun")
+    done = run("update", "rebuilt.displace", "--add", "night.desc")
+    assert "to build it again: displace build STORE STORE … -o rebuilt.displace --overwrite" in done.stdout
 
 
 def test_an_address_without_its_scheme_is_told_from_a_map_that_is_not_there(run):
