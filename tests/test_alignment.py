@@ -438,7 +438,7 @@ def test_what_cannot_be_lined_up_is_said(conditions: dict[str, np.ndarray]) -> N
     sun, rain = conditions["sun"], conditions["rain"]
     elsewhere = make_route(150, 0.5, seed=99)[1]
     cases = [
-        ({"a": sun}, "1 recording cannot be lined up"),
+        ({"a": sun}, "1 recording cannot be lined up.*, then displace build one.csv"),
         ({"a": sun, "b": rain[:3]}, "'b' has 3 frames; at least 10"),
         ({"a": sun, "b": np.zeros_like(rain)}, "'b' shows nothing to line it up by: 220 of its 220 frames"),
         (

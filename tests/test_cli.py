@@ -120,6 +120,11 @@ def test_check_counts_and_exits_with_1_on_problems(run, route):
     assert bad.exit_code == 1
     assert "1 files missing" in bad.stdout
     assert "1 images unreadable" in bad.stdout
+    table = route.root / "windows.csv"
+    table.write_text("image,place,traversal\nsun\\\\0.jpg,0,sun\n")
+    gone = run("manifest", table, "--check").stdout
+    assert "every image that is there can be read" in gone
+    assert "write / instead" in gone
 
 
 @pytest.mark.parametrize(

@@ -300,7 +300,7 @@ def test_unreadable_images_are_named_and_the_others_located(run, folder):
         (["advise", "town.displace"], "it is a map: give the store that it was built from"),
         (
             ["update", "town.displace", "--add", "night"],
-            "displace manifest night -o new.csv --against MAP, then displace extract new.csv -m hog",
+            "displace manifest night -o new.csv --against town.displace, then displace extract new.csv -m hog",
         ),
         (["export", "town.displace", "--to", "hloc", "-o", "x"], "with --queries STORE"),
         (["export", "route.desc", "--to", "onnx", "-o", "x"], "displace build route.desc makes a map of it"),
@@ -962,3 +962,95 @@ def test_where_the_images_are_that_are_not_shown_is_said_unless_it_was_given():
         with (shown := console.Console(width=200)).capture() as text:
             console_maps._show_many(shown, [record] * (console_maps.SHOWN + 2), where)
         assert text.get().rstrip().endswith(f"… and 2 more{where}")
+
+
+def test_what_is_no_store_is_told_the_commands_that_make_one_for_this_map(run, folder):
+    """Of a manifest, the command that was named makes a manifest of recordings."""
+    said = run("update", "town.displace", "--add", "night.csv").stderr
+    assert "displace extract night.csv -m " in said
+    assert "then displace update town.displace --add night.desc" in said
+    assert "displace manifest" not in said
+    said = run("update", "town.displace", "--add", "night").stderr
+    assert "displace manifest night -o new.csv --against town.displace, then displace extract new.csv" in said
+
+
+def test_a_traversal_that_neither_has_is_told_those_of_the_map(run, folder):
+    said = run("update", "town.displace", "--remove", "fog", "--references", "night.desc").stderr
+    assert "the map has no traversal 'fog'; it has dusk, overcast, snow, sun" in said
+
+
+def test_half_an_area_and_a_store_among_images_are_refused_in_words_of_their_own(run, folder):
+    said = run("locate", "town.displace", "night", "--radius", "5").stderr
+    assert said == "error: near and radius belong together: give both\n"
+    said = run("locate", "town.displace", "night.desc", "night").stderr
+    assert "night.desc is a descriptor store, which is located alone" in said
+
+
+def test_every_is_not_ignored_without_a_word_where_there_are_images(run, folder, tmp_path):
+    with pytest.warns(RouteWarning, match="every='5' is for videos and bags: all images of night are taken"):
+        run("locate", "town.displace", "night", "--every", "5")
+    with pytest.warns(RouteWarning, match="every='5' is for videos and bags: all images of town are taken"):
+        run("manifest", "town", "-o", tmp_path / "route.csv", "--every", "5")
+    assert run("locate", "town.displace", next((folder / "night").iterdir()), "--every", "5").exit_code == 0
+
+
+def test_a_map_of_several_stores_is_the_map_of_one_that_has_all(run, folder):
+    """After updates, 'build again from all references' is advised: this is how."""
+    stores = [DescriptorStore(folder / f"{name}.desc") for name in ("route", "night")]
+    refs = [store.references() for store in stores]
+    whole = ReferenceSet(
+        np.concatenate([part.vectors for part in refs]),
+        np.concatenate([part.places for part in refs]),
+        np.concatenate([part.traversals for part in refs]),
+        info=refs[0].info,
+    )
+    expected = maps_build(whole, model=stores[0].model)
+    done = run("build", "route.desc", "night.desc", "-o", "joined-all.displace")
+    assert done.exit_code == 0, done.output
+    made = PlaceMap.load(folder / "joined-all.displace")
+    assert made.traversals == expected.traversals
+    assert np.array_equal(made.place_ids, expected.place_ids)
+    assert np.allclose(np.asarray(made.vectors, float), np.asarray(expected.vectors, float), atol=2e-3)
+    few = run(
+        "build",
+        "route.desc",
+        "night.desc",
+        "-o",
+        "joined-few.displace",
+        "--traversal",
+        "sun",
+        "--traversal",
+        "night",
+    )
+    assert list(PlaceMap.load(folder / "joined-few.displace").traversals) == ["night", "sun"], few.output
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("night.desc", "night.desc"), "traversal 'night' is in night.desc and in night.desc"),
+        (
+            ("route.desc", "night.desc", "--exclude", "fog"),
+            "unknown traversal 'fog'. Known: dusk, overcast, snow",
+        ),
+        (("route.desc", "night.desc", "-m", "hog"), "model='hog' is not possible with several stores"),
+        (("route.desc", "night.csv"), "build takes one manifest, or stores, or recordings"),
+    ],
+)
+def test_stores_that_cannot_be_joined_are_refused(run, given, said):
+    done = run("build", *given, "-o", "joined-none.displace")
+    assert done.exit_code == 2
+    assert said in done.stderr
+
+
+def test_an_update_after_which_to_build_again_says_how(run, folder):
+    """From one traversal to two."""
+    run("build", "route.desc", "-o", "rebuilt.displace", "--traversal", "sun")
+    done = run("update", "rebuilt.displace", "--add", "night.desc")
+    assert "to build it again: displace build STORE STORE … -o rebuilt.displace --overwrite" in done.stdout
+
+
+def test_an_address_without_its_scheme_is_told_from_a_map_that_is_not_there(run):
+    said = run("locate", "robot.local:8008", "night").stderr
+    assert "if it is the address of a server, write http://robot.local:8008" in said
+    assert "displace build SOURCE -o nowhere.displace" in run("locate", "nowhere.displace", "night").stderr

@@ -116,3 +116,45 @@ def test_a_size_of_a_report_that_is_none(tmp_path, megabytes):
     result = CliRunner().invoke(cli.app, ["report", str(tmp_path), "--megabytes", megabytes])
     assert result.exit_code == 2
     assert "megabytes" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        (("update", "town.displace", "--add", "a.desc", "--add", "b.desc"), "--add is given 2 times"),
+        (("evaluate", "route.desc", "--fusion", "hops", "--fusion", "bsf"), "--fusion is given 2 times"),
+        (("build", "route.desc", "-o", "a.displace", "--output=b.displace"), "--output is given 2 times"),
+    ],
+)
+def test_an_option_that_takes_one_value_is_not_given_twice(given, named):
+    """All but the last were lost without a word."""
+    done = CliRunner().invoke(cli.app, given)
+    assert done.exit_code == 2
+    assert f"error: {named}, but takes one value" in done.stderr
+
+
+def test_options_that_take_several_values_and_flags_may_be_repeated():
+    given = ("build", "nowhere.desc", "--exclude", "a", "--exclude", "b", "--overwrite", "--overwrite")
+    assert "no recording" in (said := CliRunner().invoke(cli.app, given).stderr) or "nowhere" in said
+    assert "times" not in said
+
+
+def test_a_file_that_begins_like_an_option_is_told_how_to_be_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "-winter 1.avi").touch()
+    done = CliRunner().invoke(cli.app, ("build", "-winter 1.avi", "-o", "town.displace"))
+    assert (done.exit_code, done.stderr) == (
+        2,
+        "error: -winter 1.avi begins like an option: write './-winter 1.avi'\n",
+    )
+    done = CliRunner().invoke(cli.app, ("build", "-summer.avi"))
+    assert "No such option" in done.stderr
+
+
+def test_what_the_system_refuses_is_one_message(monkeypatch):
+    def refused(*args, **kwargs):
+        raise PermissionError(13, "Permission denied", "secret/index.json")
+
+    monkeypatch.setattr("displace.descriptors.store.is_store", refused)
+    done = CliRunner().invoke(cli.app, ("build", "secret", "-o", "town.displace"))
+    assert (done.exit_code, done.stderr) == (2, "error: cannot use secret/index.json: Permission denied\n")

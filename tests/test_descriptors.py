@@ -10,9 +10,10 @@ import pytest
 from tiny import TinyModel, expected, make_route
 
 from displace.descriptors.extraction import extract
+from displace.descriptors.joined import joined
 from displace.descriptors.store import DescriptorStore, is_store
 from displace.descriptors.store_writing import relabel
-from displace.errors import InputError, StoreError, UnknownNameError
+from displace.errors import InputError, ModelMismatchError, StoreError, UnknownNameError
 from displace.manifest.table import Manifest
 
 
@@ -216,3 +217,45 @@ def test_an_index_nested_a_hundred_thousand_deep_is_one_clear_error(store):
     (store.folder / "index.json").write_text("[" * 100_000 + "]" * 100_000)
     with pytest.raises(StoreError, match="nested"):
         DescriptorStore(store.folder)
+
+
+def test_references_of_several_stores(store, route, tmp_path):
+    """Each a part of the traversals: together they are those of the store that has all."""
+    names = route.traversal_names()
+    parts = [
+        extract(route.select_traversals(some), TinyModel(), tmp_path / f"{some[0]}.desc").store
+        for some in (names[:1], names[1:])
+    ]
+    stream, whole = joined(parts), store.references()
+    refs = stream.take(np.arange(len(stream)))
+    np.testing.assert_array_equal(refs.vectors, whole.vectors)
+    assert refs.places.tolist() == whole.places.tolist()
+    assert refs.traversals.tolist() == whole.traversals.tolist()
+    assert refs.info.ids.tolist() == whole.info.ids.tolist()
+    some = np.array([0, 3, len(stream) - 1])
+    np.testing.assert_array_equal(stream.read(some), whole.vectors[some])
+    assert set(joined(parts, exclude=names[:1]).traversals) == {*names[1:]}
+    with pytest.raises(InputError, match="no image of the traversals asked for has a place"):
+        joined(parts, names[:1], names[:1])
+    with pytest.raises(InputError, match="a recording counts once"):
+        joined([store, parts[0]])
+    other = extract(route.select_traversals(names[1:]), TinyModel(version=2), tmp_path / "other.desc").store
+    with pytest.raises(ModelMismatchError, match="describe the images of one anew"):
+        joined([parts[0], other])
+
+
+def test_stores_of_cameras_or_of_other_units_are_not_joined(route, tmp_path):
+    n = len(route)
+    columns = [
+        {"camera": np.zeros(n)},
+        {"latitude": np.full(n, 1.0), "longitude": np.full(n, 2.0)},
+        {"easting": np.full(n, 1.0), "northing": np.full(n, 2.0)},
+    ]
+    stores = []
+    for number, given in enumerate(columns):
+        manifest = Manifest(route.images, route.places, [str(number)] * n, route.root, **given)
+        stores.append(extract(manifest, TinyModel(), tmp_path / f"{number}.desc").store)
+    with pytest.raises(InputError, match="tell views of a place apart"):
+        joined(stores[:2])
+    with pytest.raises(InputError, match="convert one of the two"):
+        joined(stores[1:])

@@ -106,3 +106,14 @@ def test_the_core_of_the_ros_node_needs_no_ros(tmp_path):
         assert [record["stamp"]["sec"] for record in found] == [*range(8), 9]
         assert len(warned) == 1
         assert "8.000000005" in warned[0]
+
+
+def test_services_have_a_folder_for_weights_that_they_may_write():
+    """Neither a dynamic user nor one without a home has a cache of its own: no weights could be downloaded."""
+    for name, folder in (
+        ("serve.service", "Environment=DISPLACE_CACHE=/var/cache/displace"),
+        ("Dockerfile", "ENV DISPLACE_CACHE="),
+    ):
+        assert folder in (ROOT / "examples" / name).read_text("utf-8")
+    unit = (ROOT / "examples" / "serve.service").read_text("utf-8")
+    assert "/etc/systemd/system/displace.service" in unit  # the name that systemctl is given

@@ -353,3 +353,17 @@ def test_equal_files_are_each_named_in_their_message(tmp_path):
     manifest = Manifest(names, ["0", "1", "2", "3"], ["t"] * 4, tmp_path)
     done = extract(manifest, get_model("hog"), tmp_path / "x.desc", workers=1)
     assert all(name in why for name, why in done.skipped.items())
+
+
+def test_images_that_are_all_gone_leave_the_store_as_it_was(tmp_path):
+    """As on a disk that is not mounted: the store then listed 12 skipped images and nothing else."""
+    route = make_route(tmp_path / "route")
+    store = extract(route, TinyModel(), tmp_path / "route.desc").store
+    (tmp_path / "route").rename(tmp_path / "elsewhere")
+    with pytest.raises(
+        ImageError, match=r"none of the 12 images could be described; .*route.desc stays as it was"
+    ):
+        extract(route, TinyModel(), tmp_path / "route.desc")
+    left = DescriptorStore(tmp_path / "route.desc")
+    assert (len(left), left.skipped) == (12, {})
+    np.testing.assert_array_equal(left.vectors(), store.vectors())

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from displace.errors import ImageError
-from displace.images import content_hash, eight_bits, find_images, natural_key, read_image
+from displace.images import content_hash, eight_bits, find_images, has_images, natural_key, read_image
 
 
 def picture(height: int = 6, width: int = 8) -> np.ndarray:
@@ -328,3 +328,24 @@ def test_links_between_folders_are_followed_once(tmp_path):
 
 def test_numbers_of_thousands_of_digits_are_counted():
     assert sorted(["a" + "9" * 5000, "a1" + "0" * 5000], key=natural_key)[0].startswith("a9")
+
+
+def test_a_folder_that_may_not_be_read_is_named(tmp_path, monkeypatch):
+    """As lost+found on a disk of its own: its images would be missing without a word."""
+    for name in ("sun", "lost+found"):
+        (tmp_path / name).mkdir()
+        save(tmp_path / name / "1.jpg", picture())
+    real = os.scandir
+
+    def refused(path="."):
+        if os.fspath(path).endswith("lost+found"):
+            raise PermissionError(13, "Permission denied", os.fspath(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    for recursive, folder in ((True, tmp_path), (False, tmp_path / "lost+found")):
+        with pytest.raises(ImageError, match=r"cannot read folder .*lost\+found: Permission denied"):
+            find_images(folder, recursive=recursive)
+    with pytest.raises(ImageError, match=r"lost\+found"):
+        has_images(tmp_path / "lost+found")
+    assert find_images(tmp_path / "sun")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -317,3 +318,14 @@ def test_a_file_that_declares_terabytes_is_refused(tmp_path):
         file.create_dataset("a.jpg/global_descriptor", (2**40,), "f4", chunks=(1024,))
     with pytest.raises(FormatError, match="has 1099511627776 numbers; at most"):
         read_descriptors(tmp_path / "f.h5", Manifest(["a.jpg"], ["0"], ["x"]))
+
+
+def test_a_full_disk_is_refused_before_hdf5_meets_it(store, tmp_path, monkeypatch):
+    """The process ended with a segmentation fault."""
+    needed = len(store) * 4 * store.dim
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=needed))
+    with pytest.raises(WriteError, match="No space left on device"):
+        write_descriptors(store, tmp_path / "feats.h5")
+    assert not list(tmp_path.glob("*feats*"))
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=2 * needed + 10**6))
+    write_descriptors(store, tmp_path / "feats.h5")

@@ -10,7 +10,7 @@ import pytest
 from displace import ReferenceSet, build
 from displace.manifest.table import Manifest
 from displace.maps.located import Located
-from displace.maps.refusals import follow_each_other, of_a_drive, of_refusals
+from displace.maps.refusals import of_a_drive, of_refusals, way_along
 from displace.matches import Matches
 from displace.places import Places
 from displace.synthetic import make_route
@@ -49,14 +49,14 @@ def test_refused_images_whose_places_follow_each_other_are_of_the_route(maps):
     assert "although their places follow each other" in adapted
     assert "--min-confidence" not in adapted  # with 0.05 hardly anything would be refused
     assert "100 or more" not in adapted
-    followed = of_refusals(located(maps[3], np.arange(N), np.full(N, 0.05), followed=True))
+    followed = of_refusals(located(maps[3], np.arange(N)[::-1], np.full(N, 0.05), followed=True))
     assert "although their places follow each other" in followed
     assert "100 or more" not in followed
     assert of_refusals(located(maps[3], np.arange(N)[::-1], np.full(N, 0.2)))  # driven the other way
 
 
 def test_images_that_seem_to_be_a_drive_may_be_followed(maps):
-    places, rng = np.arange(N), np.random.default_rng(0)
+    places, rng = np.arange(N)[::-1], np.random.default_rng(0)
     webcams = rng.standard_normal((N, 24))
     frames = np.cumsum(webcams, axis=0)
     sure, drive = np.full(N, 0.9), {"vectors": frames}
@@ -75,7 +75,7 @@ def test_refused_photos_from_elsewhere_say_nothing_about_the_map(maps):
     own, foreign = N // 2 - 2, N // 2 + 2
     places = np.concatenate([np.arange(own), np.random.default_rng(0).permutation(N)[:foreign]])
     confidence = np.concatenate([np.full(own, 0.9), np.full(foreign, 0.2)])
-    assert follow_each_other(places, N)
+    assert way_along(places, N)
     assert of_refusals(located(maps[3], places, confidence)) == ""
 
 
@@ -129,8 +129,22 @@ def test_images_that_cannot_be_read_do_not_count(maps):
 def test_steps_both_ways_are_chance():
     """Of another stretch of the same route, images find places nearby, ahead as often as behind."""
     back_and_forth = np.cumsum(np.random.default_rng(1).choice([-2, -1, 1, 2], 200)) + 500
-    assert not follow_each_other(back_and_forth, 1000)
+    assert not way_along(back_and_forth, 1000)
     slow = np.repeat(np.arange(30), 5)
-    assert follow_each_other(slow, 1000)
-    assert not follow_each_other(slow[: 5 * 20], 1000)  # 19 changes
-    assert follow_each_other(slow[: 5 * 21], 1000)
+    assert way_along(slow, 1000)
+    assert not way_along(slow[: 5 * 20], 1000)  # 19 changes
+    assert way_along(slow[: 5 * 21], 1000)
+
+
+@pytest.mark.parametrize("n_traversals", [1, 3])
+def test_a_drive_against_the_route_is_not_taken_for_an_unknown_season(maps, n_traversals):
+    back, ahead, low = np.arange(N), np.arange(N)[::-1], np.full(N, 0.2)
+    said = of_refusals(located(maps[n_traversals], back, low, followed=True))
+    assert "against the route" in said
+    assert "--no-follow" in said
+    assert "against" not in of_refusals(located(maps[n_traversals], ahead, low, followed=True))
+    assert "against" not in of_refusals(located(maps[n_traversals], back, low))  # photos go anywhere
+    frames = np.cumsum(np.random.default_rng(0).standard_normal((N, 24)), axis=0)
+    assert (
+        of_a_drive(located(maps[3], back, np.full(N, 0.9), vectors=frames)) == ""
+    )  # --follow would refuse them

@@ -453,3 +453,16 @@ def test_a_track_beside_a_bag_goes_before_its_own_positions_and_one_of_the_day_d
     assert north() == pytest.approx([20, 20] if fixes else [50, 51])
     day.rename(tmp_path / "run.gpx")
     assert north() == pytest.approx([50, 51])
+
+
+def test_a_folder_that_may_not_be_read_is_no_bag(tmp_path, monkeypatch):
+    """What it is, is said where its images are looked for; this ended in a traceback."""
+    real = os.stat
+
+    def refused(path, *args, **kwargs):
+        if os.fspath(path).endswith("metadata.yaml"):
+            raise PermissionError(13, "Permission denied", os.fspath(path))
+        return real(path, *args, **kwargs)
+
+    monkeypatch.setattr(os, "stat", refused)
+    assert not is_bag(tmp_path)

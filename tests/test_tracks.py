@@ -287,3 +287,14 @@ def test_clocks_that_differ_by_less_than_a_drive_are_told_of_with_what_to_add(tm
         RouteWarning, match=r"clocks differ .* If so: displace manifest … --clock-offset sun=-10$"
     ):
         read_recording("sun", tmp_path / "sun")
+
+
+def test_folders_of_other_time_zones_are_all_named_at_once(tmp_path):
+    """They were named one by one, each after the option for the one before had been given."""
+    for name, hours in (("june", 2), ("november", 1)):
+        images(tmp_path / name, *(3600 * hours + second for second in range(3)))
+        track(tmp_path, "".join(point(second, 50, 8) for second in range(3)), f"{name}.gpx")
+    with pytest.raises(ManifestError, match="positions of 2 recordings cannot be used:") as caught:
+        build_manifest(tmp_path)
+    assert "--clock-offset june=-2h" in str(caught.value)
+    assert "--clock-offset november=-1h" in str(caught.value)

@@ -41,7 +41,7 @@ from displace.web.drives import Drives
 from displace.web.hosting import Hosted
 from displace.web.limits import Limits, RateLimit, Tokens
 from displace.web.metrics import Metrics
-from displace.web.server import ServerSettings
+from displace.web.server import Server, ServerSettings
 
 PLACES = 12
 
@@ -397,6 +397,18 @@ class TestMap:
         for place in ("01", "02", "01", "03", "01"):
             assert shown.thumbnail(place_map, place, "sun").startswith(b"\xff\xd8")
         assert read == ["01", "02", "03"]
+
+    def test_a_manifest_of_other_places_is_told_of(self, pictures, caplog):
+        """No picture was ever shown, without a word."""
+        place_map, manifest = PlaceMap.load(pictures / "town.displace"), Manifest.read(pictures / "route.csv")
+        gallery.Gallery([pictures], manifest).say_if_of_other_places(place_map)
+        assert not caplog.records
+        other = Manifest(
+            manifest.images, [f"x{p}" for p in manifest.places], manifest.traversals, manifest.root
+        )
+        other.write(pictures / "other.csv")
+        Server(ServerSettings(pictures / "town.displace", [pictures], pictures / "other.csv")).close()
+        assert "the manifest has none of the map's places" in caplog.text
 
     def test_facts_places_and_pictures(self, shown, pictures):
         facts = shown.get("/v1/map").json()

@@ -103,11 +103,9 @@ def find_images(folder: PathLike, recursive: bool = False) -> list[Path]:
     folder = Path(folder)
     if not folder.is_dir():
         raise ImageError(f"no folder of images at {folder}" + (" (it is a file)" if folder.exists() else ""))
-    found = _walk(folder) if recursive else (e.path for e in os.scandir(folder) if e.is_file())
     start = len(str(folder)) + 1
-    return [
-        Path(path) for path in sorted(filter(is_image, found), key=lambda path: natural_key(path[start:]))
-    ]
+    found = filter(is_image, _walk(folder, recursive))
+    return [Path(path) for path in sorted(found, key=lambda path: natural_key(path[start:]))]
 
 
 def has_images(folder: PathLike) -> bool:
@@ -164,17 +162,25 @@ def content_hash(path: PathLike) -> str:
         raise ImageError(f"cannot read {path}: {error.strerror}") from None
 
 
-def _walk(folder: Path) -> Iterator[str]:
+def _walk(folder: Path, recursive: bool = True) -> Iterator[str]:
     """Every file below `folder` except in hidden folders; links are followed, and each folder is visited once."""
     seen = {_identity(folder)}
-    for parent, folders, names in os.walk(folder, followlinks=True):
+    for parent, folders, names in os.walk(folder, onerror=_refuse_unreadable, followlinks=True):
         kept = []
         for name in sorted(folders):
             if not name.startswith(".") and (key := _identity(f"{parent}{os.sep}{name}")) not in seen:
                 seen.add(key)
                 kept.append(name)
-        folders[:] = kept
+        folders[:] = kept if recursive else ()
         yield from (f"{parent}{os.sep}{name}" for name in names)
+
+
+def _refuse_unreadable(error: OSError) -> None:
+    """Images that are missed without a word would be missing from a map."""
+    raise ImageError(
+        f"cannot read folder {error.filename}: {error.strerror}; change its permissions, or give the folders beside it "
+        "one by one"
+    ) from None
 
 
 def _identity(folder: PathLike) -> tuple[int, int] | str:

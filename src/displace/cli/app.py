@@ -123,4 +123,4 @@ def _show(verb: Verb, result: Any, given: dict[str, Any], as_json: bool) -> int 
 
 
 for _verb in all_verbs():
-    app.command(_verb.name, help=_verb.help())(command(_verb))
+    app.command(_verb.name, cls=console.OnceEach, help=_verb.help())(command(_verb))

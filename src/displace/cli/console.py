@@ -5,10 +5,13 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
 import re
+import shlex
 import sys
 import time
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import asdict
 from typing import Any
@@ -30,9 +33,9 @@ from rich.progress import (
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
-from displace.errors import DisplaceError, DisplaceWarning, SkippedImagesError
+from displace.errors import DisplaceError, DisplaceWarning, InputError, SkippedImagesError
 
 SECONDS_BETWEEN_LINES = 30.0
 SHOWN = 10
@@ -116,6 +119,27 @@ def format_warning(
     return f"{filename}:{lineno}: {category.__name__}: {visible(str(message))}\n{line or ''}"
 
 
+class OnceEach(TyperCommand):
+    """Refuses an option given twice that takes one value: all values but the last would be lost without a word."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments of a verb."""
+        try:
+            _, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        except Exception as error:
+            files = [arg for arg in args if arg.startswith("-") and os.path.lexists(arg)]
+            if hasattr(error, "option_name") and files:
+                raise InputError(
+                    f"{files[0]} begins like an option: write {shlex.quote(f'./{files[0]}')}"
+                ) from None
+            raise
+        for option, count in Counter(order).items():
+            single = option.param_type_name == "option" and not option.multiple and not option.is_flag  # type: ignore[attr-defined]
+            if single and count > 1:
+                raise InputError(f"{option.opts[0]} is given {count} times, but takes one value")
+        return super().parse_args(ctx, args)
+
+
 class Verbs(TyperGroup):
     """Turns the package's exceptions into messages and exit codes."""
 
@@ -132,6 +156,11 @@ class Verbs(TyperGroup):
             raise typer.Exit(1) from error
         except DisplaceError as error:
             show_error(err, str(error))
+            raise typer.Exit(2) from error
+        except OSError as error:
+            if error.filename is None:
+                raise
+            show_error(err, f"cannot use {error.filename}: {error.strerror}")
             raise typer.Exit(2) from error
         except MemoryError as error:
             verb = self.commands.get(ctx.invoked_subcommand)

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from displace.cli import console
-from displace.descriptors.store import DescriptorStore
+from displace.descriptors.store import DescriptorStore, is_store
 from displace.maps import PlaceMap
 from displace.maps.calibration import Calibration
 from displace.maps.located import FRAME, Located
@@ -29,6 +29,7 @@ from displace.maps.remarks import (
     rounding_loss,
 )
 from displace.verbs._steps import store_beside
+from displace.verbs.base import listed
 from displace.verbs.build import map_output
 
 if TYPE_CHECKING:
@@ -142,7 +143,9 @@ def show_build(place_map: PlaceMap, given: Mapping[str, Any]) -> None:
     """Show what a map holds, and which images could not be read."""
     output = map_output(given["store"], given["output"])
     show_map(console.out, place_map, output)
-    skipped = DescriptorStore(store_beside(given["store"], output)).skipped
+    sources = listed(given["store"])
+    folders = sources if all(map(is_store, sources)) else [store_beside(sources, output)]
+    skipped = {name: why for folder in folders for name, why in DescriptorStore(folder).skipped.items()}
     if skipped:
         console.say(
             console.err,
@@ -265,3 +268,9 @@ def show_update(done: Update, given: Mapping[str, Any]) -> None:
         console.say(console.out, f"confidence: {done.confidence}")
     for advice in done.advice:
         console.say(console.out, f"do again: {advice}", "yellow")
+    if any("again from all references" in said for said in (done.confidence, *done.advice)):
+        console.say(
+            console.out,
+            f"to build it again: displace build STORE STORE … -o {quote(str(path))} --overwrite, with the store of "
+            "each recording",
+        )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -131,6 +131,8 @@ def extract(
     with opened_for_writing(folder, model.fingerprint(), model.dim, dtype, overwrite) as before:
         n_before = len(before.shards)
         hashes, skipped = _hash_all(manifest, workers, report)
+        if len(before) and not any(hashes):  # a disk that is not there costs no descriptors
+            raise _none_described(manifest, skipped, f"; {folder} stays as it was")
         index = before.index.listing(manifest, hashes)
         index.write(folder)
         n_reused = sum(content in before.shards for content in hashes)
@@ -312,15 +314,18 @@ def described_batch(model: DescriptorModel, batch: Prepared) -> Vectors:
 def _check_outcome(store: DescriptorStore, strict: bool) -> None:
     """Raise an error if nothing was described, or with `strict` if anything was skipped."""
     n, skipped = len(store.index.manifest), store.skipped
-    first = next(iter(skipped.values()), "")
     if n and not len(store):
-        raise ImageError(
-            f"none of the {n} images could be described; paths in a manifest are relative to its own folder. "
-            f"First problem: {first}"
-        )
+        raise _none_described(store.index.manifest, skipped)
     if strict and skipped:
         raise SkippedImagesError(
             "\n  ".join(
                 [f"{len(skipped)} of {n} images skipped; all others are in {store.folder}", *skipped.values()]
             )
         )
+
+
+def _none_described(manifest: Manifest, skipped: Mapping[str, str], kept: str = "") -> ImageError:
+    return ImageError(
+        f"none of the {len(manifest)} images could be described{kept}; paths in a manifest are relative to its own "
+        f"folder. First problem: {next(iter(skipped.values()), '')}"
+    )

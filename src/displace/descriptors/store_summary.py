@@ -49,10 +49,10 @@ def by_sight(store: DescriptorStore) -> bool:
     return "alignment" in store.manifest.numbers and store.manifest.frame is not None
 
 
-def own_tolerance(store: DescriptorStore) -> str | None:
+def own_tolerance(*stores: DescriptorStore) -> str | None:
     """Default tolerance: two frames for places without positions found by sight or in one video or bag, else None."""
-    frames = by_sight(store) or _one_drive(store.manifest)
-    return SIGHT_TOLERANCE if frames and store.manifest.geo is None else None
+    frames = any(by_sight(store) for store in stores) or (len(stores) == 1 and _one_drive(stores[0].manifest))
+    return SIGHT_TOLERANCE if frames and all(store.manifest.geo is None for store in stores) else None
 
 
 def _one_drive(manifest: Manifest) -> bool:

@@ -76,13 +76,26 @@ def find_recordings(
         source = _traversal_folders(Path(source))
     check_offsets(clock_offset, source)
     shared = cache(tracks_in)
-    recordings = [
-        read_recording(name, Path(folder), max_gap, Clock.of(name, clock_offset), shared)
-        for name, folder in source.items()
-    ]
+    recordings: list[Recording] = []
+    errors: list[ManifestError] = []
+    for name, folder in source.items():
+        try:
+            clock = Clock.of(name, clock_offset)
+            recordings.append(read_recording(name, Path(folder), max_gap, clock, shared))
+        except ManifestError as error:
+            errors.append(error)
+    refuse_all(errors)
     if empty := [r.name for r in recordings if not len(r)]:
         raise ManifestError(f"no images in traversal {', '.join(empty)}")
     return recordings
+
+
+def refuse_all(errors: Sequence[ManifestError]) -> None:
+    """Raise what is wrong with the positions of recordings, of all of them at once."""
+    if len(errors) > 1:
+        raise ManifestError(f"positions of {len(errors)} recordings cannot be used:", [*map(str, errors)])
+    if errors:
+        raise errors[0]
 
 
 def check_offsets(clock_offset: Mapping[str, float] | None, names: Iterable[str]) -> None:

@@ -91,13 +91,15 @@ class Summary:
             if self.missing
             else "no file missing"
         )
+        if self.missing and "\\" in self.missing[0]:
+            lines.append("paths with backslashes are read on Windows only: write / instead")
         if self.unreadable:
             lines.append(f"{len(self.unreadable):,} images unreadable:")
             lines += [f"  {reason}" for reason in list(self.unreadable.values())[:_LISTED]]
             if len(self.unreadable) > _LISTED:
                 lines.append(f"  … and {len(self.unreadable) - _LISTED:,} more")
         elif self.checked:
-            lines.append("every image can be read")
+            lines.append(f"every image {'that is there ' * bool(self.missing)}can be read")
         return "\n".join(lines)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -87,6 +88,8 @@ def _instead(path: Path) -> str:
     from displace.descriptors.store import is_store
     from displace.images import is_image
 
+    if re.fullmatch(r"[\w.-]+:\d+", str(path)):
+        return f"; if it is the address of a server, write http://{path}"
     if not path.exists():
         return f"; make a map with: displace build SOURCE -o {path}"
     if is_store(path):

@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 from displace.arrays import l2_normalize
 from displace.maps.located import Located
 from displace.maps.place_map import PlaceMap
-from displace.maps.remarks import ACCEPT_LESS, ELSEWHERE, FOLLOW, ONE_CONDITION, TOGETHER, UNSEEN_CONDITION
+from displace.maps.remarks import (
+    ACCEPT_LESS,
+    BACKWARDS,
+    ELSEWHERE,
+    FOLLOW,
+    ONE_CONDITION,
+    TOGETHER,
+    UNSEEN_CONDITION,
+)
 from displace.neighbours import neighbours_are_alike
 from displace.sequence.adaptation import LEAST_QUERIES
 from displace.sequence.together import HARDLY
@@ -37,12 +45,14 @@ def of_refusals(located: Located) -> str:
     refused = readable & [found is False for found in located.in_map]
     if 2 * refused.sum() <= readable.sum():
         return ""
+    if located.followed and _way(located, refused) < 0:
+        return BACKWARDS
     if refused.sum() >= LEAST_QUERIES and float(np.mean(confidence[readable])) < HARDLY:
         return ELSEWHERE
     if len(place_map.traversals) == 1:
         return ONE_CONDITION
     # The refused ones alone: foreign photos among accepted ones of the route are in no order.
-    if not _along_the_route(located, refused):
+    if not _way(located, refused):
         return ""
     others = "" if located.followed or located.adapted else TOGETHER
     median = float(np.floor(100 * np.median(confidence[refused])) / 100)
@@ -52,35 +62,35 @@ def of_refusals(located: Located) -> str:
 def of_a_drive(located: Located) -> str:
     """Advice to follow images that were located one by one and seem to be a drive; else empty."""
     readable = np.isfinite(located.matches.scores[:, 0])
-    if located.followed or located.vectors is None or not _along_the_route(located, readable):
+    if located.followed or located.vectors is None or _way(located, readable) <= 0:
         return ""
     vectors = located.vectors[readable]
     # Places of webcams, in the order of their names, advance by number alone: their neighbours do not look alike.
     return FOLLOW if neighbours_are_alike([l2_normalize(vectors - vectors.mean(axis=0))]) else ""
 
 
-def _along_the_route(located: Located, some: NDArray[np.bool_]) -> bool:
-    """Whether the places of some of the images advance along the map's route."""
+def _way(located: Located, some: NDArray[np.bool_]) -> int:
+    """Whether the places of some of the images advance along the map's route: 1, against it −1, or 0."""
     place_map = located.place_map
     if not isinstance(place_map, PlaceMap) or (order := place_map.places.order) is None:
-        return False
+        return 0
     along = np.argsort(order)[place_map.places.rows_of(located.matches.places[some, 0])]
-    return follow_each_other(along, len(order))
+    return way_along(along, len(order))
 
 
-def follow_each_other(along: NDArray[np.intp], n_places: int) -> bool:
-    """Sign test: whether places, numbered along the route, advance by short steps in one direction.
+def way_along(along: NDArray[np.intp], n_places: int) -> int:
+    """Sign test: places, numbered along the route, advance by short steps along it (1), against it (−1) or neither (0).
 
     Foreign images, and those of another stretch, match nearby places now and then, but ahead as often as behind.
 
-    >>> follow_each_other(np.arange(40), 500), follow_each_other(np.arange(40) * 97 % 500, 500)
-    (True, False)
+    >>> way_along(np.arange(40), 500), way_along(np.arange(40)[::-1], 500), way_along(np.arange(40) * 97 % 500, 500)
+    (1, -1, 0)
     """
     changes = np.diff(along)
     # Steps of 0 say nothing: slow drives stay at a place, and so do foreign images that look alike.
     changes = changes[changes != 0]
     reach = max(2, int(NEAR * n_places))
     ahead, behind = ((changes * way > 0) & (np.abs(changes) <= reach) for way in (1, -1))
-    more = abs(int(ahead.sum()) - int(behind.sum()))
+    more = int(ahead.sum()) - int(behind.sum())
     enough = max(AHEAD * len(changes), SURE * np.sqrt((ahead | behind).sum()))
-    return len(changes) >= FEWEST and bool(more >= enough)
+    return int(np.sign(more)) if len(changes) >= FEWEST and abs(more) >= enough else 0

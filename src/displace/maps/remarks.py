@@ -71,6 +71,11 @@ UNSEEN_CONDITION = (
     "seems to show this season or light. Add one that does (displace update MAP --add STORE)"
 )
 """Where a map of several traversals refuses most images, whose places yet advance along its route."""
+BACKWARDS = (
+    "most frames are refused: their places follow each other against the route, and drives are followed along it, as "
+    "the map's recordings went; --no-follow locates each frame by itself"
+)
+"""Where a drive goes back, or a video runs backwards."""
 FOLLOW = "the places of the images follow each other along the route, as those of a drive do: --follow locates them so"
 """Where images located one by one seem to be a drive."""
 TOGETHER = "; 100 or more images in one condition, located together, adapt the matching to it"

@@ -13,11 +13,12 @@ from __future__ import annotations
 import csv
 import os
 import re
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from displace.errors import ImageError, InputError
+from displace.errors import ImageError, InputError, RouteWarning
 from displace.files.atomic import atomic_write, make_folder, write_json, write_whole
 from displace.files.reading import read_json
 from displace.manifest.csv_file import number_text
@@ -138,6 +139,17 @@ class FramesFolder:
         for path in self.folder.iterdir():
             if _FRAME_NAME.fullmatch(path.name):
                 path.unlink()
+
+
+def tell_of_images(every: int | str, folders: Iterable[str]) -> None:
+    """Warn that of folders of images all are taken, where fewer were asked for."""
+    names = ", ".join(folders)
+    if str(every).strip() != "1" and names:
+        warnings.warn(
+            f"every={str(every)!r} is for videos and bags: all images of {names} are taken",
+            RouteWarning,
+            stacklevel=3,
+        )
 
 
 def write_columns(path: Path, images: Sequence[str], columns: Mapping[str, Iterable[float]]) -> None:

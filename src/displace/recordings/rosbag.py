@@ -27,7 +27,7 @@ def is_bag(path: str | os.PathLike[str]) -> bool:
     """Whether the path looks like a bag: ``.bag``, ``.mcap``, ``.db3``, or a folder with ``metadata.yaml``."""
     path = Path(path)
     if path.is_dir():
-        return (path / "metadata.yaml").is_file()
+        return os.path.isfile(path / "metadata.yaml")  # noqa: PTH113 - false of a folder that may not be read
     return path.suffix.lower() in (".bag", ".mcap", ".db3") and not path.name.startswith(".")
 
 

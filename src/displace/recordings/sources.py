@@ -24,12 +24,13 @@ from displace.manifest.recording import (
     Pictures,
     check_offsets,
     files_of,
+    refuse_all,
     tell_of_unused,
     tracks_in,
     with_positions,
 )
 from displace.progress import Progress
-from displace.recordings.frames import write_columns
+from displace.recordings.frames import tell_of_images, write_columns
 from displace.recordings.rosbag import extract_bag, is_bag
 from displace.recordings.video import extract_frames, is_video, length_of, opened, video_start
 
@@ -66,6 +67,7 @@ def unpack(
     """
     parts = _parts(source)
     if parts is None:
+        tell_of_images(every, [str(source)])
         return Path(source)  # type: ignore[arg-type]
     videos: dict[str, Any] = {"every": every, "allow_truncated": allow_truncated}
     bags: dict[str, Any] = {
@@ -77,6 +79,7 @@ def unpack(
     named = _named(parts)
     check_offsets(clock_offset, named)
     logs = _logs(named, max_gap, clock_offset)
+    tell_of_images(every, [name for name in named if name not in logs])
     shared = cache(tracks_in)
     folders: dict[str, Path] = {}
     for name, (given, part) in named.items():
@@ -132,10 +135,7 @@ def _logs(
                 logs[name] = _Log.beside(name, given, part, max_gap, clock_offset)
         except ManifestError as error:
             errors.append(error)
-    if len(errors) > 1:
-        raise ManifestError(f"positions of {len(errors)} recordings cannot be used:", [*map(str, errors)])
-    if errors:
-        raise errors[0]
+    refuse_all(errors)
     return logs
 
 

@@ -320,7 +320,8 @@ def _check(recordings: Mapping[str, Vectors], anchor: str | None) -> None:
     if len(recordings) < 2:
         raise InputError(
             f"{len(recordings)} recording cannot be lined up with anything: at least 2 are needed. "
-            "A map of one recording needs no alignment: its frames are the places"
+            "A map of one recording needs no alignment, its frames are the places: displace manifest RECORDING -o "
+            "one.csv, then displace build one.csv"
         )
     if anchor is not None and anchor not in recordings:
         raise InputError(f"anchor={anchor!r} is not among the recordings: {', '.join(recordings)}")

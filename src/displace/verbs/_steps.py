@@ -309,8 +309,8 @@ def _check_together(sources: list[Path]) -> None:
         raise InputError(f"no recording found at {named(gone)}; nothing was done")
     if placed := list(filter(_has_places, sources)):
         raise InputError(
-            f"{placed[0]} is a manifest or a store, but one of {len(sources)} sources: build takes either one manifest "
-            "or store, or several recordings (videos, bags, folders of frames)"
+            f"{placed[0]} is a manifest or a store, but one of {len(sources)} sources: build takes one manifest, "
+            "or stores, or recordings (videos, bags, folders of frames)"
         )
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from displace.descriptors.store import DescriptorStore
     from displace.fusion.base import Fusion
     from displace.maps import PlaceMap
-    from displace.references import ReferenceSet
+    from displace.references import ReferenceSet, ReferenceStream
 
 BESIDE = (".csv", ".desc", ".frames")
 """Endings of the files beside a map, which the map must not replace."""
@@ -74,8 +74,9 @@ def build(
     Parameters
     ----------
     store : path-like or sequence of path-like
-        A store made by `extract`; a manifest; a folder with one folder of images, video or bag for each traversal; or
-        several of these recordings. A GPX track beside each (monday.mp4, monday.gpx) gives positions, as in `manifest`.
+        A store made by `extract`, or several stores of one route; a manifest; a folder with one folder of images, video
+        or bag for each traversal; or several of these recordings. A GPX track beside each (monday.mp4, monday.gpx)
+        gives positions, as in `manifest`.
     output : path-like, optional
         The map; by default the source's name with ``.displace``. Required for several sources.
     fusion : str
@@ -130,11 +131,15 @@ def build(
         displace build monday.mp4 tuesday.mp4 -o town.displace
         displace build drives/ -o town.displace --anchor monday
         displace build route.desc --exclude night --dtype int8
+        displace build route.desc snow.desc -o town.displace
         displace build route.desc --fusion auto
         displace build route.desc --cluster local
         displace build route.desc --cluster tcp://scheduler:8786
     """
+    import numpy as np
+
     from displace.advise import advise
+    from displace.descriptors.joined import joined
     from displace.descriptors.store import DescriptorStore
     from displace.descriptors.store_summary import own_tolerance
     from displace.files.lock import exclusive
@@ -154,22 +159,28 @@ def build(
             )
         layout = "sight"
     with exclusive(output), limit_threads(threads):
-        steps = Steps(listed(store), output, layout, anchor, every, topic, overwrite, progress)
-        described = whole_store(steps.described(model, weights, device), partial)
-        steps.place(described, partial, traversals, exclude or ())
-        described = DescriptorStore(described.folder)
-        tolerance = own_tolerance(described) if tolerance is None else tolerance
         chosen: dict[str, Any] = {"traversals": traversals, "exclude": exclude or ()}
-        stream = described.stream(**chosen)
+        if several := _stores(listed(store)):
+            _check_alone(model, layout, cluster)
+            stores = [whole_store(folder, partial) for folder in several]
+            stream = joined(stores, **chosen)
+        else:
+            steps = Steps(listed(store), output, layout, anchor, every, topic, overwrite, progress)
+            described = whole_store(steps.described(model, weights, device), partial)
+            steps.place(described, partial, **chosen)
+            stores = [DescriptorStore(described.folder)]
+            stream = stores[0].stream(**chosen)
+        described = stores[0]
+        tolerance = own_tolerance(*stores) if tolerance is None else tolerance
         streamed = cluster is not None or stream.nbytes > MEMORY_SHARE * physical_memory()
         if streamed:
             _check_streamable(fusion, keep_references)
-        refs = sample(stream) if streamed else described.references(**chosen)
+        refs = sample(stream) if streamed else stream.take(np.arange(len(stream)))
         _tell_of_copies(refs)
         look_at_neighbours(refs, tolerance)
         options: dict[str, Any] = {"dtype": dtype, "calibration": calibration, "tolerance": tolerance}
         if streamed:
-            return _streamed(cluster, described, fusion, chosen, output, progress=progress, **options)
+            return _streamed(cluster, described, stream, fusion, chosen, output, progress=progress, **options)
         estimator: str | Fusion = fusion
         with limit_threads(threads_for(threads, *refs.vectors.shape)), warnings.catch_warnings():
             warnings.simplefilter("ignore", FallbackWarning)  # shown with the map
@@ -186,6 +197,24 @@ def build(
             )
         place_map.save(output)
     return place_map
+
+
+def _stores(sources: list[Path]) -> list[Path]:
+    """The sources if they are several, and all are stores; else none."""
+    from displace.descriptors.store import is_store
+
+    return sources if len(sources) > 1 and all(map(is_store, sources)) else []
+
+
+def _check_alone(model: str | None, layout: str, cluster: str | None) -> None:
+    """Refuse options that several stores do not take."""
+    for name, value, default in (
+        ("model", model, None),
+        ("layout", layout, "auto"),
+        ("cluster", cluster, None),
+    ):
+        if value != default:
+            raise InputError(f"{name}={value!r} is not possible with several stores; leave it out")
 
 
 def _tell_of_copies(refs: ReferenceSet) -> None:
@@ -237,6 +266,7 @@ def resumes(given: Mapping[str, Any]) -> bool:
 def _streamed(
     cluster: str | None,
     store: DescriptorStore,
+    stream: ReferenceStream,
     fusion: str,
     chosen: dict[str, Any],
     output: Path,
@@ -250,7 +280,6 @@ def _streamed(
 
     with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as folder:
         if cluster is None:
-            stream = store.stream(**chosen)
             build_streamed(stream, fusion, store.model, folder=folder, **options).save(output)
         else:
             with connected(cluster) as client:

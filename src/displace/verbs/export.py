@@ -83,7 +83,7 @@ def export(
     if is_address(to):
         return [_load(PlaceMap.load(source), to, name, kind, progress)]
     if output is None:
-        raise InputError(f"to={to!r} needs a file or folder to write: give one with -o")
+        raise InputError(f"an export to {to} needs a file or folder to write: give one with -o")
     check_folder_of(output)
     check_unused(output, overwrite)  # some forms are folders
     _check_written_of(to, source, is_store(source), queries)

@@ -158,6 +158,10 @@ def locate(
             follow=bool(follow),
         )
     else:
+        if stores := [source for source in sources if is_store(source)]:
+            raise InputError(
+                f"{stores[0]} is a descriptor store, which is located alone; leave the other sources out"
+            )
         if traversal is not None:
             raise InputError(
                 f"traversal={traversal!r} applies to a descriptor store; images have no traversal"
@@ -240,14 +244,14 @@ def parsed_area(near: str | None, radius: float | None) -> tuple[float, float] |
     """Parse the centre of an area; None if no area is given."""
     if near is None and radius is None:
         return None
+    if near is None or radius is None:
+        raise InputError("near and radius belong together: give both")
     try:
-        first, second = map(float, str(near).split(","))
+        first, second = map(float, near.split(","))
     except ValueError:
         raise InputError(
             f"near={near!r} must be two numbers with a comma between, latitude,longitude or easting,northing"
         ) from None
-    if radius is None:
-        raise InputError("near and radius belong together: give both")
     return first, second
 
 

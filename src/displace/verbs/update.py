@@ -68,6 +68,7 @@ def update(
     with exclusive(target):
         place_map = PlaceMap.load(map_file)
         if add is not None:
+            _check_described(place_map, map_file, add)
             done = _add(place_map, add, traversals, check_looks)
         else:
             done = _remove(place_map, str(remove), references)
@@ -75,18 +76,32 @@ def update(
     return done
 
 
+def _check_described(place_map: PlaceMap, map_file: PathLike, recording: PathLike) -> None:
+    """Refuse a recording or a manifest, with the commands that make a store of it."""
+    from displace.descriptors.store import is_store
+    from displace.models import model_name
+
+    path = Path(recording)
+    if not path.exists() or is_store(path) or place_map.model is None:
+        return
+    town, table = quote(str(map_file)), Path("new.csv")
+    steps = (
+        "Assign the recording to the map's places and describe it first: displace manifest "
+        f"{quote(str(path))} -o new.csv --against {town}, then"
+    )
+    if path.is_file() and path.suffix.lower() == ".csv":
+        table, steps = path, "If it is a manifest with the map's places, describe its images first:"
+    raise InputError(
+        f"{recording} is not a descriptor store. {steps} displace extract {quote(str(table))} -m "
+        f"{model_name(place_map.model)}, then displace update {town} --add {quote(str(table.with_suffix('.desc')))}"
+    )
+
+
 def _add(
     place_map: PlaceMap, recording: PathLike, traversals: Sequence[str] | None, check_looks: bool
 ) -> Update:
-    from displace.descriptors.store import DescriptorStore, is_store
-    from displace.models import model_name
+    from displace.descriptors.store import DescriptorStore
 
-    if Path(recording).exists() and not is_store(recording) and place_map.model is not None:
-        raise InputError(
-            f"{recording} is not a descriptor store. Assign the recording to the map's places and describe it first: "
-            f"displace manifest {quote(str(recording))} -o new.csv --against MAP, then displace extract new.csv -m "
-            f"{model_name(place_map.model)}, then displace update MAP --add new.desc"
-        )
     store = DescriptorStore(recording)
     place_map.check_model(store.model)
     return place_map.add(store.references(traversals), check_looks=check_looks)
@@ -97,6 +112,8 @@ def _remove(place_map: PlaceMap, traversal: str, references: PathLike | None) ->
 
     if references is None:
         return place_map.remove(traversal)
+    if traversal not in place_map.traversals:
+        return place_map.remove(traversal)  # says which there are
     store = DescriptorStore(references)
     place_map.check_model(store.model)
     return place_map.remove(store.references([traversal]))

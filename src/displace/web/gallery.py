@@ -66,6 +66,16 @@ class Gallery:
         except ImageError:
             return None
 
+    def say_if_of_other_places(self, place_map: PlaceMap) -> None:
+        """Say so where a manifest has none of a map's places: no picture would ever be shown."""
+        if self.named and not self.named.keys() & set(map(str, place_map.place_ids.tolist())):
+            log.warning(
+                "the manifest has none of the map's places, so no picture is shown: its places are called %s …, the "
+                "map's %s …; give the manifest that the map was built from",
+                next(iter(self.named)),
+                place_map.place_ids[0],
+            )
+
     def _say_if_outside(self) -> None:
         """Say so where the first picture lies elsewhere; the others most likely do, too."""
         first = next((path for images in self.named.values() for path in images.values()), None)

@@ -63,6 +63,7 @@ class Server:
             manifest = Manifest.read(settings.manifest)
             roots = roots or [settings.manifest.parent]
         self.gallery = Gallery(roots, manifest)
+        self.gallery.say_if_of_other_places(self.host.current.place_map)
 
     def close(self) -> None:
         """End threads and processes when their work is done."""
