@@ -11,13 +11,11 @@ from displace.arrays import blocks
 from displace.errors import FormatError
 from displace.files import schema
 from displace.files.schema import require
+from displace.fusion.base import LONGEST
 from displace.geo import Positions
 from displace.maps.calibration import Calibration
 from displace.maps.rounding import DTYPES
 from displace.maps.witness import NAMES
-
-LONGEST = 1.05
-"""Length of a row from which on it is no unit vector; rounding to eight bits stays below."""
 
 SHARE = 1.001
 """A share, and what rounding adds to it."""
