@@ -21,6 +21,8 @@ from displace.progress import Progress
 from displace.recall import percent
 
 Values = NDArray[np.float64]
+Failures = dict[str, dict[int, str]]
+"""Why a method, by its label, could not be fitted at some dimensions."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,7 @@ def study_compression(
     found = np.full((len(methods), len(wanted), len(seeds)), np.nan)
     full = np.full(len(methods), np.nan)
     notes: dict[str, None] = {}  # ordered, each once
+    failed: Failures = {}
     total, done = (len(wanted) * len(seeds) + 1) * len(methods), 0
 
     def tell(n: int = 1) -> None:
@@ -89,7 +92,7 @@ def study_compression(
     def recalls(data: Task) -> list[float]:
         values = []
         for method in methods:
-            values.append(_recall(method, data, notes))
+            values.append(_recall(method, data, failed))
             tell()
         return values
 
@@ -113,7 +116,7 @@ def study_compression(
         )
         for m, values, at in zip(methods, found, full, strict=True)
     ]
-    return Compression(task.setting, wanted, list(seeds), curves, list(notes), after_fusion)
+    return Compression(task.setting, wanted, list(seeds), curves, [*_told(failed), *notes], after_fusion)
 
 
 def _checked(dims: Sequence[int] | None, own: int, seeds: Sequence[int], after_fusion: bool) -> list[int]:
@@ -128,13 +131,29 @@ def _checked(dims: Sequence[int] | None, own: int, seeds: Sequence[int], after_f
     return sorted(set(dims))
 
 
-def _recall(method: Method, task: Task, notes: dict[str, None]) -> float:
+def _recall(method: Method, task: Task, failed: Failures) -> float:
     """R@1 (%), or NaN where the method cannot be fitted, as where the scatter is singular."""
     try:
         return run(method, task).recall
     except Exception as error:  # one method's fault must not end a long study
-        notes[f"{method.label} at D={task.references.vectors.shape[1]}: {why_not(error)}"] = None
+        failed.setdefault(method.label, {}).setdefault(task.references.vectors.shape[1], why_not(error))
         return float("nan")
+
+
+def _told(failed: Failures) -> list[str]:
+    """Note the methods that could not be fitted, and at which dimensions; the reason at the largest stands for all.
+
+    >>> _told({"Mine": {64: "singular at 64", 128: "singular at 128"}})
+    ['Mine was not possible at D=64, 128; at D=128: singular at 128']
+    >>> _told({"Mine": {64: "singular"}})
+    ['Mine was not possible at D=64: singular']
+    """
+    notes = []
+    for label, why in failed.items():
+        dims = sorted(why)
+        of_one = f"; at D={dims[-1]}" if len(set(why.values())) > 1 else ""
+        notes.append(f"{label} was not possible at D={', '.join(map(str, dims))}{of_one}: {why[dims[-1]]}")
+    return notes
 
 
 def _after_fusion(
@@ -195,8 +214,11 @@ def _study(found: Sequence[Result]) -> Compression:
     whole = max(cells, key=lambda cell: cell.dim)
     setting = schema.made(Setting, asdict(whole))  # its fields are some of a result's
     curves = [_curve(label, own, dims, seeds) for label, own in named.items()]
-    notes = dict.fromkeys(f"{cell.label} at D={cell.dim}: {cell.error}" for cell in cells if not cell.ok)
-    return Compression(setting, dims, seeds, curves, list(notes))
+    failed: Failures = {}
+    for cell in cells:
+        if not cell.ok:
+            failed.setdefault(cell.label, {}).setdefault(cell.dim, cell.error)
+    return Compression(setting, dims, seeds, curves, _told(failed))
 
 
 def _curve(label: str, cells: Sequence[Result], dims: Sequence[int], seeds: Sequence[int]) -> Curve:
