@@ -25,6 +25,7 @@ from sklearn.base import (
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from displace.arrays import (
+    LONGEST,
     Indices,
     Vectors,
     blocks,
@@ -45,9 +46,6 @@ FLOATS = (np.float32, np.float64)
 
 AS_GIVEN = "as given"
 """Explanation of a fusion with nothing to decide."""
-
-LONGEST = 1.05
-"""Length of a row from which on it is no unit vector; rounding to eight bits stays below."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.arrays import blocks
+from displace.arrays import LONGEST, blocks
 from displace.errors import FormatError
 from displace.files import schema
 from displace.files.schema import require
-from displace.fusion.base import LONGEST
 from displace.geo import Positions
 from displace.maps.calibration import Calibration
 from displace.maps.rounding import DTYPES
