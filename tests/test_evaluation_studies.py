@@ -141,9 +141,8 @@ def test_projection_after_fusion_is_of_the_fused_vectors(task, route):
     for label in ("dMat. Avg.", "Pooling"):
         assert curves[label].means == [None, None]
     assert found.notes == [
-        "dMat. Avg.: not applicable after fusion, as it holds no one vector for each place",
-        "Pooling: not applicable after fusion, as it holds no one vector for each place",
-        f"DisPlace: its fused vectors have {n} dimensions, to be projected to fewer only",
+        "dMat. Avg., Pooling: not applicable after fusion, without one vector for each place",
+        f"DisPlace: fused vectors of {n} dimensions, to be projected to fewer only",
     ]
 
 

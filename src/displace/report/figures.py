@@ -130,9 +130,12 @@ def print_style() -> Iterator[None]:
 
 def _draw_compression(study: Compression) -> Any:
     """Draw Recall@1 against dimension: mean and standard deviation; thin lines at the full dimension."""
-    figure, (axes,) = _new_figure(COLUMN, 2.9)
+    how = f"band: ± 1 sd of {len(study.seeds)} projections; thin lines: not projected, {study.setting.dim}-D"
+    told = [how, *_gaps(study)]
     styles = styles_of((curve.fusion, curve.plain) for curve in study.curves)
-    for curve, style in zip(study.curves, styles, strict=True):
+    drawn = [pair for pair in zip(study.curves, styles, strict=True) if not pair[0].empty]
+    figure, (axes,) = _new_figure(COLUMN, 2.4 + 0.11 * len(told) + 0.15 * -(-len(drawn) // 3))
+    for curve, style in drawn:
         means = np.array(curve.means, np.float64)
         spread = np.array(curve.deviations, np.float64)
         axes.fill_between(
@@ -146,19 +149,21 @@ def _draw_compression(study: Compression) -> Any:
     axes.minorticks_off()
     axes.set_xlabel(f"dimension, randomly {study.where}   ← smaller")
     axes.set_ylabel(RECALL)
-    how = f"band: ± 1 sd of {len(study.seeds)} projections; thin lines: not projected, {study.setting.dim}-D"
-    axes.set_title("\n".join([how, *_gaps(study)]), color=SOFT, fontsize=6.5)
+    axes.set_title("\n".join(told), color=SOFT, fontsize=6.5)
     _legend_below(figure, axes, 3)
     return figure
 
 
 def _gaps(study: Compression) -> list[str]:
-    """Note the dimensions at which a method could not be fitted."""
-    return [
-        f"{curve.label}: not possible at {', '.join(str(dim) for dim in missing)}"
-        for curve in study.curves
-        if (missing := [dim for dim, mean in zip(study.dims, curve.means, strict=True) if mean is None])
-    ]
+    """Lines that note at which dimensions methods could not be fitted, those of the same ones together."""
+    labels: dict[str, list[str]] = {}
+    for curve in study.curves:
+        missing = [str(dim) for dim, mean in zip(study.dims, curve.means, strict=True) if mean is None]
+        if missing:
+            where = "" if curve.empty else f" at {', '.join(missing)}"
+            labels.setdefault(where, []).append(curve.label)
+    notes = [f"{'; '.join(names)}: not possible{where}" for where, names in labels.items()]
+    return [line for note in notes for line in wrap(note, 62)]
 
 
 def _draw_tau(study: TauAblation) -> Any:

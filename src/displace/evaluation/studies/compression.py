@@ -39,6 +39,11 @@ class Curve:
     full: float | None
     """R@1 (%) of the descriptors as they are."""
 
+    @property
+    def empty(self) -> bool:
+        """Whether the method could be fitted at no dimension: there is nothing to draw."""
+        return all(mean is None for mean in self.means)
+
 
 @dataclass(frozen=True)
 class Compression:
@@ -79,7 +84,7 @@ def study_compression(
     wanted = _checked(dims, own, seeds, after_fusion)
     found = np.full((len(methods), len(wanted), len(seeds)), np.nan)
     full = np.full(len(methods), np.nan)
-    notes: dict[str, None] = {}  # ordered, each once
+    notes: dict[str, list[str]] = {}
     failed: Failures = {}
     total, done = (len(wanted) * len(seeds) + 1) * len(methods), 0
 
@@ -116,7 +121,8 @@ def study_compression(
         )
         for m, values, at in zip(methods, found, full, strict=True)
     ]
-    return Compression(task.setting, wanted, list(seeds), curves, [*_told(failed), *notes], after_fusion)
+    told = [f"{', '.join(labels)}: {why}" for why, labels in notes.items()]
+    return Compression(task.setting, wanted, list(seeds), curves, [*_told(failed), *told], after_fusion)
 
 
 def _checked(dims: Sequence[int] | None, own: int, seeds: Sequence[int], after_fusion: bool) -> list[int]:
@@ -157,9 +163,9 @@ def _told(failed: Failures) -> list[str]:
 
 
 def _after_fusion(
-    method: Method, task: Task, dims: Sequence[int], seeds: Sequence[int], notes: dict[str, None]
+    method: Method, task: Task, dims: Sequence[int], seeds: Sequence[int], notes: dict[str, list[str]]
 ) -> Values:
-    """R@1 (%) by dimension and seed of a method's fused vectors, NaN where there are none to project.
+    """R@1 (%) by dimension and seed of a method's fused vectors, NaN where there are none to project; `notes` say why.
 
     Of a method with a row for each reference traversal, the best row of each projection counts.
     """
@@ -170,18 +176,14 @@ def _after_fusion(
         except Exception:
             return found  # told with the descriptors as they are
         if not isinstance(fusion, VectorFusion):
-            notes[
-                f"{method.label}: not applicable after fusion, as it holds no one vector for each place"
-            ] = None
+            _note(notes, "not applicable after fusion, without one vector for each place", method)
             return found
         stored = fusion.rows()
         assert stored is not None
         n = stored.vectors.shape[1]
         queries = np.asarray(fusion.transform(task.queries))
         if n <= dims[-1]:
-            notes[f"{method.label}: its fused vectors have {n} dimensions, to be projected to fewer only"] = (
-                None
-            )
+            _note(notes, f"fused vectors of {n} dimensions, to be projected to fewer only", method)
         for row, dim in enumerate(dim for dim in dims if dim < n):
             for column, seed in enumerate(seeds):
                 R = random_projection(n, dim, seed)
@@ -189,6 +191,13 @@ def _after_fusion(
                 recall = percent(task.hits(fusion.place_ids_[stored.place_index[rows]]))
                 found[row, column] = np.fmax(found[row, column], recall)
     return found
+
+
+def _note(notes: dict[str, list[str]], why: str, method: Method) -> None:
+    """Add a method to those of the same note, once."""
+    labels = notes.setdefault(why, [])
+    if method.label not in labels:
+        labels.append(method.label)
 
 
 def numbers(values: Any) -> list[float | None]:

@@ -91,6 +91,8 @@ def plot_compression(study: Compression) -> Plot:
     traces: list[Plot] = []
     styles = styles_of((curve.fusion, curve.plain) for curve in study.curves)
     for curve, style in zip(study.curves, styles, strict=True):
+        if curve.empty:
+            continue
         line = _line_and_markers(curve.label, style) | {
             "x": study.dims,
             "y": curve.means,
