@@ -560,7 +560,8 @@ def test_folders_are_shown_as_they_are(capsys):
     )
     results = Record(folder="[/b]")
     console_evaluation.show_outcome(
-        shown, Record(results=results, n_computed=1, cells=[1], seconds=1.0, absent={}, impossible={})
+        shown,
+        Record(results=results, n_computed=1, cells=[1], seconds=1.0, absent={}, impossible={}, title="[/c]"),
     )
     printed = capsys.readouterr().out
     assert "[/a]: 1 × 3 float32, by [/m]" in printed

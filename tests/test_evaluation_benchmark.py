@@ -26,6 +26,7 @@ from displace.evaluation.cells import Cell
 from displace.evaluation.methods import Method
 from displace.evaluation.random_projection import random_projection
 from displace.evaluation.results import Results
+from displace.evaluation.tables import build_tables
 from displace.fusion import FUSIONS
 from displace.fusion.hops import Hops
 from displace.manifest.table import Manifest
@@ -66,6 +67,15 @@ def test_a_cell_is_what_the_estimator_gives(store, tmp_path, name):
     assert result.references == ["sun", "rain", "dusk"]
     assert result.seconds.keys() == {"fit", "rank"}
     assert {"displace", "numpy", "scipy", "scikit-learn"} <= result.versions.keys()
+
+
+def test_a_suite_that_keeps_more_places_has_the_recall_of_all_of_them(store, tmp_path):
+    outcome = run_suite(make_suite({"made": store.folder}, fusions=["hops"], k=20), tmp_path)
+    (result,) = outcome.cells
+    assert list(result.recalls) == [1, 5, 10, 20]
+    assert result.recalls[20] == 100 * outcome.results.ranking(result).hits(20).mean()
+    (table,) = build_tables(outcome.results, k=20)
+    assert table.title.startswith("Recall@20 on made")
 
 
 def test_images_without_a_place_are_asked_and_are_no_references(store, tmp_path):

@@ -256,6 +256,7 @@ def test_bench_then_tables(run, folder):
     done = run("bench", "mine.toml", "-o", "results", "--store", "second=other.desc")
     assert done.exit_code == 0, done.output
     assert "20 cells computed, 0 reused" in done.stderr
+    assert "a made route\n" in done.stderr
     assert "Recall@1 on made (made-2: ±2 frames)" in done.stdout
     assert "DisPlace wins" in done.stdout
     again = run("bench", "mine.toml", "-o", "results", "--store", "second=other.desc")

@@ -12,6 +12,7 @@ from displace.errors import InputError
 from displace.evaluation import studies
 from displace.report.colours import RIGHT, WRONG, style_of
 from displace.report.figures import draw, save_figure, save_figures
+from displace.report.html.plots import plot_study
 from displace.synthetic import make_route
 from displace.truth import SamePlace
 
@@ -95,6 +96,22 @@ def test_dimensions_at_which_a_method_is_not_possible_are_named():
         studies.study_compression(task, dims=(8, 32), seeds=(0,), methods=[studies.task.PAPER])
     ).axes
     assert "DisPlace (paper): not possible at 32" in axes.get_title()
+
+
+def test_methods_that_cannot_be_projected_leave_room_for_the_others(task):
+    study = studies.study_compression(task, dims=(8, 16, 24), seeds=(0,), after_fusion=True)
+    figure = draw(study)
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    low, high = axes.get_window_extent().intervaly / figure.dpi
+    assert high - low > 1.2  # inches
+    drawn = [curve.label for curve in study.curves if not curve.empty]
+    assert "Pooling" not in drawn
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == drawn
+    assert "Pooling; Subspace" in axes.get_title().replace("\n", " ")
+    names = {trace["name"] for trace in plot_study(study)["data"]}
+    assert not any(name.startswith("Pooling") for name in names)
 
 
 def test_cost_shows_time_and_storage(task):

@@ -26,7 +26,7 @@ from displace.evaluation.studies import cost, running
 from displace.evaluation.studies.qualitative import CASES, _cases, choose_columns
 from displace.fusion import FUSIONS
 from displace.fusion.hops import Hops
-from displace.report.colours import CONDITIONS, style_of
+from displace.report.colours import CONDITIONS, style_of, styles_of
 from displace.synthetic import make_route
 from displace.truth import SamePlace, Tolerance, WithinFrames
 
@@ -141,9 +141,8 @@ def test_projection_after_fusion_is_of_the_fused_vectors(task, route):
     for label in ("dMat. Avg.", "Pooling"):
         assert curves[label].means == [None, None]
     assert found.notes == [
-        "dMat. Avg.: not applicable after fusion, as it holds no one vector for each place",
-        "Pooling: not applicable after fusion, as it holds no one vector for each place",
-        f"DisPlace: its fused vectors have {n} dimensions, to be projected to fewer only",
+        "dMat. Avg., Pooling: not applicable after fusion, without one vector for each place",
+        f"DisPlace: fused vectors of {n} dimensions, to be projected to fewer only",
     ]
 
 
@@ -180,7 +179,7 @@ def test_projected_cells_of_a_suite_make_the_same_study(task, route, tmp_path):
     assert single.full == pytest.approx(max(recalls["sun", None, 0], recalls["rain", None, 0]), abs=1e-4)
     assert (single.label, single.plain) == ("Best single", True)
     assert hops.means == [pytest.approx((recalls["HOPS", 8, 0] + recalls["HOPS", 8, 1]) / 2, abs=1e-4), None]
-    assert study.notes == ["HOPS at D=16: singular"]
+    assert study.notes == ["HOPS was not possible at D=16: singular"]
     assert studies.compressions_of([cell for cell in cells if cell.projection is None]) == []
 
 
@@ -201,7 +200,10 @@ def test_what_cannot_be_fitted_is_told_and_left_empty():
     assert found.curves[0].means[0] is not None
     assert found.curves[0].means[1] is None
     assert found.curves[0].full is None
-    assert any("D=40" in note and "singular" in note for note in found.notes)
+    (told,) = found.notes  # once for all dimensions
+    assert told.startswith(
+        "DisPlace (paper) was not possible at D=40, 48; at D=48: the within-place scatter is singular"
+    )
     rows = studies.study_cost(task, methods=[studies.PAPER, studies.METHODS[3]], repeats=1, n_timed=2)
     assert [row.label for row in rows.rows] == ["HOPS"]
     assert "DisPlace (paper)" in rows.notes[0]
@@ -220,7 +222,7 @@ def test_a_method_that_fails_does_not_end_a_study(task, monkeypatch):
     for after in (False, True):
         found = studies.study_compression(task, (8,), (0,), methods, after_fusion=after)
         assert (found.curves[0].full, found.curves[0].means) == (None, [None])
-        assert f"HOPS at D=48: {why}" in found.notes
+        assert f"HOPS was not possible at D={'48' if after else '8, 48'}: {why}" in found.notes
         assert found.curves[1].full is not None
 
 
@@ -270,6 +272,13 @@ def test_tau_has_the_papers_setting_beside_ours(task, route):
             refit = DisPlace(tau=tau, ridge=0.0, center=False).fit(refs.vectors, refs.places, refs.traversals)
         assert n == refit.n_components_
         assert recall == pytest.approx(recall_at(refit.rank(route.queries, k=1), route.truth)[1])
+
+
+def test_the_heading_of_a_tau_study_names_all_of_its_conditions(task):
+    assert studies.about(studies.study_tau([task], (0.95,))) == str(task.setting)
+    both = studies.study_tau([task, dataclasses.replace(task, query="dusk")], (0.95,))
+    told = "generated, night, dusk, each against its own references; descriptors, 48-D; protocol exact place"
+    assert studies.about(both) == told
 
 
 def test_where_the_papers_setting_is_singular_the_study_says_so():
@@ -444,6 +453,28 @@ def test_space_marks_truth_and_confounder(task, route):
     own = DisPlace().fit(refs.vectors, refs.places, refs.traversals).predict(route.queries)
     mended = [row for row in range(60) if margins[row] > 0 and own[row] == row]
     assert found.row == max(mended, key=margins.get)
+
+
+def test_space_marks_every_right_place_within_a_tolerance(route):
+    refs, rule = route.references, WithinFrames(route.truth, 2)
+    task = studies.Task.of(refs, route.queries, rule, query_places=route.truth.tolist())
+    hops, own = (made().fit_references(refs) for made in (Hops, DisPlace))
+    found = own.predict(route.queries)
+    near = (np.abs(found - route.truth) <= 2) & (found != route.truth)
+    wrong = np.abs(hops.predict(route.queries) - route.truth) > 2
+    row = int(np.flatnonzero(near & wrong)[0])
+    space = studies.study_space(task, row=row, n_places=30)
+    assert space.truth == str(route.truth[row])
+    assert str(found[row]) in space.right
+    assert all(abs(int(place) - route.truth[row]) <= 2 for place in space.right)
+    assert space.right_text == f"{len(space.right)} right places, such as {route.truth[row]}"
+    assert space.views[0].truth < space.views[0].confounder
+    assert (
+        space.views[1].truth > space.views[1].confounder
+    )  # DisPlace is right, whichever right place it finds
+    assert space.views[1].truth == pytest.approx(
+        float(own.rank(route.queries[[row]], 1).scores[0, 0]), abs=1e-5
+    )
 
 
 def test_the_layout_starts_from_the_principal_components_whatever_the_seed(task):
@@ -683,6 +714,16 @@ def test_each_method_has_its_own_colour_and_marker():
     assert style_of("displace", plain=False).colour == style_of("displace").colour
     assert style_of("displace", plain=False).dash != style_of("displace").dash
     assert style_of("a_plug_in") == style_of("a_plug_in")
+
+
+def test_several_other_settings_of_a_fusion_look_different():
+    rows = [("displace", True), *[("displace", False)] * 4, ("hops", False)]
+    styles = styles_of(rows)
+    assert len({style.fill for style in styles[:5]}) == 5
+    assert len({(style.filled_symbol, style.dash) for style in styles[:4]}) == 4
+    assert {style.colour for style in styles[:5]} == {style_of("displace").colour}
+    assert styles[1] == style_of("displace", plain=False)
+    assert styles[5] == style_of("hops", plain=False)
 
 
 def test_fusions_from_elsewhere_look_unlike_each_other():

@@ -531,7 +531,7 @@ def test_names_cannot_break_the_formats():
     (table,) = build_tables([made_up("a|b_<c>*", "hops", "x_y", "n&m", 5.0)])
     assert r"| a\|b_&lt;c>\* | **5.0** |" in FORMATS["markdown"](table)
     latex = FORMATS["latex"](table)
-    assert r"a|b\_<c>*" in latex
+    assert r"a$|$b\_$<$c$>$*" in latex  # letters of OT1 fonts would be —, ¡ and ¿
     assert r"\rotatebox{90}{x\_y}" in latex
 
 
@@ -541,6 +541,28 @@ def test_latex_writes_tau_as_mathematics():
     assert r"DisPlace, $\tau$ = 1 & " in FORMATS["latex"](table)
     cell = made_up("Ours, ε = 0.1, λ", "hops", "cosplace", "night", 61.0)
     assert r"Ours, $\epsilon$ = 0.1, $\lambda$ & " in FORMATS["latex"](build_tables([cell])[0])
+
+
+def test_latex_has_no_sign_that_stops_it():
+    cell = made_up("BSF, γ → ∞, Δ ≤ 2 × 3, −1", "bsf", "cosplace", "night", 61.0)
+    expected = r"BSF, $\gamma$ $\to$ $\infty$, $\Delta$ $\leq$ 2 $\times$ 3, $-$1 & "
+    assert expected in FORMATS["latex"](build_tables([cell])[0])
+
+
+def test_a_single_reference_that_stands_alone_is_not_called_the_best():
+    cells = [
+        made_up(label, fusion, "hog", "night", value)
+        for label, fusion, value in (
+            ("Single", "single", 5.0),
+            ("HOPS", "hops", 6.0),
+            ("DisPlace", "displace", 7.0),
+        )
+    ]
+    alone = [
+        dataclasses.replace(cell, group="single" if cell.fusion == "single" else cell.group) for cell in cells
+    ]
+    (table,) = build_tables(alone)
+    assert count_wins(table, "DisPlace", single=True).rivals == "the single reference"
 
 
 def test_a_recall_that_was_not_computed_is_refused():

@@ -186,6 +186,13 @@ def test_frames_of_named_places():
     assert str(recalls) == "R@1 50.0  (±5 frames, 2 queries; 1 without a correct place count as misses)"
 
 
+def test_flags_are_no_truth_and_rankings_have_one_length():
+    with pytest.raises(InputError, match="truth is True or False for each query: give the id of its place"):
+        recall_at([[1, 2], [0, 1]], [True, False])
+    with pytest.raises(InputError, match="rankings of unequal lengths"):
+        recall_at([[1, 2], [1]], [1, 1])
+
+
 @pytest.mark.parametrize("n_right", [255, 275])
 def test_recalls_are_rounded_once(n_right):
     """255 of 400 are 63.75 %; 100 times the mean is a little less, and was printed as 63.7."""

@@ -124,6 +124,16 @@ def test_exported_members_are_sorted_and_there():
         _ = displace.nonsense
 
 
+def test_a_type_checker_knows_the_names_of_the_package():
+    """A module's __getattr__ that it could see would make any misspelt name one of the package."""
+    tree = ast.parse(Path(displace.__file__).read_text("utf-8"))
+    assert "__getattr__" not in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    hidden = [node for node in tree.body if isinstance(node, ast.If) and isinstance(node.test, ast.UnaryOp)]
+    assert [node.name for node in hidden[0].body] == ["__getattr__"]
+    with pytest.raises(AttributeError, match="no attribute 'recal_at'"):
+        displace.recal_at  # noqa: B018
+
+
 def test_importing_pulls_in_nothing_heavy():
     code = "import sys, displace; displace.build; print(' '.join(sorted({m.split('.')[0] for m in sys.modules})))"
     loaded = set(

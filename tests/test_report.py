@@ -152,6 +152,22 @@ def test_rows_of_one_fusion_have_markers_of_their_own(tmp_path):
     assert sum("open" in symbol for symbol, _ in looks) == len(methods) - 1
 
 
+@pytest.mark.filterwarnings("ignore:places that follow each other")
+def test_the_summary_is_of_queries_for_themselves_beside_drives(tmp_path):
+    """The best of a dozen sequences of DisPlace was compared with the same sequence of the others."""
+    store = make_store(tmp_path / "made.desc", n_places=30)
+    cells = verbs.evaluate(
+        store.folder, queries=["night"], fusion="hops,displace", sequence="all", output=tmp_path / "results"
+    )
+    assert cells[0].label == "HOPS"
+    found = Results.open(tmp_path / "results")
+    (block,) = read_blocks(found, build_tables(found))
+    assert block.labels[block.own] == "DisPlace"
+    assert [block.labels[at] for at in block.rivals] == ["HOPS"]
+    page = verbs.report(tmp_path / "results", tmp_path / "report.html").path.read_text("utf-8")
+    assert "DisPlace, " not in page[page.index("<h1>") : page.index('id="overview"')]
+
+
 def test_the_page_needs_nothing_else(written):
     page = re.sub(r'<script type="text/plain" id="plotly">.*?</script>', "", written[1], flags=re.DOTALL)
     assert not re.search(r"""(src|href)\s*=\s*["'](?!data:|#)""", page)

@@ -39,12 +39,14 @@ _WHERE = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used: worker processes and the command line start without the rest."""
-    if name not in _WHERE:
-        raise AttributeError(f"module 'displace' has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(_WHERE[name]), name)
-    return value
+if not TYPE_CHECKING:  # for a type checker, any name would be one of the package
+
+    def __getattr__(name: str) -> Any:
+        """Import a public name when it is first used: worker processes and the command line start without the rest."""
+        if name not in _WHERE:
+            raise AttributeError(f"module 'displace' has no attribute {name!r}")
+        value = globals()[name] = getattr(importlib.import_module(_WHERE[name]), name)
+        return value
 
 
 def __dir__() -> list[str]:

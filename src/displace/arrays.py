@@ -19,6 +19,8 @@ BLOCK_BYTES = 64 * 2**20
 
 SMALLEST, LARGEST = 1e-30, 1e30
 """Range of the largest absolute value of references."""
+LONGEST = 1.05
+"""Length of a row from which on it is no unit vector; rounding to eight bits stays below."""
 
 FEW = 10
 """Up to this k, finding the best score k times is faster than one partition (2.5 times at k = 5)."""

@@ -44,6 +44,13 @@ class Matches:
     def __len__(self) -> int:
         return len(self.places)
 
+    def __repr__(self) -> str:
+        parts = [f"{len(self):,} queries", f"{self.places.shape[1]} places each"]
+        parts += ["with confidence"] if self.confidence is not None else []
+        parts += ["with positions"] if self.positions is not None else []
+        parts += ["adapted"] if self.adapted else []
+        return f"Matches({', '.join(parts)})"
+
     def take(self, rows: NDArray[np.intp]) -> Matches:
         """Return some of the queries, in the given order."""
         return replace(

@@ -74,7 +74,7 @@ def recall_at(
     >>> recall_at([[4, 9]], WithinFrames(np.array([5]), tolerance=1), ks=(1,))[1]
     100.0
     """
-    ranked = np.asarray(ranked_places.places if isinstance(ranked_places, Matches) else ranked_places)
+    ranked = _as_ranking(ranked_places.places if isinstance(ranked_places, Matches) else ranked_places)
     ranked = ranked[:, None] if ranked.ndim == 1 else ranked
     if ranked.ndim != 2:
         raise InputError(f"ranked_places must have shape (q, k); got shape {ranked.shape}")
@@ -101,6 +101,17 @@ def recall_at(
         raise InputError("no query has a correct place in the map: nothing is left to count")
     values = {k: percent(hit_within[counted, min(k, ranked.shape[1]) - 1]) for k in ks}
     return Recalls(values, rule.name, int(counted.sum()), int((~has_answer).sum()), unanswerable)
+
+
+def _as_ranking(places: Any) -> NDArray[Any]:
+    """Ranked places as an array; lists of unequal lengths are refused."""
+    try:
+        return np.asarray(places)
+    except ValueError:
+        raise InputError(
+            "ranked_places has rankings of unequal lengths, and must have shape (q, k): cut all to the shortest, or "
+            "fill the others up with an id that no place has"
+        ) from None
 
 
 def _check_names(ranked: NDArray[Any]) -> None:
@@ -177,6 +188,10 @@ def _plain_rule(truth: Any) -> TruthRule:
     if not any(is_set):
         # As objects where there is text: NaN among them would become the text "nan".
         plain = isinstance(truth, np.ndarray) or not any(isinstance(item, str) for item in items)
+        if items and all(isinstance(item, bool | np.bool_) for item in items):
+            raise InputError(
+                "truth is True or False for each query: give the id of its place, or the set of right ones"
+            )
         return SamePlace(np.asarray(truth) if plain else np.array(items, object))
     if not all(is_set):
         odd = is_set.index(False)

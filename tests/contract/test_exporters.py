@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 from interop_route import NIGHT, make_town
 
+from displace import verbs
 from displace.descriptors.store import DescriptorStore
 from displace.errors import InputError, UnknownNameError
 from displace.interop import EXPORTERS, export
@@ -123,3 +124,8 @@ def test_listing_exporters_imports_none_of_them():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.split()
     assert not {"h5py", "onnx", "faiss", "displace.interop.onnx", "displace.interop.hloc"} & set(loaded)
+
+
+def test_a_misspelt_format_is_told_before_what_else_is_missing():
+    with pytest.raises(UnknownNameError, match=r"unknown export 'geojsn'; did you mean 'geojson'"):
+        verbs.export("town.displace", to="geojsn")

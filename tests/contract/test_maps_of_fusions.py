@@ -13,6 +13,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from displace import PlaceMap, build, get_fusion
 from displace.advise import advise
+from displace.arrays import l2_normalize
 from displace.errors import ConditioningWarning, InputError
 from displace.fusion import FUSIONS
 from displace.fusion.base import Rows, VectorFusion
@@ -192,12 +193,51 @@ class OneTooMany(VectorFusion):
 
 def test_vectors_that_are_not_one_for_each_place_are_refused(route):
     n, dim = len(route.references.place_ids), route.references.vectors.shape[1]
-    message = rf"OneTooMany: place_vectors_ has shape \({n + 1}, {dim}\), and must have \({n}, n\)"
+    message = (
+        rf"OneTooMany: place_vectors_ has shape \({n + 1}, {dim}\), and must be an array of shape \({n}, n\)"
+    )
     with pytest.raises(InputError, match=message):
         build(route.references, OneTooMany())
-    fitted = OneTooMany().fit_references(route.references)
     with pytest.raises(InputError, match=message):
-        fitted.rank(route.queries)
+        OneTooMany().fit_references(route.references)
+
+
+class Given(VectorFusion):
+    """Learns what it is told to."""
+
+    def __init__(self, learned=None):
+        self.learned = learned
+
+    def _fit(self, X, index, traversals):
+        first = l2_normalize(X[np.unique(index, return_index=True)[1]])
+        for name, make in (self.learned or {}).items():
+            setattr(self, name, make(first))
+
+
+@pytest.mark.parametrize(
+    ("learned", "message"),
+    [
+        ({}, r"Given: place_vectors_ is of type NoneType, and must be an array"),
+        ({"place_vectors_": np.ndarray.tolist}, r"place_vectors_ is of type list"),
+        ({"place_vectors_": lambda rows: 3 * rows}, r"row 0 of place_vectors_ has length 3.*l2_normalize"),
+        (
+            {"place_vectors_": lambda rows: rows[:, :4]},
+            r"has 4 columns, and queries 24: set projection_ \(24, 4\)",
+        ),
+        (
+            {"place_vectors_": lambda rows: rows[:, :4], "projection_": lambda rows: np.eye(24)[:4]},
+            r"projection_ has shape \(4, 24\), and must have \(24, 4\)",
+        ),
+        (
+            {"place_vectors_": lambda rows: rows, "mean_": lambda rows: rows[:, :1].mean(axis=0)},
+            r"mean_ has shape \(1,\), and must have \(24,\)",
+        ),
+    ],
+    ids=["missing", "list", "long rows", "fewer columns", "projection turned", "mean of one"],
+)
+def test_what_a_fusion_of_ones_own_learned_wrong_is_named(route, learned, message):
+    with pytest.raises(InputError, match=message):
+        Given(learned).fit_references(route.references)
 
 
 def test_fusions_of_score_matrices_are_refused(route):

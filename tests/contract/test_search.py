@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from postgres import address_of
 
+from displace import build
 from displace.errors import InputError, MissingExtraError
 from displace.search import INDEXES
 from displace.search._top import best_rows
 from displace.search.base import Index, noisy_sample
+from displace.synthetic import make_route
 
 N, DIM = 300, 24
 KINDS = [(name, kind) for name in INDEXES.names() for kind in INDEXES.get(name).kinds]
@@ -134,3 +136,57 @@ def test_of_equal_rows_the_first_are_found(backend):
         pytest.skip("an approximate search does not see all rows")
     found, _ = index.search((better + other / 2)[None], 20)
     assert found.tolist() == [[*range(15, 30), *range(5)]]
+
+
+class Foreign(Index):
+    """A backend of another package, which answers as it is told to."""
+
+    kinds = ("float32",)
+
+    @classmethod
+    def build(cls, rows, kind="", uri="", *, progress=None):
+        made = cls()
+        made.rows, (made.n_rows, made.dim) = np.asarray(rows, np.float32), rows.shape
+        return made
+
+    @classmethod
+    def open(cls, uri):
+        raise NotImplementedError
+
+    def save(self, uri):
+        raise NotImplementedError
+
+    def search(self, queries, k, among=None):
+        rows = np.arange(self.n_rows) if among is None else among
+        scores = queries @ self.rows[rows].T
+        best = np.argsort(-scores, axis=1)[:, :k]
+        return self.answer(rows[best], np.take_along_axis(scores, best, axis=1))
+
+    answer = staticmethod(lambda rows, scores: (rows, scores))
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (lambda rows, scores: (rows, 1 - scores), "must return inner products, the greatest first"),
+        (
+            lambda rows, scores: (rows[:, ::-1], scores[:, ::-1]),
+            "must return inner products, the greatest first",
+        ),
+        (lambda rows, scores: (rows, scores * np.nan), "must return inner products, the greatest first"),
+        (lambda rows, scores: (scores, rows), "must return rows as whole numbers from 0 to 29"),
+        (lambda rows, scores: (rows - 1, scores), "without a filler such as -1"),
+        (lambda rows, scores: (rows + 30, scores), "must return rows as whole numbers from 0 to 29"),
+        (lambda rows, scores: (rows[:, :1], scores[:, :1]), r"rows of shape \(30, 1\).*must have \(30, 20\)"),
+    ],
+    ids=["distances", "worst first", "NaN", "swapped", "filler", "beyond", "too few"],
+)
+def test_what_a_backend_of_another_package_answers_is_checked(monkeypatch, answer, message):
+    route = make_route(n_places=30, n_traversals=3, dim=12)
+    place_map = build(route.references, "hops")
+    monkeypatch.setitem(INDEXES._found, "foreign", Foreign)
+    found = place_map.locate(route.queries, k=3, search="foreign")
+    np.testing.assert_array_equal(found.places[:, 0], place_map.locate(route.queries, k=3).places[:, 0])
+    monkeypatch.setattr(Foreign, "answer", staticmethod(answer))
+    with pytest.raises(InputError, match=message):
+        place_map.locate(route.queries, k=3, search="foreign")

@@ -117,6 +117,10 @@ class Advice:
     notes: list[str] = field(default_factory=list)
     """What was left out or is not known."""
 
+    def __repr__(self) -> str:
+        mean = f", mean R@1 {self.best.mean} ({self.protocol})" if self.best is not None else ""
+        return f"<Advice: {self.recommended}{mean}; {len(self.scores)} compared over {len(self.conditions)} traversals>"
+
     @property
     def best(self) -> Score | None:
         """Score of the recommended fusion; None if nothing could be held out."""

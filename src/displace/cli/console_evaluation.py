@@ -166,6 +166,7 @@ def published_view(table: Table) -> Group:
 def show_outcome(shown: Console, outcome: Outcome) -> None:
     """Print what a run computed, and what it could not."""
     reused = len(outcome.cells) - outcome.n_computed
+    console.say(shown, outcome.title, "bold")
     console.say(
         shown,
         f"{outcome.n_computed:,} cells computed, {reused:,} reused, in {outcome.seconds:,.1f} s: "

@@ -42,6 +42,8 @@ class Outcome:
     absent: dict[str, Path]
     """Models whose descriptor store is not there, and where it should be."""
     seconds: float
+    title: str = ""
+    """The suite's."""
 
     @property
     def impossible(self) -> list[Result]:
@@ -82,7 +84,7 @@ def run_suite(suite: Suite, output: str | os.PathLike[str], progress: Progress |
             results.update(known[cell.id])
     _keep_suite(suite, results.folder)
     own = [known[cell.id] for cell in cells]
-    return Outcome(results, own, len(missing), absent, time.perf_counter() - start)
+    return Outcome(results, own, len(missing), absent, time.perf_counter() - start, suite.title)
 
 
 def _open_stores(suite: Suite) -> tuple[dict[str, DescriptorStore], dict[str, Path]]:

@@ -141,7 +141,7 @@ def compute(
     notes = [str(w.message) for w in caught if issubclass(w.category, DisplaceWarning)]
     return replace(
         result,
-        recalls={k: percent(ranking.hits(k)) for k in KS if k <= cell.k},
+        recalls={k: percent(ranking.hits(k)) for k in sorted({*KS, cell.k}) if k <= cell.k},
         seconds={"fit": fitted - start, "rank": ranked - fitted},
         n_bytes=int(fusion.nbytes_),
         n=int(n),

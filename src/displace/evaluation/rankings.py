@@ -133,6 +133,9 @@ class Ranking(_Arrays):
         require(int(self.places.min(initial=0)) >= 0, "a place is negative")
         require(not np.isnan(self.scores).any(), "a score is no number")
 
+    def __repr__(self) -> str:
+        return f"<Ranking: {self.places.shape[1]} places for each of {len(self.places):,} queries>"
+
     def hits(self, k: int = 1) -> Flags:
         """Whether each query has a correct place among its first `k`, shape (q,)."""
         found: Flags = np.logical_or.reduce(self.correct[:, :k], axis=1)
@@ -185,6 +188,9 @@ class Questions(_Arrays):
 
     def __len__(self) -> int:
         return len(self.query_images)
+
+    def __repr__(self) -> str:
+        return f"<Questions: {len(self):,} queries, {len(self.place_ids):,} places>"
 
     def root(self, folder: str | os.PathLike[str]) -> Path:
         """Folder that image names start from, when the results are in `folder`."""

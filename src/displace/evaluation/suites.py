@@ -8,6 +8,7 @@
     queries = ["night", "rain"]           # by default every traversal in turn
     sequence = ["single_frame", "smoother"]  # optional: each method once for each, along the drive of the queries
     adapt = ["none", "batch"]             # optional: and once for each
+    k = 20                                # places kept of each ranking, by default 10
 
     [stores]                              # model = descriptor store, relative to this file
     cosplace = "cosplace.desc"

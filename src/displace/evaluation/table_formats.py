@@ -130,24 +130,30 @@ def _plain(text: str) -> str:
     return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
 
 
+_TEX = {
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "<": "$<$", ">": "$>$", "|": "$|$", "−": "$-$", "±": r"$\pm$", "×": r"$\times$", "≤": r"$\leq$", "≥": r"$\geq$",
+    "≈": r"$\approx$", "∞": r"$\infty$", "→": r"$\to$", "←": r"$\leftarrow$",
+}  # fmt: skip
+_GREEK = "αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΥΦΨΩ"
+"""Letters that LaTeX has commands for; other capitals look like Latin ones."""
+
+
 def _tex(text: str) -> str:
-    """Text that LaTeX shows as it is."""
-    special = {
-        "\\": r"\textbackslash{}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-    }
-    return "".join(special.get(c, f"\\{c}" if c in "&%$#_{}" else _greek(c)) for c in text)
+    """Text that LaTeX shows as it is, whatever its font encoding: `<` alone would be printed as ¡."""
+    return "".join(_TEX.get(c, f"\\{c}" if c in "&%$#_{}" else _greek(c)) for c in text)
 
 
 def _greek(letter: str) -> str:
-    r"""A small Greek letter as LaTeX writes it; others as they are.
+    r"""A Greek letter as LaTeX writes it; others as they are.
 
-    >>> _greek("ε"), _greek("λ"), _greek("e")
-    ('$\\epsilon$', '$\\lambda$', 'e')
+    >>> _greek("ε"), _greek("λ"), _greek("Δ"), _greek("e"), _greek("ά")
+    ('$\\epsilon$', '$\\lambda$', '$\\Delta$', 'e', 'ά')
     """
-    name = unicodedata.name(letter, "").replace("LAMDA", "LAMBDA")
-    return f"$\\{name.split()[-1].lower()}$" if name.startswith("GREEK SMALL LETTER") else letter
+    if letter not in _GREEK:
+        return letter
+    name = unicodedata.name(letter).split()[-1].replace("LAMDA", "LAMBDA")
+    return f"$\\{name.lower() if letter.islower() else name.capitalize()}$"
 
 
 def _row_of(cells: Iterable[str]) -> str:

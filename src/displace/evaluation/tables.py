@@ -97,6 +97,9 @@ class Table:
         )
         return f"Recall@{self.k} on {self.dataset} ({rule_text(self.protocol, self.tolerance)}{self.along}){projected}"
 
+    def __repr__(self) -> str:
+        return f"<Table: {self.title}; {len(self.rows)} rows, {len(self.columns)} columns>"
+
     @property
     def models(self) -> list[str]:
         """Each model once."""

@@ -89,7 +89,7 @@ def count_wins(table: Table, label: str, results: Results | None = None, *, sing
     if not rivals:
         raise InputError(f"label={label!r} has no rivals in the table")
     duels = [duel for column in table.columns if (duel := _duel(own, rivals, column, results))]
-    return Wins(label, "the best single reference" if single else "the best multi-reference method", duels)
+    return Wins(label, _rivals_text(rivals, single), duels)
 
 
 def all_wins(table: Table, results: Results | None = None) -> list[Wins]:
@@ -102,6 +102,13 @@ def all_wins(table: Table, results: Results | None = None) -> list[Wins]:
         if _rivals(table, row, single)
     ]
     return [wins for wins in counted if wins.duels]
+
+
+def _rivals_text(rivals: list[Row], single: bool) -> str:
+    """Who the rivals are; a single reference that was chosen without the truth need not be the best one."""
+    if not single:
+        return "the best multi-reference method"
+    return "the best single reference" if len(rivals) > 1 else "the single reference"
 
 
 def _rivals(table: Table, own: Row, single: bool) -> list[Row]:

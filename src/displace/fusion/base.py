@@ -25,6 +25,7 @@ from sklearn.base import (
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from displace.arrays import (
+    LONGEST,
     Indices,
     Vectors,
     blocks,
@@ -380,6 +381,12 @@ class VectorFusion(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fusion):  
         """Bytes of the place vectors and what projects queries, as float32."""
         return self._stored().nbytes
 
+    def fit(self, X: ArrayLike, y: ArrayLike, traversals: ArrayLike | None = None) -> Self:
+        """Fit on references; as `Fusion.fit`, with a check of what `_fit` learned."""
+        super().fit(X, y, traversals)
+        self._check_lengths()
+        return self
+
     def rows(self) -> Rows | None:
         """The place vectors, one row for each place, and what projects queries."""
         if type(self)._project is not VectorFusion._project:
@@ -387,16 +394,45 @@ class VectorFusion(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fusion):  
                 f"{type(self).__name__} projects queries in a way of its own, which a map cannot store: set "
                 "projection_ (D, n) and mean_ (D,) in _fit instead of defining _project, or define rows()"
             )
+        self._check_lengths()
         return self._stored()
 
     def _stored(self) -> Rows:
-        shape, n_places = np.shape(self.place_vectors_), len(self.place_ids_)
-        if len(shape) != 2 or shape[0] != n_places:
+        vectors, n_places = getattr(self, "place_vectors_", None), len(self.place_ids_)
+        if not isinstance(vectors, np.ndarray) or vectors.ndim != 2 or len(vectors) != n_places:
+            found = f"is of type {type(vectors).__name__}"
+            if isinstance(vectors, np.ndarray):
+                found = f"has shape {vectors.shape}"
             raise InputError(
-                f"{self.title}: place_vectors_ has shape {shape}, and must have ({n_places}, n): _fit sets one vector "
-                "for each place, in the order of place_ids_"
+                f"{self.title}: place_vectors_ {found}, and must be an array of shape ({n_places}, n): _fit sets one "
+                "vector for each place, in the order of place_ids_"
             )
-        return Rows(self.place_vectors_, np.arange(len(self.place_ids_)), self.projection_, self.mean_)
+        self._check_projection(vectors.shape[1])
+        return Rows(vectors, np.arange(n_places), self.projection_, self.mean_)
+
+    def _check_projection(self, n: int) -> None:
+        """Refuse a projection or a mean that cannot bring queries into the space of the place vectors."""
+        if type(self)._project is not VectorFusion._project:
+            return
+        dim = self.n_features_in_
+        for name, shape in (("projection_", (dim, n)), ("mean_", (dim,))):
+            value = getattr(self, name)
+            if value is not None and np.shape(value) != shape:
+                raise InputError(f"{self.title}: {name} has shape {np.shape(value)}, and must have {shape}")
+        if self.projection_ is None and n != dim:
+            raise InputError(
+                f"{self.title}: place_vectors_ has {n} columns, and queries {dim}: set projection_ ({dim}, {n}) in _fit"
+            )
+
+    def _check_lengths(self) -> None:
+        """Refuse rows longer than unit vectors: a long one would be found everywhere."""
+        vectors = self._stored().vectors
+        lengths = np.sqrt(np.einsum("rn,rn->r", vectors, vectors))
+        if len(long := np.flatnonzero(lengths > LONGEST)):
+            raise InputError(
+                f"{self.title}: row {long[0]} of place_vectors_ has length {lengths[long[0]]:.3g}, and must be a unit "
+                "vector, for the score to be a cosine: place_vectors_ = l2_normalize(…), of displace.arrays"
+            )
 
     def _scores(self, Q: Vectors) -> Vectors:
         return self._stored().scores(Q)

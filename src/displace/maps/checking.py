@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.arrays import blocks
+from displace.arrays import LONGEST, blocks
 from displace.errors import FormatError
 from displace.files import schema
 from displace.files.schema import require
@@ -15,9 +15,6 @@ from displace.geo import Positions
 from displace.maps.calibration import Calibration
 from displace.maps.rounding import DTYPES
 from displace.maps.witness import NAMES
-
-LONGEST = 1.05
-"""Length above which a row is no unit vector; rounding to eight bits stays below."""
 
 SHARE = 1.001
 """Largest share: 1, and what rounding may add."""

@@ -26,7 +26,7 @@ from displace.maps.witness import TOP, Anchors, Witness
 from displace.models import cells_of
 from displace.places import Places
 from displace.search import INDEXES, exact
-from displace.search.base import Index
+from displace.search.base import Index, check_found
 from displace.sequence.following import DriveCalibration
 from displace.truth import Tolerance, Truth
 
@@ -176,9 +176,16 @@ class MapState:
             n_places = len(self.inside)
             among = self.area if index.takes_areas else np.flatnonzero(np.isin(self.row_places, self.inside))
         k = min(k, n_places)
-        if n_rows == len(self.places):
-            return index.search(projected, k, among)
-        rows, scores = index.search(projected, min(n_rows, k * self._most_rows), among)  # enough for k places
+        several = n_rows != len(self.places)
+        wanted = min(n_rows, k * self._most_rows) if several else k  # enough for k places
+        rows, scores = index.search(projected, wanted, among)
+        if not type(index).__module__.startswith("displace."):
+            n_searched = len(among) if isinstance(among, np.ndarray) else n_rows
+            # How many rows are in an area, only the backend knows.
+            k_found = np.shape(rows)[-1] if isinstance(among, Area) else min(wanted, n_searched)
+            check_found(index, rows, scores, (len(projected), k_found))
+        if not several:
+            return rows, scores
         return _best_of_each(self.row_places[rows], scores, k)
 
     def confidence(

@@ -6,6 +6,8 @@ The colours are distinct under the common kinds of colour blindness; marker and 
 from __future__ import annotations
 
 import zlib
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 RIGHT, WRONG = "#00805f", "#c8420b"
@@ -24,13 +26,22 @@ class Style:
     """plotly's name of the same marker."""
     dash: str
     """One of "solid", "dash", "dot", "dashdot". plotly's name of the dash."""
-    filled: bool = True
-    """Whether the marker is filled; that of another setting of a method is not."""
+    fill: str = "full"
+    """One of `FILLS`. How much of the marker is filled: all, unless it is of another setting of a method."""
 
     @property
     def linestyle(self) -> str:
         """Name of the dash in matplotlib."""
         return {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}[self.dash]
+
+    @property
+    def filled_symbol(self) -> str:
+        """Name of the marker in plotly, as it is filled."""
+        return self.symbol + FILLS[self.fill]
+
+
+FILLS = {"full": "", "none": "-open", "left": "-open-dot", "top": "-open-dot", "right": "-open-dot"}
+"""What plotly, which has fewer, adds to the name of a marker for each of matplotlib's fills."""
 
 
 _STYLES = {
@@ -66,8 +77,8 @@ def style_of(fusion: str, plain: bool = True) -> Style:
 
     Another setting than the default (`plain`) has its colour, an open marker and another dash.
 
-    >>> style_of("hops").colour, style_of("hops", plain=False).filled
-    ('#0072b2', False)
+    >>> style_of("hops").colour, style_of("hops", plain=False).fill
+    ('#0072b2', 'none')
     """
     style = _STYLES.get(fusion)
     if style is None:
@@ -76,6 +87,25 @@ def style_of(fusion: str, plain: bool = True) -> Style:
     return style if plain else other_setting(style)
 
 
-def other_setting(style: Style) -> Style:
-    """Return the style of another setting of the same method: an open marker and another dash."""
-    return replace(style, dash="dot" if style.dash == "dash" else "dash", filled=False)
+def styles_of(rows: Iterable[tuple[str, bool]]) -> list[Style]:
+    """Return the styles of rows of a figure, each a fusion and whether it has its default setting.
+
+    Several other settings of a fusion differ in the fill of their markers, and in their dashes.
+
+    >>> [style.fill for style in styles_of([("displace", False), ("hops", True), ("displace", False)])]
+    ['none', 'full', 'left']
+    """
+    seen: Counter[tuple[str, bool]] = Counter()
+    styles = []
+    for row in rows:
+        fusion, plain = row
+        styles.append(style_of(fusion) if plain else other_setting(style_of(fusion), seen[row]))
+        seen[row] += 1
+    return styles
+
+
+def other_setting(style: Style, number: int = 0) -> Style:
+    """Return the style of another setting of the same method, the first or a further one."""
+    fills = [fill for fill in FILLS if fill != "full"]
+    dashes = [dash for dash in ("dash", "dot", "dashdot") if dash != style.dash]
+    return replace(style, dash=dashes[number % len(dashes)], fill=fills[number % len(fills)])

@@ -21,6 +21,7 @@ from displace.evaluation.studies import (
     Space,
     Study,
     TauAblation,
+    about,
     kind_of,
     study_path,
     topic_of,
@@ -28,7 +29,7 @@ from displace.evaluation.studies import (
 from displace.files.atomic import make_folder, replacing
 from displace.images import read_image
 from displace.progress import Progress, counted, part
-from displace.report.colours import CONDITIONS, RIGHT, WRONG, Style, other_setting, style_of
+from displace.report.colours import CONDITIONS, RIGHT, WRONG, Style, other_setting, styles_of
 
 FORMATS = ("pdf", "png", "svg")
 COLUMN, PAGE = 3.5, 7.2
@@ -74,7 +75,7 @@ def draw(study: Study) -> Any:
     """Return the matplotlib figure of a study, with its setting as the title."""
     with print_style():
         figure = _DRAWN[kind_of(study)](study)
-        figure.suptitle(str(study.setting), fontsize=5.5, color=SOFT, wrap=True)
+        figure.suptitle(about(study), fontsize=5.5, color=SOFT, wrap=True)
         _show_dollars(figure)
     return figure
 
@@ -129,9 +130,12 @@ def print_style() -> Iterator[None]:
 
 def _draw_compression(study: Compression) -> Any:
     """Draw Recall@1 against dimension: mean and standard deviation; thin lines at the full dimension."""
-    figure, (axes,) = _new_figure(COLUMN, 2.9)
-    for curve in study.curves:
-        style = style_of(curve.fusion, curve.plain)
+    how = f"band: ± 1 sd of {len(study.seeds)} projections; thin lines: not projected, {study.setting.dim}-D"
+    told = [how, *_gaps(study)]
+    styles = styles_of((curve.fusion, curve.plain) for curve in study.curves)
+    drawn = [pair for pair in zip(study.curves, styles, strict=True) if not pair[0].empty]
+    figure, (axes,) = _new_figure(COLUMN, 2.4 + 0.11 * len(told) + 0.15 * -(-len(drawn) // 3))
+    for curve, style in drawn:
         means = np.array(curve.means, np.float64)
         spread = np.array(curve.deviations, np.float64)
         axes.fill_between(
@@ -145,19 +149,21 @@ def _draw_compression(study: Compression) -> Any:
     axes.minorticks_off()
     axes.set_xlabel(f"dimension, randomly {study.where}   ← smaller")
     axes.set_ylabel(RECALL)
-    how = f"band: ± 1 sd of {len(study.seeds)} projections; thin lines: not projected, {study.setting.dim}-D"
-    axes.set_title("\n".join([how, *_gaps(study)]), color=SOFT, fontsize=6.5)
+    axes.set_title("\n".join(told), color=SOFT, fontsize=6.5)
     _legend_below(figure, axes, 3)
     return figure
 
 
 def _gaps(study: Compression) -> list[str]:
-    """Note the dimensions at which a method could not be fitted."""
-    return [
-        f"{curve.label}: not possible at {', '.join(str(dim) for dim in missing)}"
-        for curve in study.curves
-        if (missing := [dim for dim, mean in zip(study.dims, curve.means, strict=True) if mean is None])
-    ]
+    """Lines that note at which dimensions methods could not be fitted, those of the same ones together."""
+    labels: dict[str, list[str]] = {}
+    for curve in study.curves:
+        missing = [str(dim) for dim, mean in zip(study.dims, curve.means, strict=True) if mean is None]
+        if missing:
+            where = "" if curve.empty else f" at {', '.join(missing)}"
+            labels.setdefault(where, []).append(curve.label)
+    notes = [f"{'; '.join(names)}: not possible{where}" for where, names in labels.items()]
+    return [line for note in notes for line in wrap(note, 62)]
 
 
 def _draw_tau(study: TauAblation) -> Any:
@@ -214,8 +220,8 @@ def _paper_setting(study: TauAblation) -> str:
 def _draw_cost(study: Cost) -> Any:
     """Draw Recall@1 against query time and against storage, with intervals and quartiles."""
     figure, (left, right) = _new_figure(PAGE, 3.1, columns=2)
-    for row in study.rows:
-        look = _marker_format(style_of(row.fusion, row.plain))
+    styles = styles_of((row.fusion, row.plain) for row in study.rows)
+    for row, look in zip(study.rows, map(_marker_format, styles), strict=True):
         up = [[row.recall - row.recall_low], [row.recall_high - row.recall]]
         across = [[row.milliseconds - row.milliseconds_low], [row.milliseconds_high - row.milliseconds]]
         common = {"linestyle": "none", "elinewidth": 0.7, "markersize": 6, "label": row.label, **look}
@@ -244,7 +250,7 @@ def _draw_space(study: Space) -> Any:
     roles = np.array(study.roles)
     names = {
         "query": f"query {study.row} ({study.setting.query})",
-        "truth": f"its place, {study.truth}",
+        "truth": study.right_text,
         "confounder": f"confounding place, {study.confounder}",
         "other": "other places",
     }
@@ -256,10 +262,11 @@ def _draw_space(study: Space) -> Any:
         axes.set_xticks([])
         axes.set_yticks([])
         axes.grid(False)
-        nearer = "its place" if view.truth > view.confounder else "the confounding place"
+        right = "its place" if len(study.right) == 1 else "a right place"
+        nearer = right if view.truth > view.confounder else "the confounding place"
         axes.set_title(f"{view.title}, {view.dim}-D\nnearer is {nearer}", color=INK)
         axes.set_xlabel(
-            f"cosine with its place {view.truth:.3f},\nwith the confounding one {view.confounder:.3f}"
+            f"cosine with {right} {view.truth:.3f},\nwith the confounding one {view.confounder:.3f}"
         )
     _legend_below(figure, panels[0], 4)
     return figure
@@ -329,11 +336,14 @@ def _line_format(style: Style) -> dict[str, Any]:
 
 
 def _marker_format(style: Style) -> dict[str, Any]:
-    """Colour and marker; an open one for another setting of a method."""
+    """Colour and marker; one that is not all filled for another setting of a method, white where it is not."""
+    empty = style.fill == "none"
     return {
         "color": style.colour,
         "marker": style.marker,
-        "markerfacecolor": style.colour if style.filled else "white",
+        "fillstyle": "full" if empty else style.fill,
+        "markerfacecolor": "white" if empty else style.colour,
+        "markerfacecoloralt": "white",
         "markeredgecolor": style.colour,
     }
 

@@ -22,6 +22,10 @@ GOAL = 0.99
 """Recall that an approximate index must reach, or increase its search effort."""
 
 
+ROUNDING = 1e-6
+"""By how much the score of a row may exceed that of a better one, where a backend has rounded them in other ways."""
+
+
 class Index(ABC):
     """Rows to be searched by inner product.
 
@@ -100,6 +104,26 @@ class Index(ABC):
         exact, _ = best_rows(queries, rows, 1)
         found, _ = self.search(queries, 1)
         return float((found[:, 0] == exact[:, 0]).mean()) if len(queries) else 1.0
+
+
+def check_found(index: Index, rows: Indices, scores: Vectors, shape: tuple[int, int]) -> None:
+    """Refuse what is no answer to a search, (queries, k): other places would be found, as sure as the right ones."""
+    name = type(index).__name__
+    if np.shape(rows) != shape or np.shape(scores) != shape:
+        raise InputError(
+            f"{name}.search returned rows of shape {np.shape(rows)} and scores of shape {np.shape(scores)}, and both "
+            f"must have {shape}: the best k rows of each query"
+        )
+    kind = np.asarray(rows).dtype.kind
+    if kind not in "iu" or np.min(rows, initial=0) < 0 or np.max(rows, initial=0) >= index.n_rows:
+        raise InputError(
+            f"{name}.search must return rows as whole numbers from 0 to {index.n_rows - 1}, without a filler such as -1"
+        )
+    falling = scores[:, 1:] <= scores[:, :-1] + ROUNDING
+    if not np.all(falling) or np.isnan(scores).any():
+        raise InputError(
+            f"{name}.search must return inner products, the greatest first: its scores are distances, or not sorted"
+        )
 
 
 def noisy_sample(rows: Vectors, n: int) -> Vectors:

@@ -97,6 +97,7 @@ def evaluate(
     queries = tuple(dict.fromkeys(queries or ()))
     described = whole_store(store, partial)
     dataset, rule = _rule(described, tolerance, protocol)
+    alone_first = sorted(SEQUENCES.names(), key=lambda name: name != ALONE)
     suite = Suite(
         dataset,
         Path(store).name,
@@ -105,7 +106,7 @@ def evaluate(
         tuple(
             methods_named(
                 "all" if fusion == "all" else _named(fusion),
-                SEQUENCES.names() if sequence == "all" else _named(sequence),
+                alone_first if sequence == "all" else _named(sequence),
                 _named(adapt),
             )
         ),

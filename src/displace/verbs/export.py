@@ -82,6 +82,7 @@ def export(
 
     if is_address(to):
         return [_load(PlaceMap.load(source), to, name, kind, progress)]
+    interop.EXPORTERS.get(to)  # a misspelt format is told as one, whatever else is missing
     if output is None:
         raise InputError(f"an export to {to} needs a file or folder to write: give one with -o")
     check_folder_of(output)

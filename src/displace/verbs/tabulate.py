@@ -48,7 +48,7 @@ def tabulate(
     form : {"terminal", "markdown", "csv", "latex", "published"}
         Output format; in a file, terminal becomes Markdown.
     k : int
-        The N of Recall@N: 1, 5 or 10.
+        The N of Recall@N: 1, 5, 10, or the k of the suite.
 
     Examples
     --------

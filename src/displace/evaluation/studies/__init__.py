@@ -8,6 +8,7 @@ from displace.evaluation.studies.space import Space, study_space
 from displace.evaluation.studies.study_files import (
     KINDS,
     Study,
+    about,
     kind_of,
     load_studies,
     load_study,
@@ -33,6 +34,7 @@ __all__ = [
     "StudyOptions",
     "Task",
     "TauAblation",
+    "about",
     "all_methods",
     "compressions_of",
     "kind_of",

@@ -19,6 +19,8 @@ from displace.fusion.base import VectorFusion
 from displace.progress import Progress
 
 Values = NDArray[np.float64]
+Failures = dict[str, dict[int, str]]
+"""Why a method, by its label, could not be fitted at some dimensions."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,11 @@ class Curve:
     """Mean and standard deviation of R@1 (%) over the seeds; None where the method could not be fitted."""
     full: float | None
     """R@1 (%) of the descriptors as they are."""
+
+    @property
+    def empty(self) -> bool:
+        """Whether the method could be fitted at no dimension: there is nothing to draw."""
+        return all(mean is None for mean in self.means)
 
 
 @dataclass(frozen=True)
@@ -75,7 +82,8 @@ def study_compression(
     wanted = _checked(dims, own, seeds, after_fusion)
     found = np.full((len(methods), len(wanted), len(seeds)), np.nan)
     full = np.full(len(methods), np.nan)
-    notes: dict[str, None] = {}  # ordered, each once
+    notes: dict[str, list[str]] = {}
+    failed: Failures = {}
     total, done = (len(wanted) * len(seeds) + 1) * len(methods), 0
 
     def tell(n: int = 1) -> None:
@@ -87,7 +95,7 @@ def study_compression(
     def recalls(data: Task) -> list[float]:
         values = []
         for method in methods:
-            values.append(_recall(method, data, notes))
+            values.append(_recall(method, data, failed))
             tell()
         return values
 
@@ -111,7 +119,8 @@ def study_compression(
         )
         for m, values, at in zip(methods, found, full, strict=True)
     ]
-    return Compression(task.setting, wanted, list(seeds), curves, list(notes), after_fusion)
+    told = [f"{', '.join(labels)}: {why}" for why, labels in notes.items()]
+    return Compression(task.setting, wanted, list(seeds), curves, [*_told(failed), *told], after_fusion)
 
 
 def _checked(dims: Sequence[int] | None, own: int, seeds: Sequence[int], after_fusion: bool) -> list[int]:
@@ -126,19 +135,35 @@ def _checked(dims: Sequence[int] | None, own: int, seeds: Sequence[int], after_f
     return sorted(set(dims))
 
 
-def _recall(method: Method, task: Task, notes: dict[str, None]) -> float:
+def _recall(method: Method, task: Task, failed: Failures) -> float:
     """R@1 (%), or NaN where the method cannot be fitted, as where the scatter is singular."""
     try:
         return run(method, task).recall
     except Exception as error:  # one method's fault must not end a long study
-        notes[f"{method.label} at D={task.references.vectors.shape[1]}: {why_not(error)}"] = None
+        failed.setdefault(method.label, {}).setdefault(task.references.vectors.shape[1], why_not(error))
         return float("nan")
 
 
+def _told(failed: Failures) -> list[str]:
+    """Note the methods that could not be fitted, and at which dimensions; the reason at the largest stands for all.
+
+    >>> _told({"Mine": {64: "singular at 64", 128: "singular at 128"}})
+    ['Mine was not possible at D=64, 128; at D=128: singular at 128']
+    >>> _told({"Mine": {64: "singular"}})
+    ['Mine was not possible at D=64: singular']
+    """
+    notes = []
+    for label, why in failed.items():
+        dims = sorted(why)
+        of_one = f"; at D={dims[-1]}" if len(set(why.values())) > 1 else ""
+        notes.append(f"{label} was not possible at D={', '.join(map(str, dims))}{of_one}: {why[dims[-1]]}")
+    return notes
+
+
 def _after_fusion(
-    method: Method, task: Task, dims: Sequence[int], seeds: Sequence[int], notes: dict[str, None]
+    method: Method, task: Task, dims: Sequence[int], seeds: Sequence[int], notes: dict[str, list[str]]
 ) -> Values:
-    """R@1 (%) by dimension and seed of a method's fused vectors, NaN where there are none to project.
+    """R@1 (%) by dimension and seed of a method's fused vectors, NaN where there are none to project; `notes` say why.
 
     Of a method with a row for each reference traversal, the best row of each projection counts.
     """
@@ -149,24 +174,27 @@ def _after_fusion(
         except Exception:
             return found  # told with the descriptors as they are
         if not isinstance(fusion, VectorFusion):
-            notes[
-                f"{method.label}: not applicable after fusion, as it holds no one vector for each place"
-            ] = None
+            _note(notes, "not applicable after fusion, without one vector for each place", method)
             return found
         stored = fusion.rows()
         assert stored is not None
         n = stored.vectors.shape[1]
         queries, places = np.asarray(fusion.transform(task.queries)), fusion.place_ids_[stored.place_index]
         if n <= dims[-1]:
-            notes[f"{method.label}: its fused vectors have {n} dimensions, to be projected to fewer only"] = (
-                None
-            )
+            _note(notes, f"fused vectors of {n} dimensions, to be projected to fewer only", method)
         for row, dim in enumerate(dim for dim in dims if dim < n):
             for column, seed in enumerate(seeds):
                 R = random_projection(n, dim, seed)
                 recall = task.recall(queries @ R, stored.vectors @ R, places)
                 found[row, column] = np.fmax(found[row, column], recall)
     return found
+
+
+def _note(notes: dict[str, list[str]], why: str, method: Method) -> None:
+    """Add a method to those of the same note, once."""
+    labels = notes.setdefault(why, [])
+    if method.label not in labels:
+        labels.append(method.label)
 
 
 def numbers(values: Any) -> list[float | None]:
@@ -191,8 +219,11 @@ def _study(found: Sequence[Result]) -> Compression:
     whole = max(cells, key=lambda cell: cell.dim)
     setting = schema.made(Setting, asdict(whole))  # its fields are some of a result's
     curves = [_curve(label, own, dims, seeds) for label, own in named.items()]
-    notes = dict.fromkeys(f"{cell.label} at D={cell.dim}: {cell.error}" for cell in cells if not cell.ok)
-    return Compression(setting, dims, seeds, curves, list(notes))
+    failed: Failures = {}
+    for cell in cells:
+        if not cell.ok:
+            failed.setdefault(cell.label, {}).setdefault(cell.dim, cell.error)
+    return Compression(setting, dims, seeds, curves, _told(failed))
 
 
 def _curve(label: str, cells: Sequence[Result], dims: Sequence[int], seeds: Sequence[int]) -> Curve:

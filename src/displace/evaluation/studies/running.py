@@ -38,6 +38,9 @@ _STUDIES: dict[str, tuple[Callable[..., Study], Callable[[], Sequence[Method]]]]
 OF_ALL = ("compression", "cost")
 """Studies of all methods: their rows of the tables are among these, with their settings and names."""
 
+REVISED = {"space": ["all right places are marked"]}
+"""What a study shows otherwise than earlier versions did: those are run again."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -166,7 +169,7 @@ def _path(
     # The code of fusions from elsewhere counts, as for cells: an edited one is another method.
     methods = [(m.label, m.fusion, m.parameters, *filter(None, [m.source])) for m in compared]
     asked = [(r.query, r.references, r.tolerance, r.questions, r.store.get("content")) for r in covered]
-    what = json.dumps([methods, asked, options.of(kind)], sort_keys=True)
+    what = json.dumps([methods, asked, options.of(kind), *REVISED.get(kind, [])], sort_keys=True)
     names = first.dataset, first.protocol, first.model, first.query
     about = topic(kind, *names, after_fusion=options.after_fusion)
     return study_path(folder, *about, hashlib.sha256(what.encode()).hexdigest()[:8])

@@ -28,7 +28,8 @@ class SpaceView:
     """t-SNE coordinates x and y, in the order of `Space.places`."""
     truth: float
     confounder: float
-    """Cosine of the query with the fused vector of the true and of the confounding place."""
+    """Cosine of the query with the fused vector of the right place that is most like it in this space, and of the
+    confounding one."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Space:
     """Number of the query."""
     truth: str
     confounder: str
-    """Place ids."""
+    """Place ids; of several right places the query's own, where that is known."""
     places: list[str]
     traversals: list[str]
     roles: list[str]
@@ -52,6 +53,20 @@ class Space:
     """Why this query."""
     notes: list[str] = field(default_factory=list)
     """Which setting was not possible, and why."""
+
+    @property
+    def right(self) -> list[str]:
+        """The right places that are shown, each once."""
+        return list(
+            dict.fromkeys(p for p, role in zip(self.places, self.roles, strict=True) if role == ROLES[1])
+        )
+
+    @property
+    def right_text(self) -> str:
+        """What is drawn as right, in words."""
+        if len(self.right) == 1:
+            return f"its place, {self.truth}"
+        return f"{len(self.right)} right places, such as {self.truth}"
 
 
 def study_space(
@@ -65,7 +80,8 @@ def study_space(
 
     By default the query is the one that HOPS gets wrong by the widest margin and DisPlace right; without such a query,
     the one that HOPS gets wrong by the widest margin, and without any error query 0. The `n_places` shown are those
-    most like the query in either space, the true and the confounding one included.
+    most like the query in either space, the confounding one and the best right one of each space included. Where a
+    tolerance makes several places right, all of those shown are marked.
     """
     if row is not None and not 0 <= row < len(task.queries):
         raise InputError(f"row={row} must be at least 0 and below {len(task.queries)}, the number of queries")
@@ -82,15 +98,18 @@ def study_space(
         raise InputError(
             f"query {row} has {int(right.sum())} right places of {len(known)}: nothing confounds it"
         )
-    truth = int(np.argmax(np.where(right, scores[0], -np.inf)))
+    truth = task.truth_of(row)
     confounder = int(np.argmax(np.where(right, -np.inf, scores[0])))
-    shown = _shown(scores, n_places, truth, confounder)
+    best = [int(np.argmax(np.where(right, score, -np.inf))) for score in scores]
+    shown = _shown(scores, n_places, confounder, *best, truth)
     keep = np.isin(task.references.places, known[shown])
     near = task.references.select(keep)
-    roles = np.where(near.places == known[truth], 1, np.where(near.places == known[confounder], 2, 0))
-    spaces = counted(list(zip(runs, scores, strict=True)), part(progress, "descriptor space"))
+    at_right = np.isin(near.places, known[right])
+    roles = np.where(at_right, 1, np.where(near.places == known[confounder], 2, 0))
+    spaces = counted(list(zip(runs, scores, best, strict=True)), part(progress, "descriptor space"))
     views = [
-        _view(done, score, near.vectors, task.queries[row], truth, confounder, seed) for done, score in spaces
+        _view(done, score, near.vectors, task.queries[row], found, confounder, seed)
+        for done, score, found in spaces
     ]
     return Space(
         task.setting,

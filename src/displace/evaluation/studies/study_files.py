@@ -41,14 +41,19 @@ def kind_of(study: Study) -> str:
     return next(name for name, kind in KINDS.items() if isinstance(study, kind))
 
 
+def about(study: Study) -> str:
+    """What the numbers of a study are about, in a line."""
+    return study.about if isinstance(study, TauAblation) else str(study.setting)
+
+
 def topic_of(study: Study) -> tuple[str, ...]:
     """Return what a study is about: its kind, data set, protocol, model and query traversal, and how it projects.
 
     A results folder keeps one study of each topic.
     """
-    about = study.setting
+    names = study.setting
     after = isinstance(study, Compression) and study.after_fusion
-    return topic(kind_of(study), about.dataset, about.protocol, about.model, about.query, after_fusion=after)
+    return topic(kind_of(study), names.dataset, names.protocol, names.model, names.query, after_fusion=after)
 
 
 def topic(kind: str, *names: str, after_fusion: bool = False) -> tuple[str, ...]:
@@ -112,13 +117,13 @@ def studies_beside(folder: str | os.PathLike[str], cells: Iterable[Result]) -> l
     }
     kept = []
     for study in load_studies(folder):
-        about = study.setting
-        basis = bases.get((about.dataset, about.protocol, about.model, about.query))
-        if about.content and basis not in (None, (about.content, sorted(about.references))):
+        made = study.setting
+        basis = bases.get((made.dataset, made.protocol, made.model, made.query))
+        if made.content and basis not in (None, (made.content, sorted(made.references))):
             logger.warning(
                 "left out: study %s of %s %s, which is of other descriptors or references than the tables: run it "
                 "again with --studies %s",
-                *(kind_of(study), about.dataset, about.model, kind_of(study)),
+                *(kind_of(study), made.dataset, made.model, kind_of(study)),
             )
         else:
             kept.append(study)

@@ -127,6 +127,9 @@ class Task:
             asked.query_order,
         )
 
+    def __repr__(self) -> str:
+        return f"<Task: {self.setting}>"
+
     @property
     def setting(self) -> Setting:
         """Names and sizes."""

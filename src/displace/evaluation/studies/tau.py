@@ -52,6 +52,17 @@ class TauAblation:
     curves: list[TauCurve]
 
     @property
+    def about(self) -> str:
+        """What the curves are of: the setting, or all query conditions where there are several."""
+        queries, named = dict.fromkeys(curve.query for curve in self.curves), self.setting
+        if len(queries) == 1:
+            return str(named)
+        return (
+            f"{named.dataset}, {', '.join(queries)}, each against its own references; {named.model}, {named.dim}-D; "
+            f"protocol {named.protocol}"
+        )
+
+    @property
     def notes(self) -> list[str]:
         """Which settings were not possible, and why."""
         why = {

@@ -54,22 +54,25 @@ class Block:
 
     @property
     def own(self) -> int:
-        """Index of the method that others are compared with: DisPlace's default, any DisPlace, or the best."""
+        """Index of the method that others are compared with: DisPlace's default, any DisPlace, or the best.
+
+        One that takes each query for itself goes before those that take them as a drive or a batch.
+        """
         return own_of(self.results)
 
     @property
     def rivals(self) -> list[int]:
-        """The other methods that use several references; without any, all others."""
-        others = [
-            at for at in range(len(self.results)) if self.results[at].fusion != self.results[self.own].fusion
-        ]
+        """The other methods that use several references and take the queries alike; without any, all others."""
+        own = self.results[self.own]
+        others = [at for at, result in enumerate(self.results) if result.fusion != own.fusion]
         several = [at for at in others if self.results[at].group != "single"]
-        return several or others
+        alike = [at for at in several if self.results[at].along == own.along]
+        return alike or several or others
 
 
 def own_of(results: Sequence[Result]) -> int:
     """Index of the method that others are compared with."""
-    ranks = [(result.fusion != DEFAULT, bool(result.parameters), -result.recalls[1]) for result in results]
+    ranks = [(r.fusion != DEFAULT, bool(r.parameters), any(r.along), -r.recalls[1]) for r in results]
     return ranks.index(min(ranks))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from displace.bootstrap import bootstrap, resampled_text
 from displace.evaluation.results import Result
 from displace.evaluation.studies import Compression, Cost, Space, Study, TauAblation, kind_of
-from displace.report.colours import Style, other_setting, style_of
+from displace.report.colours import Style, other_setting, style_of, styles_of
 from displace.report.figures import RECALL, condition_styles
 from displace.report.html.blocks import Block
 
@@ -89,8 +89,10 @@ def _overview_trace(name: str, offset: float, blocks: Sequence[Block]) -> Plot:
 def plot_compression(study: Compression) -> Plot:
     """Recall@1 against dimension, with the standard deviation over the projections."""
     traces: list[Plot] = []
-    for curve in study.curves:
-        style = style_of(curve.fusion, curve.plain)
+    styles = styles_of((curve.fusion, curve.plain) for curve in study.curves)
+    for curve, style in zip(study.curves, styles, strict=True):
+        if curve.empty:
+            continue
         line = _line_and_markers(curve.label, style) | {
             "x": study.dims,
             "y": curve.means,
@@ -142,9 +144,10 @@ def plot_tau(study: TauAblation) -> Plot:
 def plot_cost(study: Cost) -> Plot:
     """Recall@1 against query time and against storage, side by side."""
     traces: list[Plot] = []
-    for row in study.rows:
+    styles = styles_of((row.fusion, row.plain) for row in study.rows)
+    for row, style in zip(study.rows, styles, strict=True):
         interval = _bars([row.recall], [(row.recall_low, row.recall_high)])
-        point = _markers(row.label, style_of(row.fusion, row.plain), size=12) | {
+        point = _markers(row.label, style, size=12) | {
             "y": [row.recall],
             "error_y": interval,
         }
@@ -169,7 +172,7 @@ def plot_space(study: Space) -> Plot:
     """The references around one query in each space, side by side."""
     looks = {
         "other": ("other places", "#9aa3a7", "circle", 6),
-        "truth": (f"its place, {study.truth}", "#0072b2", "square", 11),
+        "truth": (study.right_text, "#0072b2", "square", 11),
         "confounder": (f"confounding place, {study.confounder}", "#e69f00", "triangle-up", 12),
         "query": (f"query {study.row}", "#c8420b", "star", 16),
     }
@@ -193,8 +196,9 @@ def plot_space(study: Space) -> Plot:
                     "marker": {"color": colour, "symbol": symbol, "size": size},
                 }
             )
+    right = "its place" if len(study.right) == 1 else "a right place"
     titles = [
-        f"{view.title}, {view.dim}-D<br>cosine: its place {view.truth:.3f},<br>confounding {view.confounder:.3f}"
+        f"{view.title}, {view.dim}-D<br>cosine: {right} {view.truth:.3f},<br>confounding {view.confounder:.3f}"
         for view in study.views
     ]
     layout = _side_by_side(*((title, "") for title in titles))
@@ -218,11 +222,10 @@ def plot_study(study: Study) -> Plot | None:
 
 
 def _markers(label: str, style: Style, size: int) -> Plot:
-    """A trace of markers, open ones for another setting of a method."""
-    symbol = style.symbol if style.filled else f"{style.symbol}-open"
+    """A trace of markers, not all filled for another setting of a method."""
     marker = {
         "color": style.colour,
-        "symbol": symbol,
+        "symbol": style.filled_symbol,
         "size": size,
         "line": {"width": 1.5, "color": style.colour},
     }

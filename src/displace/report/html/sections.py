@@ -12,7 +12,7 @@ from displace.bootstrap import resampled_text
 from displace.evaluation.published import compare
 from displace.evaluation.record import Effort, grouped, rule_text
 from displace.evaluation.results import Result
-from displace.evaluation.studies import Compression, Cost, Qualitative, Space, Study, kind_of
+from displace.evaluation.studies import Compression, Cost, Qualitative, Space, Study, about, kind_of
 from displace.evaluation.table_formats import compared_texts
 from displace.evaluation.tables import BOLD, UNDERLINE, Table
 from displace.report.figures import draw, print_style
@@ -189,7 +189,7 @@ def studies_html(studies: Sequence[Study], plots: dict[str, Plot]) -> str:
         body = _picture(study) if plot is None else _plot(f"study{number}")
         notes = [EXPLAINED[kind], *_details(study)]
         title = f"{TITLES[kind]}, {study.where}" if isinstance(study, Compression) else TITLES[kind]
-        parts += [heading(title), note(str(study.setting)), body, *map(note, notes)]
+        parts += [heading(title), note(about(study)), body, *map(note, notes)]
     return "".join([*parts, "</section>"])
 
 
