@@ -369,8 +369,8 @@ class TestRelearning:
 
     @pytest.mark.parametrize(("n_masked", "n_best"), [(10, relearning.TOP), (36, 4)])
     def test_as_many_places_are_compared_as_a_map_compares(self, refs, monkeypatch, n_masked, n_best):
-        town, asked, plain = build(refs.without("t2"), "hops"), [], relearning._top
-        monkeypatch.setattr(relearning, "_top", lambda scores, k: asked.append(k) or plain(scores, k))
+        town, asked, plain = build(refs.without("t2"), "hops"), [], relearning.top_k
+        monkeypatch.setattr(relearning, "top_k", lambda scores, k: asked.append(k) or plain(scores, k))
         relearning._masked(town.state, refs.only("t2"), np.arange(n_masked), "t2")
         assert asked == [n_best]
 

@@ -10,9 +10,10 @@ import pytest
 from displace import ReferenceSet, build
 from displace.manifest.table import Manifest
 from displace.maps.located import Located
-from displace.maps.refusals import of_a_drive, of_refusals, way_along
+from displace.maps.refusals import of_a_drive, of_refusals
 from displace.matches import Matches
 from displace.places import Places
+from displace.sequence.stride import way_along
 from displace.synthetic import make_route
 
 N = 60

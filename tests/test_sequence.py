@@ -12,7 +12,15 @@ from drives import drive_along, make_mixed_scenery, make_route
 
 from displace.arrays import l2_normalize
 from displace.sequence import SEQUENCES, engine
-from displace.sequence.adaptation import MapRows, OnlineAdaptation, Stops, adapt, moving, without_stops
+from displace.sequence.adaptation import (
+    MapRows,
+    OnlineAdaptation,
+    Stops,
+    adapt,
+    moving,
+    tell_condition,
+    without_stops,
+)
 from displace.sequence.engine import (
     KEPT,
     Belief,
@@ -742,6 +750,39 @@ def test_a_camera_that_stays_at_a_place_is_not_adapted_away() -> None:
     noise = 0.02 * np.random.default_rng(0).standard_normal((100, places.shape[1]))
     frames = l2_normalize((places[50] + noise).astype(np.float32))
     online = OnlineAdaptation(MapRows(places, np.arange(200)))
+    assert {int(online.scores(frame).argmax()) for frame in frames} == {50}
+
+
+def under_a_lamp() -> tuple[np.ndarray, np.ndarray]:
+    """Places, of which one looks like the dark, and frames of a dark drive: all of them resemble that one most."""
+    places, frames = make_route(200, 0.5, seed=4, condition=7, shift=4.0)
+    places = places.copy()
+    places[120] = l2_normalize(frames.mean(axis=0)[None])[0]
+    assert set((frames @ places.T).argmax(axis=1).tolist()) == {120}
+    return places, frames
+
+
+def test_a_place_that_resembles_all_of_a_dark_drive_is_no_stop() -> None:
+    """Nothing was adapted, as if the camera stood there, and no frame was located."""
+    places, frames = under_a_lamp()
+    rows = MapRows(places, np.arange(200))
+    assert tell_condition(rows, frames)
+    assert right(adapt(rows, frames).scores(frames), np.arange(200)) > 0.5
+    assert not tell_condition(rows, np.random.default_rng(0).permutation(frames))
+    online = OnlineAdaptation(rows)
+    scores = np.array([online.scores(frame) for frame in frames])
+    assert right(scores[:50], np.arange(50)) < 0.05
+    assert right(scores[110:], np.arange(110, 200)) > 0.3
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_pictures_of_one_spot_do_not_adapt_the_matching(seed: int) -> None:
+    places, _ = make_route(200, 0.35, seed=4)
+    noise = 0.05 * np.random.default_rng([seed, 99]).standard_normal((400, places.shape[1]))
+    frames = l2_normalize((places[50] + noise).astype(np.float32))
+    rows = MapRows(places, np.arange(200))
+    assert not tell_condition(rows, frames)
+    online = OnlineAdaptation(rows)
     assert {int(online.scores(frame).argmax()) for frame in frames} == {50}
 
 

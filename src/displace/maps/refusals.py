@@ -22,16 +22,9 @@ from displace.maps.remarks import (
 )
 from displace.neighbours import neighbours_are_alike
 from displace.sequence.adaptation import LEAST_QUERIES
+from displace.sequence.stride import way_along
 from displace.sequence.together import HARDLY
 
-FEWEST = 20
-"""Fewest changes of place between consecutive images for the test."""
-NEAR = 0.02
-"""Longest step that counts, as a share of the map's places; at least two places."""
-AHEAD = 0.15
-"""Steps one way must outnumber those the other way by this share of all changes, …"""
-SURE = 2.5
-"""… and by so many standard deviations (√ of the number of steps)."""
 LOWEST = 0.1
 """Lowest limit that is suggested: below it hardly anything is refused."""
 
@@ -76,21 +69,3 @@ def _way(located: Located, some: NDArray[np.bool_]) -> int:
         return 0
     along = np.argsort(order)[place_map.places.rows_of(located.matches.places[some, 0])]
     return way_along(along, len(order))
-
-
-def way_along(along: NDArray[np.intp], n_places: int) -> int:
-    """Sign test: places, numbered along the route, advance by short steps along it (1), against it (−1) or neither (0).
-
-    Foreign images, and those of another stretch, match nearby places now and then, but ahead as often as behind.
-
-    >>> way_along(np.arange(40), 500), way_along(np.arange(40)[::-1], 500), way_along(np.arange(40) * 97 % 500, 500)
-    (1, -1, 0)
-    """
-    changes = np.diff(along)
-    # Steps of 0 say nothing: slow drives stay at a place, and so do foreign images that look alike.
-    changes = changes[changes != 0]
-    reach = max(2, int(NEAR * n_places))
-    ahead, behind = ((changes * way > 0) & (np.abs(changes) <= reach) for way in (1, -1))
-    more = int(ahead.sum()) - int(behind.sum())
-    enough = max(AHEAD * len(changes), SURE * np.sqrt((ahead | behind).sum()))
-    return int(np.sign(more)) if len(changes) >= FEWEST and abs(more) >= enough else 0

@@ -10,6 +10,7 @@ same part, as a first matching finds it, and the CSLS term is weighted by the sh
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
@@ -19,6 +20,7 @@ import numpy as np
 from displace.arrays import Indices, Vectors, blocks, l2_normalize
 from displace.holdout import spread
 from displace.sequence.engine import Floats
+from displace.sequence.stride import way_along
 
 NEIGHBOURS = 10
 """Queries in the CSLS term of a place: its best ten, as in the paper; and fewest queries that adapt anything."""
@@ -39,6 +41,10 @@ PARTS = 20
 """Equal parts of the route by which coverage is counted."""
 _MATCHED = (0.1, 0.9)
 """Quantiles of the matched places whose distance is the stretch that queries cover: the rest may be wrong matches."""
+_FIRST_LOOK, _LOOKED_AT = 50, 400
+"""Frames that match one part of the route after which it is first seen whether they advance, and most that are seen."""
+_TOGETHER = 4
+"""Consecutive frames whose scores are added to see whether they advance."""
 _FRAMES_PER_SAMPLE = 3
 """Consecutive frames that count as one independent sample of the drive's mean."""
 
@@ -118,7 +124,7 @@ class OnlineAdaptation:
 
     The mean of few frames is mostly the look of their places. So its difference from the references' mean is shrunk
     (James and Stein) by 1 − noise / distance², and nothing is subtracted while all frames match one part of the route:
-    then their common look is that of one street.
+    then their common look is that of one street, unless they advance without it.
     """
 
     def __init__(self, rows: MapRows) -> None:
@@ -134,12 +140,14 @@ class OnlineAdaptation:
         self._sum, self._least = np.zeros(n_places, np.float32), np.zeros(n_places, np.float32)
         self._least_at = np.zeros(n_places, np.intp)
         self._parts, self._squares = [0] * PARTS, 0
+        self._recent: deque[Vectors] = deque(maxlen=_LOOKED_AT)
+        self._advances, self._look = False, _FIRST_LOOK
 
     def scores(self, query: Vectors) -> Vectors:
         """Scores (N,) of one projected query (n,), given the queries before it."""
         self._total += query
         self._n += 1
-        coverage = self._coverage()
+        coverage = max(self._coverage(), self._least_coverage(query))
         share = self._shrinkage() * min(1.0, max(0.0, PARTS * coverage - 1))
         centred = (query - share / self._n * self._total).astype(np.float32, copy=False)
         centred /= np.float32(max(sqrt(float(centred @ centred)), 1e-12))
@@ -174,6 +182,17 @@ class OnlineAdaptation:
         seen = self._n - 1
         return min(1.0, seen**2 / self._squares / PARTS) if seen else 0.0
 
+    def _least_coverage(self, query: Vectors) -> float:
+        """Two parts of the route where frames that match one part advance without their mean; else 0.
+
+        Looked at after 50 frames, 100, 200 and so on, while they match one part.
+        """
+        self._recent.append(query)
+        if not self._advances and self._n >= self._look:
+            self._look *= 2
+            self._advances = self._coverage() < 2 / PARTS and _advance(self.rows, np.array(self._recent))
+        return 2 / PARTS if self._advances else 0.0
+
     def _over_lengths(self, share: float) -> Vectors:
         """1 / |row − share · mean| of all rows; cached until the share changes by more than 0.005."""
         known, lengths = self._lengths
@@ -205,9 +224,10 @@ class OnlineAdaptation:
 
 
 def tell_condition(rows: MapRows, queries: Vectors) -> bool:
-    """Whether queries (q, n) cover enough places that their mean is their condition.
+    """Whether the mean of queries (q, n), in the order of a drive if they are one, is their condition, not their place.
 
-    The mean of a standing robot's pictures is its place: without it they would be noise.
+    They match enough places, or advance without their mean. That of a standing robot's pictures is its place: without
+    it they would be noise.
     """
     if len(queries) < NEIGHBOURS:
         return False
@@ -215,7 +235,19 @@ def tell_condition(rows: MapRows, queries: Vectors) -> bool:
     some = queries[spread(len(queries), LEAST_QUERIES)]
     best = np.array([rows.similarity(query).argmax() for query in some])
     first, last = np.quantile(best, _MATCHED)
-    return bool(last - first >= min(NEIGHBOURS, n_places / PARTS))
+    return bool(last - first >= min(NEIGHBOURS, n_places / PARTS)) or _advance(rows, queries)
+
+
+def _advance(rows: MapRows, queries: Vectors) -> bool:
+    """Whether queries that adapt the matching match places that advance along the route, or against it.
+
+    A place may resemble all frames of a dark drive as if the robot stood there. Less their mean they advance; what is
+    left of pictures of one spot is noise, and matches places in no order.
+    """
+    found = adapt(rows, queries).scores(queries[:_LOOKED_AT])
+    # Frame by frame, and several together: slow drives hardly advance from one to the next.
+    together = [np.add.reduceat(found, np.arange(0, len(found), n), axis=0) for n in (1, _TOGETHER)]
+    return any(way_along(some.argmax(axis=1), len(rows.starts)) for some in together)
 
 
 def moving(vectors: Vectors) -> Indices:

@@ -1,4 +1,4 @@
-"""Estimates how many places a drive advances per frame from the best match of each frame alone.
+"""Estimates how many places a drive advances per frame, and whether it advances, from the best match of each alone.
 
 A map made on foot has ten places where a car takes one picture; the prior of the motion covers three, and the hidden
 Markov model would find no path. But right matches advance by the stride, while wrong ones go back as often as
@@ -22,6 +22,14 @@ _PACES = (4.5, 6.5, 9.0, 13.0, 18.0, 26.0)
 _WIDTH = 1.5
 _FEWEST, _SURE = 5, 3.0
 """Steps ahead must outnumber those back by so many frames, and by so many standard deviations (√n)."""
+_CHANGES = 20
+"""Fewest changes of place between consecutive images for `way_along`."""
+_NEAR = 0.02
+"""Longest step that counts, as a share of the map's places; at least two places."""
+_AHEAD = 0.15
+"""Steps one way must outnumber those the other way by this share of all changes, …"""
+_DEVIATIONS = 2.5
+"""… and by so many standard deviations (√ of the number of steps)."""
 WINDOW, _WINDOWS = 30, 20
 """Frames of a window in which the stride is estimated, and the number of windows, spread over the drive."""
 
@@ -67,3 +75,21 @@ def told_strides(scores: Blocks) -> tuple[float | None, tuple[float, ...]]:
     n_frames = scores.shape[0]
     parts = [slice(first, min(first + WINDOW, n_frames)) for first in range(0, n_frames, WINDOW)]
     return strides([scores.block(parts[at]).argmax(axis=1) for at in spread(len(parts), _WINDOWS)])
+
+
+def way_along(along: Indices, n_places: int) -> int:
+    """Sign test: places, numbered along the route, advance by short steps along it (1), against it (−1) or neither (0).
+
+    Foreign images, and those of another stretch, match nearby places now and then, but ahead as often as behind.
+
+    >>> way_along(np.arange(40), 500), way_along(np.arange(40)[::-1], 500), way_along(np.arange(40) * 97 % 500, 500)
+    (1, -1, 0)
+    """
+    changes = np.diff(along)
+    # Steps of 0 say nothing: slow drives stay at a place, and so do foreign images that look alike.
+    changes = changes[changes != 0]
+    reach = max(2, int(_NEAR * n_places))
+    ahead, behind = ((changes * way > 0) & (np.abs(changes) <= reach) for way in (1, -1))
+    more = int(ahead.sum()) - int(behind.sum())
+    enough = max(_AHEAD * len(changes), _DEVIATIONS * np.sqrt((ahead | behind).sum()))
+    return int(np.sign(more)) if len(changes) >= _CHANGES and abs(more) >= enough else 0
