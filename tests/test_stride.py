@@ -13,7 +13,7 @@ from displace.sequence.alignment import align
 from displace.sequence.engine import Belief, Given, Learner, Motion, around, paced, rate_told
 from displace.sequence.following import Fix
 from displace.sequence.pairing import pair, standardised_recording
-from displace.sequence.stride import USUAL, stride, strides, told_strides
+from displace.sequence.stride import USUAL, right_in_order, stride, strides, told_strides
 from displace.sequence.tracking import Tracker
 from displace.sequence.weighing import _Together, scores_of_row
 
@@ -200,3 +200,40 @@ def test_what_frames_tell_is_what_was_learned_without_what_was_assumed(n_frames:
     assert told == pytest.approx(2.0, abs=0.1)
     assert learner.motion.mean_step < told
     assert rate_told(Motion(steps=(1.0,)), Motion(), 5) == 0.0
+
+
+@pytest.mark.parametrize("way", [1, -1])
+@pytest.mark.parametrize("share", [0.5, 0.7, 0.9, 1.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_no_more_matches_are_proved_right_than_are(seed: int, share: float, way: int) -> None:
+    rng = np.random.default_rng(seed)
+    places = np.arange(N)[::way]
+    right = rng.random(N) < share
+    in_order, n_right = right_in_order(np.where(right, places, rng.integers(0, N, N)), N)
+    assert 0.5 * right.sum() < n_right <= right.sum()
+    assert in_order[right].mean() > 0.8
+    assert in_order[~right].sum() <= 0.3 * (~right).sum()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_matches_in_no_order_prove_nothing(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    some = rng.integers(0, N, 600)
+    some[rng.random(600) < 0.3] = 7  # a place that resembles everything
+    in_order, n_right = right_in_order(some, N)
+    assert not in_order.any()
+    assert n_right == 0
+
+
+def test_photos_from_elsewhere_after_a_drive_are_not_in_order() -> None:
+    rng = np.random.default_rng(0)
+    in_order, n_right = right_in_order(np.r_[np.arange(200), rng.integers(0, N, 150)], N)
+    assert in_order[:190].mean() > 0.95
+    assert in_order[210:].mean() < 0.05
+    assert 150 < n_right <= 200
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 15])
+def test_few_matches_prove_nothing(n: int) -> None:
+    in_order, n_right = right_in_order(np.arange(n), N)
+    assert (in_order.tolist(), n_right) == ([False] * n, 0)

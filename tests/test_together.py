@@ -14,7 +14,14 @@ from displace.matches import joined
 from displace.places import Places
 from displace.search import exact
 from displace.sequence.chance import apart
-from displace.sequence.together import HARDLY, agreed, judged_together, judged_under_way, own_share
+from displace.sequence.together import (
+    HARDLY,
+    agreed,
+    judged_in_order,
+    judged_together,
+    judged_under_way,
+    own_share,
+)
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 N = 240
@@ -165,6 +172,34 @@ def test_a_drive_in_a_new_condition_is_accepted_by_a_map_of_one_traversal() -> N
     assert right.mean() > 0.9
     assert (found.confidence[right] >= 0.5).mean() > 0.8
     assert (place_map.locate(queries).confidence[right] >= 0.5).mean() < 0.3
+
+
+def test_a_light_that_the_map_has_not_seen_is_told_from_elsewhere_by_its_order() -> None:
+    """Half of the right places were refused: they look like those of photos from elsewhere."""
+    place_map = route_map(2)
+    queries = make_route(N, 0.42, seed=4, condition=9, shift=3.0)[1]
+    found = place_map.locate(queries, adapt="auto")
+    right = np.abs(found.places[:, 0] - np.arange(N)) <= 1
+    accepted = found.confidence >= 0.5
+    shuffled = np.random.default_rng(0).permutation(N)
+    in_no_order = place_map.locate(queries[shuffled], adapt="auto").confidence >= 0.5
+    assert right.mean() > 0.7
+    assert accepted[right].mean() > 0.9 > 0.6 > in_no_order[right[shuffled]].mean()
+    assert (accepted & ~right).mean() < 0.1
+    elsewhere = make_route(N, 0.42, seed=5, condition=9, shift=3.0)[1][:100]
+    after = place_map.locate(np.concatenate([queries, elsewhere]), adapt="auto").confidence
+    assert (after[N:] >= 0.5).mean() <= 0.01 < accepted.mean()
+
+
+def test_matches_in_order_are_raised_to_what_the_order_proves() -> None:
+    seen = np.random.default_rng(0).uniform(0, 0.4, 200)
+    raised = judged_in_order(seen, 120.0)
+    assert raised.sum() == pytest.approx(120, abs=1e-3)
+    assert (np.diff(raised[np.argsort(seen)]) >= 0).all()
+    shift = np.log(raised / (1 - raised)) - np.log(seen / (1 - seen))
+    assert np.ptp(shift) < 1e-3
+    np.testing.assert_allclose(judged_in_order(seen, 1.0), seen, atol=1e-6)  # none is lowered
+    assert judged_in_order(seen, 1e9).sum() <= 0.95 * 200 + 1e-3
 
 
 def test_under_way_a_query_knows_nothing_of_those_after_it() -> None:

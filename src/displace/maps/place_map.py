@@ -39,6 +39,7 @@ from displace.places import Places
 from displace.search._database import is_address
 from displace.sequence.adaptation import LEAST_QUERIES, without_stops
 from displace.sequence.following import Course, Fix, Follower, smooth_fixes
+from displace.sequence.stride import right_in_order
 from displace.sequence.tracking import BEGINS_OFF
 from displace.sequence.viewpoint import check_view, moved_by, view_of
 from displace.truth import Tolerance
@@ -460,18 +461,20 @@ class PlaceMap:
         course = self._course(state)
         online = mode == "online"
         similarity = Causal(course.rows, projected) if online else similarity_of(course.rows, projected, mode)
-        best, scores, features = [], [], []
+        best, scores, features = [], [], []  # places by their index along the route
         for rows in blocks(len(projected), row_bytes=8 * len(course.rows.vectors)):
             some = similarity.block(rows)
             columns = top_k(some, k)
-            best.append(course.ids[columns])
+            best.append(columns)
             scores.append(np.take_along_axis(some, columns, axis=1))
             features.append(course.features(some))
-        judge = course.calibration
-        sure = None if judge is None else judge.located(np.concatenate(features), plain, online=online)
+        judge, columns = course.calibration, np.concatenate(best)
+        told = course.ordered and not online
+        order = right_in_order(columns[:, 0], len(course.ids)) if told else None
+        sure = None if judge is None else judge.located(np.concatenate(features), plain, online, order)
         if sure is not None and state.calibration is not None:
             sure = np.minimum(sure, state.calibration.ceiling)
-        found = np.concatenate(best)
+        found = course.ids[columns]
         positions = state.places.positions_of(found[:, 0])
         return Matches(found, np.concatenate(scores), sure, positions, adapted=True)
 

@@ -25,9 +25,16 @@ from displace.sequence.chance import Chance, Same
 from displace.sequence.engine import Belief, Blocks, Floats
 from displace.sequence.hindsight import TRUSTED, Hindsight
 from displace.sequence.roadway import Roadway
-from displace.sequence.together import agreed, judged_by_share, judged_together, judged_under_way
+from displace.sequence.together import (
+    agreed,
+    judged_by_share,
+    judged_in_order,
+    judged_together,
+    judged_under_way,
+)
 from displace.sequence.tracking import BEGINS_OFF, Tracker
 from displace.sequence.weighing import Scale, Scores, Weighed, scores_of_row, smooth_drive
+from displace.truth import Flags
 
 CLIP = 0.01
 """Beliefs are clipped this far from 0 and 1 before calibration: the model does not know its own errors."""
@@ -201,7 +208,9 @@ class DriveCalibration:
         """Whether it can give adapted matches a confidence."""
         return self.by_rule or self.batch is not None
 
-    def located(self, features: Vectors, plain: Vectors | None, online: bool) -> Floats | None:
+    def located(
+        self, features: Vectors, plain: Vectors | None, online: bool, order: tuple[Flags, float] | None = None
+    ) -> Floats | None:
         """Probability that adapted matches are right; None where it is unknown.
 
         Parameters
@@ -212,14 +221,20 @@ class DriveCalibration:
             Confidence of the same queries without adaptation.
         online : bool
             Whether each is judged by those before it; else by all.
+        order : pair of an array of shape (q,) and a number, optional
+            Matches that are in order, and how many of them are right for that reason: see `right_in_order`.
         """
         judge = RULE if self.by_rule else (self.online or self.batch) if online else self.batch
         if judge is None:
             return None
-        found, share = judge.probability(features), RULE_SHARE if self.by_rule else self.share
+        alone, share = judge.probability(features), RULE_SHARE if self.by_rule else self.share
+        found = alone.copy()
         if 0 < share < 1:
             together = judged_by_share if self.by_rule else judged_together
-            found = (judged_under_way if online else together)(found, share)
+            found = (judged_under_way if online else together)(alone, share)
+        if order is not None and found[order[0]].sum() < order[1]:
+            in_order, right = order
+            found[in_order] = judged_in_order(alone[in_order], right)
         return found if plain is None else agreed(found, plain, under_way=online)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from displace.arrays import Indices
 from displace.holdout import spread
 from displace.sequence.engine import Blocks
+from displace.truth import Flags
 
 USUAL = 3
 """Places a frame up to which the prior of the motion (`engine.STEPS`) suffices."""
@@ -30,6 +31,9 @@ _AHEAD = 0.15
 """Steps one way must outnumber those the other way by this share of all changes, …"""
 _DEVIATIONS = 2.5
 """… and by so many standard deviations (√ of the number of steps)."""
+_CERTAIN, _LIKELY, _STRETCH = 3.5, 2.0, 50
+"""The same for a stretch of so many images by itself, as a folder has many and photos from elsewhere must not pass; and
+where all images together advance."""
 WINDOW, _WINDOWS = 30, 20
 """Frames of a window in which the stride is estimated, and the number of windows, spread over the drive."""
 
@@ -85,11 +89,51 @@ def way_along(along: Indices, n_places: int) -> int:
     >>> way_along(np.arange(40), 500), way_along(np.arange(40)[::-1], 500), way_along(np.arange(40) * 97 % 500, 500)
     (1, -1, 0)
     """
+    more, enough, n_changes = _more_ahead(along, n_places)
+    return int(np.sign(more)) if n_changes >= _CHANGES and abs(more) >= enough else 0
+
+
+def right_in_order(along: Indices, n_places: int) -> tuple[Flags, float]:
+    """Matches that are in order with those beside them, (q,), and how many of these the order proves to be right.
+
+    Two right matches in a row advance by a short step; others go ahead as often as back. So the surplus of steps one
+    way, less its error, is at most the square of the share of right ones, in any light. It is taken of each stretch of
+    images that advances by itself: photos from elsewhere may follow a drive. Of these a match is in order if it is a
+    short step from one of the two before it or behind it.
+
+    >>> in_order, right = right_in_order(np.r_[np.arange(60), np.arange(60) * 97 % 500], 500)
+    >>> int(in_order[:60].sum()), int(in_order[60:].sum()), 40 < right < 60
+    (60, 0, True)
+    """
+    reach, in_order = _reach(n_places), np.zeros(len(along), bool)
+    near = np.zeros(len(along), bool)
+    for step in (1, 2):
+        close = np.abs(along[step:] - along[:-step]) <= step * reach
+        near[step:] |= close
+        near[:-step] |= close
+    surplus = n_changes = n_images = 0
+    more, enough, changed = _more_ahead(along, n_places, _CERTAIN)
+    sure = _LIKELY if changed >= _CHANGES and abs(more) >= enough else _CERTAIN
+    for part in np.array_split(np.arange(len(along)), max(1, len(along) // _STRETCH)):
+        more, enough, changed = _more_ahead(along[part], n_places, sure)
+        if changed >= _CHANGES and abs(more) >= enough:
+            in_order[part] = near[part]
+            surplus, n_changes, n_images = surplus + abs(more), n_changes + changed, n_images + len(part)
+    proved = max(0.0, surplus - _DEVIATIONS * surplus**0.5) / max(n_changes, 1)
+    return in_order, proved**0.5 * n_images
+
+
+def _reach(n_places: int) -> int:
+    """Longest step that is short, in places."""
+    return max(2, int(_NEAR * n_places))
+
+
+def _more_ahead(along: Indices, n_places: int, sure: float = _DEVIATIONS) -> tuple[int, float, int]:
+    """Short steps ahead less those back, how many more one way are beyond chance, and the number of changes."""
     changes = np.diff(along)
     # Steps of 0 say nothing: slow drives stay at a place, and so do foreign images that look alike.
     changes = changes[changes != 0]
-    reach = max(2, int(_NEAR * n_places))
-    ahead, behind = ((changes * way > 0) & (np.abs(changes) <= reach) for way in (1, -1))
+    ahead, behind = ((changes * way > 0) & (np.abs(changes) <= _reach(n_places)) for way in (1, -1))
     more = int(ahead.sum()) - int(behind.sum())
-    enough = max(_AHEAD * len(changes), _DEVIATIONS * np.sqrt((ahead | behind).sum()))
-    return int(np.sign(more)) if len(changes) >= _CHANGES and abs(more) >= enough else 0
+    enough = max(_AHEAD * len(changes), sure * float(np.sqrt((ahead | behind).sum())))
+    return more, enough, len(changes)

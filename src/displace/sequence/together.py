@@ -28,6 +28,8 @@ _MOST_GAIN = 2.0
 """Most log-odds that an adapted match gains from its confidence without adaptation."""
 _QUANTILE = 0.25
 """Quantile of the unadapted log-odds of sure matches that is attributed to the condition."""
+_RAISED, _HALVINGS = 8.0, 30
+"""Most that log-odds are raised by, and steps of the search for how much."""
 _CLIP = 1e-6
 """Probabilities are clipped this far from 0 and 1 before their log-odds are taken."""
 _LEAST_SHARE = 1e-4
@@ -58,6 +60,23 @@ def judged_by_share(probability: Floats, usual: float) -> Floats:
     """
     ratios = _ratios(probability, usual)
     return _judged(ratios, min(own_share(ratios, usual), MOST), len(ratios))
+
+
+def judged_in_order(probability: Vectors, right: float) -> Floats:
+    """Probabilities whose log-odds are all raised until they add up to a number of right matches that is known.
+
+    What the order of matches proves holds in a light that the map has not seen, where all of them look too bad. None is
+    lowered: the number is a lower bound.
+
+    >>> judged_in_order(np.array([0.5, 0.1, 0.01]), 1.5).round(2).tolist()
+    [0.9, 0.51, 0.09]
+    """
+    odds, right = log_odds(probability, _CLIP), min(right, MOST * len(probability))
+    low, high = 0.0, _RAISED
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if float(sigmoid(odds + middle).sum()) < right else (low, middle)
+    return sigmoid(odds + low)
 
 
 def agreed(adapted: Vectors, plain: Vectors, under_way: bool = False) -> Floats:
