@@ -180,7 +180,7 @@ def speeds() -> None:
         "R@1, single",
         "followed",
         "smoothed",
-        "told off the map, followed",
+        "reported off the map, followed",
         "smoothed",
         "lined up within ±2",
     )
@@ -231,7 +231,7 @@ def slow_drives(folder: Path) -> None:
         "R@1, single",
         "followed",
         "smoothed",
-        "told off the map, smoothed",
+        "reported off the map, smoothed",
     )
     for name in ("overcast", "night"):
         seen = describe(model, sorted((slow / name).glob("*.jpg")))
@@ -317,7 +317,7 @@ def approaches() -> None:
 def approach(
     place_map: displace.PlaceMap, frames: np.ndarray, first: int, rng: np.random.Generator
 ) -> tuple[float, float, float, int]:
-    """Share of frames before the map that are told off it, and of later ones on it; recall and delay there."""
+    """Share of frames before the map that are reported off it, and of later ones on it; recall and delay there."""
     at, speed, seen = 10.0, 0.0, []
     while at < 560:
         seen.append(int(at))
