@@ -74,7 +74,8 @@ def build(
         Name of a fusion whose `rows` a map can hold, or such an estimator, of this package or of your own.
     model : str, DescriptorModel or mapping, optional
         Model that described the references: its name with its default settings, the model itself, or its fingerprint.
-        The map then describes images with it and refuses others' queries.
+        The map then describes images with it, refuses others' queries, and judges matches of `hog` and
+        `efficientnet_lite` by the cells of the picture, too: without it, more photos from elsewhere pass.
     positions : Positions, optional
         Of the places, in the order of ``refs.place_ids``, where `refs` itself does not know them.
     images : sequence of str, optional
