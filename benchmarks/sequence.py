@@ -130,7 +130,8 @@ def step_against_locate(n_steps: int) -> None:
                 cost[way].append(time.process_time() - start)
         # The mean, as not all steps cost the same, without the slowest 5 % (interrupts).
         middle = {
-            way: float(np.mean(sorted(times[20:])[: int(0.95 * n_steps)])) for way, times in cost.items()
+            way: float(np.mean(sorted(times[20:])[: int(0.95 * (n_steps - 20))]))
+            for way, times in cost.items()
         }
         for way, seconds in middle.items():
             row(way + name, f"{1e3 * seconds:.2f}", f"{seconds / middle['locate, one query']:.2f}")

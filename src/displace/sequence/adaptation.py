@@ -43,6 +43,8 @@ _MATCHED = (0.1, 0.9)
 """Quantiles of the matched places whose distance is the stretch that queries cover: the rest may be wrong matches."""
 _FIRST_LOOK, _LOOKED_AT = 50, 400
 """Frames that match one part of the route after which it is first seen whether they advance, and most that are seen."""
+_SLOWEST = 4.0
+"""Frames for each place that they match, from which on they may be stuck at a place that looks like the condition."""
 _TOGETHER = 4
 """Consecutive frames whose scores are added to see whether they advance."""
 _FRAMES_PER_SAMPLE = 3
@@ -141,6 +143,7 @@ class OnlineAdaptation:
         self._least_at = np.zeros(n_places, np.intp)
         self._parts, self._squares = [0] * PARTS, 0
         self._recent: deque[Vectors] = deque(maxlen=_LOOKED_AT)
+        self._matched: deque[int] = deque(maxlen=_LOOKED_AT)
         self._advances, self._look = False, _FIRST_LOOK
 
     def scores(self, query: Vectors) -> Vectors:
@@ -156,7 +159,8 @@ class OnlineAdaptation:
             raw -= np.float32(share * float(self._row_mean @ centred))
             raw *= self._over_lengths(share)
         found: Vectors = self.rows.best(raw[None])[0]
-        part = int(found.argmax()) * PARTS // len(found)
+        self._matched.append(int(found.argmax()))
+        part = self._matched[-1] * PARTS // len(found)
         self._squares += 2 * self._parts[part] + 1
         self._parts[part] += 1
         self._keep(found)
@@ -183,14 +187,15 @@ class OnlineAdaptation:
         return min(1.0, seen**2 / self._squares / PARTS) if seen else 0.0
 
     def _least_coverage(self, query: Vectors) -> float:
-        """Two parts of the route where frames that match one part advance without their mean; else 0.
+        """Two parts of the route where frames that match one of them advance without their mean; else 0.
 
-        Looked at after 50 frames, 100, 200 and so on, while they match one part.
+        Looked at after 50 frames, 100, 200 and so on, while they match far fewer places than a drive passes.
         """
         self._recent.append(query)
         if not self._advances and self._n >= self._look:
             self._look *= 2
-            self._advances = self._coverage() < 2 / PARTS and _advance(self.rows, np.array(self._recent))
+            stuck = self._coverage() < 2 / PARTS and _stretch(np.array(self._matched)) < self._n / _SLOWEST
+            self._advances = stuck and _advance(self.rows, np.array(self._recent))
         return 2 / PARTS if self._advances else 0.0
 
     def _over_lengths(self, share: float) -> Vectors:
@@ -234,8 +239,13 @@ def tell_condition(rows: MapRows, queries: Vectors) -> bool:
     n_places = len(rows.starts)
     some = queries[spread(len(queries), LEAST_QUERIES)]
     best = np.array([rows.similarity(query).argmax() for query in some])
+    return _stretch(best) >= min(NEIGHBOURS, n_places / PARTS) or _advance(rows, queries)
+
+
+def _stretch(best: Indices) -> float:
+    """Places from the first to the last of most matches."""
     first, last = np.quantile(best, _MATCHED)
-    return bool(last - first >= min(NEIGHBOURS, n_places / PARTS)) or _advance(rows, queries)
+    return float(last - first)
 
 
 def _advance(rows: MapRows, queries: Vectors) -> bool:
