@@ -210,8 +210,10 @@ def test_no_more_matches_are_proved_right_than_are(seed: int, share: float, way:
     places = np.arange(N)[::way]
     right = rng.random(N) < share
     in_order, n_right = right_in_order(np.where(right, places, rng.integers(0, N, N)), N)
-    assert 0.5 * right.sum() < n_right <= right.sum()
-    assert in_order[right].mean() > 0.8
+    assert n_right <= right.sum()
+    if share > 0.5:  # of fewer, some stretches prove nothing by themselves
+        assert 0.5 * right.sum() < n_right
+        assert in_order[right].mean() > 0.8
     assert in_order[~right].sum() <= 0.3 * (~right).sum()
 
 

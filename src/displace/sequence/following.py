@@ -228,14 +228,22 @@ class DriveCalibration:
         if judge is None:
             return None
         alone, share = judge.probability(features), RULE_SHARE if self.by_rule else self.share
-        found = alone.copy()
+        found = alone
         if 0 < share < 1:
             together = judged_by_share if self.by_rule else judged_together
             found = (judged_under_way if online else together)(alone, share)
+
+        def in_view_of_plain(sure: Floats) -> Floats:
+            return sure if plain is None else agreed(sure, plain, under_way=online)
+
+        result = in_view_of_plain(found)
         if order is not None and found[order[0]].sum() < order[1]:
             in_order, right = order
-            found[in_order] = judged_in_order(alone[in_order], right)
-        return found if plain is None else agreed(found, plain, under_way=online)
+            raised = found.copy()
+            raised[in_order] = judged_in_order(alone[in_order], right)
+            # The others stay as they are: what an order proves says nothing about them.
+            result = np.where(in_order, in_view_of_plain(raised), result)
+        return result
 
 
 @dataclass(frozen=True, eq=False)

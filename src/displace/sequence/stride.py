@@ -31,9 +31,8 @@ _AHEAD = 0.15
 """Steps one way must outnumber those the other way by this share of all changes, …"""
 _DEVIATIONS = 2.5
 """… and by so many standard deviations (√ of the number of steps)."""
-_CERTAIN, _LIKELY, _STRETCH = 3.5, 2.0, 50
-"""The same for a stretch of so many images by itself, as a folder has many and photos from elsewhere must not pass; and
-where all images together advance."""
+_CERTAIN, _STRETCH = 3.0, 50
+"""The same for a stretch of so many images by itself: a folder has many, and photos from elsewhere must not pass."""
 WINDOW, _WINDOWS = 30, 20
 """Frames of a window in which the stride is estimated, and the number of windows, spread over the drive."""
 
@@ -112,10 +111,8 @@ def right_in_order(along: Indices, n_places: int) -> tuple[Flags, float]:
         near[step:] |= close
         near[:-step] |= close
     surplus = n_changes = n_images = 0
-    more, enough, changed = _more_ahead(along, n_places, _CERTAIN)
-    sure = _LIKELY if changed >= _CHANGES and abs(more) >= enough else _CERTAIN
     for part in np.array_split(np.arange(len(along)), max(1, len(along) // _STRETCH)):
-        more, enough, changed = _more_ahead(along[part], n_places, sure)
+        more, enough, changed = _more_ahead(along[part], n_places, _CERTAIN)
         if changed >= _CHANGES and abs(more) >= enough:
             in_order[part] = near[part]
             surplus, n_changes, n_images = surplus + abs(more), n_changes + changed, n_images + len(part)
