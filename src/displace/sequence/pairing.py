@@ -124,9 +124,7 @@ def pair(queries: Vectors, anchor: Vectors, rounds: int = 2) -> Pairing:
 
     In each of so many `rounds`, level and mean step are taken from the posterior of the one before.
     """
-    similarity = Cosines(queries, anchor)
-    scores = Scores(similarity, Columns.of(similarity))
-    prior = _likeliest_motion(scores)
+    scores, prior = _compared(queries, anchor)
     path, chance = earnings(scores, SLOPE, prior), earnings(Backwards(scores), SLOPE, prior)
     found, motion = _Summary(len(queries), len(anchor)), prior
     for _ in range(rounds):
@@ -148,19 +146,22 @@ def pair(queries: Vectors, anchor: Vectors, rounds: int = 2) -> Pairing:
 
 def gain_of(queries: Vectors, anchor: Vectors) -> float:
     """`Pairing.gain`, without the posterior."""
-    similarity = Cosines(queries, anchor)
-    scores = Scores(similarity, Columns.of(similarity))
-    motion = _likeliest_motion(scores)
+    scores, motion = _compared(queries, anchor)
     return earned(scores, SLOPE, motion) - earned_by_chance(scores, SLOPE, motion)
 
 
 def goes_on(queries: Vectors, anchor: Vectors) -> bool:
     """Whether one recording goes on along the other, as recordings of different routes do not (`continuity`)."""
-    similarity = Cosines(queries, anchor)
-    scores = Scores(similarity, Columns.of(similarity))
-    motion = _likeliest_motion(scores)
+    scores, motion = _compared(queries, anchor)
     everything = slice(0, len(queries))
     return continues(scores, lambda some: earnings(some, SLOPE, motion), motion, everything, _ELSEWHERE) > 0.5
+
+
+def _compared(queries: Vectors, anchor: Vectors) -> tuple[Scores, Motion]:
+    """Standard scores of the frames of two recordings, and the likeliest motion along them."""
+    similarity = Cosines(queries, anchor)
+    scores = Scores(similarity, Columns.of(similarity))
+    return scores, _likeliest_motion(scores)
 
 
 def _likeliest_motion(scores: Blocks) -> Motion:
