@@ -23,9 +23,8 @@ from displace.models import get_model
 from displace.places import Places
 from displace.sequence.adaptation import without_stops
 from displace.sequence.alignment import Track, align
-from displace.sequence.engine import Motion
 from displace.sequence.following import Fix
-from displace.sequence.pairing import Pairing, pair, standardised_recording
+from displace.sequence.pairing import pair, standardised_recording
 from displace.sequence.tracking import BEGINS_OFF
 from displace.verbs.align import LEAST_CONFIDENCE
 
@@ -33,6 +32,10 @@ N_ROBOTCAR, DIM = 3876, 512
 """RobotCar: places of a traversal, numbers of a descriptor."""
 MAPPED = "sun", "overcast", "rain", "dusk"
 """Drives of the town that maps are made of."""
+NEAR, FAR = 2, 4
+"""Places to the anchor's nearest frame: up to the first a frame has a place, beyond the second it may have none."""
+LACKED = 20
+"""Places between two of the anchor's frames that it lacks; where fewer are, frames were dropped on the way."""
 LAG = 10
 """Frames after which a followed drive is asked again where it was."""
 
@@ -42,7 +45,7 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--smooth", type=int, nargs=2, default=(10_000, 27_592), metavar=("FRAMES", "PLACES"))
     parser.add_argument("--align", type=int, default=20_000, metavar="FRAMES")
-    parser.add_argument("--drives", type=int, default=5, help="generated drives along nordland811")
+    parser.add_argument("--drives", type=int, default=17, help="generated drives along nordland811")
     parser.add_argument("--town", type=Path, default=Path(tempfile.gettempdir()) / "town_drives")
     parser.add_argument("--towns", type=int, default=2, help="towns of `--only gaps` and `--only elsewhere`")
     parser.add_argument(
@@ -150,6 +153,7 @@ def real_seasons(n_drives: int) -> None:
         )
         for season in ("summer", "winter")
     }
+    total = np.zeros(3, int)
     header("alignment, HOG", "within ±2", "p90", "null precision", "null recall")
     for seed in range(n_drives):
         rng = np.random.default_rng(seed)
@@ -159,10 +163,11 @@ def real_seasons(n_drives: int) -> None:
         recordings = {"summer": seasons["summer"][query_frames], "winter": seasons["winter"][anchor_frames]}
         tracks = align(recordings, anchor="winter", grid=model.grid).tracks
         at = anchor[tracks["winter"].references]
-        row(
-            f"summer to winter, drive {seed}, {len(queries)} frames",
-            *judged_track(tracks["summer"], queries, at),
-        )
+        *errors, counts = judged(tracks["summer"], queries, at)
+        name = f"summer to winter, drive {seed}, {len(queries)} frames"
+        row(name, *errors, *precision_and_recall(*counts))
+        total += counts
+    row("all of them", "", "", *precision_and_recall(*total))
 
 
 def speeds() -> None:
@@ -357,23 +362,29 @@ def drive(n: int, rng: np.random.Generator, detour: bool, drop: float) -> tuple[
     return np.array([p for p, _ in kept]), np.array([f for _, f in kept])
 
 
-def judged(found: Pairing, queries: np.ndarray, anchor: np.ndarray) -> list[str]:
-    """Share within two frames, 90th percentile of the error, precision and recall of frames without a place."""
-    away = np.abs(queries[:, None] - anchor)
-    away[np.isnan(queries)] = np.inf
-    nearest = away.min(axis=1)
-    null, off = nearest > 4, np.asarray(found.off) >= 0.5
+def judged(track: Track, places: np.ndarray, at: np.ndarray) -> tuple[str, str, np.ndarray]:
+    """Share within two frames, 90th percentile of the error, and what became of frames without a place.
+
+    `at` are the places of the anchor's frames. The last are three numbers: frames without a place that were given none,
+    all that were given none, and all without a place. Neither of the last two counts frames of which both are true: the
+    anchor drove past, and no frame of it was taken within `NEAR` places.
+    """
+    away = np.abs(np.where(np.isnan(places), np.inf, places)[:, None] - at)
+    nearest, order = away.min(axis=1), np.sort(at)
+    around = np.concatenate([[np.inf], np.diff(order), [np.inf]])[np.searchsorted(order, places)]
+    null = (nearest > FAR) & (np.isnan(places) | (around >= LACKED))
+    off, told = track.places < 0, null | (nearest <= NEAR)
     error = [
-        np.abs(np.flatnonzero(away[i] <= nearest[i] + 0.5) - found.frames[i]).min()
+        np.abs(np.flatnonzero(away[i] <= nearest[i] + 0.5) - track.places[i]).min()
         for i in np.flatnonzero(~null & ~off)
     ]
-    both = (null & off).sum()
-    return [
-        f"{100 * np.mean(np.array(error) <= 2):.1f} %",
-        f"{np.quantile(error, 0.9):.0f}",
-        f"{both / off.sum():.2f}" if off.any() else "–",
-        f"{both / null.sum():.2f}" if null.any() else "–",
-    ]
+    counts = np.array([(null & off).sum(), (off & told).sum(), null.sum()])
+    return f"{100 * np.mean(np.array(error) <= 2):.1f} %", f"{np.quantile(error, 0.9):.0f}", counts
+
+
+def precision_and_recall(both: int, found: int, true: int) -> tuple[str, str]:
+    """Of what was found, what is true; and of what is true, what was found."""
+    return tuple(f"{both / n:.2f}" if n else "–" for n in (found, true))
 
 
 def town(folder: Path) -> None:
@@ -385,7 +396,8 @@ def town(folder: Path) -> None:
     header("town_drives, HOG, to 'sun'", "within ±2", "p90", "null precision", "null recall")
     for name, track in found.tracks.items():
         if name != "sun":
-            row(f"{name}, {len(track.places)} frames", *judged_track(track, drives[name][1], at))
+            *errors, counts = judged(track, drives[name][1], at)
+            row(f"{name}, {len(track.places)} frames", *errors, *precision_and_recall(*counts))
     lined = place_map_of({name: aligned(found.tracks[name], drives[name]) for name in MAPPED})
     true = place_map_of({name: nearest(drives[name], at) for name in MAPPED})
     header("R@1 (±2 frames)", "single", "followed", f"{LAG} frames later", "smoothed")
@@ -566,12 +578,6 @@ def place_map_of(references: dict[str, References], renumbered: bool = False) ->
         info=Places(ids, frames=(np.arange(len(ids)) if renumbered else ids).astype(float)),
     )
     return displace.build(refs, tolerance="2 frames")
-
-
-def judged_track(track: Track, places: np.ndarray, at: np.ndarray) -> list[str]:
-    """As `judged`, of a recording lined up."""
-    off = np.where(track.places < 0, 1.0, 0.0)
-    return judged(Pairing(track.places, *[off] * 4, Motion(), 0.0, 0.0, off), places, at)
 
 
 def recalls(
