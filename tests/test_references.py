@@ -180,3 +180,11 @@ def test_references_whose_squares_are_no_numbers_are_refused(scale):
     with pytest.raises(InputError, match=r"X have numbers up to .*: scale them"):
         get_fusion("displace")().fit(np.concatenate([vectors, vectors]), [0, 1, 2, 0, 1, 2])
     assert len(ReferenceSet(np.zeros((2, 2)), [0, 1])) == 2
+
+
+def test_selecting_all_references_copies_none():
+    """They may be most of the memory there is."""
+    refs = ReferenceSet(np.eye(4, dtype=np.float32), [0, 0, 1, 1], ["a", "b"] * 2)
+    assert refs.select(np.ones(4, bool)) is refs
+    assert refs.select(np.arange(4)) is refs
+    np.testing.assert_array_equal(refs.select([3, 2, 1, 0]).vectors, refs.vectors[::-1])

@@ -130,6 +130,8 @@ class ReferenceSet:
             rows = np.arange(len(self))[keep]
         except IndexError as error:
             raise InputError(f"keep does not fit {len(self)} references: {error}") from None
+        if np.array_equal(rows, np.arange(len(self))):  # a copy of all would be as large as they are
+            return self
         groups = None if self.groups is None else self.groups[rows]
         return ReferenceSet(
             self.vectors[rows], self.places[rows], self.traversals[rows], groups=groups, info=self.info

@@ -71,7 +71,7 @@ class Anchors:
     ) -> Anchors:
         """Compute them from the mean (R, D) and number (R,) of each row's references, block by block."""
         n, dim = means.shape
-        parts = list(blocks(n, row_bytes=8 * dim))
+        parts = list(blocks(n, row_bytes=8 * 4 * dim))
         center = sum(np.asarray(means[part], np.float64).sum(axis=0) for part in parts) / n
         lengths, squares = np.empty(n), np.empty(n)
         for part in parts:
@@ -79,7 +79,8 @@ class Anchors:
             shifted = own if mean is None else own - mean
             projected = shifted if projection is None else shifted @ projection
             lengths[part] = np.einsum("ij,ij->i", projected, take(np.arange(part.start, part.stop)))
-            squares[part] = np.einsum("ij,ij->i", own - center, own - center)
+            away = own - center
+            squares[part] = np.einsum("ij,ij->i", away, away)
         numbers = (center, lengths, squares, np.asarray(counts))
         return cls(*(values.astype(np.float32) for values in numbers))
 
@@ -108,7 +109,8 @@ class Anchors:
             np.add.at(place_sums, places, vectors)
             sums[empty] = place_sums[row_places[empty]]
             counts[empty] = np.bincount(places, minlength=len(place_sums))[row_places[empty]]
-        return cls.of(take, projection, mean, sums / counts[:, None], counts)
+        sums /= counts[:, None]
+        return cls.of(take, projection, mean, sums, counts)
 
 
 class Witness:
