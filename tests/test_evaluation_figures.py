@@ -81,6 +81,35 @@ def test_tau_shows_recall_and_dimensions(task):
     assert "↓ better" in right.get_ylabel()
 
 
+def test_a_legend_of_long_names_stays_inside_the_figure(task):
+    named = [
+        dataclasses.replace(task, query=query) for query in ("dusk", "night", "overcast", "overcast2", "rain")
+    ]
+    figure = draw(studies.study_tau(named, (0.5, 1.0)))
+    figure.draw_without_rendering()
+    (legend,) = figure.legends
+    left, right = legend.get_window_extent().intervalx
+    assert left >= 0
+    assert right <= figure.bbox.width
+    assert len(legend.get_texts()) == 10
+
+
+def test_the_page_shows_what_is_not_projected(task):
+    """Thin lines, as in print: also where a study has a single dimension, over which a line would have no length."""
+    study = studies.study_compression(task, dims=(8,), seeds=(0,))
+    plot = plot_study(study)
+    thin = [trace for trace in plot["data"] if trace["mode"] == "lines"]
+    assert [trace["y"][0] for trace in thin] == [curve.full for curve in study.curves]
+    assert all(trace["x"][0] < 8 < trace["x"][1] for trace in thin)
+    low, high = plot["layout"]["xaxis"]["range"]
+    assert low < np.log10(8) < high
+
+    study = studies.study_tau([task], (0.5, 1.0))
+    thin = [trace for trace in plot_study(study)["data"] if trace["mode"] == "lines"]
+    assert [trace["y"] for trace in thin] == [[study.curves[0].baseline] * 2]
+    assert thin[0]["legendgroup"] == "query"
+
+
 def test_a_singular_setting_is_told_in_the_figure():
     route = make_route(n_places=20, n_traversals=2, dim=48)
     task = studies.Task.of(route.references, route.queries, SamePlace(route.truth))

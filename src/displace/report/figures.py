@@ -349,9 +349,16 @@ def _marker_format(style: Style) -> dict[str, Any]:
 
 
 def _legend_below(figure: Any, axes: Any, columns: int) -> None:
-    """Put the legend under the panels, where it covers nothing."""
-    handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=columns, handlelength=2.6)
+    """Put the legend under the panels, where it covers nothing: in fewer columns, and more rows, if names are long."""
+    entries = axes.get_legend_handles_labels()
+    for fewer in range(columns, 0, -1):
+        legend = figure.legend(*entries, loc="outside lower center", ncols=fewer, handlelength=2.6)
+        if fewer == 1 or legend.get_window_extent().width <= figure.bbox.width:
+            break
+        legend.remove()
+    n_entries = len(entries[0])
+    more_rows = -(-n_entries // fewer) - -(-n_entries // columns)
+    figure.set_figheight(figure.get_figheight() + 0.15 * more_rows)
 
 
 def _plain_log(axes: Any) -> None:

@@ -90,6 +90,7 @@ def plot_compression(study: Compression) -> Plot:
     """Recall@1 against dimension, with the standard deviation over the projections."""
     traces: list[Plot] = []
     styles = styles_of((curve.fusion, curve.plain) for curve in study.curves)
+    ends = [study.dims[0] / 1.1, study.dims[-1] * 1.1]
     for curve, style in zip(study.curves, styles, strict=True):
         if curve.empty:
             continue
@@ -99,20 +100,19 @@ def plot_compression(study: Compression) -> Plot:
             "error_y": {"type": "data", "array": curve.deviations, "thickness": 1.2, "width": 3},
             "hovertemplate": "%{x}-D: <b>%{y:.1f} %</b>",
         }
-        full = {
-            "type": "scatter",
-            "mode": "lines",
-            "name": f"{curve.label}, {study.setting.dim}-D",
-            "legendgroup": curve.label,
-            "showlegend": False,
-            "x": [study.dims[0], study.dims[-1]],
+        full = _level(f"{curve.label}, {study.setting.dim}-D", curve.label, style) | {
+            "x": ends,
             "y": [curve.full, curve.full],
-            "line": {"color": style.colour, "dash": style.dash, "width": 1},
             "hovertemplate": "not projected: <b>%{y:.1f} %</b>",
         }
         traces += [line, full] if curve.full is not None else [line]
     layout = _one_panel(f"dimension, randomly {study.where} (log)", RECALL)
-    layout["xaxis"] |= {"type": "log", "tickvals": study.dims, "ticktext": [str(dim) for dim in study.dims]}
+    layout["xaxis"] |= {
+        "type": "log",
+        "range": [math.log10(end) for end in ends],
+        "tickvals": study.dims,
+        "ticktext": [str(dim) for dim in study.dims],
+    }
     return {"data": traces, "layout": layout}
 
 
@@ -120,9 +120,17 @@ def plot_tau(study: TauAblation) -> Plot:
     """Recall@1 and kept dimensions against τ, side by side."""
     traces: list[Plot] = []
     styles = condition_styles(study)
-    for curve in (curve for curve in study.curves if not curve.error):
+    for curve in study.curves:
         style = styles[curve.query] if curve.plain else other_setting(styles[curve.query])
         label = curve.query if curve.plain else f"{curve.query}, paper's setting"
+        if curve.plain:
+            level = _level(f"{curve.query}, HOPS", label, style)
+            ends = [study.taus[0], study.taus[-1]]
+            traces.append(
+                level | {"x": ends, "y": [curve.baseline] * 2, "hovertemplate": "<b>%{y:.1f} %</b>"}
+            )
+        if curve.error:
+            continue
         line = _line_and_markers(label, style) | {"x": study.taus}
         hover = f"{curve.settings}<br>HOPS {curve.baseline:.1f} %"
         traces += [
@@ -237,6 +245,18 @@ def _line_and_markers(label: str, style: Style) -> Plot:
     return _markers(label, style, size=8) | {
         "mode": "lines+markers",
         "line": {"color": style.colour, "dash": style.dash, "width": 2},
+    }
+
+
+def _level(name: str, of: str, style: Style) -> Plot:
+    """A trace of a thin horizontal line, which is hidden with the curve that it belongs to."""
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": name,
+        "legendgroup": of,
+        "showlegend": False,
+        "line": {"color": style.colour, "dash": style.dash, "width": 1},
     }
 
 

@@ -35,7 +35,8 @@ EXPLAINED = {
     "the matrices; thin lines: not projected.",
     "tau": "DisPlace keeps the leading eigenvectors that make up the share τ of the eigenvalues' sum. All of them were "
     "computed once for each query traversal and setting, and cut at each τ: filled markers have the ridge and centring "
-    "that the default decides on, open ones the paper's setting, neither. Dotted: the default τ.",
+    "that the default decides on, open ones the paper's setting, neither. Dotted: the default τ; thin lines: HOPS, no "
+    "projection.",
     "qualitative": "Solid frame and ✓: right; dashed frame and ✗: wrong. A place is shown by one of its references.",
     "space": "t-SNE of the places most like the query; each point is one reference. Distances in such a picture are "
     "not to scale: the cosines under it are the numbers that rank.",
