@@ -1,7 +1,8 @@
 """Recall@1 in the rendered town when the query is driven in another lane, in a condition that the map has not seen.
 
-One by one with each fusion; then as a drive that adapts the matching and moves its pictures back, single and smoothed;
-last, how many frames of a drive in each lane are lined up by sight within two frames, a third of them dropped.
+One by one with each fusion; then as a drive that adapts the matching and moves its pictures back: frame by frame,
+followed and smoothed. Last, how many frames of a drive in each lane are lined up by sight within two frames, a third of
+them dropped.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks._measure import header, row
-from displace import ReferenceSet, build, get_fusion
+from displace import PlaceMap, ReferenceSet, build, get_fusion
 from displace.datasets import town
 from displace.errors import InputError
 from displace.images import read_image
@@ -63,6 +64,7 @@ def main(argv: list[str]) -> None:
             f"{query}, adapted",
             *(f"{recall(place_map.locate(seen[lane], adapt='batch').places[:, 0]):.1f}" for lane in LANES),
         )
+        row(f"{query}, followed", *(f"{recall(followed(place_map, seen[lane])):.1f}" for lane in LANES))
         row(
             f"{query}, smoothed",
             *(f"{recall([fix.place for fix in place_map.smooth(seen[lane])]):.1f}" for lane in LANES),
@@ -86,6 +88,12 @@ def described(model, images: list[np.ndarray]) -> np.ndarray:
     return np.concatenate(
         [model.describe(np.stack(prepared[at : at + 16])) for at in range(0, len(prepared), 16)]
     )
+
+
+def followed(place_map: PlaceMap, frames: np.ndarray) -> list:
+    """Places of a drive's frames, each with those before it."""
+    follower = place_map.follow()
+    return [follower.step(frame).place for frame in frames]
 
 
 def recall(places) -> float:

@@ -476,8 +476,32 @@ def test_frames_that_show_nothing_are_said_where_their_names_give_the_places(tmp
         verbs.build(tmp_path / "dark", tmp_path / "dark.displace")
     assert not (tmp_path / "dark.displace").exists()
     record(tmp_path / "dark" / "sun", wall(0, 40), np.arange(12), np.random.default_rng(0), 1.0)
-    with pytest.warns(RouteWarning, match="all images of 'black', 'covered' look the same"):
+    with pytest.warns(RouteWarning, match="are no references: 12 of 'black', 12 of 'covered'"):
         verbs.build(tmp_path / "dark", tmp_path / "some.displace")
+    assert PlaceMap.load(tmp_path / "some.displace").traversals == {"sun": 12}
+
+
+def test_images_that_show_nothing_are_no_references_where_names_give_the_places(tmp_path: Path) -> None:
+    """A tunnel, or a hand in front of the camera: as references, every black picture would be found there."""
+    rng, black = np.random.default_rng(0), np.zeros((HEIGHT, WIDTH), np.uint8)
+    for name in ("sun", "dusk", "rain"):
+        record(tmp_path / "drives" / name, wall(0, 40), np.arange(40), rng, 1.0)
+    files = {name: sorted((tmp_path / "drives" / name).glob("*.png")) for name in ("sun", "dusk", "rain")}
+    for file in (*files["dusk"][3:6], *(files[name][20] for name in files)):
+        cv2.imwrite(str(file), black)
+    town, told = tmp_path / "town.displace", "no references: 4 of 'dusk', 1 of 'sun'"
+    with pytest.warns(RouteWarning, match=told):
+        verbs.build(tmp_path / "drives", town, model="hog", layout="names", exclude=["rain"])
+    place_map = PlaceMap.load(town)
+    assert place_map.traversals == {"sun": 39, "dusk": 36}
+    assert files["sun"][20].stem not in place_map.place_ids
+    store = DescriptorStore(town.with_suffix(".desc"))
+    assert (store.places != "").all()  # evaluations have them all the same
+    with pytest.warns(RouteWarning, match="no references: 1 of 'rain'"):
+        verbs.update(town, add=store.folder, traversals=["rain"])
+    assert PlaceMap.load(town).traversals["rain"] == 39
+    verbs.update(town, remove="rain", references=store.folder)
+    assert PlaceMap.load(town).traversals == {"sun": 39, "dusk": 36}
 
 
 def test_a_video_is_followed(

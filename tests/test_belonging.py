@@ -23,10 +23,19 @@ from displace.sequence.belonging import (
     belongs,
     best_stretch,
 )
-from displace.sequence.engine import Belief, Given
-from displace.sequence.pairing import RESEMBLES, earned_by_chance, earnings, pair, standardised_recording
+from displace.sequence.engine import Belief, Blocks
+from displace.sequence.pairing import (
+    RESEMBLES,
+    SLOPE,
+    _compared,
+    earned_by_chance,
+    earnings,
+    pair,
+    standardised_recording,
+)
 from displace.sequence.tracking import Tracker
-from displace.sequence.weighing import Scale, scores_of_row, smooth_drive
+from displace.sequence.weighing import Scale, scores_of_row
+from displace.sequence.whole_drive import smooth_drive
 
 LENGTH = 25
 SURPLUS = arrays(np.float64, st.integers(0, 30), elements=st.floats(-5, 5).map(lambda x: round(x, 2)))
@@ -55,8 +64,8 @@ def similarity(frames: np.ndarray, alike: float = 0.36, noise: float = 0.6) -> n
 
 def smoothed(frames: np.ndarray, alike: float = 0.36, noise: float = 0.6) -> list[Belief]:
     beliefs: dict[int, Belief] = {}
-    scores = Given(similarity(frames, alike, noise))
-    smooth_drive(scores, Scale(), lambda frame, belief, _: beliefs.update({frame: belief}))
+    scores = Blocks.of(similarity(frames, alike, noise))
+    smooth_drive(scores, Scale(), lambda frame, belief: beliefs.update({frame: belief}))
     return [beliefs[frame] for frame in range(len(frames))]
 
 
@@ -223,12 +232,8 @@ def test_recordings_of_towns_that_look_alike_are_not_lined_up(town: int) -> None
 
 
 def test_the_stretch_of_a_pair_is_what_it_earns_beyond_chance() -> None:
-    from displace.sequence.pairing import SLOPE, Columns, Cosines, Scores, _likeliest_motion
-
     one, other = (standardised_recording(drive(1, seed, 120)) for seed in (1, 2))
-    similarity = Cosines(one, other)
-    scores = Scores(similarity, Columns.of(similarity))
-    motion = _likeliest_motion(scores)
+    scores, motion = _compared(one, other)
     surplus = earnings(scores, SLOPE, motion) - RESEMBLES * earned_by_chance(scores, SLOPE, motion)
     best = max(surplus[first:last].sum() for first in range(120) for last in range(first, 121))
     assert pair(one, other).stretch == pytest.approx(best / np.sqrt(120), rel=1e-6)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from test_belonging import drive, off, smoothed
 
+from displace.sequence import continuity
 from displace.sequence.alignment import LEAST_STRETCH, align, least_gain
-from displace.sequence.continuity import BLOCK, MOST, ORDERS, Rearranged, continues, rearranged
-from displace.sequence.engine import Blocks, Floats, Given, Motion
+from displace.sequence.belonging import belongs
+from displace.sequence.continuity import BLOCK, MOST, ORDERS, continues, rearranged
+from displace.sequence.engine import Blocks, Floats, Motion
 from displace.sequence.pairing import goes_on, pair, standardised_recording
-from displace.sequence.weighing import Backwards, belongs, earnings
+from displace.sequence.weighing import backwards, earnings
 
 HARD = {"alike": 0.44, "noise": 2.8}
 """A night whose frames earn little more than those of another town do."""
@@ -30,33 +34,49 @@ def test_a_rearranged_route_has_every_place_and_no_two_blocks_in_a_row(n_places:
 
 def test_scores_are_rearranged_for_the_frames_that_are_compared() -> None:
     scores = np.arange(20.0).reshape(5, 4)
-    some = Rearranged(Given(scores), np.array([2, 3, 0, 1]), slice(1, 4))
+    some = Blocks.of(scores).part(slice(1, 4), np.array([2, 3, 0, 1]))
     assert some.shape == (3, 4)
     assert some.block(slice(1, 3)).tolist() == scores[2:4][:, [2, 3, 0, 1]].tolist()
 
 
+def numbered(n_frames: int, n_places: int) -> Blocks:
+    """Scores that tell their frame and, by the part after the point, their place."""
+    return Blocks.of(np.arange(n_frames)[:, None] + np.arange(n_places) / n_places)
+
+
 class Asked:
-    """Earnings that are known beforehand: of the true order, and of each other one in turn."""
+    """Earnings that are known beforehand, of `numbered` scores: of the true order, and of each other one in turn."""
 
     def __init__(self, true: float, others: list[float]) -> None:
         self.true, self.others, self.frames = true, iter(others), set[tuple[int, int]]()
 
-    def __call__(self, scores: Blocks) -> Floats:
-        assert isinstance(scores, Rearranged)
-        self.frames.add((scores.frames.start, scores.frames.stop))
-        in_order = (np.diff(scores.order) == 1).all()
+    def __call__(self, scores: Blocks, slope: float, motion: Motion) -> Floats:
+        assert slope == 1.5
+        assert motion.jump == 0.01
+        values = scores.whole()
+        self.frames.add((int(values[0].min()), int(values[-1].min()) + 1))
+        in_order = (np.diff(values[0]) > 0).all()
         return np.full(1, self.true if in_order else next(self.others))
 
 
-def told(
-    true: float, others: list[float], n_frames: int = 300, n_places: int = 400, rate: float = 1.0
-) -> float:
-    steps = (1 - rate, rate)
-    scores = Given(np.zeros((n_frames, n_places)))
-    return continues(scores, Asked(true, others), Motion(steps, jump=0.01), slice(0, n_frames), usual=0.4)
+Told = Callable[..., float]
 
 
-def test_what_is_saved_is_compared_with_what_all_jumps_cost() -> None:
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Told:
+    """What `continues` says, given what the true order and the others earn."""
+
+    def ask(
+        true: float, others: list[float], n_frames: int = 300, n_places: int = 400, rate: float = 1.0
+    ) -> float:
+        monkeypatch.setattr(continuity, "earnings", Asked(true, others))
+        motion = Motion((1 - rate, rate), jump=0.01)
+        return continues(numbered(n_frames, n_places), 1.5, motion, slice(0, n_frames), usual=0.4)
+
+    return ask
+
+
+def test_what_is_saved_is_compared_with_what_all_jumps_cost(told: Told) -> None:
     """A drive of 300 frames passes 10 blocks of 30, and each jump costs log(400 / 0.01) nats."""
     others = list(range(100, 100 + ORDERS))
     cost = 10 * np.log(400 / 0.01)
@@ -67,7 +87,7 @@ def test_what_is_saved_is_compared_with_what_all_jumps_cost() -> None:
     assert told(level - 0.2 * cost, others, rate=0.5) == pytest.approx(0.5)
 
 
-def test_a_short_route_tells_nothing() -> None:
+def test_a_short_route_tells_nothing(told: Told) -> None:
     assert told(1e6, [0.0] * ORDERS, n_places=4 * BLOCK - 1) == 0
     assert told(1e6, [0.0] * ORDERS, n_places=4 * BLOCK) == 1
 
@@ -81,10 +101,11 @@ def test_a_short_route_tells_nothing() -> None:
     ],
 )
 def test_of_a_long_drive_the_frames_around_its_best_stretch_are_compared(
-    around: slice, compared: tuple[int, int]
+    around: slice, compared: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = Asked(0.0, [0.0] * ORDERS)
-    continues(Given(np.zeros((2000, 150))), asked, Motion(), around, usual=0.4)
+    monkeypatch.setattr(continuity, "earnings", asked)
+    continues(numbered(2000, 150), 1.5, Motion(jump=0.01), around, usual=0.4)
     assert asked.frames == {compared}
 
 
@@ -102,15 +123,11 @@ def test_the_order_saves_a_drive_through_another_town_little(town: int, alike: f
     """Its frames follow the route's order more than the reversed one."""
     places, frames = (drive(at, seed, alike=alike) for at, seed in ((1, 1), (town, 3)))
     similarity = (frames - frames.mean(axis=0)) @ (places - places.mean(axis=0)).T
-    scores, motion = Given((similarity - similarity.mean(1)[:, None]) / similarity.std(1)[:, None]), Motion()
-
-    def earn(some: Blocks) -> Floats:
-        return earnings(some, 1.5, motion)
-
-    path, chance = earn(scores), earn(Backwards(scores))
+    scores = Blocks.of((similarity - similarity.mean(1)[:, None]) / similarity.std(1)[:, None])
+    path, chance = (earnings(way, 1.5, Motion()) for way in (scores, backwards(scores)))
     assert path.mean() > chance.mean() + 0.3
     _, stretch = belongs(path, chance)
-    assert continues(scores, earn, motion, stretch, usual=0.37) < 0.01
+    assert continues(scores, 1.5, Motion(), stretch, usual=0.37) < 0.01
 
 
 def test_recordings_that_go_on_along_each_other_are_lined_up() -> None:

@@ -261,8 +261,8 @@ class TestHeldOutDrives:
         seen.answerable[:12] = False
         found = watch.calibration(3)
         assert found.n_frames == 30
-        for name, scores in (("single", seen.plain), ("batch", seen.adapted)):
-            best = seen.course.ids[scores.argmax(axis=1)]
+        for name, mode in (("single", "none"), ("batch", "batch"), ("online", "online")):
+            best = seen.course.ids[seen.scores[mode].argmax(axis=1)]
             right = [abs(a - b) <= 1 for a, b in zip(best[12:], seen.places[12:], strict=True)]
             assert found.recall[name] == round(float(np.mean(right)), 4)
 

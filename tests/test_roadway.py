@@ -10,10 +10,11 @@ from drives import make_route
 
 import displace
 from displace.places import Places
-from displace.sequence.engine import UNKNOWN, Belief, Given, Motion, forward, smooth
+from displace.sequence.engine import UNKNOWN, Belief, Blocks, Motion, smooth
 from displace.sequence.roadway import Roadway
 from displace.sequence.tracking import Tracker
-from displace.sequence.weighing import Scale, WholeDrive, smooth_drive
+from displace.sequence.weighing import Scale
+from displace.sequence.whole_drive import smooth_drive
 
 
 @pytest.mark.parametrize(
@@ -103,24 +104,13 @@ def test_smoothing_along_a_roadway_is_the_sum_over_all_paths(block: int) -> None
     motion = Motion((0.3, 0.4, 0.2, 0.1), jump=0.1, leave=0.05, back=0.2, roadway=roadway)
     found = np.zeros((5, 7))
 
-    def see(frame: int, belief: Belief, evidence: np.ndarray) -> None:
+    def see(frame: int, belief: Belief) -> None:
         found[frame] = [*belief.places, belief.off_map]
 
-    counts, _ = smooth(Given(ratios), motion, see, block)
+    counts = smooth(Blocks.of(ratios), motion, see, block)
     np.testing.assert_allclose(found, brute_force(ratios.astype(np.float16).astype(float), motion), atol=1e-6)
     assert counts.on_map + counts.off_map == pytest.approx(4)
     assert counts.motion(motion).roadway is roadway
-
-
-def test_filtering_along_a_roadway_ends_where_smoothing_does() -> None:
-    roadway = Roadway(np.array([0, 1, 4, 5]))
-    ratios = roadway.spread(np.random.default_rng(1).normal(0, 1, (6, 4)).astype(np.float32), 0.0)
-    last: dict[str, Belief] = {}
-    motion = Motion(roadway=roadway)
-    _, one = forward(Given(ratios), motion, lambda f, b, e: last.update(filtered=b), learn=False)
-    _, two = smooth(Given(ratios), motion, lambda f, b, e: last.update(smoothed=b) if f == 5 else None)
-    np.testing.assert_allclose(last["filtered"].places, last["smoothed"].places, atol=1e-3)
-    assert one.sum() == pytest.approx(two, abs=0.02)
 
 
 def test_what_is_between_is_off_the_map() -> None:
@@ -129,18 +119,15 @@ def test_what_is_between_is_off_the_map() -> None:
     roadway = Roadway.of(at.astype(float))
     scores = np.random.default_rng(0).normal(0, 1, (60, 40)).astype(np.float32)
     scores[at, np.arange(40)] += 5
-    off, evidence = np.zeros(60), {}
+    off = np.zeros(60)
 
-    def see(frame: int, belief: Belief, row: np.ndarray) -> None:
-        assert belief.places.shape == row.shape == (40,)
+    def see(frame: int, belief: Belief) -> None:
+        assert belief.places.shape == (40,)
         assert float(belief.places.sum()) + belief.off_map == pytest.approx(1)
-        off[frame], evidence[frame] = belief.off_map, row
+        off[frame] = belief.off_map
 
-    assert smooth_drive(Given(scores), Scale(), see, roadway=roadway)
+    assert smooth_drive(Blocks.of(scores), Scale(), see, roadway=roadway)
     np.testing.assert_array_equal(off > 0.5, ~np.isin(np.arange(60), at))
-    # The evidence that is shown is that of the places.
-    expected = WholeDrive.of(Given(scores)).block(slice(3, 4))[0]
-    np.testing.assert_allclose(np.diff(evidence[3]), 1.5 * np.diff(expected), atol=0.02)
 
 
 def test_numbers_left_out_where_nothing_lies_between_cost_few_frames() -> None:
@@ -150,10 +137,10 @@ def test_numbers_left_out_where_nothing_lies_between_cost_few_frames() -> None:
     scores[np.arange(60), np.arange(60)] += 5
     smoothed, best = np.zeros(60), np.zeros(60, int)
 
-    def see(frame: int, belief: Belief, row: np.ndarray) -> None:
+    def see(frame: int, belief: Belief) -> None:
         smoothed[frame], best[frame] = belief.off_map, belief.places.argmax()
 
-    assert smooth_drive(Given(scores), Scale(), see, roadway=roadway)
+    assert smooth_drive(Blocks.of(scores), Scale(), see, roadway=roadway)
     assert (smoothed > 0.5).sum() <= 2
     np.testing.assert_array_equal(best, np.arange(60))
     tracker = Tracker(level=2.2, roadway=roadway)

@@ -24,7 +24,7 @@ from displace.sequence.adaptation import (
 from displace.sequence.engine import (
     KEPT,
     Belief,
-    Given,
+    Blocks,
     Learner,
     Motion,
     fixed_lag,
@@ -39,23 +39,24 @@ from displace.sequence.following import Fix, Sparse
 from displace.sequence.hindsight import Hindsight
 from displace.sequence.pairing import pair, standardised_recording
 from displace.sequence.roadway import Roadway
-from displace.sequence.tracking import UNDER_WAY, Tracker, level_between
+from displace.sequence.tracking import UNDER_WAY, Tracker
 from displace.sequence.weighing import (
-    Columns,
     Scale,
-    Scores,
-    Weighed,
-    WholeDrive,
     beyond_normal,
+    level_between,
     own_levels,
+    scores_by_frame,
+    scores_by_frame_and_place,
     scores_of_row,
-    smooth_drive,
+    scores_of_whole_drive,
     standardised,
+    weighed,
 )
+from displace.sequence.whole_drive import smooth_drive
 
 
-def brute_force(ratios: np.ndarray, motion: Motion) -> np.ndarray:
-    """Posterior (n, N + 1) by summing over all paths at all paces; the last column is off the map."""
+def over_all_paths(ratios: np.ndarray, motion: Motion) -> np.ndarray:
+    """Joint likelihood (n, N + 1), summed over all paths at all paces; the last column is off the map."""
     n, places = ratios.shape
     paces = len(motion.each_pace)
     off = paces * places
@@ -73,15 +74,21 @@ def brute_force(ratios: np.ndarray, motion: Motion) -> np.ndarray:
     step[off, off] = 1 - motion.back
     likely = np.exp(np.c_[np.tile(ratios, paces), np.zeros(n)])
     start = np.r_[np.full(off, 0.8 / off), 0.2]
-    posterior = np.zeros((n, off + 1))
+    joint = np.zeros((n, off + 1))
     for path in itertools.product(range(off + 1), repeat=n):
         weight = start[path[0]] * likely[0, path[0]]
         for t in range(1, n):
             weight *= step[path[t - 1], path[t]] * likely[t, path[t]]
         for t in range(n):
-            posterior[t, path[t]] += weight
-    posterior /= posterior.sum(axis=1, keepdims=True)
-    return np.c_[posterior[:, :off].reshape(n, paces, places).sum(axis=1), posterior[:, off]]
+            joint[t, path[t]] += weight
+    return np.c_[joint[:, :off].reshape(n, paces, places).sum(axis=1), joint[:, off]]
+
+
+def brute_force(ratios: np.ndarray, motion: Motion) -> np.ndarray:
+    """Posterior (n, N + 1) of the states."""
+    joint = over_all_paths(ratios, motion)
+    posterior: np.ndarray = joint / joint.sum(axis=1, keepdims=True)
+    return posterior
 
 
 @pytest.mark.parametrize("block", [1, 2, 16])
@@ -90,11 +97,10 @@ def test_smoothing_is_the_sum_over_all_paths(block: int) -> None:
     motion = Motion((0.3, 0.4, 0.2, 0.1), jump=0.1, leave=0.05, back=0.2)
     found = np.zeros((5, 5))
 
-    def see(frame: int, belief: Belief, evidence: np.ndarray) -> None:
+    def see(frame: int, belief: Belief) -> None:
         found[frame] = [*belief.places, belief.off_map]
-        np.testing.assert_allclose(evidence, ratios[frame], atol=2e-3)
 
-    counts, _ = smooth(Given(ratios), motion, see, block)
+    counts = smooth(Blocks.of(ratios), motion, see, block)
     expected = brute_force(ratios.astype(np.float16).astype(float), motion)
     np.testing.assert_allclose(found, expected, atol=1e-6)
     total = counts.steps.sum() + counts.jump + counts.leave + counts.back
@@ -108,10 +114,10 @@ def test_a_drive_may_keep_its_pace(block: int) -> None:
     motion = Motion(jump=0.1, leave=0.05, back=0.2, paces=((0.8, 0.2), (0.1, 0.8, 0.1), (0.0, 0.2, 0.8)))
     found = np.zeros((4, 4))
 
-    def see(frame: int, belief: Belief, evidence: np.ndarray) -> None:
+    def see(frame: int, belief: Belief) -> None:
         found[frame] = [*belief.places, belief.off_map]
 
-    smooth(Given(ratios), motion, see, block)
+    smooth(Blocks.of(ratios), motion, see, block)
     np.testing.assert_allclose(found, brute_force(ratios.astype(np.float16).astype(float), motion), atol=1e-6)
 
 
@@ -146,7 +152,7 @@ def test_hindsight_is_the_chain_given_later_frames(gone: slice) -> None:
     kept = np.delete(np.arange(120), gone)
     at = drive_along(120, np.random.default_rng(3))
     at = at[: np.searchsorted(at, 90)]
-    scores = (1.5 * Scores(Given(frames[at] @ places[kept].T)).block(slice(0, len(at)))).astype(np.float32)
+    scores = (1.5 * scores_by_frame(Blocks.of(frames[at] @ places[kept].T)).whole()).astype(np.float32)
     roadway = Roadway(kept) if len(kept) < 120 else None
     tracker, lag, levels = Tracker(2.0, roadway=roadway), 12, []
     start = None
@@ -189,7 +195,7 @@ def naive_hindsight(start: Belief, likely: np.ndarray, off: np.ndarray, motion: 
 def test_hindsight_is_surer_and_more_often_right() -> None:
     places, frames = make_route(150, 0.3, seed=2)
     at = drive_along(150, np.random.default_rng(1), stops=0)
-    scores = (1.5 * Scores(Given(frames[at] @ places.T)).block(slice(0, len(at)))).astype(np.float32)
+    scores = (1.5 * scores_by_frame(Blocks.of(frames[at] @ places.T)).whole()).astype(np.float32)
     tracker = Tracker(2.0)
     hindsight, now, then = Hindsight(tracker, 8), [], []
     for row in scores:
@@ -232,20 +238,15 @@ def test_from_frame_to_frame_a_drive_moves_by_up_to_three_places(motion: Motion)
     assert np.delete(moved, range(10, 14)).max() < 0.001
 
 
-class Rows:
-    """Evidence that nobody holds: made when it is asked for."""
-
-    shape = 2500, 800
-
-    def block(self, rows: slice) -> np.ndarray:
-        return np.sin(np.arange(rows.start, rows.stop)[:, None] * 0.1 + np.arange(800), dtype=np.float32)
-
-
 def test_memory_is_that_of_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
     """All evidence as float16 is 4 MB, all beliefs are 16."""
+
+    def block(rows: slice) -> np.ndarray:
+        return np.sin(np.arange(rows.start, rows.stop)[:, None] * 0.1 + np.arange(800), dtype=np.float32)
+
     monkeypatch.setattr(engine, "KEPT_BYTES", 2**20)
     tracemalloc.start()
-    smooth(Rows(), Motion(), lambda *_: None)
+    smooth(Blocks((2500, 800), block), Motion(), lambda *_: None)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 3e6
@@ -253,21 +254,22 @@ def test_memory_is_that_of_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_evidence_is_standardised_over_rows_and_columns() -> None:
     rng = np.random.default_rng(3)
-    plain = Given(rng.normal(0, 1, (60, 40)))
-    shifted = Given(rng.uniform(0.1, 3, (60, 1)) * plain.values + rng.normal(0, 5, (60, 1)))
-    found, expected = (Scores(given, Columns.of(given)).block(slice(0, 60)) for given in (shifted, plain))
+    plain = rng.normal(0, 1, (60, 40))
+    shifted = rng.uniform(0.1, 3, (60, 1)) * plain + rng.normal(0, 5, (60, 1))
+    found, expected = (scores_by_frame_and_place(Blocks.of(values)).whole() for values in (shifted, plain))
     np.testing.assert_allclose(found, expected, atol=1e-9)
     np.testing.assert_allclose(found.mean(axis=0), 0, atol=1e-9)
     np.testing.assert_allclose(found.std(axis=0), 1, atol=1e-9)
 
 
-def test_filtering_ends_where_smoothing_does() -> None:
-    ratios = np.random.default_rng(1).normal(0, 1, (6, 5)).astype(np.float32)
-    last: dict[str, Belief] = {}
-    _, one = forward(Given(ratios), Motion(), lambda f, b, e: last.update(filtered=b), learn=False)
-    _, two = smooth(Given(ratios), Motion(), lambda f, b, e: last.update(smoothed=b) if f == 5 else None)
-    np.testing.assert_allclose(last["filtered"].places, last["smoothed"].places, atol=1e-3)
-    assert one.sum() == pytest.approx(two, abs=0.02)
+@pytest.mark.parametrize("motion", [Motion(), Motion(jump=0.1, leave=0.05, back=0.2).at_paces(1.0)])
+def test_what_frames_earn_is_the_likelihood_of_all_paths(motion: Motion) -> None:
+    ratios = np.random.default_rng(1).normal(0, 1, (4, 3)).astype(np.float32)
+    unlearned, earned = forward(Blocks.of(ratios), motion, learn=False)
+    assert unlearned == motion
+    for n in range(1, 5):
+        evidence = over_all_paths(ratios[:n].astype(float), motion)[0].sum()
+        assert earned[:n].sum() == pytest.approx(np.log(evidence), abs=1e-5)
 
 
 @pytest.fixture(scope="module")
@@ -282,7 +284,7 @@ def similarity() -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("name", SEQUENCES.names())
 def test_every_method_ranks_places(name: str, similarity: tuple[np.ndarray, np.ndarray]) -> None:
     values, at = similarity
-    places, scores = SEQUENCES.get(name)().rank(Given(values), 5)
+    places, scores = SEQUENCES.get(name)().rank(Blocks.of(values), 5)
     assert places.shape == scores.shape == (len(at), 5)
     assert all(len(set(row)) == 5 for row in places.tolist())
 
@@ -297,7 +299,7 @@ def test_there_are_methods_to_compare_with() -> None:
 def test_seqslam_is_the_mean_along_diagonals() -> None:
     values = np.random.default_rng(2).normal(0, 1, (12, 9))
     z = standardised(values)
-    _, scores = SEQUENCES.get("seqslam")(4).rank(Given(values), 9)
+    _, scores = SEQUENCES.get("seqslam")(4).rank(Blocks.of(values), 9)
     for frame in range(12):
         means = [
             np.mean([z[frame - back, place - back] for back in range(min(4, frame + 1, place + 1))])
@@ -320,9 +322,9 @@ def test_viterbi_is_the_likeliest_of_all_paths(seed: int) -> None:
         return float(moves + evidence[range(len(path)), path].sum())
 
     best = max(itertools.product(range(4), repeat=5), key=log_probability)
-    places, _ = SEQUENCES.get("viterbi")().rank(Given(values), 1)
+    places, _ = SEQUENCES.get("viterbi")().rank(Blocks.of(values), 1)
     assert tuple(places[:, 0]) == best
-    places, scores = SEQUENCES.get("viterbi")().rank(Given(values), 4)
+    places, scores = SEQUENCES.get("viterbi")().rank(Blocks.of(values), 4)
     assert tuple(places[:, 0]) == best
     for n in range(1, 6):
         ends = np.full(4, -np.inf)
@@ -332,7 +334,7 @@ def test_viterbi_is_the_likeliest_of_all_paths(seed: int) -> None:
 
 
 def share_right(name: str, values: np.ndarray, at: np.ndarray, around: int = 1) -> float:
-    places, _ = SEQUENCES.get(name)().rank(Given(values), 1)
+    places, _ = SEQUENCES.get(name)().rank(Blocks.of(values), 1)
     return float((np.abs(places[:, 0] - at) <= around).mean())
 
 
@@ -408,7 +410,7 @@ def slow_chain(scores: np.ndarray, levels: list[float], roadway: Roadway) -> lis
 def test_the_evidence_of_one_frame_is_that_of_many(n_places: int) -> None:
     similarity = np.random.default_rng(0).standard_t(4, (5, n_places)).astype(np.float32)
     similarity[3] = 0.25
-    many = Scores(Given(similarity)).block(slice(0, 5))
+    many = scores_by_frame(Blocks.of(similarity)).whole()
     for row, expected in zip(similarity, many, strict=True):
         np.testing.assert_allclose(scores_of_row(row, 1.5), 1.5 * expected, atol=1e-4)
     assert not many[3].any()
@@ -430,8 +432,8 @@ def test_a_frame_that_resembles_many_places_must_earn_more() -> None:
 def test_few_places_have_no_tail() -> None:
     scores = np.random.default_rng(0).normal(0, 1, (4, 99))
     assert not beyond_normal(scores).any()
-    similarity = Given(np.random.default_rng(1).normal(0, 1, (120, 200)))
-    over_frames = Scores(similarity, Columns.of(similarity)).block(slice(0, 120))
+    similarity = Blocks.of(np.random.default_rng(1).normal(0, 1, (120, 200)))
+    over_frames = scores_by_frame_and_place(similarity).whole()
     np.testing.assert_allclose(over_frames.mean(axis=0), 0, atol=1e-9)
 
 
@@ -445,7 +447,7 @@ def test_the_scores_of_a_whole_drive_are_standardised_three_times() -> None:
         spread = np.sqrt((np.sum(column**2) + 50) / 90 - mean**2)
         columns.append((column - mean) / max(spread, 0.3))
     expected = np.array([(row - row.mean()) / row.std() for row in np.array(columns).T])
-    whole = WholeDrive.of(Given(similarity))
+    whole = scores_of_whole_drive(Blocks.of(similarity))
     assert whole.shape == (40, 120)
     np.testing.assert_allclose(whole.block(slice(5, 25)), expected[5:25], atol=1e-9)
 
@@ -459,10 +461,10 @@ def test_a_place_that_every_frame_resembles_does_not_hide_a_missing_stretch() ->
     places = np.delete(np.arange(160), np.arange(30, 60))
     off = np.zeros(160)
 
-    def see(frame: int, belief: Belief, row: np.ndarray) -> None:
+    def see(frame: int, belief: Belief) -> None:
         off[frame] = belief.off_map
 
-    assert smooth_drive(Given(similarity[:, places]), Scale(), see)
+    assert smooth_drive(Blocks.of(similarity[:, places]), Scale(), see)
     assert (off[32:58] > 0.5).all()
     assert (off[places] > 0.5).mean() < 0.05
 
@@ -472,7 +474,7 @@ def test_the_fast_chain_is_the_chain(gone: slice) -> None:
     places, frames = make_route(120, 0.5, seed=1)
     kept = np.delete(np.arange(120), gone)
     similarity = frames[drive_along(120, np.random.default_rng(3))] @ places[kept].T
-    scores = 1.5 * Scores(Given(similarity)).block(slice(0, len(similarity)))
+    scores = 1.5 * scores_by_frame(Blocks.of(similarity)).whole()
     roadway = Roadway(kept)
     tracker = Tracker(2.0, roadway=roadway if len(roadway.between) else None, begins_off=engine.UNKNOWN)
     beliefs, levels, trust = [], [], []
@@ -565,7 +567,7 @@ def test_a_pace_is_its_mean_step(pace: float) -> None:
 
 def test_frames_off_the_path_do_not_count_for_the_level() -> None:
     path, chance = np.repeat([2.0, 1.0], 100), np.ones(200)
-    levels = own_levels(path, chance, np.repeat([1.0, 0.0], 100))
+    levels = own_levels(path, chance, np.repeat([1.0, 0.0], 100), steep=0.35)
     np.testing.assert_allclose(levels, level_between(1.0, 2.0, steep=0.35), rtol=1e-6)
     assert levels.shape == (200, 1)
 
@@ -573,7 +575,7 @@ def test_frames_off_the_path_do_not_count_for_the_level() -> None:
 def test_the_level_goes_up_and_down_with_chance_where_the_path_does() -> None:
     chance = 3 + 2 * np.sin(np.arange(300) / 30)
     path = chance + 1
-    levels = own_levels(path, chance, np.ones(300))[:, 0]
+    levels = own_levels(path, chance, np.ones(300), steep=0.35)[:, 0]
     assert (levels > chance).all()
     assert (levels < path).all()
     assert np.ptp(levels) > 3.5
@@ -582,11 +584,11 @@ def test_the_level_goes_up_and_down_with_chance_where_the_path_does() -> None:
 def test_the_level_is_the_same_all_along_where_chance_tells_nothing_about_the_path() -> None:
     chance = 3 + np.sin(np.arange(300) / 30)
     path = np.full(300, 5.0)
-    assert np.ptp(own_levels(path, chance, np.ones(300))) < 1e-6
+    assert np.ptp(own_levels(path, chance, np.ones(300), steep=0.35)) < 1e-6
 
 
 def test_a_very_distinct_route_asks_little_more_than_chance_of_its_plain_stretches() -> None:
-    assert own_levels(np.full(100, 9.0), np.ones(100), np.ones(100)).max() == pytest.approx(2.0)
+    assert own_levels(np.full(100, 9.0), np.ones(100), np.ones(100), steep=0.35).max() == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize("seed", [0, 2])
@@ -595,11 +597,11 @@ def test_plain_stretches_of_a_route_are_on_the_map(seed: int) -> None:
     places, frames = (standardised_recording(vectors) for vectors in make_mixed_scenery(seed))
     similarity, at = frames @ places.T, np.arange(len(places))
     beliefs: dict[int, Belief] = {}
-    assert smooth_drive(Given(similarity), Scale(), lambda frame, belief, _: beliefs.update({frame: belief}))
+    assert smooth_drive(Blocks.of(similarity), Scale(), lambda frame, belief: beliefs.update({frame: belief}))
     assert np.mean([beliefs[frame].off_map > 0.5 for frame in at]) < 0.02
     assert np.mean([abs(beliefs[frame].places.argmax() - frame) <= 2 for frame in at]) > 0.99
     tracker = Tracker(Scale().level)
-    scaled = Weighed(Scores(Given(similarity)), Scale(level=0.0)).block(slice(0, len(at)))
+    scaled = weighed(scores_by_frame(Blocks.of(similarity)), Scale().slope, 0.0).whole()
     assert np.mean([tracker.step(row).off_map > 0.5 for row in scaled]) < 0.02
     paired = pair(frames, places)
     assert np.mean(paired.off > 0.5) < 0.02
@@ -612,10 +614,10 @@ def test_stretches_that_the_map_lacks_are_told_in_mixed_scenery(seed: int) -> No
     kept = np.r_[:200, 260:400]  # the end of a built-up stretch and the beginning of a plain one are missing
     off = np.zeros(len(frames))
 
-    def see(frame: int, belief: Belief, evidence: np.ndarray) -> None:
+    def see(frame: int, belief: Belief) -> None:
         off[frame] = belief.off_map
 
-    assert smooth_drive(Given((frames @ places.T)[:, kept]), Scale(), see)
+    assert smooth_drive(Blocks.of((frames @ places.T)[:, kept]), Scale(), see)
     assert np.mean(off[200:260] > 0.5) > 0.95
     assert np.mean(np.delete(off, slice(200, 260)) > 0.5) < 0.06
 

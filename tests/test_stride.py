@@ -10,12 +10,13 @@ from displace import ReferenceSet, build
 from displace.maps.place_map import PlaceMap
 from displace.places import Places
 from displace.sequence.alignment import align
-from displace.sequence.engine import Belief, Given, Learner, Motion, around, paced, rate_told
+from displace.sequence.engine import Belief, Blocks, Learner, Motion, around, paced, rate_told
 from displace.sequence.following import Fix
 from displace.sequence.pairing import pair, standardised_recording
 from displace.sequence.stride import USUAL, right_in_order, stride, strides, told_strides
 from displace.sequence.tracking import Tracker
-from displace.sequence.weighing import _Together, scores_of_row
+from displace.sequence.weighing import scores_of_row
+from displace.sequence.whole_drive import averaged, for_each
 
 N = 400
 
@@ -84,8 +85,8 @@ def test_long_drives_are_looked_at_here_and_there() -> None:
     best = np.concatenate([np.arange(3000), 3000 + 5 * np.arange(200)])
     scores = np.zeros((len(best), 4001), np.float32)
     scores[np.arange(len(best)), best] = 1
-    assert told_strides(Given(scores))[0] is None
-    assert told_strides(Given(scores[3000:])) == (5.0, ())
+    assert told_strides(Blocks.of(scores))[0] is None
+    assert told_strides(Blocks.of(scores[3000:])) == (5.0, ())
 
 
 @pytest.mark.parametrize("rate", [3.2, 4.0, 7.7, 12.0, 25.0])
@@ -179,15 +180,15 @@ def test_a_slow_drive_is_on_the_map(place_map: PlaceMap, rate: float) -> None:
 
 def test_frames_that_count_together_are_their_mean() -> None:
     values = np.random.default_rng(0).standard_normal((11, 5)).astype(np.float32)
-    some = _Together(Given(values), 3)
+    some = averaged(Blocks.of(values), 3)
     assert some.shape == (4, 5)
     naive = np.stack([values[first : first + 3].mean(axis=0) for first in range(0, 11, 3)])
-    np.testing.assert_allclose(some.block(slice(0, 4)), naive, rtol=1e-5)
+    np.testing.assert_allclose(some.whole(), naive, rtol=1e-5)
     np.testing.assert_allclose(some.block(slice(1, 3)), naive[1:3], rtol=1e-5)
     seen: list[int] = []
-    each = some.seen(lambda frame, belief, evidence: seen.append(frame))
+    each = for_each(lambda frame, belief: seen.append(frame), 3, 11)
     for number in reversed(range(4)):
-        each(number, Belief.unknown(5), naive[number])
+        each(number, Belief.unknown(5))
     assert sorted(seen) == list(range(11))
 
 

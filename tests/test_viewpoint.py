@@ -15,6 +15,7 @@ from displace.maps.place_map import PlaceMap
 from displace.maps.remarks import moved
 from displace.models import get_model, grid_of
 from displace.sequence.alignment import align, least_gain
+from displace.sequence.following import Follower
 from displace.sequence.viewpoint import common_view, moved_by
 from displace.verbs.align import align as align_verb
 from displace.verbs.extract import extract
@@ -196,6 +197,58 @@ def test_a_drive_under_way_is_moved_back_as_told(
         right["told"] += told.step(query).place == truth
         right["plain"] += plain.step(query).place == truth
     assert right["told"] > 0.9 * len(queries) > 2 * right["plain"]
+
+
+def followed(follower: Follower, queries: np.ndarray) -> np.ndarray:
+    return np.array([follower.step(query).place for query in queries])
+
+
+@pytest.mark.parametrize("lag", [0, 110])
+def test_a_drive_under_way_finds_out_how_far_it_is_moved(
+    place_map: PlaceMap, pictures: dict[str, np.ndarray], lag: int
+) -> None:
+    queries, truth = pictures["other lane"], np.asarray(place_map.places.ids)
+    follower, plain = place_map.follow(lag=lag), place_map.follow(view=(0, 0))
+    before, after = followed(follower, queries[:99]), followed(follower, queries[99:])
+    as_it_is = followed(plain, queries)
+    np.testing.assert_array_equal(before, as_it_is[:99])
+    assert (follower.view, plain.view) == ((0, 3), (0, 0))
+    assert (after == truth[99:]).mean() > 0.9
+    assert (as_it_is[99:] == truth[99:]).mean() < 0.7
+    told = place_map.follow(view=(0, 3))
+    np.testing.assert_array_equal(followed(told, queries)[99:], after)
+    if lag:  # the frames before are known as well
+        assert [follower.ago(lag - n).place for n in range(5)] == list(truth[-1 - lag : 4 - lag])
+
+
+def test_a_drive_that_changes_lanes_remembers_as_many_frames_as_before(
+    place_map: PlaceMap, pictures: dict[str, np.ndarray]
+) -> None:
+    truth = np.asarray(place_map.places.ids)
+    follower = place_map.follow(lag=180)
+    followed(follower, pictures["own lane"][:100])
+    assert follower.view == (0, 0)
+    followed(follower, pictures["other lane"][:99])
+    fix = follower.step(pictures["other lane"][99])
+    assert (follower.view, fix.place) == ((0, 3), truth[99])
+    assert follower.ago(180).belief.shape == fix.belief.shape
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("own lane", {}),
+        ("other route", {}),
+        ("other lane", {"adapt": "none"}),
+        ("other lane", {"view": (0, 0)}),
+    ],
+)
+def test_a_drive_under_way_stays_as_it_is(
+    place_map: PlaceMap, pictures: dict[str, np.ndarray], name: str, options: dict[str, Any]
+) -> None:
+    follower = place_map.follow(**options)
+    followed(follower, pictures[name])
+    assert follower.view == (0, 0)
 
 
 @pytest.mark.parametrize(

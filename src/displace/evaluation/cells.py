@@ -25,11 +25,11 @@ from displace.evaluation.methods import ALONE, Method
 from displace.evaluation.rankings import Ranking
 from displace.evaluation.results import Result
 from displace.fusion.base import AS_GIVEN, Fusion
-from displace.maps.driving import Adapted, rows_in_order
+from displace.maps.driving import rows_in_order, similarity_of
 from displace.recall import percent
 from displace.references import ReferenceSet
 from displace.sequence import SEQUENCES
-from displace.sequence.adaptation import LEAST_QUERIES, adapt
+from displace.sequence.adaptation import LEAST_QUERIES
 from displace.sequence.engine import Blocks
 from displace.threads import n_threads
 
@@ -164,26 +164,17 @@ def _ranked(cell: Cell, split: Split, fusion: Fusion, queries: Vectors) -> tuple
     return places, scores
 
 
-@dataclass(frozen=True, eq=False)
-class FusedScores:
+def fused_scores(fusion: Fusion, queries: Vectors, order: Indices) -> Blocks:
     """Scores of a fitted fusion for queries in the order in which they were taken, its places in route order."""
 
-    fusion: Fusion
-    queries: Vectors
-    order: Indices
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Frames and places."""
-        return len(self.queries), len(self.order)
-
-    def block(self, rows: slice) -> Vectors:
-        """Return the scores of some frames."""
-        matches = self.fusion.rank(self.queries[rows], len(self.order))
+    def block(rows: slice) -> Vectors:
+        matches = fusion.rank(queries[rows], len(order))
         scores = np.empty(matches.scores.shape, np.float32)
-        columns = np.searchsorted(self.fusion.place_ids_, matches.places)
+        columns = np.searchsorted(fusion.place_ids_, matches.places)
         np.put_along_axis(scores, columns, matches.scores.astype(np.float32), axis=1)
-        return scores[:, self.order]
+        return scores[:, order]
+
+    return Blocks((len(queries), len(order)), block)
 
 
 def ranked_along(
@@ -196,7 +187,7 @@ def ranked_along(
     """
     order = order[np.isin(order, fusion.place_ids_)]
     columns = np.searchsorted(fusion.place_ids_, order)
-    similarity: Blocks = FusedScores(fusion, queries, columns)
+    similarity = fused_scores(fusion, queries, columns)
     if method.adapt == "batch":
         rows = fusion.rows()
         if rows is None:
@@ -204,8 +195,7 @@ def ranked_along(
         if len(queries) < LEAST_QUERIES:
             raise InputError(f"adapt='batch' needs at least {LEAST_QUERIES} queries; got {len(queries)}")
         along = rows_in_order(np.asarray(rows.vectors, np.float32), rows.starts, columns)
-        projected = rows.project(queries)
-        similarity = Adapted(adapt(along, projected), projected)
+        similarity = similarity_of(along, rows.project(queries), "batch")
     best, scores = SEQUENCES.get(method.sequence)(method.length).rank(similarity, k)
     best, scores = np.asarray(best), np.asarray(scores)
     _check_ranking(method.sequence, best, scores, (len(queries), min(k, len(order))), len(order))

@@ -14,16 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.arrays import Vectors, log_odds
-from displace.sequence.adaptation import (
-    LEAST_QUERIES,
-    Adaptation,
-    MapRows,
-    OnlineAdaptation,
-    adapt,
-    tell_condition,
-)
+from displace.sequence.adaptation import LEAST_QUERIES, MapRows, OnlineAdaptation, adapt, tell_condition
 from displace.sequence.chance import Same
-from displace.sequence.engine import Given, Motion
+from displace.sequence.engine import Blocks, Motion
 from displace.sequence.following import (
     CLIP,
     Course,
@@ -34,7 +27,7 @@ from displace.sequence.following import (
     standing_out,
 )
 from displace.sequence.roadway import Roadway
-from displace.sequence.weighing import Scale, Scores, earned, earned_by_chance
+from displace.sequence.weighing import Scale, earned, earned_by_chance, scores_by_frame
 
 if TYPE_CHECKING:
     from displace.fusion.base import Fusion, Rows
@@ -50,51 +43,6 @@ MOST_FRAMES, MOST_FOLDS = 400, 3
 ABOVE = 0.27
 """Prior level = chance + ABOVE · (path − chance) of held-out drives. Below half, as later drives may be
 harder; a drive soon estimates its own."""
-
-
-@dataclass(frozen=True, eq=False)
-class Adapted:
-    """Similarities (`Blocks`) of a batch of queries, adapted to their condition."""
-
-    adaptation: Adaptation
-    queries: Vectors
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Frames and places."""
-        return len(self.queries), len(self.adaptation.rows.starts)
-
-    def block(self, rows: slice) -> Vectors:
-        """Return the similarities of some frames."""
-        return self.adaptation.scores(self.queries[rows])
-
-
-@dataclass(frozen=True, eq=False)
-class Plain:
-    """Similarities (`Blocks`) of queries without adaptation."""
-
-    rows: MapRows
-    queries: Vectors
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Frames and places."""
-        return len(self.queries), len(self.rows.starts)
-
-    def block(self, rows: slice) -> Vectors:
-        """Return the similarities of some frames."""
-        return self.rows.best(self.queries[rows].astype(np.float32, copy=False) @ self.rows.columns)
-
-
-class Causal:
-    """Similarities of queries with online adaptation; blocks must be asked for once, in order."""
-
-    def __init__(self, rows: MapRows, queries: Vectors) -> None:
-        self.queries, self._adaptation = queries, OnlineAdaptation(rows)
-
-    def block(self, rows: slice) -> Vectors:
-        """Return the similarities of the next queries."""
-        return np.stack([self._adaptation.scores(query) for query in self.queries[rows]])
 
 
 def course_of(state: MapState) -> Course:
@@ -144,9 +92,23 @@ def rows_in_order(vectors: Vectors, starts: NDArray[np.intp], order: NDArray[np.
     return MapRows(np.ascontiguousarray(vectors[at]), first)
 
 
-def similarity_of(rows: MapRows, queries: Vectors, mode: str) -> Adapted | Plain:
-    """Similarities in one of the modes "none" and "batch"."""
-    return Adapted(adapt(rows, queries), queries) if mode == "batch" else Plain(rows, queries)
+def similarity_of(rows: MapRows, queries: Vectors, mode: str) -> Blocks:
+    """Similarities of projected queries and places, adapted to the queries' condition as `mode` says.
+
+    Of the modes "none", "batch" and "online", blocks of the last must be asked for once, in order.
+    """
+    batch = adapt(rows, queries) if mode == "batch" else None
+    online = OnlineAdaptation(rows) if mode == "online" else None
+
+    def block(part: slice) -> Vectors:
+        some = queries[part]
+        if batch is not None:
+            return batch.scores(some)
+        if online is not None:
+            return np.stack([online.scores(query) for query in some])
+        return rows.best(some.astype(np.float32, copy=False) @ rows.columns)
+
+    return Blocks((len(queries), len(rows.starts)), block)
 
 
 def chosen_mode(mode: str, n_queries: int) -> str:
@@ -163,12 +125,10 @@ def tenable_mode(mode: str, rows: MapRows, queries: Vectors) -> str:
 
 @dataclass
 class _HeldOut:
-    """One held-out drive: similarities without, with batch and with online adaptation; true places; prior level."""
+    """One held-out drive: similarities by the mode of adaptation; true places; prior level."""
 
     course: Course
-    plain: Vectors
-    adapted: Vectors
-    causal: Vectors
+    scores: dict[str, Vectors]
     places: NDArray[Any]
     answerable: NDArray[np.bool_]
     level: float
@@ -207,12 +167,10 @@ class DriveWatch:
         in_order = rows_in_order(np.asarray(rows.vectors, np.float32), rows.starts, order)
         asked_places = queries.places[asked]
         answerable = self.truth.answerable(asked_places, ids)
-        plain = Plain(in_order, unit).block(slice(0, len(unit)))
+        scores = {mode: similarity_of(in_order, unit, mode).whole() for mode in ("none", "batch", "online")}
         course = Course(ids[order], in_order, True, same_places(self.truth, ids[order]))
-        adapted = adapt(in_order, unit).scores(unit)
-        causal = Causal(in_order, unit).block(slice(0, len(unit)))
-        level = _prior_level(plain, answerable)
-        self._seen.append(_HeldOut(course, plain, adapted, causal, asked_places, answerable, level))
+        level = _prior_level(scores["none"], answerable)
+        self._seen.append(_HeldOut(course, scores, asked_places, answerable, level))
 
     def calibration(self, n_traversals: int) -> DriveCalibration | None:
         """Calibration of drives for a map of so many traversals; None where no drive could be held out.
@@ -254,13 +212,14 @@ class DriveWatch:
         """Answers to all held-out frames, by the way they were located, with this prior level."""
         found = {name: _Answers() for name in ("followed", "smoothed", "batch", "online", "single")}
         for seen in self._seen:
-            course = replace(seen.course, calibration=learned)
-            for belief in filtered(course, Given(seen.plain)):
+            course, plain = replace(seen.course, calibration=learned), Blocks.of(seen.scores["none"])
+            for belief in filtered(course, plain):
                 fix = course.fix(belief, smoothed=False)
                 found["followed"].add(fix.place, log_odds([fix.probability], CLIP))
-            for fix in smooth_fixes(course, Given(seen.plain))[0]:
+            for fix in smooth_fixes(course, plain)[0]:
                 found["smoothed"].add(fix.place, log_odds([fix.probability], CLIP))
-            for name, scores in (("batch", seen.adapted), ("online", seen.causal), ("single", seen.plain)):
+            for mode, scores in seen.scores.items():
+                name = "single" if mode == "none" else mode
                 for place, row in zip(course.ids[scores.argmax(axis=1)], standing_out(scores), strict=True):
                     found[name].add(place, row)
         return found
@@ -287,7 +246,7 @@ class _Answers:
 
 def _prior_level(plain: Vectors, answerable: NDArray[np.bool_]) -> float:
     """Prior level from one held-out drive; its gain is divided by the share of frames that can have a path."""
-    scores, motion, slope = Scores(Given(plain)), Motion(), Scale().slope
+    scores, motion, slope = scores_by_frame(Blocks.of(plain)), Motion(), Scale().slope
     chance = earned_by_chance(scores, slope, motion)
     path = earned(scores, slope, motion)
     return chance + ABOVE * max(0.0, path - chance) / max(float(answerable.mean()), 0.2)

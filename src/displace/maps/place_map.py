@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any, Self
 
@@ -30,7 +31,7 @@ from displace.fork_lock import ForkLock
 from displace.geo import Area, Positions
 from displace.maps import file
 from displace.maps.calibration import Calibration
-from displace.maps.driving import Causal, chosen_mode, course_of, similarity_of, tenable_mode
+from displace.maps.driving import chosen_mode, course_of, similarity_of, tenable_mode
 from displace.maps.questions import as_images, check_same_model, is_image
 from displace.maps.state import CHOSEN_AT, MapState
 from displace.matches import Matches
@@ -321,7 +322,7 @@ class PlaceMap:
         adapt: str = "online",
         begins_off: float = BEGINS_OFF,
         lag: int = 0,
-        view: tuple[int, int] = (0, 0),
+        view: tuple[int, int] | None = None,
     ) -> Follower:
         """Follow a drive frame by frame: ``follower.step(query)`` returns a `Fix`.
 
@@ -338,8 +339,10 @@ class PlaceMap:
         lag : int
             Frames before the last that are kept: after a step, ``follower.ago(n)`` says where the frame n before the
             last was taken, given all frames since (fixed-lag smoothing). The time of an answer grows with n.
-        view : (int, int)
-            Offset of the camera's pictures against those of the map, from `view_of` of an earlier drive.
+        view : (int, int), optional
+            Offset of the camera's pictures against those of the map, from `view_of` of an earlier drive; (0, 0) for
+            none. By default a drive that adapts finds it out itself after 100 frames, 200, 400 and so on, as
+            ``follower.view``; that step takes longer.
 
         Returns
         -------
@@ -352,24 +355,34 @@ class PlaceMap:
         if not (isinstance(lag, int | np.integer) and lag >= 0):
             raise InputError(f"lag={lag!r} must be 0 or more frames, a whole number")
         state, grid = self.state, grid_of(self.model)
-        check_view(view, grid)
+        if view is not None:
+            check_view(view, grid)
 
-        def project(query: Any) -> tuple[Vectors, Vectors]:
-            one = None if any(view) else state.project_one(query)
-            if one is not None:
-                return query, one
-            vector = self.describe(query if is_image(query) else np.atleast_2d(query))
-            if len(vector) != 1:
-                raise InputError(f"a step takes one frame; got {len(vector)}: give them one by one")
+        def describe(query: Any) -> Vectors:
+            if state.takes(query):
+                return query
+            vectors = self.describe(query if is_image(query) else np.atleast_2d(query))
+            if len(vectors) != 1:
+                raise InputError(f"a step takes one frame; got {len(vectors)}: give them one by one")
+            first: Vectors = vectors[0]
+            return first
+
+        def project(descriptor: Vectors, view: tuple[int, int]) -> tuple[Vectors, Vectors]:
             if grid is not None and any(view):
-                vector = moved_by(vector, grid, view, state.usual)
-            return vector[0], state.project(vector)[0]
+                descriptor = moved_by(descriptor[None], grid, view, state.usual)[0]
+            one = state.project_one(descriptor)
+            return descriptor, state.project(descriptor[None])[0] if one is None else one
 
         def confidence(vector: Vectors) -> float | None:
             sure = PlaceMap(state).locate(vector[None], 1).confidence
             return None if sure is None else float(sure[0])
 
-        return Follower(self._course(state), project, confidence, adapt == "online", begins_off, lag)
+        course, adapts = self._course(state), adapt == "online"
+        told = view is not None or not adapts or grid is None
+        view_of = None if told else partial(self._view_of, state)
+        return Follower(
+            course, describe, project, confidence, adapts, begins_off, lag, view or (0, 0), view_of
+        )
 
     def smooth(self, queries: ArrayLike | Picture | Sequence[Picture], *, adapt: str = "auto") -> list[Fix]:
         """Say where each frame of a drive was taken, given all frames.
@@ -459,8 +472,7 @@ class PlaceMap:
     ) -> Matches:
         """Matches with batch or online adaptation; `plain` is the confidence of the queries without it."""
         course = self._course(state)
-        online = mode == "online"
-        similarity = Causal(course.rows, projected) if online else similarity_of(course.rows, projected, mode)
+        online, similarity = mode == "online", similarity_of(course.rows, projected, mode)
         best, scores, features = [], [], []  # places by their index along the route
         for rows in blocks(len(projected), row_bytes=8 * len(course.rows.vectors)):
             some = similarity.block(rows)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from math import sqrt
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,8 +122,8 @@ class MapState:
         centred = queries if self.mean is None else queries - self.mean
         return l2_normalize(centred if self.projection is None else centred @ self.projection)
 
-    def project_one(self, query: Any) -> Vectors | None:
-        """As `project`, for one descriptor (D,) of a drive; None where it needs the checks of the general path.
+    def takes(self, query: Any) -> TypeGuard[Vectors]:
+        """Whether a query is a descriptor (D,) that needs no further checks.
 
         The squared length alone shows in one pass that all numbers are finite, not too large and not all zero.
         """
@@ -133,14 +133,16 @@ class MapState:
             or query.dtype not in (np.float32, np.float64)
             or query.shape != (self.dim,)
         ):
-            return None
+            return False
         with np.errstate(over="ignore", invalid="ignore"):
-            square = float(query @ query)
-        if not _SAFE[0] < square < _SAFE[1]:
-            return None
-        centred = query if self.mean is None else query - self.mean
-        projected = centred if self.projection is None else centred @ self.projection
-        square = float(projected @ projected)
+            return _SAFE[0] < float(query @ query) < _SAFE[1]
+
+    def project_one(self, query: Vectors) -> Vectors | None:
+        """As `project`, for one descriptor (D,); None where it needs the care of the general path."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            centred = query if self.mean is None else query - self.mean
+            projected = centred if self.projection is None else centred @ self.projection
+            square = float(projected @ projected)
         if not _SAFE[0] < square < _SAFE[1]:
             return None
         return projected / projected.dtype.type(sqrt(square))

@@ -9,14 +9,13 @@ neighbouring places look like, so a hard night and a strange town, which earn ab
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from math import exp, log
 
 import numpy as np
 
-from displace.arrays import Indices, Vectors
-from displace.sequence.engine import Blocks, Floats, Motion
+from displace.arrays import Indices
+from displace.sequence.engine import Blocks, Motion
+from displace.sequence.weighing import earnings
 
 BLOCK = 30
 """Places of a block: streets of two towns look alike for some twenty."""
@@ -28,37 +27,15 @@ _CLEAR = 2.0
 """Nats beyond what other streets save at which either is as likely."""
 
 
-@dataclass(frozen=True, eq=False)
-class Rearranged:
-    """Scores of some frames, with the places in another order."""
-
-    scores: Blocks
-    order: Indices
-    frames: slice
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Frames and places."""
-        return self.frames.stop - self.frames.start, len(self.order)
-
-    def block(self, rows: slice) -> Vectors:
-        """Return the scores of some frames."""
-        first = self.frames.start
-        return self.scores.block(slice(first + rows.start, first + rows.stop))[:, self.order]
-
-
-def continues(
-    scores: Blocks, earn: Callable[[Blocks], Floats], motion: Motion, around: slice, usual: float
-) -> float:
+def continues(scores: Blocks, slope: float, motion: Motion, around: slice, usual: float) -> float:
     """Probability that a drive goes on along the route; 0 where the route is too short to tell.
 
     Parameters
     ----------
     scores : Blocks
         Standard scores of frames and places.
-    earn : callable
-        Earnings of each frame, (q,), given scores and this motion.
-    motion : Motion
+    slope, motion : float and Motion
+        As for `earnings`.
     around : slice
         Frames in the middle of those that are compared.
     usual : float
@@ -69,10 +46,13 @@ def continues(
         return 0.0
     middle, compared = (around.start + around.stop) // 2, min(n_frames, MOST)
     first = min(max(middle - compared // 2, 0), n_frames - compared)
-    frames, rng = slice(first, first + compared), np.random.default_rng(0)
-    orders = [rearranged(n_places, rng) for _ in range(ORDERS)]
-    others = [float(earn(Rearranged(scores, order, frames)).sum()) for order in orders]
-    saved = float(earn(Rearranged(scores, np.arange(n_places), frames)).sum() - np.mean(others))
+    rng = np.random.default_rng(0)
+
+    def earned(order: Indices) -> float:
+        return float(earnings(scores.part(slice(first, first + compared), order), slope, motion).sum())
+
+    others = [earned(rearranged(n_places, rng)) for _ in range(ORDERS)]
+    saved = earned(np.arange(n_places)) - float(np.mean(others))
     jumps = compared * motion.mean_step / BLOCK * log(n_places / motion.jump)
     return 1 / (1 + exp(-min(max(saved - usual * jumps - _CLEAR, -50.0), 50.0)))
 

@@ -16,12 +16,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.arrays import Vectors
+from displace.arrays import Indices, Vectors
 from displace.sequence.roadway import Roadway
 
 Floats = NDArray[np.float64]
@@ -46,31 +45,40 @@ _FAST = 3.0
 """Places a frame above which P(step) is a triangle of half-width pace / 2, instead of one place either side."""
 
 
-class Blocks(Protocol):
+@dataclass(frozen=True, eq=False)
+class Blocks:
     """A matrix of frames (rows) × places in route order (columns) that is computed block by block."""
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Frames and places."""
+    shape: tuple[int, int]
+    """Frames and places."""
+    block: Callable[[slice], Vectors]
+    """Returns the rows of some frames, (b, N)."""
 
-    def block(self, rows: slice) -> Vectors:
-        """Return the rows of some frames, (b, N)."""
+    @classmethod
+    def of(cls, values: Vectors) -> Blocks:
+        """Make blocks of a matrix in memory."""
+        return cls((values.shape[0], values.shape[1]), lambda rows: values[rows])
 
+    def each(self, function: Callable[[Vectors], Vectors]) -> Blocks:
+        """Return the matrix with every block passed through a function."""
+        return replace(self, block=lambda rows: function(self.block(rows)))
 
-@dataclass(frozen=True, eq=False)
-class Given:
-    """A matrix in memory as `Blocks`."""
+    def part(self, frames: slice, order: slice | Indices) -> Blocks:
+        """Return some consecutive frames, with the places in another order."""
+        first, n_frames = frames.start, frames.stop - frames.start
+        return Blocks(
+            (n_frames, self.shape[1]),
+            lambda rows: self.block(slice(first + rows.start, first + rows.stop))[:, order],
+        )
 
-    values: Vectors
+    def whole(self) -> Vectors:
+        """Compute the matrix, (q, N)."""
+        return self.block(slice(0, self.shape[0]))
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Frames and places."""
-        return self.values.shape[0], self.values.shape[1]
-
-    def block(self, rows: slice) -> Vectors:
-        """Return the rows of some frames."""
-        return self.values[rows]
+    def __iter__(self) -> Iterator[Vectors]:
+        """Go through the frames one by one, (N,) each."""
+        for rows in in_blocks(self.shape[0]):
+            yield from self.block(rows)
 
 
 @dataclass(frozen=True)
@@ -335,12 +343,12 @@ class Learner:
         )
 
 
-Row = Callable[[int, Belief, Vectors], None]
-"""Callback for one frame: its number, its belief and its evidence."""
+See = Callable[[int, Belief], None]
+"""Callback for one frame: its number and its belief."""
 
 
-def forward(evidence: Blocks, motion: Motion, see: Row, learn: bool = True) -> tuple[Motion, Floats]:
-    """Filter a drive; `see` gets frames from the first to the last.
+def forward(evidence: Blocks, motion: Motion, learn: bool = True) -> tuple[Motion, Floats]:
+    """Filter a drive.
 
     Returns
     -------
@@ -361,7 +369,6 @@ def forward(evidence: Blocks, motion: Motion, see: Row, learn: bool = True) -> t
             predicted = predict(belief, learner.motion) if frame else belief
             belief, seen = update(predicted, places[row], float(off[row]))
             earned[frame] += np.log(seen)
-            see(frame, belief.whatever_pace(), ratios[row])
     return learner.motion, earned
 
 
@@ -395,7 +402,7 @@ class Moves:
         ).at_paces(rate)
 
 
-def smooth(evidence: Blocks, motion: Motion, see: Row, block: int | None = None) -> tuple[Moves, float]:
+def smooth(evidence: Blocks, motion: Motion, see: See, block: int | None = None) -> Moves:
     """Smooth a drive by forward–backward; `see` gets frames from the last to the first.
 
     Memory is that of two blocks of frames: the first pass keeps the belief at the start of each block, and the backward
@@ -406,39 +413,32 @@ def smooth(evidence: Blocks, motion: Motion, see: Row, block: int | None = None)
     evidence : Blocks
     motion : Motion
     see : callable
-        Gets a frame's number, its belief given all frames and its evidence.
+        Gets a frame's number and its belief given all frames.
     block : int, optional
         Frames of a block; by default about the root of their number.
 
     Returns
     -------
-    counts, log_evidence
-        Expected transition counts, and the log-evidence of the whole drive.
+    Moves
+        Expected transition counts.
     """
     n_frames, n_places = evidence.shape
-    kept = _Cached(evidence) if 2 * n_frames * n_places <= KEPT_BYTES else evidence
+    kept = _cached(evidence) if 2 * n_frames * n_places <= KEPT_BYTES else evidence
     parts = list(in_blocks(n_frames, block))
-    starts, belief, total = [], Belief.at_start(n_places, motion), 0.0
+    starts, belief = [], Belief.at_start(n_places, motion)
     for rows in parts:
         starts.append(belief)
-        ratios = kept.block(rows)
-        places, off = likelihood(ratios)
-        total += float(np.maximum(ratios.max(axis=1), 0.0).sum())
-        for row in range(len(places)):
-            predicted = predict(belief, motion) if rows.start + row else belief
-            belief, seen = update(predicted, places[row], float(off[row]))
-            total += float(np.log(seen))
+        belief = _beliefs(belief, *likelihood(kept.block(rows)), motion, first=rows.start == 0)[-1]
     backward = _Backward(n_places, motion)
     for rows, start in zip(reversed(parts), reversed(starts), strict=True):
-        ratios = kept.block(rows)
-        places, off = likelihood(ratios)
+        places, off = likelihood(kept.block(rows))
         beliefs = _beliefs(start, places, off, motion, first=rows.start == 0)
         for row in reversed(range(len(places))):
-            see(rows.start + row, backward.posterior(beliefs[row]), ratios[row])
+            see(rows.start + row, backward.posterior(beliefs[row]))
             before = beliefs[row - 1] if row else start
             if rows.start + row:
                 backward.step(before, places[row], float(off[row]))
-    return backward.counts(), total
+    return backward.counts()
 
 
 def fixed_lag(
@@ -545,17 +545,12 @@ def _past_the_end(n: int, steps: Sequence[float]) -> Floats:
     return np.array([beyond[reach - i] for i in range(reach)]) if reach else np.empty(0)
 
 
-class _Cached:
+def _cached(evidence: Blocks) -> Blocks:
     """Evidence cached as float16."""
-
-    def __init__(self, evidence: Blocks) -> None:
-        self.shape = evidence.shape
-        self._values = np.empty(self.shape, np.float16)
-        for rows in in_blocks(self.shape[0]):
-            self._values[rows] = evidence.block(rows)
-
-    def block(self, rows: slice) -> Vectors:
-        return self._values[rows].astype(np.float32)
+    values = np.empty(evidence.shape, np.float16)
+    for rows in in_blocks(len(values)):
+        values[rows] = evidence.block(rows)
+    return Blocks.of(values).each(lambda block: block.astype(np.float32))
 
 
 def in_blocks(n: int, size: int | None = None) -> Iterator[slice]:
@@ -563,7 +558,3 @@ def in_blocks(n: int, size: int | None = None) -> Iterator[slice]:
     size = size or max(16, int(np.ceil(np.sqrt(n))))
     for start in range(0, n, size):
         yield slice(start, min(n, start + size))
-
-
-def unseen(frame: int, belief: Belief, evidence: Vectors) -> None:
-    """A callback (`Row`) that does nothing."""

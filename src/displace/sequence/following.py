@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from displace.arrays import Vectors, sigmoid, top_k
 from displace.errors import InputError
 from displace.files import schema
-from displace.sequence.adaptation import MapRows, OnlineAdaptation, Stops
+from displace.sequence.adaptation import LEAST_QUERIES, MapRows, OnlineAdaptation, Stops
 from displace.sequence.chance import Chance, Same
 from displace.sequence.engine import Belief, Blocks, Floats
 from displace.sequence.hindsight import TRUSTED, Hindsight
@@ -33,7 +33,9 @@ from displace.sequence.together import (
     judged_under_way,
 )
 from displace.sequence.tracking import BEGINS_OFF, Tracker
-from displace.sequence.weighing import Scale, Scores, Weighed, scores_of_row, smooth_drive
+from displace.sequence.viewpoint import FRAMES, Cells
+from displace.sequence.weighing import Scale, scores_by_frame, scores_of_row, weighed
+from displace.sequence.whole_drive import smooth_drive
 from displace.truth import Flags
 
 CLIP = 0.01
@@ -303,8 +305,10 @@ class Follower:
     Parameters
     ----------
     course : Course
+    describe : callable
+        From a query, a descriptor or an image, to its descriptor (D,).
     project : callable
-        From a query, a descriptor or an image, to its descriptor (D,) and a unit vector (n,) in the space of the rows.
+        From a descriptor and the view to the descriptor shifted back and a unit vector (n,) in the space of the rows.
     confidence : callable
         Confidence of a descriptor's match as that of a single photo; None where the map has none.
     adapt : bool
@@ -313,22 +317,39 @@ class Follower:
         Prior probability that the drive begins off the map.
     lag : int
         Frames before the last that are kept, for `ago`.
+    view : (int, int)
+        Offset of the pictures against those of the map.
+    view_of : callable, optional
+        Offset of some frames (m, D). With it the drive finds its view itself: from its frames after 100 of them, 200,
+        400 and so on. Where that is another one, the last frames are taken again with it.
     """
 
     def __init__(
         self,
         course: Course,
-        project: Callable[[Any], tuple[Vectors, Vectors]],
+        describe: Callable[[Any], Vectors],
+        project: Callable[[Vectors, Cells], tuple[Vectors, Vectors]],
         confidence: Callable[[Vectors], float | None],
         adapt: bool,
         begins_off: float = BEGINS_OFF,
         lag: int = 0,
+        view: Cells = (0, 0),
+        view_of: Callable[[Vectors], Cells] | None = None,
     ) -> None:
-        self.course, self._project, self._confidence = course, project, confidence
+        self.course, self.view = course, view
+        self._describe, self._project, self._confidence = describe, project, confidence
+        self._adapt, self._begins_off, self._lag, self._view_of = adapt, begins_off, lag, view_of
+        self._recent: deque[Vectors] = deque(maxlen=max(FRAMES, lag + 1))
+        self._n_frames, self._next_look = 0, LEAST_QUERIES
+        self._begin()
+
+    def _begin(self) -> None:
+        """Start with no frame taken."""
+        course, lag = self.course, self._lag
         self._tracker = Tracker(
-            course.scale.level, ordered=course.ordered, roadway=course.roadway, begins_off=begins_off
+            course.scale.level, ordered=course.ordered, roadway=course.roadway, begins_off=self._begins_off
         )
-        self._adaptation = OnlineAdaptation(course.rows) if adapt else None
+        self._adaptation = OnlineAdaptation(course.rows) if self._adapt else None
         self._scale = course.scale
         self._stops = Stops()
         self._last: Fix | None = None
@@ -342,7 +363,30 @@ class Follower:
 
     def step(self, query: Any) -> Fix:
         """Take the next frame: a descriptor (D,) or an image; returns where it was taken."""
-        descriptor, projected = self._project(query)
+        frame = self._describe(query)
+        self._look_for_view(frame)
+        return self._take(frame)
+
+    def _look_for_view(self, frame: Vectors) -> None:
+        """Now and then, tell the offset of the last frames; if it is a new one, take them again, shifted back."""
+        if self._view_of is None:
+            return
+        self._recent.append(frame.copy())
+        self._n_frames += 1
+        if self._n_frames < self._next_look:
+            return
+        self._next_look *= 2
+        recent = list(self._recent)
+        view = self._view_of(np.array(recent[-FRAMES:]))
+        if any(view) and view != self.view:
+            self.view = view
+            self._begin()
+            for earlier in recent[:-1]:
+                self._take(earlier)
+
+    def _take(self, frame: Vectors) -> Fix:
+        """Take a frame's descriptor (D,)."""
+        descriptor, projected = self._project(frame, self.view)
         # Frames of a stop are not independent: as evidence, a stop off the map would make the place that it resembles
         # most certain.
         if self.course.ordered and self._stops.still(projected) and self._last is not None:
@@ -397,7 +441,7 @@ def smooth_fixes(course: Course, similarity: Blocks) -> tuple[list[Fix], bool]:
     """
     found: dict[int, Fix] = {}
 
-    def see(frame: int, belief: Belief, evidence: Vectors) -> None:  # noqa: ARG001
+    def see(frame: int, belief: Belief) -> None:
         fix = course.fix(belief, smoothed=True)
         found[frame] = Fix(fix.place, fix.probability, fix.off_map, Sparse.of(belief.places))
 
@@ -408,8 +452,7 @@ def smooth_fixes(course: Course, similarity: Blocks) -> tuple[list[Fix], bool]:
 def filtered(course: Course, similarity: Blocks) -> list[Belief]:
     """Filtered beliefs of a drive's frames, with the tracker of `Follower`."""
     tracker = Tracker(course.scale.level, ordered=course.ordered, roadway=course.roadway)
-    scaled = Weighed(Scores(similarity), Scale(course.scale.slope, level=0.0))
-    return [tracker.step(row) for row in scaled.block(slice(0, similarity.shape[0]))]
+    return [tracker.step(row) for row in weighed(scores_by_frame(similarity), course.scale.slope, 0.0)]
 
 
 def standing_out(scores: Vectors) -> Floats:

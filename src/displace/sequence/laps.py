@@ -12,9 +12,9 @@ import numpy as np
 
 from displace.arrays import Indices, Vectors
 from displace.holdout import spread
-from displace.sequence.engine import Belief, Given, forward, smooth, unseen
+from displace.sequence.engine import Belief, Blocks, forward, smooth
 from displace.sequence.pairing import MOTION, SLOPE
-from displace.sequence.weighing import Scale, Weighed, earned
+from displace.sequence.weighing import backwards, earned, weighed
 
 _MOST_FRAMES = 400
 """Frames that are compared, spread over the recording: bounds the time."""
@@ -60,21 +60,21 @@ def second_lap(vectors: Vectors) -> Lap | None:
     similarity = _beyond_usual(vectors[taken] @ vectors[taken].T)
     later = np.arange(n)[None, :] - np.arange(n)[:, None] >= apart
     known = similarity[later]
-    scores = np.where(later, (similarity - known.mean()) / max(float(known.std()), 1e-9), _NOT_LATER)
-    scores = scores[: n - apart - 5].astype(np.float32)
-    chance = earned(Given(scores[:, ::-1]), SLOPE, MOTION)
-    path = earned(Given(scores), SLOPE, MOTION)
+    standard = np.where(later, (similarity - known.mean()) / max(float(known.std()), 1e-9), _NOT_LATER)
+    scores = Blocks.of(standard[: n - apart - 5].astype(np.float32))
+    chance = earned(backwards(scores), SLOPE, MOTION)
+    path = earned(scores, SLOPE, MOTION)
     sure = path - chance >= _GAIN + _NOISE / np.sqrt(n)
     if not sure and _log_ratio(scores, chance) < _REPORTED:
         return None
-    again = np.full(len(scores), -1)
+    again = np.full(scores.shape[0], -1)
 
-    def see(frame: int, belief: Belief, evidence: Vectors) -> None:  # noqa: ARG001
+    def see(frame: int, belief: Belief) -> None:
         mode = int(belief.places.argmax())
         if belief.off_map < 0.5 and mode - frame > apart + 3:
             again[frame] = mode
 
-    smooth(Weighed(Given(scores), Scale(SLOPE, chance + _ABOVE * (path - chance) + _MORE)), MOTION, see)
+    smooth(weighed(scores, SLOPE, chance + _ABOVE * (path - chance) + _MORE), MOTION, see)
     seen = np.flatnonzero(again >= 0)
     if len(seen) == 0:
         return None
@@ -94,11 +94,11 @@ def _beyond_usual(similarity: Vectors) -> Vectors:
     return result
 
 
-def _log_ratio(scores: Vectors, chance: float) -> float:
+def _log_ratio(scores: Blocks, chance: float) -> float:
     """Log-likelihood ratio of all frames against the null model, at a level just above chance: others count 0."""
-    ways = (Weighed(Given(way), Scale(SLOPE, chance + _MORE)) for way in (scores, scores[:, ::-1]))
-    along, backwards = (float(forward(way, MOTION, unseen, learn=False)[1].sum()) for way in ways)
-    return along - backwards
+    ways = (weighed(way, SLOPE, chance + _MORE) for way in (scores, backwards(scores)))
+    along, back = (float(forward(way, MOTION, learn=False)[1].sum()) for way in ways)
+    return along - back
 
 
 def _longest(seen: Indices, again: Indices) -> Indices:

@@ -17,15 +17,13 @@ from displace.sequence.continuity import continues
 from displace.sequence.engine import Belief, Blocks, Floats, Motion, smooth
 from displace.sequence.stride import told_strides
 from displace.sequence.weighing import (
-    Backwards,
-    Columns,
-    Scale,
-    Scores,
-    Weighed,
+    backwards,
     earned,
     earned_by_chance,
     earnings,
     own_levels,
+    scores_by_frame_and_place,
+    weighed,
 )
 
 AROUND = 2
@@ -46,7 +44,7 @@ _ELSEWHERE = 0.25
 """Share of the cost of jumps that the order of one recording saves one of a different route, at most: of 87 such pairs
 up to 0.23, of 135 pairs of one route 0.23 to 0.79."""
 _STEEP, _MOST = 0.15, 1 / 3
-"""As `tracking.STEEP` and `HALFWAY`; lower, because scores standardised over frames, too, vary more along a path."""
+"""As `weighing.STEEP` and `HALFWAY`; lower, because scores standardised over frames, too, vary more along a path."""
 _DIMENSIONS = 512
 _MOST_PRODUCTS = 2e11
 """Multiplications above which descriptors are first reduced by a random projection to `_DIMENSIONS`."""
@@ -83,26 +81,6 @@ class Pairing:
         return float(self.surplus[best_stretch(self.surplus)].sum() / np.sqrt(len(self.surplus)))
 
 
-@dataclass(frozen=True, eq=False)
-class Cosines:
-    """Cosine similarity of two sets of unit vectors, block by block."""
-
-    queries: Vectors
-    """Shape (q, D)."""
-    anchor: Vectors
-    """Shape (N, D)."""
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Frames of both."""
-        return len(self.queries), len(self.anchor)
-
-    def block(self, rows: slice) -> Vectors:
-        """Return the similarities of some frames."""
-        similarity: Vectors = self.queries[rows] @ self.anchor.T
-        return similarity
-
-
 def standardised_recording(vectors: Vectors) -> Vectors:
     """Descriptors less their recording's mean, normalised: takes out what the condition adds to every frame."""
     vectors = np.asarray(vectors, np.float32)
@@ -125,11 +103,11 @@ def pair(queries: Vectors, anchor: Vectors, rounds: int = 2) -> Pairing:
     In each of so many `rounds`, level and mean step are taken from the posterior of the one before.
     """
     scores, prior = _compared(queries, anchor)
-    path, chance = earnings(scores, SLOPE, prior), earnings(Backwards(scores), SLOPE, prior)
+    path, chance = earnings(scores, SLOPE, prior), earnings(backwards(scores), SLOPE, prior)
     found, motion = _Summary(len(queries), len(anchor)), prior
     for _ in range(rounds):
         levels = own_levels(path, chance, 1 - found.off, _STEEP, _MOST)
-        counts, _ = smooth(Weighed(scores, Scale(SLOPE), levels), motion, found.see)
+        counts = smooth(weighed(scores, SLOPE, levels), motion, found.see)
         motion = prior.at_paces(counts.mean_step or prior.mean_step)
     return Pairing(
         frames=found.frames,
@@ -153,14 +131,13 @@ def gain_of(queries: Vectors, anchor: Vectors) -> float:
 def goes_on(queries: Vectors, anchor: Vectors) -> bool:
     """Whether one recording goes on along the other, as recordings of different routes do not (`continuity`)."""
     scores, motion = _compared(queries, anchor)
-    everything = slice(0, len(queries))
-    return continues(scores, lambda some: earnings(some, SLOPE, motion), motion, everything, _ELSEWHERE) > 0.5
+    return continues(scores, SLOPE, motion, slice(0, len(queries)), _ELSEWHERE) > 0.5
 
 
-def _compared(queries: Vectors, anchor: Vectors) -> tuple[Scores, Motion]:
+def _compared(queries: Vectors, anchor: Vectors) -> tuple[Blocks, Motion]:
     """Standard scores of the frames of two recordings, and the likeliest motion along them."""
-    similarity = Cosines(queries, anchor)
-    scores = Scores(similarity, Columns.of(similarity))
+    cosines = Blocks((len(queries), len(anchor)), lambda rows: queries[rows] @ anchor.T)
+    scores = scores_by_frame_and_place(cosines)
     return scores, _likeliest_motion(scores)
 
 
@@ -186,7 +163,7 @@ class _Summary:
         self.confidence, self.off = np.zeros(n_frames), np.zeros(n_frames)
         self.n_places = n_places
 
-    def see(self, frame: int, belief: Belief, evidence: Vectors) -> None:  # noqa: ARG002
+    def see(self, frame: int, belief: Belief) -> None:
         """Take one frame: a callback for `smooth`."""
         mode = int(belief.places.argmax())
         self.frames[frame] = mode

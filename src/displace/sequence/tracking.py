@@ -23,12 +23,10 @@ from displace.sequence.belonging import Belonging
 from displace.sequence.engine import KEPT, MOST, STEPS, Belief, Learner, Motion, around, paced
 from displace.sequence.roadway import Roadway
 from displace.sequence.stride import USUAL, stride
+from displace.sequence.weighing import HALFWAY, level_between
 
 UNDER_WAY = (0.7, 1.5)
 """The two paces, as multiples of the mean step; a third costs more time than it gains."""
-STEEP, HALFWAY = 0.22, 0.5
-"""Level = chance + min(STEEP · g, HALFWAY) · g, where g = path − chance (nats a frame). Halfway where the two are well
-apart; nearer to chance where they are not, because such a path has stretches that score no better than chance."""
 BEGINS_OFF = 0.1
 """Prior probability that a drive begins off the map. A drive without a path may be beside the map or on a stretch of it
 that looks like others; the frames cannot tell, so the prior decides."""
@@ -56,16 +54,6 @@ _FADED = 1e6
 
 _CHANGED = np.float32((1 - KEPT) / (1 + KEPT))
 """Ratio of the probabilities of changing the pace and of keeping it, with two paces."""
-
-
-def level_between(chance: float, path: float, steep: float = STEEP, most: float = HALFWAY) -> float:
-    """Level of the off-map state, from the mean earnings of the null chain and of the path: see `STEEP`.
-
-    >>> level_between(1.0, 2.0), level_between(1.0, 5.0)
-    (1.22, 3.0)
-    """
-    gain = max(0.0, path - chance)
-    return chance + min(steep * gain, most) * gain
 
 
 def searched_in_vain(off_map: float, frames: int, searched: int = SEARCHED, longer: float = LONGER) -> float:

@@ -28,7 +28,7 @@ _APART = (4, 6)
 """Largest offset between any two of several recordings: more leaves too small a part that all of them see."""
 _ADJACENT = 9
 """Offsets of at most one cell either way, zero included."""
-_FRAMES = 150
+FRAMES = 150
 """Frames of each recording, or queries, that an offset is estimated from."""
 _BETTER, _SURELY = 1.1, 1.5
 """An offset is used if its gain exceeds that of none by the first factor, and the least gain of one route by the
@@ -46,7 +46,7 @@ def common_view(
     Also returns the offset of each against the recording that the others fit best. `least_gain` is that of one route,
     by the number of frames: a lesser gain shows no offset.
     """
-    few = {name: vectors[spread(len(vectors), _FRAMES)] for name, vectors in recordings.items()}
+    few = {name: vectors[spread(len(vectors), FRAMES)] for name, vectors in recordings.items()}
     found = _offsets(few, grid, least_gain)
     # Offsets too large for a common part are clipped.
     offsets = np.maximum(found, np.max(found, axis=0) - _APART)
@@ -66,7 +66,7 @@ def view_of(
     `usual`, the mean of the map's descriptors, fills cells that shifted pictures do not show; `project` brings
     descriptors into the space of the map's rows.
     """
-    few = queries[spread(len(queries), _FRAMES)]
+    few = queries[spread(len(queries), FRAMES)]
     centred = rows.centred()
 
     def fit(cells: Cells) -> float:

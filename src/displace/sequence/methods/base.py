@@ -35,7 +35,8 @@ class SequenceMethod(ABC):
     def rank(self, similarity: Blocks, k: int) -> tuple[Indices, Vectors]:
         """Return the k best places of each frame and their scores, both (q, k), best first.
 
-        Frames are in the order in which they were taken, places in the order of the route.
+        Frames are in the order in which they were taken, places in the order of the route. Going through `similarity`
+        gives the scores of one frame after the other, (N,) each; `Best` collects what is returned.
         """
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from displace.arrays import Indices, Vectors
-from displace.sequence.engine import Blocks, in_blocks
+from displace.sequence.engine import Blocks
 from displace.sequence.methods.base import Best, SequenceMethod
 from displace.sequence.tracking import Tracker
-from displace.sequence.weighing import Scale, Scores, Weighed
+from displace.sequence.weighing import Scale, scores_by_frame, weighed
 
 
 class Filter(SequenceMethod):
@@ -16,11 +16,8 @@ class Filter(SequenceMethod):
 
     def rank(self, similarity: Blocks, k: int) -> tuple[Indices, Vectors]:
         """Rank by the filtered belief."""
-        best = Best(similarity.shape, k)
-        scale = Scale()
-        scaled = Weighed(Scores(similarity), Scale(scale.slope, level=0.0))
+        best, scale = Best(similarity.shape, k), Scale()
         tracker = Tracker(scale.level)
-        for rows in in_blocks(similarity.shape[0]):
-            for row, ratios in enumerate(scaled.block(rows)):
-                best.keep(rows.start + row, tracker.step(ratios).places)
+        for frame, scores in enumerate(weighed(scores_by_frame(similarity), scale.slope, 0.0)):
+            best.keep(frame, tracker.step(scores).places)
         return best.found

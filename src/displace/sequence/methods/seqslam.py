@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from displace.arrays import Indices, Vectors
-from displace.sequence.engine import Blocks, in_blocks
+from displace.sequence.engine import Blocks
 from displace.sequence.methods.base import Best, SequenceMethod
 from displace.sequence.weighing import standardised
 
@@ -21,16 +21,15 @@ class SeqSlam(SequenceMethod):
 
     def rank(self, similarity: Blocks, k: int) -> tuple[Indices, Vectors]:
         """Rank by the mean along the diagonal that ends at a frame."""
-        n_frames, n_places = similarity.shape
+        n_places = similarity.shape[1]
         length = max(1, self.length or 1)
         best = Best(similarity.shape, k)
         recent: list[Vectors] = []
-        for rows in in_blocks(n_frames):
-            for row, scores in enumerate(standardised(similarity.block(rows))):
-                recent = [*recent[-(length - 1) :], scores] if length > 1 else [scores]
-                total, seen = np.zeros(n_places), np.zeros(n_places)
-                for back, earlier in enumerate(reversed(recent)):
-                    total[back:] += earlier[: n_places - back]
-                    seen[back:] += 1
-                best.keep(rows.start + row, total / seen)
+        for frame, scores in enumerate(similarity.each(standardised)):
+            recent = [*recent[-(length - 1) :], scores] if length > 1 else [scores]
+            total, seen = np.zeros(n_places), np.zeros(n_places)
+            for back, earlier in enumerate(reversed(recent)):
+                total[back:] += earlier[: n_places - back]
+                seen[back:] += 1
+            best.keep(frame, total / seen)
         return best.found

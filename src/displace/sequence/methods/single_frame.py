@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from displace.arrays import Indices, Vectors
-from displace.sequence.engine import Blocks, in_blocks
+from displace.sequence.engine import Blocks
 from displace.sequence.methods.base import Best, SequenceMethod
 
 
@@ -15,7 +15,6 @@ class SingleFrame(SequenceMethod):
     def rank(self, similarity: Blocks, k: int) -> tuple[Indices, Vectors]:
         """Rank by similarity."""
         best = Best(similarity.shape, k)
-        for rows in in_blocks(similarity.shape[0]):
-            for row, scores in enumerate(similarity.block(rows)):
-                best.keep(rows.start + row, scores)
+        for frame, scores in enumerate(similarity):
+            best.keep(frame, scores)
         return best.found

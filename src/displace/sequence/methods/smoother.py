@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from displace.arrays import Indices, Vectors
-from displace.sequence.engine import Belief, Blocks
+from displace.sequence.engine import Blocks
 from displace.sequence.methods.base import Best, SequenceMethod
-from displace.sequence.weighing import Scale, smooth_drive
+from displace.sequence.weighing import Scale
+from displace.sequence.whole_drive import smooth_drive
 
 
 class Smoother(SequenceMethod):
@@ -16,9 +17,5 @@ class Smoother(SequenceMethod):
     def rank(self, similarity: Blocks, k: int) -> tuple[Indices, Vectors]:
         """Rank by the smoothed belief."""
         best = Best(similarity.shape, k)
-
-        def see(frame: int, belief: Belief, evidence: Vectors) -> None:  # noqa: ARG001
-            best.keep(frame, belief.places)
-
-        smooth_drive(similarity, Scale(), see)
+        smooth_drive(similarity, Scale(), lambda frame, belief: best.keep(frame, belief.places))
         return best.found

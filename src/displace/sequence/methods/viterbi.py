@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.arrays import Indices, Vectors
-from displace.sequence.engine import Blocks, Motion, in_blocks
+from displace.sequence.engine import Blocks, Motion
 from displace.sequence.methods.base import Best, SequenceMethod
-from displace.sequence.weighing import Scale, Scores, Weighed
+from displace.sequence.weighing import Scale, scores_by_frame, weighed
 
 
 class Viterbi(SequenceMethod):
@@ -22,21 +22,18 @@ class Viterbi(SequenceMethod):
     def rank(self, similarity: Blocks, k: int) -> tuple[Indices, Vectors]:
         """Rank each frame's places by the best path that ends there; the path itself comes first."""
         n_frames, n_places = similarity.shape
-        evidence = Weighed(Scores(similarity), Scale())
-        motion = Motion()
+        motion, scale = Motion(), Scale()
         ways = np.zeros((n_frames, n_places), np.uint8)
         jumped_from = np.zeros(n_frames, np.intp)
         best = Best(similarity.shape, k)
         total: Vectors = np.zeros(n_places)
-        for rows in in_blocks(n_frames):
-            for row, ratios in enumerate(evidence.block(rows)):
-                frame = rows.start + row
-                if frame:
-                    jumped_from[frame] = total.argmax()
-                    total, ways[frame] = _moved_best(total, motion)
-                total = total + ratios
-                total -= total.max()
-                best.keep(frame, total)
+        for frame, ratios in enumerate(weighed(scores_by_frame(similarity), scale.slope, scale.level)):
+            if frame:
+                jumped_from[frame] = total.argmax()
+                total, ways[frame] = _moved_best(total, motion)
+            total = total + ratios
+            total -= total.max()
+            best.keep(frame, total)
         _path_first(best, ways, jumped_from, int(total.argmax()), len(motion.steps))
         return best.found
 
