@@ -159,7 +159,7 @@ def log_odds(probability: ArrayLike, least: float) -> NDArray[np.float64]:
 
 
 def shows_something(vectors: Vectors) -> NDArray[np.bool_]:
-    """Which descriptors are of pictures with something to see: that of a black or covered one is zero (`hog`)."""
+    """Which descriptors are of pictures with something to see: that of a black or covered one is zero."""
     return np.asarray(vectors.any(axis=1))
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from displace.errors import InputError, UnknownNameError
 from displace.models import MODELS, ModelRow, get_model, list_models
+from displace.models.base import shows_nothing
 
 ROWS = {row.name: row for row in list_models()}
 
@@ -100,6 +101,30 @@ def test_describes_unit_vectors(row: ModelRow) -> None:
     assert json.loads(json.dumps(fingerprint)) == fingerprint
     assert fingerprint["model"] == model.name
     assert fingerprint["variant"] == model.variant
+
+
+def test_what_shows_nothing_is_told_by_the_prepared_image(row: ModelRow) -> None:
+    """Whatever a model does to grey levels: a covered camera, noise included, and a faint picture."""
+    model, rng = get_model(row.name), np.random.default_rng(0)
+    covered = np.clip(rng.normal(20, 4, (480, 640, 3)), 0, 255).astype(np.uint8)
+    faint = np.rint(100 + 10 * np.sin(np.arange(640) / 50) * np.ones((480, 1))).astype(np.uint8)
+    shown = np.repeat(faint[..., None], 3, axis=2)
+    if row.extra is None:
+        assert not model.prepare(covered).any()
+        assert model.prepare(shown).any()
+        return
+    for image, nothing in ((covered, True), (shown, False)):
+        assert shows_nothing(model.prepare(image).mean(axis=0), model._grey_level) == nothing  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS.values() if row.installed and row.weights_here], ids=lambda r: r.name
+)
+def test_an_image_that_shows_nothing_has_the_zero_descriptor(row: ModelRow) -> None:
+    model, seen = get_model(row.name), np.random.default_rng(0).integers(0, 256, (48, 64, 3), np.uint8)
+    images = [seen, np.full_like(seen, 3), np.repeat(np.repeat(seen[:12, :16], 4, axis=0), 4, axis=1)]
+    vectors = model.describe(np.stack([model.prepare(image) for image in images]))
+    assert vectors.any(axis=1).tolist() == [True, False, True]
 
 
 def test_bad_options_are_refused(row: ModelRow) -> None:

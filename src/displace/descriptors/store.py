@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -107,6 +108,11 @@ class DescriptorStore:
         )
 
     @property
+    def n_pending(self) -> int:
+        """Images that no run has reached yet."""
+        return len(set(self.missing) - set(self.skipped))
+
+    @property
     def images(self) -> list[str]:
         """(m,) image names, as the manifest has them."""
         return self.manifest.images
@@ -194,6 +200,20 @@ class DescriptorStore:
         they are; `store_writing.relabel` changes them.
         """
         return self.with_index(self.index.relabelled(manifest))
+
+    def showing(self) -> DescriptorStore:
+        """Return the same descriptors, with no place for images that show nothing (black, covered); reads no vectors.
+
+        As references, every such picture would be found there. The files stay as they are.
+        """
+        blank = [content in self.shards.zero for content in self.index.hashes]
+        if not any(blank):
+            return self
+        old = self.index.manifest
+        manifest = Manifest(
+            old.images, np.where(blank, "", old.places), old.traversals, old.root, **old.numbers
+        )
+        return self.with_index(replace(self.index, manifest=manifest))
 
     def with_index(self, index: StoreIndex) -> DescriptorStore:
         """Return the same descriptors under another index, without reading anything."""

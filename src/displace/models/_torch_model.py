@@ -6,6 +6,7 @@ import dataclasses
 import threading
 from abc import abstractmethod
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,7 +17,7 @@ from displace.errors import ImageError, InputError, WeightsError
 from displace.models import _weights
 from displace.models._preprocessing import Preprocessing, TensorResize, parse_size, record
 from displace.models._weights import Progress
-from displace.models.base import DescriptorModel, Image
+from displace.models.base import DescriptorModel, Image, shows_nothing
 
 if TYPE_CHECKING:
     from torch import nn
@@ -93,7 +94,7 @@ class TorchModel(DescriptorModel):
             )
 
     def describe(self, batch: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Describe prepared images of one shape, (b, 3, H, W) to float32 unit vectors (b, dim)."""
+        """Describe prepared images of one shape, (b, 3, H, W) to float32 unit vectors (b, dim), or zeros if black."""
         if batch.ndim != 4 or batch.shape[1] != 3:
             raise InputError(f"batch must have shape (b, 3, H, W); got {batch.shape}")
         network = self.network
@@ -107,7 +108,14 @@ class TorchModel(DescriptorModel):
         )
         with torch.inference_mode(), exact:
             vectors: NDArray[np.float32] = network(tensor).float().cpu().numpy()
+        vectors[[shows_nothing(planes.mean(axis=0), self._grey_level) for planes in batch]] = 0.0
         return vectors
+
+    @cached_property
+    def _grey_level(self) -> float:
+        """What one of 256 grey levels is in prepared images."""
+        black, white = (self.preprocessing(np.full((64, 64, 3), level, np.uint8)) for level in (0, 255))
+        return float((white - black).mean()) / 255
 
     def load(self, progress: Progress | None = None) -> None:
         """Find, or download, check and read the weights now instead of at first use."""

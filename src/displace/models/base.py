@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,6 +22,11 @@ from displace.registry import check_known, missing_extra
 
 Image = NDArray[np.uint8]
 Size = int | tuple[int, int] | str
+
+FAINT = 2.0
+"""Standard deviation of the grey levels, 0 to 255, below which an image shows nothing but noise."""
+_LOOKED_AT = (144, 108)
+"""Width and height to which grey images are averaged first: noise of single pixels counts for little."""
 
 
 @dataclass(frozen=True)
@@ -180,3 +186,12 @@ class DescriptorModel(ABC):
 
 def _jsonable(size: Size) -> Any:
     return list(size) if isinstance(size, tuple) else size
+
+
+def shows_nothing(grey: NDArray[Any], level: float = 1.0) -> bool:
+    """Whether a grey image (H, W) is black, covered or of one colour; `level` is what one of 256 grey levels is in it.
+
+    Such an image has the zero descriptor, whatever the model: that of a network resembles every dark picture.
+    """
+    small = cv2.resize(grey, _LOOKED_AT, interpolation=cv2.INTER_AREA)
+    return bool(small.std() < FAINT * level)

@@ -11,12 +11,10 @@ from numpy.typing import NDArray
 
 from displace.arrays import l2_normalize
 from displace.errors import InputError
-from displace.models.base import DescriptorModel, Image
+from displace.models.base import DescriptorModel, Image, shows_nothing
 
 WIDTH, HEIGHT = 144, 108
 ORIENTATIONS, CELL, BLOCK = 9, 12, 2
-FAINT = 2.0
-"""Standard deviation of the grey levels, 0 to 255, below which an image shows nothing but noise."""
 
 
 class Hog(DescriptorModel):
@@ -51,9 +49,9 @@ class Hog(DescriptorModel):
         from skimage.feature import hog
 
         grey = cv2.cvtColor(np.ascontiguousarray(self.framed(image)), cv2.COLOR_RGB2GRAY)
-        small = cv2.resize(grey, (WIDTH, HEIGHT), interpolation=cv2.INTER_AREA)
-        if small.std() < FAINT:
+        if shows_nothing(grey):
             return np.zeros(self.dim, np.float32)
+        small = cv2.resize(grey, (WIDTH, HEIGHT), interpolation=cv2.INTER_AREA)
         histograms = hog(small, ORIENTATIONS, (CELL, CELL), (BLOCK, BLOCK), block_norm="L2-Hys")
         vector: NDArray[np.float32] = l2_normalize(histograms[None])[0].astype(np.float32)
         return vector

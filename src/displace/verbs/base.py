@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,13 +136,40 @@ def whole_store(folder: PathLike, partial: bool) -> DescriptorStore:
     from displace.descriptors.store import DescriptorStore
 
     store = DescriptorStore(folder)
-    n_pending = len(set(store.missing) - set(store.skipped))
-    if n_pending and not partial:
+    if store.n_pending and not partial:
         raise InputError(
-            f"{folder} is not finished: {n_pending} of {len(store.index.manifest)} images are not described yet. Run "
-            "displace extract again to resume, or use what there is with --partial"
+            f"{folder} is not finished: {store.n_pending} of {len(store.index.manifest)} images are not described yet. "
+            "Run displace extract again to resume, or use what there is with --partial"
         )
     return store
+
+
+def showing(
+    store: DescriptorStore, traversals: Sequence[str] | None = None, exclude: Sequence[str] = ()
+) -> DescriptorStore:
+    """The store without places of images that show nothing; say how many of the chosen traversals there are."""
+    import numpy as np
+
+    shown = store.showing()
+    lost = Counter(store.traversals[store.places != shown.places].tolist())
+    chosen = [
+        name
+        for name in store.manifest.traversal_names()
+        if name not in exclude and (traversals is None or name in traversals)
+    ]
+    if told := [name for name in chosen if lost[name]]:
+        if not (np.isin(shown.traversals, chosen) & (shown.places != "")).any():
+            names = ", ".join(map(repr, told))
+            raise InputError(
+                f"all images of {names} look the same (black, covered or of one colour), so places cannot be told apart"
+            )
+        counted = ", ".join(f"{lost[name]:,} of {name!r}" for name in told)
+        warnings.warn(
+            f"images that show nothing (black, covered or of one colour) are no references: {counted}",
+            RouteWarning,
+            stacklevel=3,
+        )
+    return shown
 
 
 def look_at_neighbours(refs: ReferenceSet, tolerance: str | None, *, exact: bool = False) -> None:

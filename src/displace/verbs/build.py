@@ -25,6 +25,7 @@ from displace.verbs.base import (
     check_threads,
     listed,
     look_at_neighbours,
+    showing,
     whole_store,
 )
 
@@ -162,13 +163,13 @@ def build(
         chosen: dict[str, Any] = {"traversals": traversals, "exclude": exclude or ()}
         if several := _stores(listed(store)):
             _check_alone(model, layout, cluster)
-            stores = [whole_store(folder, partial) for folder in several]
+            stores = [showing(whole_store(folder, partial), **chosen) for folder in several]
             stream = joined(stores, **chosen)
         else:
             steps = Steps(listed(store), output, layout, anchor, every, topic, overwrite, progress)
             described = whole_store(steps.described(model, weights, device), partial)
             steps.place(described, partial, **chosen)
-            stores = [DescriptorStore(described.folder)]
+            stores = [showing(DescriptorStore(described.folder), **chosen)]
             stream = stores[0].stream(**chosen)
         described = stores[0]
         tolerance = own_tolerance(*stores) if tolerance is None else tolerance

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from shlex import quote
-from typing import TYPE_CHECKING, Annotated
+from shlex import join, quote
+from typing import TYPE_CHECKING, Annotated, Any
 
 from displace.errors import InputError
-from displace.verbs.base import MapPath, Option, Output, PathLike, Traversals, check_output
+from displace.verbs.base import MapPath, Option, Output, PathLike, Traversals, check_output, showing
 
 if TYPE_CHECKING:
+    from displace.descriptors.store import DescriptorStore
     from displace.maps import PlaceMap
     from displace.maps.updating import Update
 
@@ -69,7 +70,8 @@ def update(
         place_map = PlaceMap.load(map_file)
         if add is not None:
             _check_described(place_map, map_file, add)
-            done = _add(place_map, add, traversals, check_looks)
+            new = showing(_store(place_map, add), traversals).references(traversals)
+            done = place_map.add(new, check_looks=check_looks)
         else:
             done = _remove(place_map, str(remove), references)
         place_map.save(target)
@@ -79,41 +81,40 @@ def update(
 def _check_described(place_map: PlaceMap, map_file: PathLike, recording: PathLike) -> None:
     """Refuse a recording or a manifest, with the commands that make a store of it."""
     from displace.descriptors.store import is_store
-    from displace.models import model_name
 
     path = Path(recording)
     if not path.exists() or is_store(path) or place_map.model is None:
         return
-    town, table = quote(str(map_file)), Path("new.csv")
+    table = Path("new.csv")
     steps = (
         "Assign the recording to the map's places and describe it first: displace manifest "
-        f"{quote(str(path))} -o new.csv --against {town}, then"
+        f"{quote(str(path))} -o new.csv --against {quote(str(map_file))}, then"
     )
     if path.is_file() and path.suffix.lower() == ".csv":
         table, steps = path, "If it is a manifest with the map's places, describe its images first:"
-    raise InputError(
-        f"{recording} is not a descriptor store. {steps} displace extract {quote(str(table))} -m "
-        f"{model_name(place_map.model)}, then displace update {town} --add {quote(str(table.with_suffix('.desc')))}"
-    )
+    adding = steps_to_add(table, place_map.model, map_file)
+    raise InputError(f"{recording} is not a descriptor store. {steps} {adding}")
 
 
-def _add(
-    place_map: PlaceMap, recording: PathLike, traversals: Sequence[str] | None, check_looks: bool
-) -> Update:
-    from displace.descriptors.store import DescriptorStore
+def steps_to_add(table: Path, model: Mapping[str, Any], map_file: PathLike) -> str:
+    """The commands that describe the images of a manifest by the model of a map, and add them to it."""
+    from displace.models import model_name
 
-    store = DescriptorStore(recording)
-    place_map.check_model(store.model)
-    return place_map.add(store.references(traversals), check_looks=check_looks)
+    describe = ["displace", "extract", str(table), "-m", model_name(model)]
+    add = ["displace", "update", str(map_file), "--add", str(table.with_suffix(".desc"))]
+    return f"{join(describe)}, then {join(add)}"
 
 
 def _remove(place_map: PlaceMap, traversal: str, references: PathLike | None) -> Update:
+    if references is None or traversal not in place_map.traversals:  # an error says which there are
+        return place_map.remove(traversal)
+    return place_map.remove(_store(place_map, references).showing().references([traversal]))
+
+
+def _store(place_map: PlaceMap, folder: PathLike) -> DescriptorStore:
+    """A store of the map's model."""
     from displace.descriptors.store import DescriptorStore
 
-    if references is None:
-        return place_map.remove(traversal)
-    if traversal not in place_map.traversals:
-        return place_map.remove(traversal)  # says which there are
-    store = DescriptorStore(references)
+    store = DescriptorStore(folder)
     place_map.check_model(store.model)
-    return place_map.remove(store.references([traversal]))
+    return store
