@@ -126,6 +126,13 @@ def test_csv_of_located_images_is_a_table_of_numbers(metric, tmp_path):
     np.testing.assert_allclose(eastings, [620000 + 10 * i if i < N_PLACES - 1 else np.nan for i in at])
 
 
+def test_frames_are_whole_numbers(case, tmp_path):
+    """They were written as 5.0."""
+    export("geojson", case.locations, tmp_path / "night.geojson")
+    found = json.loads((tmp_path / "night.geojson").read_text("utf-8"))["features"]
+    assert repr([feature["properties"]["frame"] for feature in found]) == repr(list(range(N_PLACES)))
+
+
 def test_a_map_without_positions_has_csv_but_no_points(tmp_path):
     bare = make_town(positions=False, images=False, calibration=False)
     with pytest.raises(InputError, match="no positions"):

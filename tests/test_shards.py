@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -48,6 +49,24 @@ def test_numbers_that_float16_cannot_hold_are_refused_and_nothing_is_written(tmp
         wide = filled(tmp_path / "wide")
         wide.append(["d"], np.array([[odd, 0, 0]], np.float32))
         assert wide.gather(["d"])[0, 0] == np.float32(odd)
+
+
+def test_keys_of_zero_vectors_are_known_without_reading_any(tmp_path):
+    shards = filled(tmp_path)
+    shards.append(["d", "e"], np.array([[0, 0, 0], [0, 1, 0]], np.float32))
+    shards.append(["f"], np.zeros((1, 3), np.float32))
+    shards.append(["f"], np.ones((1, 3), np.float32))
+    for path in tmp_path.glob("*.npy"):
+        path.write_bytes(path.read_bytes()[:-4] + b"\1\1\1\1")  # reading would tell the damage
+    assert shards.zero == Shards(tmp_path, "me", 3, "float32").zero == {"d"}
+
+
+@pytest.mark.parametrize("zero", [7, [7], ["a"], None], ids=str)
+def test_rows_of_zero_vectors_that_are_none_are_damage(tmp_path, zero):
+    filled(tmp_path)
+    path = tmp_path / "000000.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "zero": zero}))
+    assert Shards(tmp_path, "me", 3, "float32").damaged == ["000000.json"]
 
 
 def test_an_append_writes_one_shard_and_touches_no_other(tmp_path):

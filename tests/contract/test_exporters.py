@@ -75,8 +75,6 @@ def test_subclasses_of_a_source_are_written_as_it_is(sources, tmp_path):
 class Names(Exporter):
     """The names of a map's places, one a line."""
 
-    suffix = ".txt"
-
     @staticmethod
     def write_map(place_map, path, *, end="\n"):
         """Write the names."""

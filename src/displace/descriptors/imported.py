@@ -7,14 +7,16 @@ import os
 import posixpath
 from collections.abc import Container, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from displace.arrays import Vectors, blocks
+from displace.arrays import Vectors, as_vectors, blocks
 from displace.descriptors.store import DescriptorStore, Queries
 from displace.descriptors.store_writing import opened_for_writing
 from displace.errors import FormatError, InputError
-from displace.files.reading import PathLike
+from displace.files.reading import PathLike, open_regular
 from displace.manifest.table import Manifest
 from displace.references import ReferenceSet, view_groups
 
@@ -39,6 +41,80 @@ def described(
     check_all_there(wanted, row_of, source, names)
     chosen = vectors[[row_of[name] for name in wanted]]
     return Queries(chosen, manifest.places, manifest)
+
+
+def read_array_file(path: PathLike, way_out: str = "") -> NDArray[Any]:
+    """Return the array in a ``.npy`` file, mapped."""
+    try:
+        open_regular(path).close()
+        # Mapped, so that the declared shape is compared with the file's size before memory is allocated.
+        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    except OSError as error:
+        raise FormatError(f"cannot read {path}: {error.strerror or error}{way_out}") from None
+    except Exception as error:  # numpy raises nearly every type on damaged headers
+        raise FormatError(f"{path} is not an array of numbers, or is damaged ({error})") from None
+    return array
+
+
+def read_rows(path: PathLike, manifest: Manifest, traversals: Sequence[str] | None = None) -> Queries:
+    """Read descriptors that have no names: row i is that of the manifest's image i.
+
+    Parameters
+    ----------
+    path : path-like
+        A ``.npy`` file with an array (m, D). Or a ``.npz`` file with one such array; or with one for each traversal,
+        under its name, whose rows are in the order of the traversal's images in the manifest.
+    manifest : Manifest
+        Of m images.
+    traversals : sequence of str, optional
+        Those to return; by default all. A single array may have rows for these alone.
+    """
+    packed = Path(path).suffix.lower() == ".npz"
+    arrays = _packed_arrays(path) if packed else {"": read_array_file(path)}
+    chosen = manifest.select_traversals(traversals) if traversals else manifest
+    if len(arrays) == 1:
+        (array,) = arrays.values()
+        if np.shape(array)[:1] == (len(manifest),):
+            array = array[np.isin(manifest.traversals, chosen.traversal_names())]
+        of = f"traversals {', '.join(traversals)}" if traversals else "the manifest"
+        return Queries(_rows_for(array, len(chosen), path, of), chosen.places, chosen)
+    names = chosen.traversal_names()
+    if missing := [name for name in names if name not in arrays]:
+        raise FormatError(
+            f"{path} has no array {missing[0]!r}; it has {', '.join(arrays) or 'none'}. It needs one array for all "
+            "images of the manifest, or one for each traversal, under its name"
+        )
+    own = [chosen.traversals == name for name in names]
+    parts = [
+        _rows_for(arrays[name], int(rows.sum()), path, f"traversal {name!r}")
+        for name, rows in zip(names, own, strict=True)
+    ]
+    if len({part.shape[1] for part in parts}) > 1:
+        dims = ", ".join(f"{name} {part.shape[1]}" for name, part in zip(names, parts, strict=True))
+        raise FormatError(f"{path} has arrays of different dimensions: {dims}")
+    vectors = np.empty((len(chosen), parts[0].shape[1]), np.result_type(*parts))
+    for rows, part in zip(own, parts, strict=True):
+        vectors[rows] = part
+    return Queries(vectors, chosen.places, chosen)
+
+
+def _packed_arrays(path: PathLike) -> dict[str, NDArray[Any]]:
+    """Arrays of a ``.npz`` file by their names."""
+    try:
+        with open_regular(path) as file, np.load(file, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except Exception as error:  # as above
+        raise FormatError(f"{path} is not a .npz file, or is damaged ({error})") from None
+
+
+def _rows_for(array: NDArray[Any], n: int, path: PathLike, of: str) -> Vectors:
+    """Check that there is a row for each of `n` images."""
+    vectors = as_vectors(array, f"the descriptors of {of} in {path}")
+    if len(vectors) != n:
+        raise FormatError(
+            f"{path} has {len(vectors):,} rows for the {n:,} images of {of}: row i must be the descriptor of image i"
+        )
+    return vectors
 
 
 def check_all_there(
@@ -75,9 +151,10 @@ def write_store(
     """
     if not len(images.manifest):
         raise InputError("the manifest lists no images; there is nothing to keep")
-    vectors = np.ascontiguousarray(images.vectors, np.float32)
+    vectors = images.vectors
     # The image files may not be on this machine, so the hash of the vector replaces that of the content.
-    keys = [hashlib.sha256(vector.tobytes()).hexdigest() for vector in vectors]
+    with np.errstate(over="ignore"):  # refused by the shards
+        keys = [hashlib.sha256(vector.astype(np.float32).tobytes()).hexdigest() for vector in vectors]
     fingerprint = {"model": model, "imported": True}
     with opened_for_writing(Path(folder), fingerprint, vectors.shape[1], dtype, overwrite) as store:
         fresh = [row for row, key in enumerate(keys) if key not in store.shards]

@@ -2,7 +2,7 @@
 
 A shard is two files: ``000007.npy`` with the vectors and ``000007.json`` with their keys. The second is
 written after the first is durable, so its existence makes the shard count; an append costs the shard alone. It also
-holds the SHA-256 of the first, which is compared before vectors are used.
+holds the SHA-256 of the first, which is compared before vectors are used, and the rows of images that show nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from displace.arrays import Vectors
+from displace.arrays import Vectors, shows_something
 from displace.errors import StoreError
 from displace.files.atomic import atomic_write, make_folder, write_json
 from displace.files.lock import LOCK_BYTES, locked, open_lock
@@ -40,6 +40,8 @@ class Shards:
     damaged : list of str
         Shards whose vectors are missing, of the wrong size or, after `verify`, not those that were written. Their keys
         count as absent.
+    zero : set of str
+        Keys of zero vectors, known without reading any. Shards of earlier versions do not tell them.
     """
 
     def __init__(self, folder: Path, owner: str, dim: int, dtype: DTypeLike) -> None:
@@ -51,6 +53,7 @@ class Shards:
         self._files: list[Path] = []
         self._starts: list[int] = [0]
         self._row_of: dict[str, int] = {}
+        self.zero: set[str] = set()
         self._unverified: dict[int, str] = {}
         for path in sorted(self.folder.glob("*.json")):
             self._read(path, verify)
@@ -79,7 +82,8 @@ class Shards:
     def append(self, keys: Sequence[str], vectors: Vectors) -> None:
         """Write one shard; when this returns, the vectors survive any crash."""
         stored = self._stored(vectors)
-        record = {"format": FORMAT, "model": self.owner, "dim": self.dim, "keys": list(keys)}
+        zero = np.flatnonzero(~shows_something(stored)).tolist()
+        record = {"format": FORMAT, "model": self.owner, "dim": self.dim, "keys": list(keys), "zero": zero}
         with writing_to(self.folder):
             make_folder(self.folder)
             number = 1 + max((int(p.stem) for p in self._named(_NAME)), default=-1)
@@ -87,7 +91,7 @@ class Shards:
             with atomic_write(path) as file:
                 np.save(file, stored, allow_pickle=False)
             write_json(path.with_suffix(".json"), {**record, "sha256": _digest(path)}, indent=None)
-        self._register(path, keys)
+        self._register(path, keys, zero)
 
     def _stored(self, vectors: Vectors) -> NDArray[Any]:
         """Vectors in the stored type; refuses those that it would make infinite, or nothing of."""
@@ -96,9 +100,10 @@ class Shards:
         lost = ~np.isfinite(stored).all(axis=1) | (stored.any(axis=1) != vectors.any(axis=1))
         if lost.any():
             largest = float(np.abs(vectors[lost]).max())
+            wider = "" if self.dtype == "float32" else "store them as float32 (--dtype float32), or "
             raise StoreError(
                 f"{lost.sum():,} descriptors, with numbers up to {largest:.1e}, cannot be stored as {self.dtype}: "
-                "store them as float32 (--dtype float32), or scale them to unit length"
+                f"{wider}scale them to unit length"
             )
         return stored
 
@@ -153,7 +158,8 @@ class Shards:
             digest = record.get("sha256")
             if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
                 raise TypeError("keys are no list of texts")
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            zero = [range(len(keys))[row] for row in record.get("zero", [])]
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
             logger.warning("%s is damaged: its images will be described again", path)
             self.damaged.append(path.name)
             return
@@ -167,7 +173,7 @@ class Shards:
             logger.warning("%s is damaged: its %d images will be described again", vectors, len(keys))
             self.damaged.append(vectors.name)
             return
-        self._register(vectors, keys)
+        self._register(vectors, keys, zero)
         if digest is not None and not verify:
             self._unverified[len(self._files) - 1] = digest
 
@@ -188,8 +194,10 @@ class Shards:
             shard.shape == (n_rows, self.dim) and shard.dtype == self.dtype and bool(shard.flags.c_contiguous)
         )
 
-    def _register(self, path: Path, keys: Sequence[str]) -> None:
+    def _register(self, path: Path, keys: Sequence[str], zero: Sequence[int]) -> None:
         start = self._starts[-1]
+        self.zero.difference_update(keys)
+        self.zero.update(keys[row] for row in zero)
         self._row_of.update((key, start + i) for i, key in enumerate(keys))
         self._files.append(path)
         self._starts.append(start + len(keys))

@@ -84,7 +84,8 @@ def numbers(name: str, values: NDArray[Any]) -> list[float | None]:
     """Python numbers, rounded to the decimals of the column; None for NaN and infinity."""
     exact = np.asarray(values, np.float64)
     rounded = np.round(exact, DECIMALS[name]) if name in DECIMALS else exact
-    return [value if np.isfinite(value) else None for value in rounded.tolist()]
+    kind = int if name == "frame" else float
+    return [kind(value) if np.isfinite(value) else None for value in rounded.tolist()]
 
 
 class PointExporter(Exporter, ABC):

@@ -30,8 +30,6 @@ class Exporter:
     that it wrote.
     """
 
-    suffix: ClassVar[str] = ""
-    """Customary ending of the output's name; empty for a folder."""
     write_map: ClassVar[Any] = None
     write_located: ClassVar[Any] = None
     write_store: ClassVar[Any] = None

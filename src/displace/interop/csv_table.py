@@ -16,8 +16,6 @@ from displace.manifest.csv_file import number_text
 class CsvTable(PointExporter):
     """CSV table: located images with confidence, or the places of a map."""
 
-    suffix = ".csv"
-
     @staticmethod
     def write(table: PointTable, path: PathLike, crs: str | None) -> list[Path]:
         """Write a table as CSV, positions as they are and, with `crs`, in degrees as well."""

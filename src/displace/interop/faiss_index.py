@@ -46,5 +46,4 @@ def write_index(place_map: PlaceMap, path: PathLike) -> list[Path]:
 class FaissIndex(Exporter):
     """faiss index of a map's rows, with the place of each row as JSON."""
 
-    suffix = ".faiss"
     write_map = staticmethod(write_index)

@@ -19,8 +19,6 @@ from displace.interop._utm import as_degrees
 class GeoJson(PointExporter):
     """GeoJSON points: located images with confidence, or the places of a map."""
 
-    suffix = ".geojson"
-
     @staticmethod
     def write(table: PointTable, path: PathLike, crs: str | None) -> list[Path]:
         """One feature a line, so that the file can be read and compared by lines."""

@@ -316,6 +316,5 @@ def _line(query: str, reference: str) -> str:
 class Hloc(Exporter):
     """hloc: pairs file of located images, or HDF5 global features of a store."""
 
-    suffix = ".txt or .h5"
     write_located = staticmethod(write_pairs)
     write_store = staticmethod(write_descriptors)

@@ -103,5 +103,4 @@ def _graph(onnx: Any, place_map: PlaceMap) -> tuple[list[Any], list[Any]]:
 class Onnx(Exporter):
     """ONNX model of what a map does to queries: normalise((q − mean)·P)."""
 
-    suffix = ".onnx"
     write_map = staticmethod(write_projection)

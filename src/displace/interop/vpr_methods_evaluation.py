@@ -9,17 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from displace.arrays import Vectors, as_vectors
-from displace.descriptors.imported import described, references_of
+from displace.descriptors.imported import described, read_array_file, references_of
 from displace.descriptors.store import DescriptorStore, Queries
 from displace.errors import FormatError, InputError
 from displace.files.outputs import PathLike, output_file, read_text, write_text
-from displace.files.reading import open_regular
 from displace.interop.base import Exporter
 from displace.manifest.table import Manifest
 from displace.maps.located import Located
@@ -103,17 +100,8 @@ def read_array(folder: PathLike, side: str) -> Vectors:
     if side not in SIDES:
         raise InputError(f"side={side!r} must be 'database' or 'queries'")
     path = Path(folder) / f"{side}_descriptors.npy"
-    try:
-        open_regular(path).close()
-        # Mapped, so that the declared shape is compared with the file's size before memory is allocated.
-        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except OSError as error:
-        raise FormatError(
-            f"cannot read {path}: {error.strerror or error}; VPR-methods-evaluation writes it with --save_descriptors"
-        ) from None
-    except Exception as error:  # numpy raises nearly every type on damaged headers
-        raise FormatError(f"{path} is not an array of numbers, or is damaged ({error})") from None
-    return as_vectors(array, str(path))
+    way_out = "; VPR-methods-evaluation writes it with --save_descriptors"
+    return as_vectors(read_array_file(path, way_out), str(path))
 
 
 def image_order(folder: PathLike) -> list[str]:
@@ -179,6 +167,5 @@ def _write_side(folder: PathLike, side: str, vectors: Vectors, images: list[str]
 class VprMethodsEvaluation(Exporter):
     """VPR-methods-evaluation: database and queries descriptors as .npy, with lists of images."""
 
-    suffix = ""
     write_located = staticmethod(write_locations)
     write_store = staticmethod(write_descriptors)

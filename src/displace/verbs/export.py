@@ -88,6 +88,11 @@ def export(
     check_folder_of(output)
     check_unused(output, overwrite)  # some forms are folders
     _check_written_of(to, source, is_store(source), queries)
+    if traversal is not None and queries is None and not is_store(source):
+        raise InputError(
+            f"traversal={traversal!r} is one of the queries, but a map is exported alone: give their store with "
+            "--queries STORE, or leave --traversal out"
+        )
     options: dict[str, Any] = {} if crs is None else {"crs": crs}
     if is_store(source):
         store = DescriptorStore(source)
