@@ -216,7 +216,9 @@ def test_a_method_that_fails_does_not_end_a_study(task, monkeypatch):
         raise ValueError("no such file: weights.bin")
 
     monkeypatch.setattr(Hops, "_fit", fails)
-    methods, why = [studies.METHODS[3], Method("pooling")], "ValueError: no such file: weights.bin"
+    methods = [studies.METHODS[3], Method("pooling")]
+    line = fails.__code__.co_firstlineno + 1
+    why = f"ValueError: no such file: weights.bin (test_evaluation_studies.py, line {line})"
     cost = studies.study_cost(task, methods, repeats=1, n_timed=2)
     assert ([row.label for row in cost.rows], cost.notes) == (["Pooling"], [f"HOPS: {why}"])
     for after in (False, True):
@@ -625,6 +627,24 @@ def test_studies_compare_the_rows_of_the_tables(tmp_path, monkeypatch):
         assert full == pytest.approx(result.recalls[1], abs=1e-3)
 
 
+def test_single_queries_are_shown_of_fusions_from_other_packages_too(tmp_path, monkeypatch):
+    """One's own method was in the tables and in no picture."""
+    store = make_store(tmp_path / "made.desc", dim=40)
+    own = Method("bsf", {"selection": 0.0}, "Ours")
+    suite = dataclasses.replace(
+        make_suite({"made": store.folder}), methods=(own, Method("dmat_med"), Method("hops"))
+    )
+    run_suite(suite, tmp_path / "results")
+    monkeypatch.setattr(Method, "source", property(lambda method: "code" * (method.fusion == "bsf")))
+    results, labels = Results.open(tmp_path / "results"), []
+    for options in (None, studies.StudyOptions(cases=True)):  # the paper's cases are about its methods
+        studies.run_studies(results, ["qualitative"], options=options)
+        (study,) = studies.load_studies(results.folder)
+        labels.append([pick.label for pick in study.columns[0].picks])
+    paper = ["Best single", "dMat. Avg.", "Pooling", "HOPS", "DisPlace", "DisPlace (paper)"]
+    assert labels == [[*paper[:4], "Ours", *paper[4:]], paper]
+
+
 def test_studies_are_of_the_descriptors_of_the_last_run(tmp_path):
     first, second = (make_store(tmp_path / f"{seed}.desc", seed=seed) for seed in (0, 1))
     suite = make_suite({"made": first.folder})
@@ -649,7 +669,8 @@ def test_a_study_of_earlier_descriptors_does_not_stand_beside_new_tables(tmp_pat
     report = verbs.report(folder, tmp_path / "report.html", figures=tmp_path / "figures", formats=["svg"])
     assert report.n_studies == 0
     assert not list((tmp_path / "figures").iterdir())
-    assert any("left out: study tau of made made" in message for message in caplog.messages)
+    (message,) = caplog.messages  # it was said twice, once for the figures
+    assert "left out: study tau of made made" in message
     assert studies.studies_beside(folder, []) == studies.load_studies(folder)
 
 

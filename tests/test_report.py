@@ -19,9 +19,12 @@ from typer.testing import CliRunner
 
 from displace import verbs
 from displace.cli import app
+from displace.datasets.base import Protocol
+from displace.datasets.robotcar import RobotCar
 from displace.errors import FormatError, InputError, UnknownNameError, WriteError
 from displace.evaluation import studies
 from displace.evaluation.benchmark import COMMANDS, _keep_suite, run_suite
+from displace.evaluation.methods import Method
 from displace.evaluation.results import Results
 from displace.evaluation.studies import KINDS
 from displace.evaluation.suites import Suite
@@ -31,6 +34,7 @@ from displace.report.html.environment import environment_html
 from displace.report.html.explorer import collect, explorer_data, paths_of
 from displace.report.html.markup import thumbnail
 from displace.report.html.plots import plot_overview
+from displace.truth import Tolerance
 
 
 @pytest.fixture(scope="module")
@@ -166,6 +170,65 @@ def test_the_summary_is_of_queries_for_themselves_beside_drives(tmp_path):
     assert [block.labels[at] for at in block.rivals] == ["HOPS"]
     page = verbs.report(tmp_path / "results", tmp_path / "report.html").path.read_text("utf-8")
     assert "DisPlace, " not in page[page.index("<h1>") : page.index('id="overview"')]
+
+
+def test_protocols_of_one_data_set_are_told_apart(tmp_path):
+    """Two rows and two entries of the list had the same name."""
+    store = make_store(tmp_path / "made.desc")
+    for tolerance in (Tolerance("exact"), Tolerance("frames", 2)):
+        protocol = Protocol(f"made {tolerance}", tolerance)
+        run_suite(make_suite({"made": store.folder}, protocol=protocol), tmp_path / "results")
+    results = Results.open(tmp_path / "results")
+    page = verbs.report(results.folder, tmp_path / "report.html").path.read_text("utf-8")
+    names = [f"made · made · night · made {rule}" for rule in ("exact place", "±2 frames")]
+    assert [row[0] for row in Rows(page).rows if row and row[0].startswith("made · ")] == names
+    blocks = read_blocks(results, build_tables(results))
+    assert [record["title"] for record in explorer_data(blocks, collect(blocks, 0))] == names
+
+
+def test_figures_are_of_all_studies_that_the_page_shows(tmp_path):
+    """The random projections of a suite were on the page, and not among the figures."""
+    store = make_store(tmp_path / "made.desc")
+    suite = make_suite({"made": store.folder}, dims=(4, 8), seeds=(0,))
+    run_suite(suite, tmp_path / "results")
+    done = verbs.report(
+        tmp_path / "results", tmp_path / "r.html", figures=tmp_path / "figures", formats=["svg"]
+    )
+    (figure,) = (tmp_path / "figures").iterdir()
+    assert (done.n_studies, figure.name) == (1, "compression-made-made_exact-made-night.svg")
+
+
+def test_settings_are_told_with_the_random_projection_and_the_protocol(tmp_path):
+    """Each projection had the same line as the others, and every single reference one that said its name twice."""
+    store = make_store(tmp_path / "made.desc")
+    methods = (Method("single", each_reference=True), Method("displace"), Method("hops"))
+    for protocol in (Protocol("mine", Tolerance("exact")), Protocol("near", Tolerance("frames", 2))):
+        suite = make_suite(
+            {"made": store.folder}, methods=methods, protocol=protocol, dims=(4,), seeds=(0, 1)
+        )
+        run_suite(suite, tmp_path / "results")
+    page = verbs.report(tmp_path / "results", tmp_path / "r.html").path.read_text("utf-8")
+    settings = page.split("Settings of the methods")[1]
+    rows = [row[:2] for row in Rows(settings.split("</table>")[0]).rows[1:]]
+    expected = [
+        f"made · made · night · {protocol}{projected}"
+        for protocol in ("mine", "near")
+        for projected in ("", " · 4-D, seed 0", " · 4-D, seed 1")
+    ]
+    assert sorted(rows) == sorted(["DisPlace", where] for where in expected)
+
+
+def test_published_numbers_have_one_minus(tmp_path):
+    store = make_store(tmp_path / "made.desc", n_places=300, dim=4)  # too few dimensions to find many
+    suite = make_suite(
+        {"cosplace": store.folder}, dataset="robotcar", protocol=RobotCar().protocol("robotcar-5")
+    )
+    run_suite(suite, tmp_path / "results")
+    page = verbs.report(tmp_path / "results", tmp_path / "r.html").path.read_text("utf-8")
+    (row,) = [row for row in Rows(page).rows if row and row[0] == "cosplace · night · HOPS"]
+    measured, published, difference = row[1:]
+    assert published == "30.8"
+    assert difference == f"−{30.8 - float(measured):.1f}"
 
 
 def test_the_page_needs_nothing_else(written):

@@ -26,6 +26,7 @@ from displace.evaluation.studies import (
     study_path,
     topic_of,
 )
+from displace.evaluation.studies.tau import TauCurve
 from displace.files.atomic import make_folder, replacing
 from displace.images import read_image
 from displace.progress import Progress, counted, part
@@ -35,7 +36,7 @@ FORMATS = ("pdf", "png", "svg")
 COLUMN, PAGE = 3.5, 7.2
 """Width in inches of one column, and of a page of two."""
 INK, SOFT, LINE = "#1d2326", "#5d676c", "#dfddd5"
-RECALL = "Recall@1 (%)   ↑ better"
+RECALL, TAU = "Recall@1 (%)   ↑ better", "τ, share of the eigenvalues that is kept"
 
 _PRINT = {
     "font.family": "DejaVu Sans",
@@ -169,21 +170,18 @@ def _gaps(study: Compression) -> list[str]:
 def _draw_tau(study: TauAblation) -> Any:
     """Draw Recall@1 and the kept dimensions against τ, for each query condition our setting and the paper's."""
     figure, (left, right) = _new_figure(PAGE, 2.9, columns=2)
-    styles = condition_styles(study)
-    for curve in study.curves:
-        style = styles[curve.query] if curve.plain else other_setting(styles[curve.query])
+    for curve, label, style in tau_curves(study):
         if curve.plain:
             left.axhline(
                 curve.baseline, color=style.colour, linestyle=style.linestyle, linewidth=0.5, alpha=0.6
             )
         if curve.error:
             continue
-        label = curve.query if curve.plain else f"{curve.query}, paper's setting"
         left.plot(study.taus, curve.recalls, label=label, **_line_format(style))
         right.plot(study.taus, curve.dims, label=label, **_line_format(style))
     for axes, height in ((left, 0.02), (right, 0.93)):  # where no curve is
         axes.axvline(study.default, color=SOFT, linewidth=0.8, linestyle=":")
-        axes.set_xlabel("τ, share of the eigenvalues that is kept")
+        axes.set_xlabel(TAU)
         axes.annotate(
             f"default {study.default:g}",
             (study.default, height),
@@ -203,9 +201,16 @@ def _draw_tau(study: TauAblation) -> Any:
     return figure
 
 
-def condition_styles(study: TauAblation) -> dict[str, Style]:
-    """Return the style of each query condition."""
-    return dict(zip(dict.fromkeys(curve.query for curve in study.curves), cycle(CONDITIONS), strict=False))
+def tau_curves(study: TauAblation) -> list[tuple[TauCurve, str, Style]]:
+    """Return each curve with its name and style, those of a query condition in one colour."""
+    queries = dict.fromkeys(curve.query for curve in study.curves)
+    styles = dict(zip(queries, cycle(CONDITIONS), strict=False))
+    return [
+        (curve, curve.query, styles[curve.query])
+        if curve.plain
+        else (curve, f"{curve.query}, paper's setting", other_setting(styles[curve.query]))
+        for curve in study.curves
+    ]
 
 
 def _paper_setting(study: TauAblation) -> str:
@@ -262,11 +267,10 @@ def _draw_space(study: Space) -> Any:
         axes.set_xticks([])
         axes.set_yticks([])
         axes.grid(False)
-        right = "its place" if len(study.right) == 1 else "a right place"
-        nearer = right if view.truth > view.confounder else "the confounding place"
+        nearer = study.right_name if view.truth > view.confounder else "the confounding place"
         axes.set_title(f"{view.title}, {view.dim}-D\nnearer is {nearer}", color=INK)
         axes.set_xlabel(
-            f"cosine with {right} {view.truth:.3f},\nwith the confounding one {view.confounder:.3f}"
+            f"cosine with {study.right_name} {view.truth:.3f},\nwith the confounding one {view.confounder:.3f}"
         )
     _legend_below(figure, panels[0], 4)
     return figure

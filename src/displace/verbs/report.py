@@ -80,10 +80,10 @@ def report(
         displace report results --megabytes 5 --title "Our campus, winter"
     """
     from displace.evaluation.results import Results
-    from displace.evaluation.studies import KINDS, StudyOptions, run_studies, studies_beside
+    from displace.evaluation.studies import KINDS, StudyOptions, run_studies
     from displace.files.atomic import make_folder
     from displace.report.figures import save_figures
-    from displace.report.html import write_report
+    from displace.report.html import shown_studies, write_report
 
     if not 0 <= megabytes <= 1e6:
         raise InputError(f"megabytes={megabytes} must be at least 0 and at most 1,000,000")
@@ -97,6 +97,9 @@ def report(
     if kinds:
         options = StudyOptions(after_fusion, tuple(numbers), cases, rounds)
         run_studies(folder, kinds, query=query, root=root, options=options, progress=progress)
+    shown = shown_studies(folder)
     if figures is not None:
-        save_figures(studies_beside(folder.folder, folder), figures, formats, progress)
-    return write_report(folder, output, title=title, picture_bytes=round(megabytes * 1e6), progress=progress)
+        save_figures(shown, figures, formats, progress)
+    return write_report(
+        folder, output, title=title, picture_bytes=round(megabytes * 1e6), studies=shown, progress=progress
+    )

@@ -98,7 +98,7 @@ def run_studies(
         about = f"{chosen.dataset} {chosen.model}"
         for kind in kinds:
             covered = queries if kind == "tau" else [chosen]
-            methods = _methods(kind, results, chosen)
+            methods = _methods(kind, results, chosen, options)
             path = _path(results.folder, kind, covered, methods, options)
             if not path.exists():
                 shown = progress and partial(_named, progress, about)
@@ -141,23 +141,33 @@ def _groups(results: Results) -> list[list[Result]]:
     return [sorted(queries.values(), key=lambda result: result.order) for queries in groups.values()]
 
 
-def _methods(kind: str, results: Results, chosen: Result) -> list[Method]:
+def _methods(kind: str, results: Results, chosen: Result, options: StudyOptions) -> list[Method]:
     """Methods that a study compares: where these are all, as the tables call and set them, other settings last."""
     methods = list(_STUDIES[kind][1]())
+    if kind == "qualitative" and not options.cases:
+        own = [method for method in _rows(results, chosen, ok=True) if method.source]
+        return [*METHODS[:-1], *own, METHODS[-1], PAPER]
     if kind not in OF_ALL:
         return methods
     places = {(m.fusion, repr(m.parameters)): at for at, m in enumerate(methods)}
+    for method in _rows(results, chosen):
+        at = places.setdefault((method.fusion, repr(method.parameters)), len(methods))
+        methods[at : at + 1] = [method]
+    return methods
+
+
+def _rows(results: Results, chosen: Result, **only: bool) -> list[Method]:
+    """Return the multi-reference methods of the tables that take each query for itself."""
     same = {name: getattr(chosen, name) for name in ("dataset", "protocol", "model", "query")}
-    rows = of_last_runs(results.select(projection=None, **same))
+    rows = of_last_runs(results.select(projection=None, **same, **only))
+    methods = []
     for row in sorted(rows, key=lambda row: (row.order, row.label)):
         if row.group == "single" or any(row.along):
             continue
         try:
-            method = Method(row.fusion, row.parameters, row.label)
+            methods.append(Method(row.fusion, row.parameters, row.label))
         except DisplaceError:  # not installed any more, or without such a parameter
             continue
-        at = places.setdefault((row.fusion, repr(row.parameters)), len(methods))
-        methods[at : at + 1] = [method]
     return methods
 
 
@@ -181,6 +191,8 @@ def _run(
     asked = options.of(kind)
     if kind in OF_ALL:
         asked["methods"] = methods
+    if kind == "qualitative":
+        asked["methods"] = tuple(methods[:-1])  # the study itself adds the paper's setting
     if kind == "cost":
         asked["methods"] = [*methods, *budgets(tasks[0].references)]
     return _STUDIES[kind][0](tasks if kind == "tau" else tasks[0], progress=progress, **asked)

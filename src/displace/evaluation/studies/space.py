@@ -62,6 +62,11 @@ class Space:
         )
 
     @property
+    def right_name(self) -> str:
+        """What one right place is called."""
+        return "its place" if len(self.right) == 1 else "a right place"
+
+    @property
     def right_text(self) -> str:
         """What is drawn as right, in words."""
         if len(self.right) == 1:

@@ -83,13 +83,17 @@ def _code(text: str) -> str:
 
 
 def _methods(results: Sequence[Result]) -> str:
-    """Settings of every method that has some, and what it decided by itself."""
+    """Settings of every method that has some, and what it decided by itself; a single reference has but its name."""
     rows = []
+    protocols = {result.protocol for result in results}
     for result in results:
-        if result.explanation or result.parameters:
+        if result.explanation or result.parameters.keys() - {"traversal"}:
             settings = ", ".join(f"{name}={value}" for name, value in result.parameters.items())
-            where = f"{result.dataset} · {result.model} · {result.query}"
-            rows.append(f"<tr>{cells(result.label, where, settings or 'defaults', result.explanation)}</tr>")
+            where = [result.dataset, result.model, result.query]
+            where += [result.protocol] if len(protocols) > 1 else []
+            where += [] if result.projection is None else [f"{result.projection}-D, seed {result.seed}"]
+            told = cells(result.label, " · ".join(where), settings or "defaults", result.explanation)
+            rows.append(f"<tr>{told}</tr>")
     if not rows:
         return ""
     table = html_table("plain", ["method", "cell", "parameters", "what it decided"], rows)

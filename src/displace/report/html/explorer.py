@@ -16,7 +16,7 @@ from displace.holdout import spread
 from displace.progress import Progress
 from displace.report.colours import style_of
 from displace.report.html.blocks import Block
-from displace.report.html.markup import thumbnail
+from displace.report.html.markup import thumbnail, told_apart
 
 MAX_ENTRIES = 2_000_000
 """Matches (queries × methods) that a page holds; beyond that, queries are thinned out evenly in every block."""
@@ -59,7 +59,10 @@ def explorer_data(blocks: Sequence[Block], album: Album) -> list[dict[str, Any]]
     """Return a record of plain types for each block; `album` has the pictures of the page."""
     total = sum(len(block.questions) * len(block.results) for block in blocks)
     share = min(1.0, MAX_ENTRIES / max(1, total))
-    return [_columns(block, album, share) for block in blocks]
+    titles = told_apart([(block.title, block.first.protocol) for block in blocks])
+    return [
+        {"title": title, **_columns(block, album, share)} for title, block in zip(titles, blocks, strict=True)
+    ]
 
 
 def _columns(block: Block, album: Album, share: float) -> dict[str, Any]:
@@ -79,7 +82,6 @@ def _columns(block: Block, album: Album, share: float) -> dict[str, Any]:
     place_thumbs = [album.number(path_of(block, str(asked.place_images[place]))) for place in shown]
     query_thumbs = [album.number(path_of(block, str(asked.query_images[row]))) for row in rows]
     return {
-        "title": block.title,
         "protocol": rule_text(block.first.protocol, block.first.tolerance),
         "total": n,
         "methods": [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from html import escape
 from importlib.resources import files
@@ -29,6 +30,16 @@ def html_table(kind: str, head: Sequence[str], rows: Iterable[str]) -> str:
         f'<div class="card scroll"><table class="{kind}"><thead><tr>{names}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
     )
+
+
+def told_apart(names: Sequence[tuple[str, str]]) -> list[str]:
+    """Return the first of each pair, with the second where it occurs several times.
+
+    >>> told_apart([("winter", "2 frames"), ("winter", "exact"), ("summer", "exact")])
+    ['winter · 2 frames', 'winter · exact', 'summer']
+    """
+    times = Counter(name for name, _ in names)
+    return [f"{name} · {detail}" if times[name] > 1 else name for name, detail in names]
 
 
 def cells(*values: str) -> str:

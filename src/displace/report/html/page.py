@@ -47,19 +47,20 @@ def write_report(
     *,
     title: str | None = None,
     picture_bytes: int = 15_000_000,
+    studies: Sequence[Study] | None = None,
     progress: Progress | None = None,
 ) -> Report:
     """Write the report of a results folder: summary, tables, studies, every query, and how to repeat it.
 
     The title is by default the names of the data sets; `picture_bytes` is the budget of the explorer's pictures, 0 for
-    none.
+    none; `studies` are by default those of the folder (`shown_studies`).
     """
     if picture_bytes < 0:
         raise InputError(f"picture_bytes={picture_bytes} must be at least 0")
     cells = list(results)
     tables = build_tables(cells)
     blocks = read_blocks(results, tables)
-    studies = _all_studies(results.folder, cells)
+    studies = shown_studies(results) if studies is None else studies
     album = collect(blocks, picture_bytes, progress)
     plots: dict[str, Plot] = {}
     findings = find(tables, blocks, results)
@@ -87,11 +88,11 @@ def write_report(
     return Report(path, path.stat().st_size, album.n_bytes, len(album.pictures), len(cells), len(studies))
 
 
-def _all_studies(folder: Path, cells: Sequence[Result]) -> list[Study]:
+def shown_studies(results: Results) -> list[Study]:
     """Studies that were run, and studies of random projections in the suites unless these were run, too."""
-    kept = studies_beside(folder, cells)
+    kept = studies_beside(results.folder, results)
     known = {topic_of(study) for study in kept}
-    return [*(study for study in compressions_of(cells) if topic_of(study) not in known), *kept]
+    return [*(study for study in compressions_of(results) if topic_of(study) not in known), *kept]
 
 
 def _scripts() -> dict[str, str]:

@@ -5,7 +5,7 @@
   const colour = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const narrow = () => window.innerWidth < 760;
 
-  // Rows that the legend takes below a plot: beyond two, they would cover the name of the axis.
+  // Rows that the legend takes below a plot: beyond two, the plot grows by theirs.
   const legendRows = (data, width) =>
     Math.ceil(data.filter(trace => trace.showlegend !== false).reduce((sum, trace) => sum + 60 + 7 * trace.name.length, 0) / width);
 
@@ -23,10 +23,8 @@
     }
     own.width = width;
     own.height = 440;
-    own.legend.y -= 0.07 * (lines - 1);
     if (narrow()) {
       own.margin = Object.assign(own.margin, {l: 46, r: 6});
-      own.legend = Object.assign(own.legend, {y: pair ? -0.03 : -0.28});
       own.height = 520;
       own.font.size = 11;
       own.legend.font = {size: 11};
@@ -42,7 +40,7 @@
         own.height = 380 * panels;
       }
     }
-    own.height += 21 * Math.max(0, rows - 2);
+    own.height += 30 * Math.max(0, rows - 2);
     return own;
   };
 

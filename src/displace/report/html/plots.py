@@ -12,8 +12,8 @@ import numpy as np
 from displace.bootstrap import bootstrap, resampled_text
 from displace.evaluation.results import Result
 from displace.evaluation.studies import Compression, Cost, Space, Study, TauAblation, kind_of
-from displace.report.colours import Style, other_setting, style_of, styles_of
-from displace.report.figures import RECALL, condition_styles
+from displace.report.colours import Style, style_of, styles_of
+from displace.report.figures import RECALL, TAU, tau_curves
 from displace.report.html.blocks import Block
 
 Plot = dict[str, Any]
@@ -119,10 +119,7 @@ def plot_compression(study: Compression) -> Plot:
 def plot_tau(study: TauAblation) -> Plot:
     """Recall@1 and kept dimensions against τ, side by side."""
     traces: list[Plot] = []
-    styles = condition_styles(study)
-    for curve in study.curves:
-        style = styles[curve.query] if curve.plain else other_setting(styles[curve.query])
-        label = curve.query if curve.plain else f"{curve.query}, paper's setting"
+    for curve, label, style in tau_curves(study):
         if curve.plain:
             level = _level(f"{curve.query}, HOPS", label, style)
             ends = [study.taus[0], study.taus[-1]]
@@ -138,8 +135,8 @@ def plot_tau(study: TauAblation) -> Plot:
             line | SECOND | {"y": curve.dims, "hovertemplate": "τ %{x:g}: <b>%{y} dimensions</b>"},
         ]
     layout = _side_by_side(
-        ("τ, share of the eigenvalues that is kept", RECALL),
-        ("τ, share of the eigenvalues that is kept", f"dimensions, of {study.setting.dim}   ↓ better"),
+        (TAU, RECALL),
+        (TAU, f"dimensions, of {study.setting.dim}   ↓ better"),
     )
     layout["yaxis2"]["rangemode"] = "tozero"
     dotted = {"dash": "dot", "width": 1.2, "color": "#888"}
@@ -204,9 +201,9 @@ def plot_space(study: Space) -> Plot:
                     "marker": {"color": colour, "symbol": symbol, "size": size},
                 }
             )
-    right = "its place" if len(study.right) == 1 else "a right place"
     titles = [
-        f"{view.title}, {view.dim}-D<br>cosine: {right} {view.truth:.3f},<br>confounding {view.confounder:.3f}"
+        f"{view.title}, {view.dim}-D<br>"
+        f"cosine: {study.right_name} {view.truth:.3f},<br>confounding {view.confounder:.3f}"
         for view in study.views
     ]
     layout = _side_by_side(*((title, "") for title in titles))
@@ -291,7 +288,14 @@ def _one_panel(x: str, y: str) -> Plot:
     return {
         "xaxis": {"title": {"text": x}},
         "yaxis": {"title": {"text": y}},
-        "legend": {"orientation": "h", "y": -0.24, "yanchor": "top", "x": 0},
+        "legend": {
+            "orientation": "h",
+            "yref": "container",
+            "y": 0,
+            "yanchor": "bottom",
+            "x": 0,
+            "maxheight": 9999,
+        },
         "margin": {"l": 60, "r": 12, "t": 16, "b": 48},
         "hoverlabel": {"namelength": -1},
     }

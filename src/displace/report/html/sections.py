@@ -18,7 +18,7 @@ from displace.evaluation.tables import BOLD, UNDERLINE, Table
 from displace.report.figures import draw, print_style
 from displace.report.html.blocks import Block
 from displace.report.html.findings import Finding, sentences, signed, verdict
-from displace.report.html.markup import cells, folded, heading, html_table, method_row, note
+from displace.report.html.markup import cells, folded, heading, html_table, method_row, note, told_apart
 from displace.report.html.plots import Plot, plot_overview, plot_study
 
 _TAGS = {BOLD: "b", UNDERLINE: "u"}
@@ -118,14 +118,20 @@ def duels_html(findings: Sequence[Finding]) -> str:
     """For every query traversal: the method, the best other one, and their difference."""
     if not findings:
         return ""
+    duels = [(finding.table, duel) for finding in findings for duel in finding.wins.duels]
+    names = told_apart(
+        [
+            (f"{table.dataset} · {duel.column.model} · {duel.column.query}", table.protocol)
+            for table, duel in duels
+        ]
+    )
     rows = [
-        f"<tr><th>{escape(f'{finding.table.dataset} · {duel.column.model} · {duel.column.query}')}</th>"
+        f"<tr><th>{escape(name)}</th>"
         f"<td>{duel.value:.1f}</td><td>{duel.rival_value:.1f} <small>{escape(duel.rival)}</small></td>"
         f"{cells(signed(duel.difference), verdict(duel.difference))}</tr>"
-        for finding in findings
-        for duel in finding.wins.duels
+        for name, (_, duel) in zip(names, duels, strict=True)
     ]
-    over = resampled_text(duel.difference for finding in findings for duel in finding.wins.duels)
+    over = resampled_text(duel.difference for _, duel in duels)
     own = findings[0].label
     head = ["query", own, "best other", "difference, points [95 %]", f"{own} is"]
     return (
@@ -141,10 +147,10 @@ def published_html(tables: Sequence[Table]) -> str:
     for table in tables:
         found = compare(table)
         if found.rows:
-            head = ["cell", "method", "measured", "published", "difference"]
+            head = ["cell", "measured", "published", "difference"]
             rows = [
-                f"<tr><th>{escape(f'{row.column.model} · {row.column.query}')}</th>"
-                f"{cells(row.label, *compared_texts(row))}</tr>"
+                f"<tr><th>{escape(f'{row.column.model} · {row.column.query} · {row.label}')}</th>"
+                f"{cells(*(text.replace('-', '−') for text in compared_texts(row)))}</tr>"
                 for row in found.rows
             ]
             body = html_table("recalls", head, rows) + "".join(map(note, found.notes))
