@@ -416,6 +416,14 @@ def test_check_compares_every_count():
     assert not Check("x", [], [], []).ok
 
 
+def test_a_protocol_without_its_queries_is_named(tmp_path, monkeypatch):
+    """A misspelt query was "NOT as expected", and nothing more."""
+    touch(tmp_path, ["a/1.jpg", "b/1.jpg"])
+    known = dataset("folder")
+    monkeypatch.setattr(type(known), "protocols", (Protocol("mine", Tolerance("exact"), queries=("nihgt",)),))
+    assert "mine: no traversal is its query (nihgt)" in str(known.check(tmp_path))
+
+
 def test_references_need_a_place():
     manifest = Manifest("abc", ["0", "", "0"], ["sun", "sun", "night"])
     references, queries = Protocol("all", Tolerance("exact")).split(manifest, "night")

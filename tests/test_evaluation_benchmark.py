@@ -238,7 +238,9 @@ def test_a_fault_of_one_method_does_not_end_the_run_and_is_tried_again(store, tm
 
     monkeypatch.setattr(get_fusion("hops"), "_fit", faulty)
     first = run_suite(suite, tmp_path)
-    assert [result.error for result in first.cells] == ["ZeroDivisionError: by chance", ""]
+    line = faulty.__code__.co_firstlineno + 1
+    told = f"ZeroDivisionError: by chance (test_evaluation_benchmark.py, line {line})"
+    assert [result.error for result in first.cells] == [told, ""]
     monkeypatch.setattr(get_fusion("hops"), "_fit", fit)
     second = run_suite(suite, tmp_path)
     assert second.n_computed == 1

@@ -16,6 +16,7 @@ from displace.evaluation.methods import methods_named
 from displace.fusion import FUSIONS
 from displace.interop import EXPORTERS
 from displace.models import MODELS
+from displace.models.base import DescriptorModel
 from displace.registry import missing_extra
 from displace.search import INDEXES
 from displace.sequence import SEQUENCES
@@ -96,6 +97,39 @@ def test_a_broken_package_elsewhere_leaves_all_others(broken_plugins, caplog):
     assert {method.fusion for method in methods_named("all")} == own
     assert {choice.fusion for choice in choices_of(None)} == own
     assert {entry.name for entry in listing("fusions")} == own
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("displace.models.hog:Hog", "has name='hog'; it must be that of the entry point"),
+        ("test_registry:Unnamed", "must define name, licence, paper"),
+    ],
+)
+def test_a_model_elsewhere_is_called_what_its_entry_point_is_called(monkeypatch, value, message):
+    """Its descriptors were recorded under a name that no model has."""
+    entry = EntryPoint("edges", value, "displace.models")
+    monkeypatch.setattr(
+        "displace.registry.entry_points", lambda group: [entry] if group == "displace.models" else []
+    )
+    with pytest.raises(PluginError, match=rf"the model 'edges' of another package .* {message}"):
+        MODELS.get("edges")
+    assert "hog" in {entry.name for entry in listing("models")}
+
+
+class Unnamed(DescriptorModel):
+    """A model without what lists show of it."""
+
+    dim = 1
+
+    def prepare(self, image):
+        return image
+
+    def describe(self, batch):
+        return batch
+
+    def settings(self):
+        return {}
 
 
 def test_own_entries_are_found_without_searching_installed_packages(monkeypatch):

@@ -1,5 +1,9 @@
 """Exceptions and warnings of the package: each says what is wrong and how to fix it."""
 
+import traceback
+from itertools import pairwise
+from pathlib import Path
+
 
 class DisplaceError(Exception):
     """Base of every exception raised on purpose by this package."""
@@ -100,8 +104,20 @@ class ModelMismatchError(DisplaceError):
 
 
 def why_not(error: Exception) -> str:
-    """Say why something could not be done; of errors that are not this package's with their kind."""
-    return str(error) if isinstance(error, DisplaceError) else f"{type(error).__name__}: {error}"
+    """Say why something could not be done; of errors that are not this package's with their kind and line."""
+    if isinstance(error, DisplaceError):
+        return str(error)
+    frames = [
+        (str(frame.f_globals.get("__name__")).partition(".")[0], Path(frame.f_code.co_filename).name, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+    ]
+    ours = __name__.partition(".")[0]
+    # Where this package called another one, the line is that one's, and not one of a library that it uses in turn.
+    culprit = ours
+    for (before, *_), (after, *_) in pairwise(frames):
+        culprit = after if before == ours != after else culprit
+    lines = [f" ({file}, line {line})" for package, file, line in frames if package == culprit]
+    return f"{type(error).__name__}: {error}{''.join(lines[-1:])}"
 
 
 class DisplaceWarning(UserWarning):

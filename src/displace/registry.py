@@ -116,6 +116,13 @@ class Registry(Generic[T]):
                 f"{about} must be a class that inherits from {self.package}.base.{self.base}"
                 + (f" and defines {missing}" if missing else f"; got {found!r}")
             )
+        asked = inspect.get_annotations(self._base())
+        if lacks := [
+            n for n, kind in asked.items() if str(kind).startswith("ClassVar") and not hasattr(found, n)
+        ]:
+            raise PluginError(f"{about} must define {', '.join(lacks)}")
+        if (name := getattr(found, "name", plugin.name)) != plugin.name:
+            raise PluginError(f"{about} has name={name!r}; it must be that of the entry point")
         return found
 
     def _base(self) -> type[Any]:

@@ -209,6 +209,11 @@ class Dataset(ABC):
         absent = [name for name in self.traversals if name not in names]
         own = (Path(root) / "manifest.csv").is_file()
         notes = [] if own else self.notes(Path(root), manifest)
+        notes += [
+            f"{protocol.name}: no traversal is its query ({', '.join(protocol.queries)})"
+            for protocol in self.protocols
+            if not protocol.queries_in(manifest)
+        ]
         return Check(self.title, rows, absent, manifest.summary().missing, notes)
 
     def wrong(self, root: Path, why: str) -> DatasetError:
