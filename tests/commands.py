@@ -13,9 +13,14 @@ from displace import cli
 from displace.cli import console
 
 
+def set_columns(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set the width that commands print to; a console heeds COLUMNS only when it is made, as it is on import."""
+    for shown in (console.out, console.err):
+        monkeypatch.setattr(shown, "_width", columns)
+
+
 def commands_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     """Run the command in a folder; wide, so that messages are not broken."""
     monkeypatch.chdir(folder)
-    for name in ("out", "err"):
-        monkeypatch.setattr(console, name, console.Console(stderr=name == "err", width=200))
+    set_columns(200, monkeypatch)
     return lambda *args: CliRunner().invoke(cli.app, [str(arg) for arg in args])

@@ -584,7 +584,8 @@ def test_a_fusion_that_fails_is_named_and_the_others_are_compared(monkeypatch):
     monkeypatch.setitem(FUSIONS._found, "failing", Failing)
     refs = make_route(n_places=40, n_traversals=3, dim=16).references
     found = advise(refs, fusions=["failing", "hops"])
-    assert found.impossible == {"failing": "TypeError: boom"}
+    line = Failing._fit.__code__.co_firstlineno + 1
+    assert found.impossible == {"failing": f"TypeError: boom (test_advise.py, line {line})"}
     assert found.recommended.fusion == "hops"
     with pytest.raises(InputError, match=r"can be held by a map and fitted .*boom"):
         advise(refs, fusions=["failing"])

@@ -308,6 +308,10 @@ def test_unreadable_images_are_named_and_the_others_located(run, folder):
             ["export", "town.displace", "--to", "onnx", "--queries", "night.desc", "-o", "x"],
             "leave --queries out",
         ),
+        (
+            ["export", "town.displace", "--to", "csv", "--traversal", "sun", "-o", "x"],
+            "with --queries STORE, or leave --traversal out",
+        ),
     ],
 )
 def test_bad_input_is_one_message_and_exit_code_2(run, arguments, message):
@@ -551,21 +555,19 @@ def test_folders_are_shown_as_they_are(capsys):
 
     from displace.cli import console_evaluation, console_store
 
-    shown = console.Console(width=200)
     store = type(
         "Store", (list,), {"folder": "[/a]", "dim": 3, "dtype": "float32", "model": {"model": "[/m]"}}
     )([1])
     console_store.show_extraction(
-        shown, Record(store=store, n_described=1, n_reused=0, n_unlisted=0, skipped={}, seconds=1.0)
+        Record(store=store, n_described=1, n_reused=0, n_unlisted=0, skipped={}, seconds=1.0)
     )
     results = Record(folder="[/b]")
     console_evaluation.show_outcome(
-        shown,
         Record(results=results, n_computed=1, cells=[1], seconds=1.0, absent={}, impossible={}, title="[/c]"),
     )
-    printed = capsys.readouterr().out
-    assert "[/a]: 1 × 3 float32, by [/m]" in printed
-    assert printed.endswith("in 1.0 s: [/b]\n")
+    printed = capsys.readouterr()
+    assert "[/a]: 1 × 3 float32, by [/m]" in printed.out
+    assert printed.err.endswith("in 1.0 s: [/b]\n")
 
 
 def test_a_new_recording_is_assigned_to_the_places_of_a_map(run, folder):

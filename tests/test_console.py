@@ -20,10 +20,10 @@ from displace.errors import DisplaceWarning
 
 def test_control_characters_of_names_are_shown_not_sent():
     stream = io.StringIO()
-    shown = Console(file=stream, force_terminal=True, width=200)
+    shown = Console(file=stream, force_terminal=True, width=200, _environ={"TERM": "xterm"})
     shown.push_render_hook(console.Visible())
     shown.print("bad\x1b]0;owned\x07name\x9b31m\u202egpj.exe", style="red", markup=False, highlight=False)
-    console.show_error(shown, "cannot read a\x1b[2Jb.jpg")
+    console.show_error("cannot read a\x1b[2Jb.jpg", shown)
     text = stream.getvalue()
     assert "bad\\x1b]0;owned" in text
     assert "\x1b]0" not in text
@@ -37,7 +37,7 @@ def test_control_characters_of_names_are_shown_not_sent():
 def test_nothing_that_the_command_prints_controls_the_terminal(shown):
     with shown.capture() as captured:
         shown.print("a\x1b]0;owned\x07b", markup=False)
-        console.show_json(shown, {"image": "a\x1b[2J\x9b31m\u202egpj.exe"})
+        console.show_json({"image": "a\x1b[2J\x9b31m\u202egpj.exe"}, shown)
     text = captured.get() + console.format_warning("a\x1b[2Jb", DisplaceWarning, "x.py", 1)
     text += console.format_warning("a\x9bb", UserWarning, "x.py", 1)
     assert not {"\x1b", "\x07", "\x9b", "\u202e"} & {*text}

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import set_columns
 from drawn import copy_drawn
 from PIL import Image
 from typer.testing import CliRunner
@@ -372,7 +373,7 @@ def test_the_command_keeps_what_is_drawn(tmp_path, monkeypatch):
     folder = tmp_path / "small"
     copy_drawn(folder / "town", 20)
     times = {path: path.stat().st_mtime_ns for path in folder.rglob("*.jpg")}
-    monkeypatch.setenv("COLUMNS", "100")
+    set_columns(100, monkeypatch)
     done = CliRunner().invoke(cli.app, ["demo", "--folder", str(folder), "--places", "20"])
     assert done.exit_code == 0, done.output
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*.jpg")} == times

@@ -473,6 +473,16 @@ def test_a_fusion_of_another_package_is_evaluated(run, plugin, folder):
     assert by_name["latest"]["recalls"]["1"] == pytest.approx(expected)
 
 
+def test_an_error_in_a_fusion_of_another_package_names_its_line(run, plugin, tmp_path):
+    """Also where the error is raised further down, by a library."""
+    faulty = PLUGIN.replace("np.abs(X[rows])", "np.median(X[rows], axis=7)")
+    (tmp_path / "their_package" / "__init__.py").write_text(faulty, encoding="utf-8")
+    done = run("evaluate", "first.desc", "--query", "night", "--fusion", "latest,hops")
+    assert done.exit_code == 0, done.output
+    line = next(number for number, text in enumerate(faulty.splitlines(), 1) if "axis=7" in text)
+    assert f"dimension 2 (__init__.py, line {line})" in " ".join(done.output.split())
+
+
 def test_a_fusion_of_another_package_is_a_row_of_a_suite(run, plugin, folder):
     extra = '\n[[methods]]\nfusion = "latest"\nlabel = "Theirs"\nparameters = { power = 0.5 }\n'
     (folder / "theirs.toml").write_text(SUITE + extra, encoding="utf-8")

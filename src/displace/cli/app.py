@@ -21,24 +21,13 @@ from displace.cli.commands import Verb, all_verbs
 JSON = {"evaluate", "locate", "advise", "inspect", "list"}
 """Verbs with an option --json."""
 SHOWS = {
-    "advise": "console_advice",
-    "bench": "console_evaluation",
-    "build": "console_maps",
-    "demo": "console_evaluation",
-    "evaluate": "console_evaluation",
-    "export": "console_maps",
-    "extract": "console_store",
-    "import": "console_store",
-    "inspect": "console_store",
-    "list": "console_store",
-    "locate": "console_maps",
-    "manifest": "console_store",
-    "report": "console_evaluation",
-    "table": "console_evaluation",
-    "update": "console_maps",
+    "console_advice": ("advise",),
+    "console_evaluation": ("bench", "demo", "evaluate", "report", "table"),
+    "console_maps": ("build", "export", "locate", "update"),
+    "console_store": ("extract", "import", "inspect", "list", "manifest"),
 }
-"""The file whose function ``show_VERB(result, given)`` prints a verb's result; others print as text. It may
-also have ``record_VERB``, which makes the record for JSON, and ``exit_VERB``, which returns the exit code."""
+"""Files with the functions ``show_VERB(result, given)`` that print results, and their verbs; others print as text. A
+file may also have ``record_VERB``, which makes the record for JSON, and ``exit_VERB``, which returns the exit code."""
 
 app = typer.Typer(
     cls=console.Verbs,
@@ -113,10 +102,11 @@ def command(verb: Verb) -> Callable[..., None]:
 
 def _show(verb: Verb, result: Any, given: dict[str, Any], as_json: bool) -> int | None:
     """Print the result of a verb; return its exit code, or None for 0."""
-    shows = importlib.import_module(f"displace.cli.{SHOWS.get(verb.name, 'console')}")
+    file = next((file for file, verbs in SHOWS.items() if verb.name in verbs), "console")
+    shows = importlib.import_module(f"displace.cli.{file}")
     if as_json:
         record = getattr(shows, f"record_{verb.name}", console.record)
-        console.show_json(console.out, record(result, given))
+        console.show_json(record(result, given))
     else:
         getattr(shows, f"show_{verb.name}", console.show_text)(result, given)
     return getattr(shows, f"exit_{verb.name}", lambda *_: None)(result, given)

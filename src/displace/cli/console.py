@@ -81,9 +81,9 @@ for _console in (out, err):
     _console.push_render_hook(Visible())
 
 
-def say(shown: Console, text: str, style: str = "") -> None:
+def say(text: str, style: str = "", to: Console = out) -> None:
     """Print a text as it is: not wrapped, and without interpreting markup."""
-    shown.print(Text(text, style=style), soft_wrap=True)
+    to.print(Text(text, style=style), soft_wrap=True)
 
 
 def bare_table(title: str | None = None, left: Iterable[str] = (), right: Iterable[str] = ()) -> Table:
@@ -107,7 +107,7 @@ class Messages(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print one message."""
-        say(err, record.getMessage())
+        say(record.getMessage(), to=err)
 
 
 def format_warning(
@@ -152,19 +152,19 @@ class Verbs(TyperGroup):
             warnings.formatwarning = format_warning
             return super().invoke(ctx)
         except SkippedImagesError as error:
-            show_error(err, str(error))
+            show_error(str(error))
             raise typer.Exit(1) from error
         except DisplaceError as error:
-            show_error(err, str(error))
+            show_error(str(error))
             raise typer.Exit(2) from error
         except OSError as error:
             if error.filename is None:
                 raise
-            show_error(err, f"cannot use {error.filename}: {error.strerror}")
+            show_error(f"cannot use {error.filename}: {error.strerror}")
             raise typer.Exit(2) from error
         except MemoryError as error:
             verb = self.commands.get(ctx.invoked_subcommand)
-            show_error(err, no_memory({o for p in verb.params for o in p.opts} if verb else set()))
+            show_error(no_memory({o for p in verb.params for o in p.opts} if verb else set()))
             raise typer.Exit(2) from error
         except KeyboardInterrupt as error:
             err.print(str(error) or AGAIN, style="yellow")
@@ -238,20 +238,18 @@ class Bars:
             self.progress.stop()
 
 
-def show_skipped(console: Console, skipped: Mapping[str, str]) -> None:
+def show_skipped(skipped: Mapping[str, str], to: Console = out) -> None:
     """List the first skipped images, with reasons."""
     for reason in list(skipped.values())[:SHOWN]:
-        say(console, f"  skipped: {reason}", "yellow")
+        say(f"  skipped: {reason}", "yellow", to)
     if len(skipped) > SHOWN:
-        console.print(
-            f"  … and {len(skipped) - SHOWN:,} more; displace inspect --json lists all", style="yellow"
-        )
+        say(f"  … and {len(skipped) - SHOWN:,} more; displace inspect --json lists all", "yellow", to)
 
 
 def show_text(result: Any, _: Mapping[str, Any]) -> None:
     """Print a result without a view of its own as text; None prints nothing."""
     if result is not None:
-        say(out, str(result))
+        say(str(result))
 
 
 def record(result: Any, given: Mapping[str, Any]) -> Any:
@@ -261,12 +259,12 @@ def record(result: Any, given: Mapping[str, Any]) -> Any:
     return result.to_json() if hasattr(result, "to_json") else asdict(result)
 
 
-def show_json(console: Console, record: Any) -> None:
+def show_json(record: Any, to: Console = out) -> None:
     """Print JSON for other programs: no colours, no wrapping."""
     text = json.dumps(record, indent=1, ensure_ascii=False, default=str)
-    console.out(_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+    to.out(_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
-def show_error(console: Console, message: str) -> None:
+def show_error(message: str, to: Console = err) -> None:
     """Print an error in red, not wrapped."""
-    console.print(Text.assemble(("error: ", "bold red"), (message, "red")), soft_wrap=True)
+    to.print(Text.assemble(("error: ", "bold red"), (message, "red")), soft_wrap=True)

@@ -12,12 +12,12 @@ from rich.text import Text
 
 from displace.advise import Advice, Condition
 from displace.bootstrap import resampled_text
-from displace.cli import console
+from displace.cli.console import bare_table, out
 
 
 def show_advise(advice: Advice, _: Mapping[str, Any]) -> None:
     """Print an advice."""
-    console.out.print(advice_table(advice))
+    out.print(advice_table(advice))
 
 
 def advice_table(advice: Advice) -> Group:
@@ -43,7 +43,7 @@ def advice_table(advice: Advice) -> Group:
 
 def fusions_table(advice: Advice) -> Table:
     """Mean R@1, distance to the recommended one, size and worst condition of each fusion."""
-    table = console.bare_table("fusions, each traversal held out in turn")
+    table = bare_table("fusions, each traversal held out in turn")
     table.add_column("fusion", overflow="fold", max_width=18)
     for name in ("mean R@1", "behind", "bytes", "worst"):
         table.add_column(name, justify="right", overflow="fold")
@@ -65,7 +65,7 @@ def fusions_table(advice: Advice) -> Table:
 def conditions_table(advice: Advice) -> Table:
     """R@1 of the recommended and the best other fusion in each condition, and its coverage by the others."""
     numbers = ("queries", "R@1", "best other fusion", "covered (usual)")
-    table = console.bare_table("conditions, as queries to all others", ["held out"], numbers)
+    table = bare_table("conditions, as queries to all others", ["held out"], numbers)
     best = advice.best
     for condition in advice.conditions:
         table.add_row(
@@ -86,7 +86,7 @@ def worth_table(advice: Advice) -> Table:
     """Gain and loss of each traversal."""
     title = "what each traversal is worth, points of the others' mean R@1"
     numbers = ("gain, added to one other", "loss, removed from all")
-    table = console.bare_table(title, ["traversal"], numbers)
+    table = bare_table(title, ["traversal"], numbers)
     for row in advice.worth:
         table.add_row(Text(row.traversal), str(row.gain), str(row.loss))
     return table

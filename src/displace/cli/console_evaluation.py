@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.filesize import decimal
 from rich.table import Table as Grid
 from rich.text import Text
 
-from displace.cli import console
+from displace.cli.console import bare_table, err, out, say, show_text
 from displace.evaluation.benchmark import Outcome
 from displace.evaluation.published import compare
 from displace.evaluation.record import NOTHING_TO_FUSE, Effort
@@ -31,36 +31,35 @@ STYLES = {BOLD: "bold green", UNDERLINE: "underline"}
 
 def show_evaluate(results: Sequence[Result], given: Mapping[str, Any]) -> None:
     """Print recalls, times and bytes, and where the results are."""
-    console.out.print(evaluation_table(results))
+    out.print(evaluation_table(results))
     if given["output"] is not None:
         report = shlex.join(["displace", "report", str(given["output"])])
-        console.say(console.out, f"results in {given['output']}: {report} makes a page of them")
+        say(f"results in {given['output']}: {report} makes a page of them")
 
 
 def show_bench(outcome: Outcome, _: Mapping[str, Any]) -> None:
     """Print what was computed, and the tables of the suite."""
-    show_outcome(console.err, outcome)
+    show_outcome(outcome)
     for tabulated in tables_of(outcome.cells, outcome.results):
-        console.out.print(results_table(tabulated))
+        out.print(results_table(tabulated))
 
 
 def show_table(tables: Sequence[Tabulated], given: Mapping[str, Any]) -> None:
     """Print tables, or the file that they were written to."""
     if given["output"] is not None:
-        console.show_text(given["output"], given)
+        show_text(given["output"], given)
     elif given["form"] == "terminal":
-        console.out.print(*map(results_table, tables), sep="")
-    elif given["form"] == "published" and console.out.is_terminal:
-        console.out.print(*(published_view(tabulated.table) for tabulated in tables), sep="")
+        out.print(*map(results_table, tables), sep="")
+    elif given["form"] == "published" and out.is_terminal:
+        out.print(*(published_view(tabulated.table) for tabulated in tables), sep="")
     else:
-        console.out.out(as_text(tables, given["form"]), end="")
+        out.out(as_text(tables, given["form"]), end="")
 
 
 def show_report(done: Report, _: Mapping[str, Any]) -> None:
     """Print where the report is and what it contains."""
     studied = "1 study" if done.n_studies == 1 else f"{done.n_studies:,} studies"
-    console.say(
-        console.out,
+    say(
         f"{done.path}: {decimal(done.n_bytes)}, {done.n_results:,} cells, {studied}, "
         f"{done.n_pictures:,} pictures ({decimal(done.picture_bytes)})",
     )
@@ -69,16 +68,16 @@ def show_report(done: Report, _: Mapping[str, Any]) -> None:
 def show_demo(demo: Demo, _: Mapping[str, Any]) -> None:
     """Show what the map located, all fusions, the conditions and where the page is."""
     right = demo.right
-    console.out.print(
+    out.print(
         f"protocol {demo.protocol.name}: {demo.meaning}\n"
         f"{demo.map_file} ({decimal(demo.map_file.stat().st_size)}) locates {right.sum()} of {len(right)} "
         f"{demo.query} pictures\n",
         markup=False,
     )
     for table in demo.tables:
-        console.out.print(text_grid(table))
-    console.out.print(demo.worst_sentence)
-    console.say(console.out, f"\nOpen {demo.page} in a browser to see it.", "bold")
+        out.print(text_grid(table))
+    out.print(demo.worst_sentence)
+    say(f"\nOpen {demo.page} in a browser to see it.", "bold")
 
 
 def evaluation_table(results: Sequence[Result]) -> Group:
@@ -93,7 +92,7 @@ def evaluation_table(results: Sequence[Result]) -> Group:
 def _query_table(query: str, cells: list[Result]) -> list[RenderableType]:
     first = cells[0]
     head = Text(f"{query} located in {', '.join(first.references)}: {first.protocol}", style="bold")
-    grid = console.bare_table(None, ["fusion"], ("R@1", "R@5", "R@10", "fit", "a query", "bytes"))
+    grid = bare_table(None, ["fusion"], ("R@1", "R@5", "R@10", "fit", "a query", "bytes"))
     done = [cell for cell in cells if cell.ok]
     best = max((as_printed(cell.recalls[1]) for cell in done), default=0.0)
     for cell in done:
@@ -141,7 +140,7 @@ def results_table(tabulated: Tabulated) -> Group:
 
 def _wins_table(wins: Wins) -> Grid:
     """The difference in each column, with its interval."""
-    grid = console.bare_table(None, ("model", "query", "best other"), ["difference, 95 % interval"])
+    grid = bare_table(None, ("model", "query", "best other"), ["difference, 95 % interval"])
     for duel in wins.duels:
         style = "green" if duel.ahead else "red" if duel.behind else ""
         rival = f"{duel.rival} {duel.rival_value:.1f}"
@@ -156,33 +155,31 @@ def published_view(table: Table) -> Group:
     parts: list[RenderableType] = [Text(table.title, style="bold")]
     if compared.rows:
         names, numbers = ("model", "query", "method"), ("measured", "published", "difference")
-        grid = console.bare_table(None, names, numbers)
+        grid = bare_table(None, names, numbers)
         for row in compared.rows:
             grid.add_row(*map(Text, (row.column.model, row.column.query, row.label, *compared_texts(row))))
         parts.append(grid)
     return Group(*parts, *[Text(note) for note in compared.notes], Text())
 
 
-def show_outcome(shown: Console, outcome: Outcome) -> None:
+def show_outcome(outcome: Outcome) -> None:
     """Print what a run computed, and what it could not."""
     reused = len(outcome.cells) - outcome.n_computed
-    console.say(shown, outcome.title, "bold")
-    console.say(
-        shown,
-        f"{outcome.n_computed:,} cells computed, {reused:,} reused, in {outcome.seconds:,.1f} s: "
-        f"{outcome.results.folder}",
-    )
+    say(outcome.title, "bold", err)
+    counts = f"{outcome.n_computed:,} cells computed, {reused:,} reused, in {outcome.seconds:,.1f} s"
+    say(f"{counts}: {outcome.results.folder}", to=err)
     for model, path in outcome.absent.items():
-        console.say(shown, f"left out: {model}, as there is no descriptor store at {path}", "yellow")
+        say(f"left out: {model}, as there is no descriptor store at {path}", "yellow", err)
     if outcome.impossible:
-        shown.print(
+        say(
             f"not possible: {len(outcome.impossible):,} of them; the notes below the table say why",
-            style="yellow",
+            "yellow",
+            err,
         )
 
 
 def _panel(names: Sequence[str], panel: Table) -> Grid:
-    grid = console.bare_table()
+    grid = bare_table()
     grid.add_column(Text(names[0]), overflow="fold")
     for name in names[1:]:
         grid.add_column(Text(name), justify="right")
@@ -196,7 +193,7 @@ def _panel(names: Sequence[str], panel: Table) -> Grid:
 
 def text_grid(table: TextTable) -> Grid:
     """Return a table for the terminal; a row whose name is in bold stands out."""
-    grid = console.bare_table(table.title)
+    grid = bare_table(table.title)
     for number, name in enumerate(table.head):
         longest = max(map(len, name.split()), default=0)  # so that no word is cut
         grid.add_column(

@@ -13,7 +13,7 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
-from displace.cli import console
+from displace.cli.console import err, out, say, show_skipped
 from displace.descriptors.store import DescriptorStore, is_store
 from displace.maps import PlaceMap
 from displace.maps.calibration import Calibration
@@ -41,19 +41,19 @@ FOLDED = 0.4
 """Share of the width above which names would be folded beside the other columns."""
 
 
-def show_map(shown: Console, place_map: PlaceMap, path: str | Path) -> None:
+def show_map(place_map: PlaceMap, path: str | Path) -> None:
     """Show what a map holds."""
     grid = Table.grid(padding=(0, 2))
     for name, value in _facts(place_map, path):
         grid.add_row(Text(name, style="dim"), Text(value))
-    shown.print(grid)
+    out.print(grid)
     if place_map.calibration is None:
-        shown.print(no_confidence(place_map), style="yellow")
+        out.print(no_confidence(place_map), style="yellow")
         return
     if place_map.calibration_is_stale:
-        shown.print(STALE, style="yellow")
+        out.print(STALE, style="yellow")
     if place_map.calibration.curve:
-        shown.print(reliability_table(place_map.calibration))
+        out.print(reliability_table(place_map.calibration))
 
 
 def _facts(place_map: PlaceMap, path: str | Path) -> Iterable[tuple[str, str]]:
@@ -101,23 +101,23 @@ def show_locate(located: Located, given: Mapping[str, Any]) -> None:
     """Show located images: one in full, many as a table."""
     records, output = located.to_json(), given["output"]
     if len(records) == 1:
-        _show_one(console.out, records[0])
+        _show_one(records[0])
     else:
-        _show_many(console.out, records, "" if output else "; -o FILE or --json gives all")
+        _show_many(out, records, "" if output else "; -o FILE or --json gives all")
         if not output and (given["k"] or 1) > 1:
-            console.out.print("showing the best place of each image; -o FILE or --json gives -k of them")
+            out.print("showing the best place of each image; -o FILE or --json gives -k of them")
     if output is not None:
-        console.say(console.out, f"{_rows(records)} in {output}{_unsure(located, records)}")
+        say(f"{_rows(records)} in {output}{_unsure(located, records)}")
     if located.adapted:
-        console.out.print(ADAPTED)
+        out.print(ADAPTED)
     if any(located.matches.view) and isinstance(located.place_map, PlaceMap):
-        console.out.print(moved(located.place_map, located.matches.view))
+        out.print(moved(located.place_map, located.matches.view))
     if remark := of_refusals(located):
-        console.out.print(remark, style="yellow")
+        out.print(remark, style="yellow")
     if given["follow"] is None and (remark := of_a_drive(located)):
-        console.say(console.out, remark)
+        say(remark)
     if located.place_map.calibration_is_stale:
-        console.out.print(STALE, style="yellow")
+        out.print(STALE, style="yellow")
 
 
 def _rows(records: list[dict[str, Any]]) -> str:
@@ -135,41 +135,37 @@ def _unsure(located: Located, records: list[dict[str, Any]]) -> str:
 
 def exit_locate(located: Located, _: Mapping[str, Any]) -> int:
     """1 if images could not be read, or none is in the map."""
-    console.show_skipped(console.err, located.skipped)
+    show_skipped(located.skipped, err)
     return 1 if located.skipped or not located.reached.any() else 0
 
 
 def show_build(place_map: PlaceMap, given: Mapping[str, Any]) -> None:
     """Show what a map holds, and which images could not be read."""
     output = map_output(given["store"], given["output"])
-    show_map(console.out, place_map, output)
+    show_map(place_map, output)
     sources = listed(given["store"])
     folders = sources if all(map(is_store, sources)) else [store_beside(sources, output)]
     skipped = {name: why for folder in folders for name, why in DescriptorStore(folder).skipped.items()}
     if skipped:
-        console.say(
-            console.err,
-            f"{len(skipped):,} images are not in the map, because they could not be read",
-            "yellow",
-        )
-        console.show_skipped(console.err, skipped)
-    console.say(console.out, f"next: displace locate {quote(str(output))} PHOTO, FOLDER or VIDEO")
+        say(f"{len(skipped):,} images are not in the map, because they could not be read", "yellow", err)
+        show_skipped(skipped, err)
+    say(f"next: displace locate {quote(str(output))} PHOTO, FOLDER or VIDEO")
 
 
 def show_export(written: list[Path] | list[str], _: Mapping[str, Any]) -> None:
     """Print the names of the files, or of the map in a database."""
     for path in written:
-        console.say(console.out, str(path))
+        say(str(path))
 
 
-def _show_one(shown: Console, record: dict[str, Any]) -> None:
-    shown.print(record["image"], style="bold", markup=False)
+def _show_one(record: dict[str, Any]) -> None:
+    out.print(record["image"], style="bold", markup=False)
     table = Table("place", box=None, pad_edge=False)
     table.add_column("score", justify="right")
     for place, score in zip(record["places"], record["scores"], strict=True):
         table.add_row(Text(str(place)), f"{score:.3f}")
-    shown.print(table)
-    shown.print(_verdict(record))
+    out.print(table)
+    out.print(_verdict(record))
 
 
 def _verdict(record: dict[str, Any]) -> Text:
@@ -196,11 +192,11 @@ def _show_many(shown: Console, records: list[dict[str, Any]], where: str) -> Non
     frame = [name for name in FRAME if name in records[0]]
     titles: list[list[Text]] = [[]] * SHOWN
     if frame and len({record["image"] for record in records}) == 1:
-        console.say(shown, f"frames of {records[0]['image']}")
+        say(f"frames of {records[0]['image']}", to=shown)
     else:
         folder, names = _within(shown, [record["image"] for record in records[:SHOWN]])
         if folder:
-            console.say(shown, f"images in {folder}")
+            say(f"images in {folder}", to=shown)
         table.add_column("image", overflow="fold")
         titles = [[Text(name)] for name in names]
     for name in frame:
@@ -256,21 +252,18 @@ def show_update(done: Update, given: Mapping[str, Any]) -> None:
     """Show what an update did."""
     path = given["output"] or given["map_file"]
     verb = "added" if done.n_references > 0 else "removed"
-    console.say(console.out, f"{verb} {abs(done.n_references)} references, {done.n_places:+d} places: {path}")
+    say(f"{verb} {abs(done.n_references)} references, {done.n_places:+d} places: {path}")
     before, after = done.sampling_ratio or (nan, nan)
     if isfinite(after):  # else nothing is left to project
-        console.out.print(
-            f"the projection moved by {done.moved:.1f} % of its span; γ {before:.3g} → {after:.3g}"
-        )
+        out.print(f"the projection moved by {done.moved:.1f} % of its span; γ {before:.3g} → {after:.3g}")
     if done.decided:
-        console.say(console.out, f"settings chosen, which one traversal had left open: {done.decided}")
+        say(f"settings chosen, which one traversal had left open: {done.decided}")
     if done.confidence:
-        console.say(console.out, f"confidence: {done.confidence}")
+        say(f"confidence: {done.confidence}")
     for advice in done.advice:
-        console.say(console.out, f"do again: {advice}", "yellow")
+        say(f"do again: {advice}", "yellow")
     if any("again from all references" in said for said in (done.confidence, *done.advice)):
-        console.say(
-            console.out,
+        say(
             f"to build it again: displace build STORE STORE … -o {quote(str(path))} --overwrite, with the store of "
             "each recording",
         )

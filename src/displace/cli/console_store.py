@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
-from displace.cli import console, console_maps
+from displace.cli import console
+from displace.cli.console import out, say, show_skipped
+from displace.cli.console_maps import show_map
 from displace.datasets.base import Check
 from displace.descriptors.extraction import Extraction
 from displace.descriptors.store_summary import StoreSummary, summarize_store
@@ -23,13 +24,14 @@ from displace.models import ModelRow, model_name
 from displace.verbs.base import MAP_ENDING
 from displace.verbs.listing import Listed
 from displace.verbs.manifest import manifest_output
+from displace.verbs.update import steps_to_add
 
 
 def show_manifest(summary: Summary | Check, given: Mapping[str, Any]) -> None:
     """Print the counts, and where the manifest is."""
     written = "" if given["check"] else f"\n{manifest_output(given['sources'], given['output'])}"
     next_step = _next(given) if isinstance(summary, Summary) and summary.places else ""
-    console.say(console.out, f"{summary}{written}{next_step}")
+    say(f"{summary}{written}{next_step}")
 
 
 def _next(given: Mapping[str, Any]) -> str:
@@ -40,10 +42,7 @@ def _next(given: Mapping[str, Any]) -> str:
     model = PlaceMap.load(against, verify=False).model
     if model is None or model.get("imported"):
         return ""
-    table = manifest_output(given["sources"], given["output"])
-    store = table.with_suffix(".desc")
-    describe = shlex.join(["displace", "extract", str(table), "-m", model_name(model)])
-    return f"\nnext: {describe}, then {shlex.join(['displace', 'update', str(against), '--add', str(store)])}"
+    return f"\nnext: {steps_to_add(manifest_output(given['sources'], given['output']), model, against)}"
 
 
 def exit_manifest(summary: Summary | Check, given: Mapping[str, Any]) -> int:
@@ -54,22 +53,22 @@ def exit_manifest(summary: Summary | Check, given: Mapping[str, Any]) -> int:
 def show_extract(done: Extraction, given: Mapping[str, Any]) -> None:
     """Print what was described; after relabelling, what the store holds."""
     if given["relabel"]:
-        show_store(console.out, summarize_store(done.store))
+        show_store(summarize_store(done.store))
     else:
-        show_extraction(console.out, done)
+        show_extraction(done)
 
 
 def show_import(summary: StoreSummary, _: Mapping[str, Any]) -> None:
     """Print what the store holds."""
-    show_store(console.out, summary)
+    show_store(summary)
 
 
 def show_inspect(held: PlaceMap | StoreSummary, given: Mapping[str, Any]) -> None:
     """Print what a map or a store holds."""
     if isinstance(held, PlaceMap):
-        console_maps.show_map(console.out, held, given["source"])
+        show_map(held, given["source"])
     else:
-        show_store(console.out, held)
+        show_store(held)
 
 
 def record_inspect(held: PlaceMap | StoreSummary, given: Mapping[str, Any]) -> Any:
@@ -82,28 +81,26 @@ def record_inspect(held: PlaceMap | StoreSummary, given: Mapping[str, Any]) -> A
 
 def show_list(rows: Sequence[Any], given: Mapping[str, Any]) -> None:
     """Print a listing."""
-    console.out.print(models_table(rows) if given["what"] == "models" else entries_table(rows))
+    out.print(models_table(rows) if given["what"] == "models" else entries_table(rows))
 
 
-def show_extraction(shown: Console, done: Extraction) -> None:
+def show_extraction(done: Extraction) -> None:
     """Print what was described, reused and skipped."""
     store = done.store
     rate = f", {done.n_described / done.seconds:,.1f}/s" if done.n_described and done.seconds else ""
-    shown.print(
+    out.print(
         f"{done.n_described:,} images described, {done.n_reused:,} reused, {len(done.skipped):,} skipped "
         f"in {done.seconds:,.1f} s{rate}"
     )
     if done.n_unlisted:
-        shown.print(
+        out.print(
             f"{done.n_unlisted:,} images of the earlier manifest are no longer listed; their descriptors are kept"
         )
-    console.show_skipped(shown, done.skipped)
-    console.say(
-        shown, f"{store.folder}: {len(store):,} × {store.dim} {store.dtype}, by {store.model.get('model')}"
-    )
+    show_skipped(done.skipped)
+    say(f"{store.folder}: {len(store):,} × {store.dim} {store.dtype}, by {store.model.get('model')}")
 
 
-def show_store(shown: Console, summary: StoreSummary) -> None:
+def show_store(summary: StoreSummary) -> None:
     """Print what a store holds."""
     facts = {
         "model": model_name({"model": "?", **summary.model}),
@@ -125,9 +122,9 @@ def show_store(shown: Console, summary: StoreSummary) -> None:
     grid = Table.grid(padding=(0, 2))
     for key, value in facts.items():
         grid.add_row(key, Text(value))
-    shown.print(Text(summary.folder, style="bold"), grid, sep="\n")
-    console.show_skipped(shown, summary.skipped)
-    shown.print(traversals_table(summary.traversals))
+    out.print(Text(summary.folder, style="bold"), grid, sep="\n")
+    show_skipped(summary.skipped)
+    out.print(traversals_table(summary.traversals))
 
 
 def traversals_table(traversals: list[Traversal]) -> Table:
