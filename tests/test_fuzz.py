@@ -178,7 +178,7 @@ def shown(held, path):
     """What `inspect` prints, as text and as JSON."""
     with console.out.capture():
         console_store.show_inspect(held, {"source": path})
-        console.show_json(console.out, console_store.record_inspect(held, {"source": path}))
+        console.show_json(console_store.record_inspect(held, {"source": path}))
 
 
 def use_map(path, refs, queries):

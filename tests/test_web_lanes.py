@@ -21,7 +21,6 @@ from displace.models import get_model
 from displace.web import describer as describer_file
 from displace.web import lanes as lanes_file
 from displace.web import worker as worker_file
-from displace.web.batching import BusyError
 from displace.web.describer import THREADS, Describer
 from displace.web.lanes import MANY, TOGETHER, TRIES, Lanes
 from displace.web.limits import Limits, RefusedError
@@ -281,7 +280,7 @@ class TestLanes:
         assert seen == [PICTURES[0], PICTURES[1], PICTURES[3]]
 
     def test_too_many_are_refused(self, made):
-        with pytest.raises(BusyError, match="images are waiting"):
+        with pytest.raises(RefusedError, match="images are waiting"):
             describe(made(1, limits=Limits(waiting=3)), PICTURES[:4])
 
     def test_what_waits_at_the_end_is_described(self, made):

@@ -92,15 +92,22 @@ def opened(video: Path) -> cv2.VideoCapture:
     """Open a video; refuse a file whose header cannot be read."""
     if not video.is_file():
         raise ImageError(f"no video at {video}")
-    capture = cv2.VideoCapture(str(video))
+    capture = _capture(video)
     if not capture.isOpened():
         raise ImageError(f"cannot read video {video}: it is truncated or damaged, or its codec is not known")
     return capture
 
 
+def _capture(video: Path) -> cv2.VideoCapture:
+    os.environ.setdefault(
+        "OPENCV_FFMPEG_LOGLEVEL", "-8"
+    )  # what is wrong is said here, not by FFmpeg in between
+    return cv2.VideoCapture(str(video))
+
+
 def length_of(video: Path) -> float:
     """Seconds that a video takes by its header; 0 where it does not say."""
-    capture = cv2.VideoCapture(str(video))
+    capture = _capture(video)
     try:
         count, rate = capture.get(cv2.CAP_PROP_FRAME_COUNT), capture.get(cv2.CAP_PROP_FPS)
     finally:

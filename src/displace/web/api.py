@@ -75,9 +75,8 @@ def make_app(settings: ServerSettings) -> ASGIApp:
 def _add_errors(app: FastAPI) -> None:
     """Errors as JSON, each with a message."""
 
-    @app.exception_handler(RefusedError)
     @app.exception_handler(DisplaceError)
-    async def refused(_: Request, error: RefusedError | DisplaceError) -> Response:
+    async def refused(_: Request, error: DisplaceError) -> Response:
         return refusal(error)
 
     @app.exception_handler(RequestValidationError)

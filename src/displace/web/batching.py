@@ -18,18 +18,14 @@ from typing import Any
 import numpy as np
 
 from displace.arrays import Vectors
-from displace.errors import DisplaceError
 from displace.web.hosting import Hosted
+from displace.web.limits import RefusedError
 
 SIZES = (1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512)
 """Upper ends of the histogram of batches, in queries."""
 LARGEST = 512
 """Queries of one batch."""
 Records = list[dict[str, Any]]
-
-
-class BusyError(DisplaceError):
-    """More queries are waiting than the server takes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +63,7 @@ class Batcher:
         waiting = Waiting(hosted, vectors, k, tuple(sorted(options.items())), loop.create_future())
         with self._lock:
             if self.n_waiting + len(vectors) > self.limit:
-                raise BusyError(f"{self.n_waiting} queries are waiting; try again in a moment")
+                raise RefusedError(503, f"{self.n_waiting} queries are waiting; try again in a moment")
             self.queue.append(waiting)
             self.n_waiting += len(vectors)
             starts, self._runs = not self._runs, True

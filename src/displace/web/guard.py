@@ -12,7 +12,6 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from displace.errors import DisplaceError
-from displace.web.batching import BusyError
 from displace.web.limits import RateLimit, RefusedError
 from displace.web.server import Server
 
@@ -34,11 +33,9 @@ GONE = 499
 """Counted for clients that left before their request was whole; nobody is there to be answered."""
 
 
-def refusal(error: RefusedError | DisplaceError) -> JSONResponse:
+def refusal(error: DisplaceError) -> JSONResponse:
     """What is answered to a request that cannot be met."""
-    if isinstance(error, RefusedError):
-        return error_response(error.status, error.message)
-    return error_response(503 if isinstance(error, BusyError) else 422, str(error))
+    return error_response(error.status if isinstance(error, RefusedError) else 422, str(error))
 
 
 def error_response(status: int, message: str) -> JSONResponse:
@@ -92,7 +89,7 @@ class Guard:
                 except TimeoutError:
                     if status is None:  # else the answer had begun
                         refused = error_response(503, f"no answer within {self.limits.seconds:g} s")
-                except (RefusedError, DisplaceError) as error:
+                except DisplaceError as error:
                     refused = refusal(error)
                 except ClientDisconnect:
                     status = GONE

@@ -22,7 +22,7 @@ from displace.descriptors.extraction import described_batch
 from displace.descriptors.preparation import in_batches
 from displace.errors import DisplaceError
 from displace.models.base import DescriptorModel
-from displace.web.batching import BusyError, hand_over
+from displace.web.batching import hand_over
 from displace.web.limits import Limits, RefusedError
 from displace.web.worker import Answer, Worker, WorkerEndedError, prepared_image
 
@@ -84,7 +84,7 @@ class Lanes:
         waiting = [WaitingImage(image, loop.create_future()) for image in images]
         with self.changed:
             if len(self.queue) + len(waiting) > self.limits.waiting:
-                raise BusyError(f"{len(self.queue)} images are waiting; try again in a moment")
+                raise RefusedError(503, f"{len(self.queue)} images are waiting; try again in a moment")
             self.queue.extend(waiting)
             self.changed.notify(len(waiting))
         return stacked(await asyncio.gather(*(each.answer for each in waiting), return_exceptions=True))

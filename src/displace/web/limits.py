@@ -11,6 +11,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from displace.errors import DisplaceError
+
 Clock = Callable[[], float]
 """Seconds that only go forward."""
 
@@ -87,7 +89,7 @@ class Tokens:
         return full or (reads and reading)
 
 
-class RefusedError(Exception):
+class RefusedError(DisplaceError):
     """A request that is answered with an error: its HTTP status, what is wrong, and the way out."""
 
     def __init__(self, status: int, message: str) -> None:
