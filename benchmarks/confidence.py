@@ -19,6 +19,7 @@ import argparse
 import os
 import tempfile
 import warnings
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -141,6 +142,7 @@ def main(argv: list[str]) -> None:
             name: described(shared, name, model, options.cache) for name in ("sped400", "nordland811", "town")
         }
         nothing = drawn(model, options.cache) if options.details else {}
+        of_size: dict[int, list[Answers]] = defaultdict(list)
         for name, n_traversals, n_places in plan([int(size) for size in options.sizes.split(",")]):
             broken = of_broken_camera(shared, name, model, options.cache) if options.details else {}
             asked = [
@@ -148,6 +150,9 @@ def main(argv: list[str]) -> None:
                 for case in cases_of(sets[name], name, n_traversals, n_places)
             ]
             row(name, n_traversals, n_places, model, *(detailed if options.details else measured)(asked))
+            of_size[n_places] += asked
+        for n_places, asked in of_size.items() if not options.details else ():
+            row("all sets", "all", n_places, model, *measured(asked))
 
 
 def parser_of(name: str, description: str | None) -> argparse.ArgumentParser:
