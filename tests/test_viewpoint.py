@@ -16,7 +16,7 @@ from displace.maps.remarks import moved
 from displace.models import get_model, grid_of
 from displace.sequence.alignment import align, least_gain
 from displace.sequence.following import Follower
-from displace.sequence.viewpoint import common_view, moved_by
+from displace.sequence.viewpoint import LEAST_FRAMES, common_view, moved_by
 from displace.verbs.align import align as align_verb
 from displace.verbs.extract import extract
 from displace.verbs.manifest import manifest as list_images
@@ -209,14 +209,15 @@ def test_a_drive_under_way_finds_out_how_far_it_is_moved(
 ) -> None:
     queries, truth = pictures["other lane"], np.asarray(place_map.places.ids)
     follower, plain = place_map.follow(lag=lag), place_map.follow(view=(0, 0))
-    before, after = followed(follower, queries[:99]), followed(follower, queries[99:])
+    first = LEAST_FRAMES - 1
+    before, after = followed(follower, queries[:first]), followed(follower, queries[first:])
     as_it_is = followed(plain, queries)
-    np.testing.assert_array_equal(before, as_it_is[:99])
+    np.testing.assert_array_equal(before, as_it_is[:first])
     assert (follower.view, plain.view) == ((0, 3), (0, 0))
-    assert (after == truth[99:]).mean() > 0.9
-    assert (as_it_is[99:] == truth[99:]).mean() < 0.7
+    assert (after == truth[first:]).mean() > 0.9
+    assert (as_it_is[first:] == truth[first:]).mean() < 0.7
     told = place_map.follow(view=(0, 3))
-    np.testing.assert_array_equal(followed(told, queries)[99:], after)
+    np.testing.assert_array_equal(followed(told, queries)[first:], after)
     if lag:  # the frames before are known as well
         assert [follower.ago(lag - n).place for n in range(5)] == list(truth[-1 - lag : 4 - lag])
 
@@ -232,6 +233,37 @@ def test_a_drive_that_changes_lanes_remembers_as_many_frames_as_before(
     fix = follower.step(pictures["other lane"][99])
     assert (follower.view, fix.place) == ((0, 3), truth[99])
     assert follower.ago(180).belief.shape == fix.belief.shape
+
+
+def test_a_drive_that_goes_back_to_its_lane_is_no_longer_moved(
+    place_map: PlaceMap, pictures: dict[str, np.ndarray]
+) -> None:
+    follower = place_map.follow()
+    followed(follower, pictures["other lane"][:LEAST_FRAMES])
+    assert follower.view == (0, 3)
+    followed(follower, pictures["own lane"][LEAST_FRAMES:])
+    assert follower.view == (0, 0)
+
+
+def test_short_clips_from_another_lane_are_smoothed(
+    place_map: PlaceMap, pictures: dict[str, np.ndarray]
+) -> None:
+    some = slice(40, 40 + LEAST_FRAMES)
+    found = place_map.smoothed(pictures["other lane"][some])
+    assert found.view == (0, 3)
+    assert (found.places[:, 0] == np.asarray(place_map.places.ids)[some]).mean() > 0.9
+    assert place_map.smoothed(pictures["other lane"][some][1:]).view == (0, 0)
+    assert place_map.smoothed(pictures["own lane"][some]).view == (0, 0)
+
+
+def test_an_offset_of_few_frames_must_be_surely_better_than_none(
+    place_map: PlaceMap, pictures: dict[str, np.ndarray]
+) -> None:
+    """Of 15 frames beside the lane and 10 in it, an offset fits best by chance; of all 25 beside it, surely."""
+    beside = pictures["other lane"][40:65]
+    mixed = np.concatenate([beside[:15], pictures["own lane"][55:65]])
+    for frames, told in ((beside, (0, 3)), (mixed, None), (pictures["own lane"][40:65], (0, 0))):
+        assert place_map._view_of(place_map.state, frames, least=0) == told
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ from displace.sequence.adaptation import LEAST_QUERIES, without_stops
 from displace.sequence.following import Course, Fix, Follower, smooth_fixes
 from displace.sequence.stride import right_in_order
 from displace.sequence.tracking import BEGINS_OFF
-from displace.sequence.viewpoint import check_view, moved_by, view_of
+from displace.sequence.viewpoint import LEAST_FRAMES, check_view, moved_by, view_of
 from displace.truth import Tolerance
 
 if TYPE_CHECKING:
@@ -341,7 +341,7 @@ class PlaceMap:
             last was taken, given all frames since (fixed-lag smoothing). The time of an answer grows with n.
         view : (int, int), optional
             Offset of the camera's pictures against those of the map, from `view_of` of an earlier drive; (0, 0) for
-            none. By default a drive that adapts finds it out itself after 100 frames, 200, 400 and so on, as
+            none. By default a drive that adapts finds it out itself after 25 frames, 50, 100 and so on, as
             ``follower.view``; that step takes longer.
 
         Returns
@@ -379,7 +379,7 @@ class PlaceMap:
 
         course, adapts = self._course(state), adapt == "online"
         told = view is not None or not adapts or grid is None
-        view_of = None if told else partial(self._view_of, state)
+        view_of = None if told else partial(self._view_of, state, least=LEAST_FRAMES)
         return Follower(
             course, describe, project, confidence, adapts, begins_off, lag, view or (0, 0), view_of
         )
@@ -402,7 +402,7 @@ class PlaceMap:
         if not len(vectors):
             return [], (0, 0)
         mode = chosen_mode(adapt, len(vectors))
-        vectors, view = self._moved_back(state, vectors, adapt)
+        vectors, view = self._moved_back(state, vectors, adapt, LEAST_FRAMES)
         projected, course = state.project(vectors), self._course(state)
         stands = np.arange(len(projected))
         if course.ordered:
@@ -446,18 +446,23 @@ class PlaceMap:
         fewer than 100, and where a descriptor is no such grid. `locate` and `smooth` shift pictures back where many
         queries adapt the matching.
         """
-        return self._view_of(self.state, self.describe(queries))
+        return self._view_of(self.state, self.describe(queries)) or (0, 0)
 
-    def _view_of(self, state: MapState, vectors: Vectors) -> tuple[int, int]:
+    def _view_of(
+        self, state: MapState, vectors: Vectors, least: int = LEAST_QUERIES
+    ) -> tuple[int, int] | None:
+        """Offset of a drive's pictures; None where it cannot be told, as from fewer than `least`."""
         grid = grid_of(state.model)
-        if grid is None or prod(grid) != state.dim or len(vectors) < LEAST_QUERIES:
-            return 0, 0
+        if grid is None or prod(grid) != state.dim or len(vectors) < least:
+            return None
         return view_of(vectors, grid, state.usual, state.project, self._course(state).rows)
 
-    def _moved_back(self, state: MapState, vectors: Vectors, adapt: str) -> tuple[Vectors, tuple[int, int]]:
+    def _moved_back(
+        self, state: MapState, vectors: Vectors, adapt: str, least: int = LEAST_QUERIES
+    ) -> tuple[Vectors, tuple[int, int]]:
         """Queries shifted back to the map's viewpoint, where they are many and may adapt the matching; their offset."""
         asked = adapt == "batch" or (adapt == "auto" and state.at_hand and state.area is None)
-        view, grid = self._view_of(state, vectors) if asked else (0, 0), grid_of(state.model)
+        view, grid = (asked and self._view_of(state, vectors, least)) or (0, 0), grid_of(state.model)
         return moved_by(vectors, grid, view, state.usual) if grid and any(view) else vectors, view
 
     def _course(self, state: MapState) -> Course:

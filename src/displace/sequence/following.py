@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from displace.arrays import Vectors, sigmoid, top_k
 from displace.errors import InputError
 from displace.files import schema
-from displace.sequence.adaptation import LEAST_QUERIES, MapRows, OnlineAdaptation, Stops
+from displace.sequence.adaptation import MapRows, OnlineAdaptation, Stops
 from displace.sequence.chance import Chance, Same
 from displace.sequence.engine import Belief, Blocks, Floats
 from displace.sequence.hindsight import TRUSTED, Hindsight
@@ -33,7 +33,7 @@ from displace.sequence.together import (
     judged_under_way,
 )
 from displace.sequence.tracking import BEGINS_OFF, Tracker
-from displace.sequence.viewpoint import FRAMES, Cells
+from displace.sequence.viewpoint import FRAMES, LEAST_FRAMES, Cells
 from displace.sequence.weighing import Scale, scores_by_frame, scores_of_row, weighed
 from displace.sequence.whole_drive import smooth_drive
 from displace.truth import Flags
@@ -320,8 +320,8 @@ class Follower:
     view : (int, int)
         Offset of the pictures against those of the map.
     view_of : callable, optional
-        Offset of some frames (m, D). With it the drive finds its view itself: from its frames after 100 of them, 200,
-        400 and so on. Where that is another one, the last frames are taken again with it.
+        Offset of some frames (m, D), None where it is not clear. With it the drive finds its view itself: from its
+        frames after 25 of them, 50, 100 and so on. Where that is another one, the last frames are taken again with it.
     """
 
     def __init__(
@@ -334,13 +334,13 @@ class Follower:
         begins_off: float = BEGINS_OFF,
         lag: int = 0,
         view: Cells = (0, 0),
-        view_of: Callable[[Vectors], Cells] | None = None,
+        view_of: Callable[[Vectors], Cells | None] | None = None,
     ) -> None:
         self.course, self.view = course, view
         self._describe, self._project, self._confidence = describe, project, confidence
         self._adapt, self._begins_off, self._lag, self._view_of = adapt, begins_off, lag, view_of
         self._recent: deque[Vectors] = deque(maxlen=max(FRAMES, lag + 1))
-        self._n_frames, self._next_look = 0, LEAST_QUERIES
+        self._n_frames, self._next_look = 0, LEAST_FRAMES
         self._begin()
 
     def _begin(self) -> None:
@@ -378,7 +378,7 @@ class Follower:
         self._next_look *= 2
         recent = list(self._recent)
         view = self._view_of(np.array(recent[-FRAMES:]))
-        if any(view) and view != self.view:
+        if view is not None and view != self.view:
             self.view = view
             self._begin()
             for earlier in recent[:-1]:
