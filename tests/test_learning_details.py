@@ -331,5 +331,5 @@ def test_what_a_fold_must_have():
     assert asked(2, 3) is None
     assert asked(5, 0) is None
     for n_places, n_queries in ((3, 3), (5, 1)):
-        evidence, labels = asked(n_places, n_queries)
-        assert (evidence.shape, labels.shape) == ((n_queries, 4), (n_queries,))
+        found = asked(n_places, n_queries)
+        assert (found.evidence.shape, found.labels.shape) == ((n_queries, 4), (n_queries,))

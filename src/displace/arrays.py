@@ -154,8 +154,7 @@ def log_odds(probability: ArrayLike, least: float) -> NDArray[np.float64]:
     [0.0, -4.6, 4.6]
     """
     p = np.clip(np.asarray(probability, np.float64), least, 1 - least)
-    result: NDArray[np.float64] = np.log(p / (1 - p))
-    return result
+    return np.log(p / (1 - p))
 
 
 def shows_something(vectors: Vectors) -> NDArray[np.bool_]:

@@ -81,5 +81,4 @@ class StdDMatMin(ScoreFusion):
 
     def _usable(self, deviation: Vectors) -> Vectors:
         """Deviations to divide by: 1 where distances do not differ."""
-        usable: Vectors = np.where(deviation > ROUNDING * np.finfo(deviation.dtype).eps, deviation, 1)
-        return usable
+        return np.where(deviation > ROUNDING * np.finfo(deviation.dtype).eps, deviation, 1)

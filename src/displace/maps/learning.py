@@ -34,10 +34,10 @@ from displace.maps.calibration import (
     calibration_error,
     reliability,
 )
-from displace.maps.samples import Samples
+from displace.maps.samples import Samples, joined
 from displace.maps.witness import TOP, Anchors, Witness
 from displace.places import Places
-from displace.progress import Stage
+from displace.progress import Stage, counted
 from displace.references import ReferenceSet
 from displace.truth import Flags, Truth
 
@@ -106,42 +106,19 @@ def learn(
     fold of each, for what else is learned from them. `cells` is given for descriptors that are a grid over the picture.
     """
     n = len(refs.traversal_ids)
-    samples = gathered(refs, fusion, truth, progress, watch if n > 1 else None, cells)
+    watch = watch if n > 1 else None
+    plan, parts, seen = list(_plan(refs)), [], set()
+    for fold in counted(plan, progress):
+        watch_fold = None if fold.traversal in seen else watch
+        parts.append(_fold_samples(refs, fold, fusion, truth, watch_fold, n == 1, cells))
+        seen.add(fold.traversal)
+    samples = joined(parts)
     return (None, None) if samples is None else (calibration_of(samples, basis_of(n)), samples)
 
 
 def basis_of(n_traversals: int) -> str:
     """Entry of `BASES` for a map of so many traversals."""
     return BASES[max(0, 3 - n_traversals)]
-
-
-def gathered(
-    refs: ReferenceSet,
-    fusion: Fusion,
-    truth: Truth,
-    progress: Stage | None,
-    watch: Watch | None,
-    cells: CellLayout | None = None,
-) -> Samples | None:
-    """Features and labels of the queries of all folds; None where there are no queries."""
-    plan, centred = list(_plan(refs)), len(refs.traversal_ids) == 1
-    parts: list[tuple[Fold, Vectors, NDArray[np.int8]]] = []
-    for number, fold in enumerate(plan):
-        first = all(fold.traversal != earlier.traversal for earlier in plan[:number])
-        part = _fold_samples(refs, fold, fusion, truth, watch if first else None, centred, cells)
-        if part is not None:
-            parts.append((fold, *part))
-        if progress:
-            progress(number + 1, len(plan))
-    if not parts:
-        return None
-    return Samples(
-        np.concatenate([evidence for _, evidence, _ in parts]),
-        np.concatenate([labels for *_, labels in parts]),
-        np.repeat(np.arange(len(parts), dtype=np.int32), [len(labels) for *_, labels in parts]),
-        [str(fold.traversal) for fold, *_ in parts],
-        centred,
-    )
 
 
 def _plan(refs: ReferenceSet) -> Iterator[Fold]:
@@ -167,7 +144,7 @@ def _fold_samples(
     watch: Watch | None,
     centred: bool,
     cells: CellLayout | None = None,
-) -> tuple[Vectors, NDArray[np.int8]] | None:
+) -> Samples | None:
     """Features and labels of a fold's queries, located in a map of its references; None where it has too few."""
     rest, queries = refs.select(fold.references), refs.select(fold.queries)
     if len(queries) == 0 or len(rest.place_ids) < 3:
@@ -185,7 +162,8 @@ def _fold_samples(
     best = np.searchsorted(ids, matches.places)
     witness = Witness.of(rows, anchors, truth, ids, cells)
     evidence = witness.evidence(queries.vectors, best, matches.scores, centred)
-    return evidence, labelled(matches.places[:, 0], queries.places, ids, truth)
+    labels = labelled(matches.places[:, 0], queries.places, ids, truth)
+    return Samples.of_fold(evidence, labels, str(fold.traversal), centred)
 
 
 def labelled(found: NDArray[Any], places: NDArray[Any], ids: NDArray[Any], truth: Truth) -> NDArray[np.int8]:

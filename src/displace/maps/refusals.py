@@ -1,6 +1,7 @@
-"""Advice where most images are refused, or seem to be a drive: a test whether their places advance along the route.
+"""Advice to users whose images are mostly refused, or look like a drive that was located image by image.
 
-If they do, the images are of the route, in a condition that the map lacks; if not, they are from elsewhere.
+Both are judged by whether the places of the images advance along the route: refused images that do show the route in a
+condition that the map lacks, those that do not were taken elsewhere.
 """
 
 from __future__ import annotations
@@ -11,20 +12,33 @@ from numpy.typing import NDArray
 from displace.arrays import l2_normalize
 from displace.maps.located import Located
 from displace.maps.place_map import PlaceMap
-from displace.maps.remarks import (
-    ACCEPT_LESS,
-    BACKWARDS,
-    ELSEWHERE,
-    FOLLOW,
-    ONE_CONDITION,
-    TOGETHER,
-    UNSEEN_CONDITION,
-)
 from displace.neighbours import neighbours_are_alike
 from displace.sequence.adaptation import LEAST_QUERIES
 from displace.sequence.stride import way_along
 from displace.sequence.together import HARDLY
 
+ELSEWHERE = (
+    "together these images look foreign: hardly any match stands out. If they do show the map's route, its recordings "
+    "lack their season or light: add one that has it (displace update MAP --add STORE)"
+)
+ONE_CONDITION = (
+    "most images are refused: the map has seen the route only once, and another season or light looks foreign to it. "
+    "Add a second recording (displace update MAP --add STORE), or accept more, including foreign images: "
+    "--min-confidence 0.3"
+)
+UNSEEN_CONDITION = (
+    "most images are refused, although their places follow each other along the route: none of the map's recordings "
+    "seems to show this season or light. Add one that does (displace update MAP --add STORE)"
+)
+BACKWARDS = (
+    "most frames are refused: their places follow each other against the route, and drives are followed along it, as "
+    "the map's recordings went; --no-follow locates each frame by itself"
+)
+FOLLOW = "the places of the images follow each other along the route, as those of a drive do: --follow locates them so"
+TOGETHER = "; 100 or more images in one condition, located together, adapt the matching to it"
+ACCEPT_LESS = (
+    "; half of these images reach --min-confidence {median:.2f}, but that also accepts more foreign images"
+)
 LOWEST = 0.1
 """Lowest limit that is suggested: below it hardly anything is refused."""
 

@@ -8,7 +8,6 @@ masked; the samples of a removed one are dropped. The calibration of drives is t
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from displace.holdout import MARGIN, STRETCH, spread
 from displace.maps.calibrating import calibrated
 from displace.maps.driving import DriveWatch, drives_by_rule
 from displace.maps.learning import basis_of, calibration_of, in_route_order, labelled
-from displace.maps.samples import KEPT, Samples
+from displace.maps.samples import KEPT, Samples, joined
 from displace.maps.state import MapState
 from displace.maps.witness import TOP
 from displace.references import ReferenceSet
@@ -83,10 +82,7 @@ def _samples_after(old: MapState, refs: ReferenceSet, gained: bool) -> Samples |
     names = [str(name) for name in refs.traversal_ids]
     if not gained:
         return old.samples and old.samples.without(names)
-    new = _located_before(old, refs)
-    if old.samples is None or new is None:
-        return new or old.samples
-    return old.samples.joined(new)
+    return joined([old.samples, _located_before(old, refs)])
 
 
 def _located_before(old: MapState, refs: ReferenceSet) -> Samples | None:
@@ -94,7 +90,7 @@ def _located_before(old: MapState, refs: ReferenceSet) -> Samples | None:
     if old.witness is None:
         return None
     asked, stretch = _asked(old, refs)
-    return _joined([_masked(old, asked.only(name), stretch, str(name)) for name in asked.traversal_ids])
+    return joined(_masked(old, asked.only(name), stretch, str(name)) for name in asked.traversal_ids)
 
 
 def _asked(old: MapState, refs: ReferenceSet) -> tuple[ReferenceSet, NDArray[Any]]:
@@ -145,9 +141,4 @@ def _masked(state: MapState, queries: ReferenceSet, masked: NDArray[Any], name: 
     centred = state.samples is not None and state.samples.centred
     evidence = state.witness.evidence(vectors, best, scores, centred)
     labels = labelled(state.places.ids[best[:, 0]], queries.places, ids, state.truth)
-    return Samples(evidence, labels, np.zeros(len(labels), np.int32), [name], centred)
-
-
-def _joined(parts: list[Samples | None]) -> Samples | None:
-    found = [part for part in parts if part is not None]
-    return reduce(Samples.joined, found) if found else None
+    return Samples.of_fold(evidence, labels, name, centred)

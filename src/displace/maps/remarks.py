@@ -53,38 +53,6 @@ LACKING = (
 FEWEST = 20
 """Fewest held-out images from missing stretches for that message."""
 
-ELSEWHERE = (
-    "together these images look foreign: hardly any match stands out. If they do show the map's route, its recordings "
-    "lack their season or light: add one that has it (displace update MAP --add STORE)"
-)
-"""Where many images are refused and the mean of their confidence is below `together.HARDLY`."""
-
-ONE_CONDITION = (
-    "most images are refused: the map has seen the route only once, and another season or light looks foreign to it. "
-    "Add a second recording (displace update MAP --add STORE), or accept more, including foreign images: "
-    "--min-confidence 0.3"
-)
-"""Where a map of one traversal refuses most images."""
-
-UNSEEN_CONDITION = (
-    "most images are refused, although their places follow each other along the route: none of the map's recordings "
-    "seems to show this season or light. Add one that does (displace update MAP --add STORE)"
-)
-"""Where a map of several traversals refuses most images, whose places yet advance along its route."""
-BACKWARDS = (
-    "most frames are refused: their places follow each other against the route, and drives are followed along it, as "
-    "the map's recordings went; --no-follow locates each frame by itself"
-)
-"""Where a drive goes back, or a video runs backwards."""
-FOLLOW = "the places of the images follow each other along the route, as those of a drive do: --follow locates them so"
-"""Where images located one by one seem to be a drive."""
-TOGETHER = "; 100 or more images in one condition, located together, adapt the matching to it"
-"""Added to `UNSEEN_CONDITION` where the matching was not adapted."""
-ACCEPT_LESS = (
-    "; half of these images reach --min-confidence {median:.2f}, but that also accepts more foreign images"
-)
-"""Added to `UNSEEN_CONDITION` where that limit is at least `refusals.LOWEST`."""
-
 ADAPTED = (
     "the matching was adapted to the condition that these images share; --adapt none locates each by itself"
 )

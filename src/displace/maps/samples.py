@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -30,6 +32,11 @@ class Samples:
     """Traversal of each fold."""
     centred: bool = False
     """Whether similarity and standing are computed about the mean of the references."""
+
+    @classmethod
+    def of_fold(cls, evidence: Vectors, labels: NDArray[np.int8], traversal: str, centred: bool) -> Samples:
+        """The queries of one fold, all of one traversal."""
+        return cls(evidence, labels, np.zeros(len(labels), np.int32), [traversal], centred)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -72,3 +79,9 @@ class Samples:
         rows = [np.flatnonzero(self.folds == fold) for fold in range(len(self.names))]
         kept = [part[spread(len(part), KEPT)] for part in rows if len(part)]
         return self.take(np.concatenate(kept)) if kept else self
+
+
+def joined(parts: Iterable[Samples | None]) -> Samples | None:
+    """All queries of some samples; None if there are none."""
+    found = [part for part in parts if part is not None]
+    return reduce(Samples.joined, found) if found else None

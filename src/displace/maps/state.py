@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from math import sqrt
-from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,9 +33,6 @@ from displace.truth import Tolerance, Truth
 if TYPE_CHECKING:
     from displace.fusion.base import Fusion
     from displace.maps.statistics import MapStatistics
-
-
-Record = TypeVar("Record", "MapState", Anchors)
 
 CHOSEN_AT = "settings_chosen_at"
 """Note of an updated map: γ at which its settings were chosen. Compared with γ before each update alone, many small
@@ -101,7 +98,12 @@ class MapState:
 
     def unmapped(self) -> MapState:
         """Return the same map with no array mapped from its file, which may then be written over in place."""
-        return _unmapped(self)
+        mapped: dict[str, Any] = {}
+        for name in ("vectors", "projection", "mean", "scales"):
+            array = getattr(self, name)
+            if array is not None and exact.is_mapped(array):
+                mapped[name] = np.array(array)
+        return replace(self, **mapped) if mapped else self
 
     @cached_property
     def truth(self) -> Truth:
@@ -336,15 +338,3 @@ def _best_of_each(places: Indices, scores: Vectors, k: int) -> tuple[Indices, Ve
         first = np.sort(first)[:k]
         best[row], values[row] = ids[first], score[first]
     return best, values
-
-
-def _unmapped(value: Record) -> Record:
-    """Return a frozen record in which mapped arrays are copies, also those of records in it."""
-    changed: dict[str, Any] = {}
-    for each in fields(value):
-        held = getattr(value, each.name)
-        if isinstance(held, np.ndarray) and exact.is_mapped(held):
-            changed[each.name] = np.array(held)
-        elif isinstance(held, Anchors):
-            changed[each.name] = _unmapped(held)
-    return replace(value, **changed) if changed else value

@@ -188,14 +188,12 @@ class Witness:
         if self.projection is None or self._unscaling is None:
             return targets.astype(np.float32)
         inside = targets @ self._unscaling @ self._unscaling.T
-        own: Vectors = inside.astype(np.float32) @ self.projection.T
-        return own
+        return inside.astype(np.float32) @ self.projection.T
 
     def _targets(self, rows: Indices) -> Vectors:
         """Projected mean of each row's references, relative to that of all."""
         lengths = self.anchors.lengths[rows, None]
-        targets: Vectors = lengths * self.take(rows).astype(np.float64) - self._offset
-        return targets
+        return lengths * self.take(rows).astype(np.float64) - self._offset
 
     def _distance(self, centred: Vectors, projected: Vectors, target: Vectors, row: Indices) -> Vectors:
         """Squared distance of each query from the best row's references, in the descriptors' own space.
@@ -250,8 +248,7 @@ class Witness:
     def _offset(self) -> Vectors:
         """Projected difference o of the anchors' mean and the mean that the map subtracts from queries."""
         shift = self.anchors.mean.astype(np.float64) - (0.0 if self.mean is None else self.mean)
-        offset: Vectors = shift if self.projection is None else shift @ self.projection
-        return offset
+        return shift if self.projection is None else shift @ self.projection
 
     @cached_property
     def _unscaling(self) -> Vectors | None:
@@ -260,8 +257,7 @@ class Witness:
             return None
         gram = (self.projection.T @ self.projection).astype(np.float64)
         gram[np.diag_indices_from(gram)] += TINY * np.trace(gram) / len(gram)
-        unscaling: Vectors = np.linalg.inv(np.linalg.cholesky(gram)).T
-        return unscaling
+        return np.linalg.inv(np.linalg.cholesky(gram)).T
 
 
 def _cosines(a: Vectors, b: Vectors) -> Vectors:
