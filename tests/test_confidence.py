@@ -23,7 +23,7 @@ from displace.maps.calibration import (
 from displace.maps.checking import checked_calibration
 from displace.maps.learning import APART, ENOUGH, MOST, STRONG, _cross_validated, calibration_of, logistic
 from displace.maps.samples import Samples
-from displace.maps.witness import LEAD, STANDING, Anchors, Witness, standing
+from displace.maps.witness import LEAD, STANDING, Anchors, RowSpace, Witness, standing
 from displace.places import Places
 from displace.sequence.following import ranking_features
 from displace.synthetic import make_route
@@ -150,9 +150,10 @@ def test_evidence_by_hand():
     projection = 2 * np.eye(3)[:, :2]
     rows = Rows(rows_of_places, np.arange(3), projection=projection)
     references = np.array([[1.0, 0, 0], [0, 1, 0], [-1, 0, 0]])
-    anchors = Anchors.of(lambda at: rows_of_places[at], projection, None, references, np.ones(3))
+    space = RowSpace.of(rows)
+    anchors = Anchors.of(space, references, np.ones(3))
     truth = Truth.of(Places(np.arange(3)))
-    witness = Witness.of(rows, anchors, truth, np.arange(3))
+    witness = Witness(space, anchors, truth, np.arange(3))
     mean = references.mean(axis=0)
     query = mean + np.array([[0.6, 0.0, 0.8]])
     scores = np.array([[0.9, 0.3, -0.9]])

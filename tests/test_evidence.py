@@ -11,7 +11,7 @@ from displace import DisPlace, ReferenceSet, build, get_fusion
 from displace.geo import Positions
 from displace.maps import driving, witness
 from displace.maps.driving import LEAST_PLACES, chosen_mode, rows_in_order, same_places
-from displace.maps.witness import Anchors, Witness, best_rows, standing
+from displace.maps.witness import Anchors, RowSpace, Witness, standing
 from displace.places import Places
 from displace.synthetic import make_route
 from displace.truth import Truth
@@ -165,10 +165,9 @@ def test_two_other_places_say_nothing_about_chance():
         (4, ReferenceSet(np.eye(4)[[0, 1, 2, 3] * 2], [0, 1, 2, 3] * 2, ["a"] * 4 + ["b"] * 4)),
     ):
         town = build(places, "hops", dtype="float32", calibration=False)
-        take = town.rows().__getitem__
-        at = town.row_places, None, None
-        anchors = Anchors.of_references(take, *at, places, places.place_ids)
-        seen = witness.Witness(take, *at, anchors, town.state.truth, town.place_ids)
+        space = RowSpace(town.rows().__getitem__, town.row_places)
+        anchors = Anchors.of_references(space, places, places.place_ids)
+        seen = witness.Witness(space, anchors, town.state.truth, town.place_ids)
         mean, deviation = seen._chance(np.array([[0.9, 0.1, 0.3, 0.2]]) @ seen._cohort[1].T, np.array([0]))
         others = [0.1, 0.3, 0.2][: n - 1]
         assert mean[0] == pytest.approx(np.mean(others) if n == 4 else 0)
@@ -176,14 +175,12 @@ def test_two_other_places_say_nothing_about_chance():
 
 
 def test_rows_of_places_and_their_references():
-    rows, row_places = np.eye(4), np.array([0, 0, 1, 2])
+    space = RowSpace(np.eye(4).__getitem__, np.array([0, 0, 1, 2]))
     projected = np.array([[0.1, 0.9, 0, 0], [0.9, 0.1, 0, 0], [0, 0, 1, 5], [0, 0, 5, 1]])
     places = np.array([0, 0, 1, 2])
-    assert best_rows(projected, rows.__getitem__, row_places, places).tolist() == [1, 0, 2, 3]
+    assert space.best_rows(projected, places).tolist() == [1, 0, 2, 3]
     vectors = np.array([[3.0, 0, 0, 0], [5.0, 0, 0, 0], [0, 0, 2.0, 0], [0, 0, 0, 2.0]])
-    found = Anchors.of_references(
-        rows.__getitem__, row_places, None, None, ReferenceSet(vectors, places, ["a"] * 4), np.arange(3)
-    )
+    found = Anchors.of_references(space, ReferenceSet(vectors, places, ["a"] * 4), np.arange(3))
     # The second row of the first place has no reference of its own: it stands where the place does.
     assert found.counts.tolist() == [2, 2, 1, 1]
     means = np.array([[4, 0, 0, 0], [4, 0, 0, 0], [0, 0, 2, 0], [0, 0, 0, 2]])
@@ -280,10 +277,10 @@ class TestHeldOutDrives:
 def test_what_undoes_a_projection_leaves_its_columns_at_their_lengths():
     """Also where they lie in one line: a share of their mean square is added, so that there is a solution."""
     for P in (np.array([[2.0, 0.0], [0.0, 3.0], [1.0, 1.0]]), np.array([[1.0, 1.0], [1.0, 1.0], [0.0, 0.0]])):
-        U = Witness(None, None, P, None, None, None, None)._unscaling
+        U = Witness(RowSpace(None, None, P), None, None, None)._unscaling
         added = np.linalg.inv(U @ U.T) - P.T @ P
         np.testing.assert_allclose(added, np.eye(2) * 1e-6 * np.trace(P.T @ P) / 2, atol=2e-9)
-    assert Witness(None, None, None, None, None, None, None)._unscaling is None
+    assert Witness(RowSpace(None, None), None, None, None)._unscaling is None
 
 
 def test_absurd_numbers_are_no_evidence_and_no_infinity():

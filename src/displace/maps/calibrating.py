@@ -26,7 +26,10 @@ def anchored(state: MapState, refs: ReferenceSet | None = None) -> MapState:
 
     References are needed where the statistics have no mean of each row.
     """
-    return replace(state, anchors=_from_statistics(state) or _from_references(state, refs))
+    anchors = _from_statistics(state)
+    if anchors is None and refs is not None:
+        anchors = Anchors.of_references(state.space, refs, state.places.ids)
+    return replace(state, anchors=anchors)
 
 
 def _from_statistics(state: MapState) -> Anchors | None:
@@ -35,18 +38,11 @@ def _from_statistics(state: MapState) -> Anchors | None:
         return None
     if not arrays:  # the rows are the references
         everything = state.rows_at(np.arange(len(state.row_places)))
-        return Anchors.of(state.rows_at, state.projection, state.mean, everything, np.ones(len(everything)))
+        return Anchors.of(state.space, everything, np.ones(len(everything)))
     means, counts = arrays.get("means"), arrays.get("counts")
     if means is None or counts is None or len(means) != len(state.row_places):
         return None
-    return Anchors.of(state.rows_at, state.projection, state.mean, means, counts)
-
-
-def _from_references(state: MapState, refs: ReferenceSet | None) -> Anchors | None:
-    if refs is None:
-        return None
-    own = state.rows_at, state.row_places, state.projection, state.mean
-    return Anchors.of_references(*own, refs, state.places.ids)
+    return Anchors.of(state.space, means, counts)
 
 
 def calibrated(

@@ -35,7 +35,7 @@ from displace.maps.calibration import (
     reliability,
 )
 from displace.maps.samples import Samples, joined
-from displace.maps.witness import TOP, Anchors, Witness
+from displace.maps.witness import TOP, Anchors, RowSpace, Witness
 from displace.places import Places
 from displace.progress import Stage, counted
 from displace.references import ReferenceSet
@@ -156,11 +156,11 @@ def _fold_samples(
         watch(fitted, queries)
     rows, ids = fitted.rows(), fitted.place_ids_
     assert rows is not None
-    vectors, own = rows.vectors, (rows.place_index, rows.projection, rows.mean)
-    anchors = Anchors.of_references(lambda at: vectors[at], *own, rest, ids)
+    space = RowSpace.of(rows)
+    anchors = Anchors.of_references(space, rest, ids)
     matches = fitted.rank(queries.vectors, k=TOP)
     best = np.searchsorted(ids, matches.places)
-    witness = Witness.of(rows, anchors, truth, ids, cells)
+    witness = Witness(space, anchors, truth, ids, cells)
     evidence = witness.evidence(queries.vectors, best, matches.scores, centred)
     labels = labelled(matches.places[:, 0], queries.places, ids, truth)
     return Samples.of_fold(evidence, labels, str(fold.traversal), centred)

@@ -22,7 +22,7 @@ from displace.geo import Area
 from displace.maps.calibration import Calibration
 from displace.maps.rounding import within_unit
 from displace.maps.samples import Samples
-from displace.maps.witness import TOP, Anchors, Witness
+from displace.maps.witness import TOP, Anchors, RowSpace, Witness
 from displace.models import cells_of
 from displace.places import Places
 from displace.search import INDEXES, exact
@@ -110,6 +110,11 @@ class MapState:
         """Which places count as the same."""
         return Truth(self.places, self.tolerance)
 
+    @cached_property
+    def space(self) -> RowSpace:
+        """The rows, and the projection of queries into their space."""
+        return RowSpace(self.rows_at, self.row_places, self.projection, self.mean)
+
     @property
     def usual(self) -> Vectors:
         """Mean descriptor (D,), as far as the map has it."""
@@ -121,8 +126,7 @@ class MapState:
         """Bring descriptors into the space of the rows: normalise((q − mean)·projection)."""
         if (np.abs(queries) > LARGE).any():
             queries = queries.astype(np.float64)  # or products would be beyond the range of numbers
-        centred = queries if self.mean is None else queries - self.mean
-        return l2_normalize(centred if self.projection is None else centred @ self.projection)
+        return l2_normalize(self.space.project(queries))
 
     def takes(self, query: Any) -> TypeGuard[Vectors]:
         """Whether a query is a descriptor (D,) that needs no further checks.
@@ -142,8 +146,7 @@ class MapState:
     def project_one(self, query: Vectors) -> Vectors | None:
         """As `project`, for one descriptor (D,); None where it needs the care of the general path."""
         with np.errstate(over="ignore", invalid="ignore"):
-            centred = query if self.mean is None else query - self.mean
-            projected = centred if self.projection is None else centred @ self.projection
+            projected = self.space.project(query)
             square = float(projected @ projected)
         if not _SAFE[0] < square < _SAFE[1]:
             return None
@@ -220,8 +223,7 @@ class MapState:
         """Features of matches; None for maps without anchors, as those of the first release."""
         if self.anchors is None:
             return None
-        args = self.row_places, self.projection, self.mean, self.anchors, self.truth, self.places.ids
-        return Witness(self.rows_at, *args, self.cells)
+        return Witness(self.space, self.anchors, self.truth, self.places.ids, self.cells)
 
     @property
     def cells(self) -> CellLayout | None:

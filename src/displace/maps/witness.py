@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from displace.fusion.base import Rows
     from displace.references import ReferenceSet
 
-Take = Callable[[Indices], Vectors]
-"""Returns the rows of a map at some indices as floats, (r, n)."""
 TOP = 20
 """Best places that are searched for the rival."""
 COHORT = 256
@@ -45,6 +43,41 @@ LEAD = (0.0, 4.0)
 """Bounds to which standing and lead are clipped: beyond them more says no more."""
 TINY = 1e-6
 """Least deviation; and the ridge, relative to the mean variance, where a projection is inverted."""
+
+
+@dataclass(frozen=True, eq=False)
+class RowSpace:
+    """The rows of a map, wherever they are stored, and the projection of descriptors into their space."""
+
+    take: Callable[[Indices], Vectors]
+    """Returns the rows at some indices as floats, (r, n)."""
+    row_places: Indices
+    """Shape (R,). Index of each row's place, in ascending order."""
+    projection: Vectors | None = None
+    mean: Vectors | None = None
+    """As for `Rows`."""
+
+    @classmethod
+    def of(cls, rows: Rows) -> RowSpace:
+        """The space of rows in memory."""
+        return cls(lambda at: rows.vectors[at], rows.place_index, rows.projection, rows.mean)
+
+    def project(self, vectors: Vectors) -> Vectors:
+        """Subtract the mean and project, without normalising."""
+        return self.project_centred(vectors if self.mean is None else vectors - self.mean)
+
+    def project_centred(self, centred: Vectors) -> Vectors:
+        """Project vectors from which a mean was subtracted."""
+        return centred if self.projection is None else centred @ self.projection
+
+    def best_rows(self, projected: Vectors, places: Indices) -> Indices:
+        """Index of the row of its place that each projected vector is most similar to."""
+        first = np.searchsorted(self.row_places, places)
+        stops = np.searchsorted(self.row_places, places, side="right")
+        for at in np.flatnonzero(stops - first > 1):
+            own = np.arange(first[at], stops[at])
+            first[at] = own[np.argmax(self.take(own) @ projected[at])]
+        return first
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,14 +94,7 @@ class Anchors:
     """Shape (R,). Number of references of each row."""
 
     @classmethod
-    def of(
-        cls,
-        take: Take,
-        projection: Vectors | None,
-        mean: Vectors | None,
-        means: Vectors,
-        counts: NDArray[Any],
-    ) -> Anchors:
+    def of(cls, space: RowSpace, means: Vectors, counts: NDArray[Any]) -> Anchors:
         """Compute them from the mean (R, D) and number (R,) of each row's references, block by block."""
         n, dim = means.shape
         parts = list(blocks(n, row_bytes=8 * 4 * dim))
@@ -76,30 +102,19 @@ class Anchors:
         lengths, squares = np.empty(n), np.empty(n)
         for part in parts:
             own = np.asarray(means[part], np.float64)
-            shifted = own if mean is None else own - mean
-            projected = shifted if projection is None else shifted @ projection
-            lengths[part] = np.einsum("ij,ij->i", projected, take(np.arange(part.start, part.stop)))
+            rows = space.take(np.arange(part.start, part.stop))
+            lengths[part] = np.einsum("ij,ij->i", space.project(own), rows)
             away = own - center
             squares[part] = np.einsum("ij,ij->i", away, away)
         numbers = (center, lengths, squares, np.asarray(counts))
         return cls(*(values.astype(np.float32) for values in numbers))
 
     @classmethod
-    def of_references(
-        cls,
-        take: Take,
-        row_places: Indices,
-        projection: Vectors | None,
-        mean: Vectors | None,
-        refs: ReferenceSet,
-        ids: NDArray[Any],
-    ) -> Anchors:
+    def of_references(cls, space: RowSpace, refs: ReferenceSet, ids: NDArray[Any]) -> Anchors:
         """Compute them from references; each counts for the row of its place that is most similar."""
         known = refs.select(np.isin(refs.places, ids))
-        vectors, places = known.vectors, np.searchsorted(ids, known.places)
-        shifted = vectors if mean is None else vectors - mean
-        projected = shifted if projection is None else shifted @ projection
-        at = best_rows(projected, take, row_places, places)
+        vectors, places, row_places = known.vectors, np.searchsorted(ids, known.places), space.row_places
+        at = space.best_rows(space.project(vectors), places)
         counts = np.bincount(at, minlength=len(row_places))
         sums = np.zeros((len(row_places), vectors.shape[1]))
         np.add.at(sums, at, vectors)
@@ -110,38 +125,20 @@ class Anchors:
             sums[empty] = place_sums[row_places[empty]]
             counts[empty] = np.bincount(places, minlength=len(place_sums))[row_places[empty]]
         sums /= counts[:, None]
-        return cls.of(take, projection, mean, sums, counts)
+        return cls.of(space, sums, counts)
 
 
+@dataclass(frozen=True, eq=False)
 class Witness:
-    """Computes the features of matches in one map, whose rows `take` returns at some indices.
+    """Computes the features of matches in one map."""
 
-    `row_places` is the index of each row's place in `ids`, sorted; `projection` and `mean` are as for `Rows`; `cells`
-    is given for descriptors that are a grid over the picture.
-    """
-
-    def __init__(
-        self,
-        take: Take,
-        row_places: Indices,
-        projection: Vectors | None,
-        mean: Vectors | None,
-        anchors: Anchors,
-        truth: Truth,
-        ids: NDArray[Any],
-        cells: CellLayout | None = None,
-    ) -> None:
-        self.cells = cells
-        self.take, self.row_places, self.anchors = take, row_places, anchors
-        self.projection, self.mean, self.truth, self.ids = projection, mean, truth, ids
-
-    @classmethod
-    def of(
-        cls, rows: Rows, anchors: Anchors, truth: Truth, ids: NDArray[Any], cells: CellLayout | None = None
-    ) -> Witness:
-        """Make the witness of rows in memory."""
-        own = rows.place_index, rows.projection, rows.mean
-        return cls(lambda at: rows.vectors[at], *own, anchors, truth, ids, cells)
+    space: RowSpace
+    anchors: Anchors
+    truth: Truth
+    ids: NDArray[Any]
+    """Place ids, which the places of rows and matches are indices of."""
+    cells: CellLayout | None = None
+    """For descriptors that are a grid over the picture."""
 
     def evidence(self, queries: Vectors, best: Indices, scores: Vectors, centred: bool = False) -> Vectors:
         """Return the features (q, 4 or 5) of queries (q, D), given their best places (q, k) and these places' scores.
@@ -160,9 +157,9 @@ class Witness:
         scores, place = scores.astype(np.float64), best[:, 0]
         top = scores[:, 0]
         away = queries.astype(np.float64) - self.anchors.mean
-        projected = away if self.projection is None else away @ self.projection
+        projected = self.space.project_centred(away)
         unit = l2_normalize(projected + self._offset)
-        target = self._targets(row := best_rows(unit, self.take, self.row_places, place))
+        target = self._targets(row := self.space.best_rows(unit, place))
         by_chance = unit @ self._cohort[1].T
         chance, deviation = self._chance(by_chance, place)
         similarity, stands = top, (top - chance) / deviation
@@ -185,15 +182,15 @@ class Witness:
 
     def _in_own_space(self, targets: Vectors) -> Vectors:
         """Projected vectors back in the descriptors' own space, within the span of the projection."""
-        if self.projection is None or self._unscaling is None:
+        if self.space.projection is None or self._unscaling is None:
             return targets.astype(np.float32)
         inside = targets @ self._unscaling @ self._unscaling.T
-        return inside.astype(np.float32) @ self.projection.T
+        return inside.astype(np.float32) @ self.space.projection.T
 
     def _targets(self, rows: Indices) -> Vectors:
         """Projected mean of each row's references, relative to that of all."""
         lengths = self.anchors.lengths[rows, None]
-        return lengths * self.take(rows).astype(np.float64) - self._offset
+        return lengths * self.space.take(rows).astype(np.float64) - self._offset
 
     def _distance(self, centred: Vectors, projected: Vectors, target: Vectors, row: Indices) -> Vectors:
         """Squared distance of each query from the best row's references, in the descriptors' own space.
@@ -213,7 +210,7 @@ class Witness:
     def _chance(self, scores: Vectors, place: Indices) -> tuple[Vectors, Vectors]:
         """Mean and standard deviation, for each query, of the cohort's scores (q, c) without its best place."""
         rows = self._cohort[0]
-        other = ~self.truth.correct(self.ids[self.row_places[rows]][None, :], self.ids[place][:, None])
+        other = ~self.truth.correct(self.ids[self.space.row_places[rows]][None, :], self.ids[place][:, None])
         n = other.sum(axis=1)
         mean = np.where(other, scores, 0).sum(axis=1) / np.maximum(n, 1)
         squares = np.where(other, (scores - mean[:, None]) ** 2, 0).sum(axis=1)
@@ -223,8 +220,8 @@ class Witness:
 
     @cached_property
     def _cohort(self) -> tuple[Indices, Vectors]:
-        rows = spread(len(self.row_places), COHORT)
-        return rows, self.take(rows).astype(np.float64)
+        rows = spread(len(self.space.row_places), COHORT)
+        return rows, self.space.take(rows).astype(np.float64)
 
     def _centred(self, scores: Vectors, projected: Vectors) -> Vectors:
         """The cohort's scores about the mean of the references, derived from plain ones to save a matrix product.
@@ -247,15 +244,14 @@ class Witness:
     @cached_property
     def _offset(self) -> Vectors:
         """Projected difference o of the anchors' mean and the mean that the map subtracts from queries."""
-        shift = self.anchors.mean.astype(np.float64) - (0.0 if self.mean is None else self.mean)
-        return shift if self.projection is None else shift @ self.projection
+        return self.space.project(self.anchors.mean.astype(np.float64))
 
     @cached_property
     def _unscaling(self) -> Vectors | None:
         """L⁻ᵀ of PᵀP = L·Lᵀ: multiplied with it, projected vectors have their lengths in the descriptors' own space."""
-        if self.projection is None:
+        if (P := self.space.projection) is None:
             return None
-        gram = (self.projection.T @ self.projection).astype(np.float64)
+        gram = (P.T @ P).astype(np.float64)
         gram[np.diag_indices_from(gram)] += TINY * np.trace(gram) / len(gram)
         return np.linalg.inv(np.linalg.cholesky(gram)).T
 
@@ -264,16 +260,6 @@ def _cosines(a: Vectors, b: Vectors) -> Vectors:
     lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
     result: Vectors = np.einsum("ij,ij->i", a, b) / np.maximum(lengths, TINY**2)
     return result
-
-
-def best_rows(projected: Vectors, take: Take, row_places: Indices, places: Indices) -> Indices:
-    """Index of the row of its place that each projected vector is most similar to."""
-    first = np.searchsorted(row_places, places)
-    stops = np.searchsorted(row_places, places, side="right")
-    for at in np.flatnonzero(stops - first > 1):
-        own = np.arange(first[at], stops[at])
-        first[at] = own[np.argmax(take(own) @ projected[at])]
-    return first
 
 
 def standing(deviations: Vectors, n_places: int) -> Vectors:
