@@ -51,7 +51,7 @@ class StateInDatabase(MapState):
 
     def in_memory(self) -> MapState:
         """The same map with its rows fetched, to be saved."""
-        values = {one.name: getattr(self, one.name) for one in fields(MapState)}
+        values = {one.name: getattr(self, one.name) for one in fields(MapState) if one.init}
         return MapState(**{**values, "vectors": self._table.rows()})
 
     @property

@@ -95,6 +95,9 @@ class MapState:
     """The fusion, unfitted, where the map was built in this process; a map that was read finds it by name."""
     area: Area | None = None
     """Where queries are known to be: only places inside are found."""
+    _indexes: dict[str, Index] = field(default_factory=dict, init=False, repr=False)
+    _making: ForkLock = field(default_factory=ForkLock, init=False, repr=False)
+    """Search indexes by backend, and what makes sure that each is made once."""
 
     def unmapped(self) -> MapState:
         """Return the same map with no array mapped from its file, which may then be written over in place."""
@@ -286,21 +289,9 @@ class MapState:
             return rows
         return np.maximum.reduceat(rows, self.starts, axis=1)
 
-    @cached_property
-    def _indexes(self) -> dict[str, Index]:
-        return {}
-
-    @cached_property
-    def _making(self) -> ForkLock:
-        return ForkLock()
-
-    def __post_init__(self) -> None:
-        # Made now: two threads that race for a cached property could each get one of their own.
-        _ = self._indexes, self._making
-
     def __reduce__(self) -> tuple[type[MapState], tuple[Any, ...]]:
         """Copies, and what other processes get, make their own indexes and locks."""
-        return type(self), tuple(getattr(self, one.name) for one in fields(self))
+        return type(self), tuple(getattr(self, one.name) for one in fields(self) if one.init)
 
     @cached_property
     def _best_backend(self) -> str:

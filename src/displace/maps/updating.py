@@ -79,12 +79,7 @@ def added(
     kept = usable_statistics(state)
     check_addition(state, refs, check_looks)
     check_not_twice(kept, refs)
-    fusion = _fusion(state)
-    # In float64: adding and removing again then differ by less than the rounding to float16.
-    before = _restored(state, fusion, kept)
-    with _of_sound_statistics():
-        after = before.astype(np.float64).merge(fusion.further_statistics(refs.astype(np.float64), before))
-    found, done = _next(state, kept, before, after.astype(np.float32), refs, gained=True)
+    found, done = _next(state, kept, refs, gained=True)
     if not np.isin(refs.place_ids, state.places.ids).any():
         done.advice.insert(0, NOTHING_KNOWN)
     elif check_looks and refs.info.positions is not None and (unlike := unlike_places(state, refs)):
@@ -101,11 +96,7 @@ def removed(state: MapState, refs: ReferenceSet | str | int) -> tuple[MapState, 
     check_removal(state, kept, refs)
     if len(refs) == sum(state.traversals.values()):
         raise InputError(EVERYTHING)
-    fusion = _fusion(state)
-    before = _restored(state, fusion, kept)
-    with _of_sound_statistics():
-        after = before.astype(np.float64).subtract(fusion.further_statistics(refs.astype(np.float64), before))
-    return _next(state, kept, before, after.astype(np.float32), refs, gained=False)
+    return _next(state, kept, refs, gained=False)
 
 
 def with_tolerance(state: MapState, tolerance: str | float | Tolerance) -> MapState:
@@ -187,10 +178,19 @@ def _check_outcome(rows: Rows, dim: int) -> None:
         )
 
 
-def _next(
-    state: MapState, kept: MapStatistics, before: Any, after: Any, refs: ReferenceSet, gained: bool
-) -> tuple[MapState, Update]:
-    """Map of the new statistics, and what changed."""
+def _statistics_after(state: MapState, before: Statistics, refs: ReferenceSet, gained: bool) -> Any:
+    """Statistics with the references that were gained, or without those that were not."""
+    with _of_sound_statistics():
+        # In float64: adding and removing again then differ by less than the rounding to float16.
+        known = before.astype(np.float64)
+        change = _fusion(state).further_statistics(refs.astype(np.float64), before)
+        return (known.merge(change) if gained else known.subtract(change)).astype(np.float32)
+
+
+def _next(state: MapState, kept: MapStatistics, refs: ReferenceSet, gained: bool) -> tuple[MapState, Update]:
+    """The map with `refs` gained, or lost, and what that changed."""
+    before = _restored(state, _fusion(state), kept)
+    after = _statistics_after(state, before, refs, gained)
     fusion = _fitted(state, after)
     rows = turned(stored_rows(fusion))
     _check_outcome(rows, state.dim)

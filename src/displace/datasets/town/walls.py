@@ -94,13 +94,6 @@ class Wall(Canvas):
         self.rect(x - width / 2, 0.0, x + width / 2, 0.15, (150, 148, 142))
 
 
-def _brick(rows: int, columns: int, rng: np.random.Generator) -> NDArray[np.float32]:
-    """Courses of bricks of slightly different tone, with light joints."""
-    tone = _pieces(rows, columns, rng, 0.09, (3, 6))
-    tone[::3] += 0.10
-    return tone
-
-
 def _plaster(rows: int, columns: int, rng: np.random.Generator) -> NDArray[np.float32]:
     """Smooth, with streaks run down by the rain."""
     streaks = rng.normal(0, 1, columns).astype(np.float32)
@@ -108,33 +101,28 @@ def _plaster(rows: int, columns: int, rng: np.random.Generator) -> NDArray[np.fl
     return 0.02 * streaks * fall + 0.02 * noise_crop("plaster", (rows, columns), rng, coarse=4)
 
 
-def _stone(rows: int, columns: int, rng: np.random.Generator) -> NDArray[np.float32]:
-    """Blocks with dark joints."""
-    tone = _pieces(rows, columns, rng, 0.06, (9, 18))
-    tone[::9] -= 0.16
-    tone[:, ::18] -= 0.07
-    return tone
+def _masonry(
+    size: tuple[int, int], spread: float, joints: tuple[float, float]
+) -> Callable[[int, int, np.random.Generator], NDArray[np.float32]]:
+    """Pieces of `size` pixels (height, width), each of a tone of its own, with lighter or darker joints between.
 
+    `joints` are added to the tone of the horizontal and of the vertical ones.
+    """
+    high, wide = size
 
-def _panel(rows: int, columns: int, rng: np.random.Generator) -> NDArray[np.float32]:
-    """Large plates."""
-    tone = _pieces(rows, columns, rng, 0.035, (56, 64))
-    tone[::56] -= 0.2
-    tone[:, ::64] -= 0.2
-    return tone
+    def tones(rows: int, columns: int, rng: np.random.Generator) -> NDArray[np.float32]:
+        of_pieces = rng.normal(0, spread, (rows // high + 1, columns // wide + 1)).astype(np.float32)
+        tone = np.repeat(np.repeat(of_pieces, high, axis=0), wide, axis=1)[:rows, :columns]
+        tone[::high] += joints[0]
+        tone[:, ::wide] += joints[1]
+        return tone
 
-
-def _pieces(
-    rows: int, columns: int, rng: np.random.Generator, spread: float, size: tuple[int, int]
-) -> NDArray[np.float32]:
-    """Rectangles of `size` pixels (height, width), each of a tone of its own."""
-    tones = rng.normal(0, spread, (rows // size[0] + 1, columns // size[1] + 1)).astype(np.float32)
-    return np.repeat(np.repeat(tones, size[0], axis=0), size[1], axis=1)[:rows, :columns]
+    return tones
 
 
 _MATERIALS: dict[str, Callable[[int, int, np.random.Generator], NDArray[np.float32]]] = {
-    "brick": _brick,
+    "brick": _masonry((3, 6), 0.09, joints=(0.10, 0.0)),
     "plaster": _plaster,
-    "stone": _stone,
-    "panel": _panel,
+    "stone": _masonry((9, 18), 0.06, joints=(-0.16, -0.07)),
+    "panel": _masonry((56, 64), 0.035, joints=(-0.2, -0.2)),
 }
