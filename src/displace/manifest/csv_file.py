@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import difflib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from shlex import quote
 
@@ -25,7 +25,7 @@ _PAIRS = (("easting", "northing"), ("latitude", "longitude"))
 LIMITS = {"latitude": 90.0, "longitude": 180.0, "heading": 360.0}
 """Largest degrees of a column, either side of zero."""
 
-_HINTS = {"camera": ": number a car's cameras, such as 0 for the front one"}
+CAMERA = "a number: number a car's cameras, such as 0 for the front one"
 
 LONGEST = {"image": 4096, "place": 1000, "traversal": 1000}
 """Characters of each text."""
@@ -68,7 +68,8 @@ def read_table(path: str | os.PathLike[str]) -> tuple[Texts, NumberColumns]:
     numbers = {}
     for name in NUMBERS:
         if name in columns:
-            numbers[name], found = _numbers(name, columns[name], lines)
+            wanted = CAMERA if name == "camera" else "a number"
+            numbers[name], found = number_column(name, columns[name], lines, wanted=wanted)
             problems += found
     problems += [*_text_problems(texts, lines), *_half_positions(numbers, lines)]
     if problems:
@@ -134,23 +135,29 @@ def _rows(reader: Iterator[list[str]], header: list[str]) -> tuple[Texts, list[i
     return columns, lines, problems
 
 
-def _numbers(name: str, cells: list[str], lines: list[int]) -> tuple[NDArray[np.float64], list[Problem]]:
-    """Convert a column of numbers; blanks become NaN."""
+def number_column(
+    name: str,
+    cells: Sequence[str],
+    lines: Sequence[int],
+    parse: Callable[[str], float] = float,
+    wanted: str = "a number",
+) -> tuple[NDArray[np.float64], list[Problem]]:
+    """Convert a column of numbers, NaN for blanks; what is not `wanted`, or out of range, is a problem of its line."""
     problems: list[Problem] = []
     values = np.full(len(cells), np.nan)
     limit = LIMITS.get(name, np.inf)
-    for row, cell in enumerate(cells):
+    for row, (line, cell) in enumerate(zip(lines, cells, strict=True)):
         if not cell:
             continue
         try:
-            value = float(cell)
+            value = parse(cell)
         except ValueError:
-            problems.append((lines[row], f"{name} {cell!r} is not a number{_HINTS.get(name, '')}"))
+            problems.append((line, f"{name} {cell[:60]!r} is not {wanted}"))
             continue
         if abs(value) > limit:
-            problems.append((lines[row], f"{name} {cell} is outside ±{limit:g} degrees"))
-        elif value in (np.inf, -np.inf):
-            problems.append((lines[row], f"{name} {cell!r} is not finite"))
+            problems.append((line, f"{name} {cell[:60]} is outside ±{limit:g} degrees"))
+        elif abs(value) == np.inf:
+            problems.append((line, f"{name} {cell[:60]!r} is not finite"))
         values[row] = value
     return values, problems
 

@@ -17,7 +17,7 @@ from displace.errors import ManifestError, RouteWarning
 from displace.files.reading import open_csv
 from displace.geo import Numbers, Positions, as_seconds, at_times
 from displace.manifest.clock import Clock
-from displace.manifest.csv_file import LIMITS
+from displace.manifest.csv_file import number_column
 from displace.manifest.gpx import read_gpx
 from displace.manifest.nmea import is_nmea, read_nmea
 from displace.manifest.taken_at import (
@@ -48,6 +48,7 @@ ALIASES = {
 _TRACK = ["timestamp", "latitude", "longitude"]
 _PERHAPS_NMEA = (".log", ".txt", ".nma")
 """Endings under which logs of receivers are kept, among other things."""
+_TIME = "a number, nor a time such as 2027-01-04T12:30:00Z"
 _OFFSET = 0.02
 """Of the length of a recording: clocks that differ by less are not told from a late start."""
 _ALIKE = 0.8
@@ -253,20 +254,25 @@ def _table(
     called: str, header: list[str], lines_rows: list[tuple[int, list[str]]], point: str
 ) -> PositionFile:
     """Columns of the rows of a file; `point` is what may stand for the decimal point."""
-    where = {
-        name: next((header.index(a) for a in names if a in header), None) for name, names in ALIASES.items()
+    found = {
+        name: next((header.index(a) for a in names if a in header), -1) for name, names in ALIASES.items()
     }
+    cells = {
+        name: [row[at].strip() if at < len(row) else "" for _, row in lines_rows]
+        for name, at in found.items()
+        if at >= 0
+    }
+    images = cells.pop("image", None)
+    lines = [line for line, _ in lines_rows]
+    columns: dict[str, Numbers] = {}
     problems: list[str] = []
-    columns = {
-        name: _column(name, column, point, lines_rows, problems)
-        for name, column in where.items()
-        if column is not None and name != "image"
-    }
+    for name, texts in cells.items():
+        plain = [text.replace(point, ".") for text in texts]
+        how = (_time, _TIME) if name == "timestamp" else (float, "a number")
+        columns[name], wrong = number_column(name, plain, lines, *how)
+        problems += [f"line {line}: {text}" for line, text in wrong]
     if problems:
         raise ManifestError(f"{called} has {len(problems)} problems:", problems)
-    images = None
-    if (column := where["image"]) is not None:
-        images = [row[column].strip() if column < len(row) else "" for _, row in lines_rows]
     times = as_seconds(columns["timestamp"]) if "timestamp" in columns else None
     return PositionFile(called, header, images, times, Positions.of(_with_fix(columns)))
 
@@ -279,27 +285,8 @@ def _with_fix(columns: dict[str, Numbers]) -> dict[str, Numbers]:
     return columns | {name: np.where(fix, columns[name], np.nan) for name in ("latitude", "longitude")}
 
 
-def _column(
-    name: str, column: int, point: str, lines_rows: list[tuple[int, list[str]]], problems: list[str]
-) -> Numbers:
-    """One column of numbers, NaN for blanks; `point` is what may stand for the decimal point."""
-    values = np.full(len(lines_rows), np.nan)
-    for index, (line, row) in enumerate(lines_rows):
-        cell = row[column].strip().replace(point, ".") if column < len(row) else ""
-        try:
-            value = seconds_of(cell) if name == "timestamp" and ":" in cell else float(cell or "nan")
-        except ValueError:
-            wanted = (
-                "a number, nor a time such as 2027-01-04T12:30:00Z" if name == "timestamp" else "a number"
-            )
-            problems.append(f"line {line}: {name} {cell[:60]!r} is not {wanted}")
-            continue
-        if abs(value) == np.inf:
-            problems.append(f"line {line}: {name} {cell[:60]!r} is not finite")
-        elif abs(value) > (limit := LIMITS.get(name, np.inf)):
-            problems.append(f"line {line}: {name} {cell[:60]} is outside ±{limit:g} degrees")
-        values[index] = value
-    return values
+def _time(cell: str) -> float:
+    return seconds_of(cell) if ":" in cell else float(cell)
 
 
 def _last(name: str, depth: int) -> str:
