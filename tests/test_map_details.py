@@ -22,7 +22,14 @@ from displace.maps.checking import check_row_places
 from displace.maps.digests import digests_of
 from displace.maps.file import packed, unpacked
 from displace.maps.fitting import spectrum_note
-from displace.maps.rounding import RecallLoss, agreement, quantize, turned, turning, within_unit
+from displace.maps.rounding import (
+    RecallLoss,
+    agreement,
+    in_stable_basis,
+    quantize,
+    stable_rotation,
+    within_unit,
+)
 from displace.maps.samples import KEPT, Samples
 from displace.maps.statistics import MapStatistics, StatisticsFile
 from displace.maps.streaming import place_blocks
@@ -104,7 +111,8 @@ class TestBasis:
         rows = rng.standard_normal((5, 4)).astype(np.float32)
         turn = np.linalg.qr(rng.standard_normal((4, 4)))[0].astype(np.float32)
         one, other = (
-            turned(Rows(rows @ by, np.arange(5), P @ by, mean)) for by in (np.eye(4, dtype=np.float32), turn)
+            in_stable_basis(Rows(rows @ by, np.arange(5), P @ by, mean))
+            for by in (np.eye(4, dtype=np.float32), turn)
         )
         np.testing.assert_allclose(one.projection, other.projection, atol=1e-5)
         np.testing.assert_allclose(one.vectors, other.vectors, atol=1e-5)
@@ -117,8 +125,8 @@ class TestBasis:
         ("shape", "turns"), [((9, 8), True), ((9, 9), False), ((600, 512), True), ((600, 513), False)]
     )
     def test_wide_and_square_ones_stay(self, shape, turns):
-        assert (turning(np.ones(shape, np.float32)) is not None) == turns
-        assert turning(None) is None
+        assert (stable_rotation(np.ones(shape, np.float32)) is not None) == turns
+        assert stable_rotation(None) is None
 
 
 def test_statistics_may_be_called_almost_anything(tmp_path):

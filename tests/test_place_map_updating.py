@@ -15,7 +15,7 @@ from displace.errors import ConditioningWarning, InputError, SingularScatterErro
 from displace.fusion.base import VectorFusion
 from displace.fusion.solver.scatter import Scatter
 from displace.geo import Positions
-from displace.maps.rounding import turned
+from displace.maps.rounding import in_stable_basis
 from displace.maps.updating import moved
 from displace.places import Places
 from displace.synthetic import make_route
@@ -63,7 +63,7 @@ def exact_scores(town, queries):
     fusion = get_fusion(town.fusion)(**town.settings)
     kept = town.statistics.loaded().arrays
     fusion.from_statistics(fusion.restored_statistics(kept, town.rows(), town.place_ids[town.row_places]))
-    return town.project(queries) @ turned(fusion.rows()).vectors.T
+    return town.project(queries) @ in_stable_basis(fusion.rows()).vectors.T
 
 
 def assert_close(a, b, atol=1e-4):

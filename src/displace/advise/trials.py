@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 
 from displace.advise.advice import Choice
-from displace.errors import ConditioningWarning
-from displace.fusion.base import Fusion
+from displace.fusion.base import Fusion, fit_unwarned
 from displace.holdout import spread, thinned
 from displace.neighbours import is_sequence
 from displace.references import ReferenceSet
@@ -77,7 +75,5 @@ class Trials:
 
 
 def fit(choice: Choice, refs: ReferenceSet) -> Fusion:
-    """Fit a fusion without warnings about few references, which are deliberate here."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConditioningWarning)
-        return choice.make().fit_references(refs)
+    """Fit a choice, without warnings about few references."""
+    return fit_unwarned(choice.make(), refs)

@@ -155,7 +155,7 @@ def _ranked(cell: Cell, split: Split, fusion: Fusion, queries: Vectors) -> tuple
     if not method.along:
         matches = fusion.rank(queries, cell.k)
         return matches.places, matches.scores
-    # What adapts to the queries as a batch asks for no order of the places.
+    # Batch adaptation alone needs no order of the places.
     alone = method.sequence == ALONE
     order, taken = np.arange(len(split.questions.place_ids)) if alone else split.route(), split.in_time()
     found, values = ranked_along(method, fusion, queries[taken], order, cell.k)
@@ -205,7 +205,7 @@ def ranked_along(
 def _check_ranking(
     sequence: str, best: Indices, scores: Vectors, shape: tuple[int, int], n_places: int
 ) -> None:
-    """Refuse what is no ranking: its recall would be that of other places."""
+    """Refuse output of a plug-in that is not a valid ranking, from which any recall could be computed."""
     if best.shape != shape or scores.shape != shape:
         raise InputError(
             f"sequence method {sequence!r}: rank returned places of shape {best.shape} and scores of shape "

@@ -21,7 +21,7 @@ from displace.sequence import SEQUENCES
 GROUPS = {"single": "single reference", "score": "score level", "descriptor": "descriptor level"}
 """Groups of methods in the order of the tables, with their names."""
 ALONE = "single_frame"
-"""The sequence method that is none."""
+"""The sequence method that ranks each frame by itself."""
 ADAPTS = ("none", "batch")
 
 
@@ -46,7 +46,7 @@ class Method:
     each_reference: bool = False
     """One row for each reference traversal, which becomes the parameter `traversal` and the row's label."""
     sequence: str = ALONE
-    """Sequence method that ranks the queries as frames of a drive; by default each is ranked for itself."""
+    """Sequence method that ranks the queries as frames of a drive; by default each is ranked by itself."""
     length: int | None = None
     """Frames that it looks at."""
     adapt: str = "none"
@@ -83,7 +83,7 @@ class Method:
 
     @property
     def along(self) -> bool:
-        """Whether the queries are more than one photo each: frames of a drive, or a batch."""
+        """Whether queries are ranked together, as frames of a drive or as a batch, and not one by one."""
         return self.sequence != ALONE or self.adapt != "none"
 
     @property

@@ -73,7 +73,7 @@ class _Arrays:
 
 
 def _member(members: zipfile.ZipFile, name: str) -> NDArray[Any]:
-    """One array of a file; its size is looked at before memory is asked for."""
+    """One array of a file; its size is checked before memory is allocated."""
     info = members.getinfo(f"{name}.npy")
     require(info.file_size <= MAX_BYTES, f"{name} has {info.file_size} bytes")
     content = io.BytesIO(members.read(info))
@@ -88,9 +88,9 @@ def _member(members: zipfile.ZipFile, name: str) -> NDArray[Any]:
 
 
 def told_truth(correct: Numbers, place_ids: NDArray[Any], own: Any) -> int:
-    """Of several correct places the one to show: the query's own, else the middle one; −1 where there is none.
+    """The correct place to show if several are: the query's own, else the middle one; −1 if there is none.
 
-    The middle one is the nearest where places follow each other along a route.
+    Along a route, the middle one is the nearest.
 
     >>> ids = np.array(["a", "b", "c", "d"])
     >>> told_truth(np.array([0, 1, 2]), ids, "a"), told_truth(np.array([0, 1, 2]), ids, "")

@@ -73,7 +73,7 @@ class Result:
     error: str = ""
     """Why the cell could not be computed; empty where it was."""
     retry: bool = False
-    """Whether that was not to be expected from the data, so that the next run tries again."""
+    """Whether the error was unexpected, a fault rather than unsuitable data, so that the next run tries again."""
     created: str = ""
     """When it was computed, in UTC (ISO 8601)."""
     used: int = 0
@@ -96,7 +96,7 @@ class Result:
 
     @property
     def along(self) -> tuple[str, str]:
-        """Sequence method and way of adapting, blank where each query is ranked for itself: like goes with like."""
+        """Sequence method and adaptation, empty if each query is ranked by itself; only equal ones are compared."""
         return self.sequence, self.adapt
 
     @property
@@ -106,7 +106,7 @@ class Result:
 
     @property
     def recency(self) -> tuple[int, str, str]:
-        """Sorts cells under the same names by the last run that had them, so that of several the last one counts."""
+        """Sort key by the last run that had the cell: of several cells with the same names, the last one counts."""
         return self.used, self.created, self.cell
 
     @property
@@ -189,10 +189,10 @@ def grouped(cells: Iterable[Result], key: Callable[[Result], Key]) -> dict[Key, 
 
 
 def of_last_runs(cells: Iterable[Result]) -> list[Result]:
-    """Cells that may stand beside each other in a table.
+    """Cells that may stand beside each other in a table: the latest of each name, all from the same data.
 
-    Of those under the same names, with other settings, that of the last run that had any. What the last run that asked
-    a model a query had for descriptors and references, all others of that model and query must have had, too.
+    Of cells with the same names but other settings, the one of the latest run is kept. Of those, cells whose
+    descriptors or references differ from the ones in the latest run of their model and query are dropped.
     """
     kept: dict[Any, Result] = {}
     basis: dict[Any, Any] = {}

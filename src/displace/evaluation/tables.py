@@ -58,7 +58,7 @@ class Row:
 
     @property
     def along(self) -> tuple[str, str]:
-        """How it takes the queries (`Result.along`); blank for published numbers, each query for itself."""
+        """Sequence method and adaptation (`Result.along`); empty for published numbers, which use neither."""
         taken = [result.along for entry in self.entries.values() for result in entry.results]
         return taken[0] if taken else ("", "")
 
@@ -202,7 +202,7 @@ def _column(cell: Result) -> Column:
 
 
 def _place(cell: Result, axis: int) -> tuple[int, int]:
-    """Sorts models, queries or methods: those of an earlier run stand first, as they did, then by the suite's order."""
+    """Sort key of models, queries or methods: by the run that last had them, then by their order in the suite."""
     return cell.used, cell.order[axis]
 
 
@@ -219,7 +219,7 @@ def _columns(cells: list[Result]) -> list[Column]:
 
 
 def _along(cells: list[Result]) -> str:
-    """What a protocol's line adds where rows look at more than one frame."""
+    """Addition to the title if some rows use sequences or adaptation."""
     parts = []
     for axis in ("sequence", "adapt"):
         named = dict.fromkeys(value for cell in cells if (value := getattr(cell, axis)) not in ("", "none"))

@@ -80,9 +80,8 @@ class Wins:
 def count_wins(table: Table, label: str, results: Results | None = None, *, single: bool = False) -> Wins:
     """Count the columns in which a method is strictly better than the best of its rivals.
 
-    Rivals are the multi-reference methods that take the queries alike, each for itself or along a drive; other settings
-    of the same fusion are none. With `single` they are the single references. The rankings in `results` give paired
-    bootstrap intervals of the differences.
+    Rivals are the multi-reference methods of other fusions with the same sequence method and adaptation; with `single`
+    they are the single references. The rankings in `results` give paired bootstrap intervals of the differences.
     """
     own = table.row(label)
     rivals = _rivals(table, own, single)
@@ -105,7 +104,7 @@ def all_wins(table: Table, results: Results | None = None) -> list[Wins]:
 
 
 def _rivals_text(rivals: list[Row], single: bool) -> str:
-    """Who the rivals are; a single reference that was chosen without the truth need not be the best one."""
+    """Who the rivals are. One single reference was chosen before the evaluation: it need not be the best."""
     if not single:
         return "the best multi-reference method"
     return "the best single reference" if len(rivals) > 1 else "the single reference"

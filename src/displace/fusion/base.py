@@ -6,6 +6,7 @@ needs, `from_statistics` fits on those, `settings` and `explain` return what was
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -36,7 +37,7 @@ from displace.arrays import (
     l2_normalize,
     ranked,
 )
-from displace.errors import InputError
+from displace.errors import ConditioningWarning, InputError
 from displace.fusion.solver.scatter import Scatter
 from displace.matches import Matches
 from displace.references import ReferenceSet, as_ids, slot_of_each
@@ -337,6 +338,13 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     def _layers(self) -> int:
         """Count the (b, N) arrays that `_scores` holds at one time."""
         return 1
+
+
+def fit_unwarned(fusion: Fusion, refs: ReferenceSet) -> Fusion:
+    """Fit a fusion without the warning that references are few: where some are held out, that is on purpose."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConditioningWarning)
+        return fusion.fit_references(refs)
 
 
 def is_number(value: Any) -> TypeGuard[float]:

@@ -26,10 +26,10 @@ from displace.manifest.utm_names import is_utm_name, utm_positions
 from displace.registry import check_known
 
 _WEAKER_THAN_GPS = ("names", "order", "sight")
-"""Layouts that are taken for want of positions; GPS in EXIF is read only where one of them would be."""
+"""Layouts for recordings without positions; only before one of them is used are images searched for GPS in EXIF."""
 _MANY_FOLDERS = 20
 _MANY_IMAGES = 20
-"""More than these in one folder are a part of a recording (100APPLE, 101APPLE; left, right), and no place."""
+"""A folder with more images is part of a recording (100APPLE, 101APPLE; left, right) and not a place."""
 _LONG = 10
 ONLY_COUNTED = "their names only count the frames of each traversal"
 _LAST_DIGITS = re.compile(r"\d{1,18}$")
@@ -155,10 +155,11 @@ def alike_folders(recording: Recording) -> list[str]:
 
 
 def merely_counted(recordings: Sequence[Recording], known: Sequence[str] = ()) -> bool:
-    """Whether names, also those in order of what is `known`, say no more than "the n-th frame" of each recording.
+    """Whether file names are only frame counters, which say nothing about places.
 
-    So it is with frames out of videos and bags (they have times), and with long gapless sequences of different
-    length. Where names do mean places, a traversal that lacks some has gaps.
+    They are if a recording has times, as frames of videos and bags do; or if all names, also the sorted names of
+    `known` places, are numbered in equal steps while the recordings differ in length: names that identify places have
+    gaps where a traversal lacks some.
     """
     if any(r.times is not None for r in recordings):
         return True

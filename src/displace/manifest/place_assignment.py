@@ -1,4 +1,4 @@
-"""Who is which place: by position along an anchor traversal, or against places that exist already."""
+"""Assigns images to places: new ones along an anchor traversal, by position, or places that exist already."""
 
 from __future__ import annotations
 

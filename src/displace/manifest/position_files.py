@@ -50,9 +50,9 @@ _PERHAPS_NMEA = (".log", ".txt", ".nma")
 """Endings under which logs of receivers are kept, among other things."""
 _TIME = "a number, nor a time such as 2027-01-04T12:30:00Z"
 _OFFSET = 0.02
-"""Of the length of a recording: clocks that differ by less are not told from a late start."""
+"""Share of a recording's length; a smaller difference of the clocks cannot be told from a late start."""
 _ALIKE = 0.8
-"""How much alike what is missing at both ends must be."""
+"""Least ratio of the times by which images and positions differ at both ends, for the clocks to be the reason."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +156,7 @@ class PositionFile:
     def _taken(self, log: Numbers, names: Sequence[str], images: Sequence[Path]) -> Numbers:
         """Times of images, where no file says them: in their names, or in EXIF.
 
-        EXIF says more than dates in names where it names the zone, and more than numbers that count from some start.
+        EXIF is preferred to dates in names if it gives the time zone, and to numbers that count from some start.
         """
         clock, dates = times_in_names(names), dates_in_names(names)
         counted = clock is None or merely_count(clock)

@@ -25,7 +25,7 @@ _CSV = (".csv", ".CSV")
 _TRACKS = (".gpx", ".GPX", ".nmea", ".NMEA", ".nma", ".log", ".LOG", ".txt", ".TXT")
 _NOT_READ = (".kml", ".KML", ".kmz", ".fit", ".FIT", ".tcx", ".TCX")
 _NO_RECORDING = frozenset({*_CSV, *_TRACKS, *_NOT_READ, ".frames", ".desc", ".displace"})
-"""Endings of what lies among recordings and is none."""
+"""Endings of files beside recordings that are not recordings."""
 FRAMES = "frames.csv"
 """File beside frames taken from a video or bag: image, timestamp, and positions where the bag has them."""
 POSITIONS = "positions.csv"
@@ -212,7 +212,7 @@ def files_of(stems: Sequence[Path], folders: Sequence[Path] = ()) -> tuple[list[
 
 
 def with_positions(files: Sequence[PositionFile]) -> list[PositionFile]:
-    """CSV files that somebody put there for their positions: no manifest, and not what a bag says of itself."""
+    """CSV files with positions, other than manifests and the `frames.csv` of a video or bag."""
     return [
         file
         for file in files
@@ -229,7 +229,7 @@ def tracks_in(folder: Path) -> list[PositionFile]:
     """
     try:
         there = sorted(folder.iterdir())
-    except OSError:  # a folder whose own name is known, but not what is in there
+    except OSError:  # a folder that may not be listed
         return []
     tracks = [path for path in there if path.suffix in _TRACKS and is_track(path)]
     others = [path for path in there if tracks and path.suffix not in _NO_RECORDING]
@@ -246,7 +246,7 @@ def tracks_in(folder: Path) -> list[PositionFile]:
 
 
 def beside(stem: Path, endings: Sequence[str]) -> list[Path]:
-    """Files of the name `stem` with one of some endings; each once, where the file system knows no capitals."""
+    """Files named `stem` with one of some endings; each once, also if the file system ignores case."""
     there = [path for ending in endings if (path := Path(f"{stem}{ending}")).is_file()]
     return [path for row, path in enumerate(there) if not any(path.samefile(other) for other in there[:row])]
 

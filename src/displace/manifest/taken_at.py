@@ -47,10 +47,12 @@ def dates_in_names(names: Sequence[str]) -> Numbers | None:
 def times_in_exif(images: Sequence[Path]) -> tuple[Numbers, bool] | None:
     """Seconds since 1970 from each image's EXIF, NaN where it has none, and whether all name their zone.
 
-    Times without one are taken as UTC. None unless at least half of the images have a time; of those that cannot be
-    read nothing is said, as extraction does.
+    Times without one are taken as UTC. None unless at least half of the images have a time. Images that cannot be read
+    count as without; extraction reports them.
     """
-    if not any(map(_exif_time, (*images[:1], *images[-1:]))):  # most have none, and are not all read
+    if not any(
+        map(_exif_time, (*images[:1], *images[-1:]))
+    ):  # most recordings have none: do not read all images
         return None
     found = [_exif_time(image) for image in images]
     times = np.array([np.nan if time is None else time[0] for time in found])

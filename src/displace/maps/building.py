@@ -25,7 +25,7 @@ from displace.maps.digests import digests_of
 from displace.maps.fitting import fit, fusion_of, spectrum_note, stored_rows, with_places
 from displace.maps.learning import in_route_order
 from displace.maps.place_map import PlaceMap
-from displace.maps.rounding import DTYPES, RecallLoss, agreement, quantize, turned
+from displace.maps.rounding import DTYPES, RecallLoss, agreement, in_stable_basis, quantize
 from displace.maps.state import MapState
 from displace.maps.statistics import MapStatistics
 from displace.models import get_model
@@ -109,7 +109,7 @@ def build(
     truth = Truth.of(refs.info, tolerance)
     estimator = clone(fusion_of(fusion))
     statistics = fit(estimator, refs)
-    rows = turned(stored_rows(estimator))
+    rows = in_stable_basis(stored_rows(estimator))
     vectors, scales = quantize(rows.vectors, dtype)
     state = fitted_state(
         refs,

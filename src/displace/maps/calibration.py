@@ -74,8 +74,8 @@ class Calibration:
     def probability(self, evidence: Vectors, together: bool = False) -> Vectors:
         """Return the probability (q,) that the first place is right, from its evidence (q, 4 or 5).
 
-        `together`, the prior of being in the map is estimated from the queries (`sequence.together`), so that pictures
-        of another route are refused; not in maps of one traversal, whose fixed weights assume no known prior.
+        With `together`, the prior probability of being in the map is estimated from all queries (`sequence.together`),
+        so that pictures of another route are refused; not in maps of one traversal, whose weights imply no prior.
         """
         bounded = np.clip(evidence[:, : len(self.weights)], self.lowest, self.highest)
         odds = self._odds(bounded)

@@ -84,7 +84,7 @@ def load(path: str | os.PathLike[str], verify: bool) -> MapState:
 
 
 def _instead(path: Path) -> str:
-    """Advice where something else than a map was given; empty for a damaged map."""
+    """Advice if `path` is not a map but something known; empty for a damaged map."""
     from displace.descriptors.store import is_store
     from displace.images import is_image
 

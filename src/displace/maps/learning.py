@@ -12,7 +12,6 @@ they did worse on data sets that they were not chosen on.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -24,8 +23,7 @@ from sklearn.base import clone
 
 from displace.arrays import Vectors, sigmoid
 from displace.cell_layout import CellLayout
-from displace.errors import ConditioningWarning
-from displace.fusion.base import Fusion
+from displace.fusion.base import Fusion, fit_unwarned
 from displace.holdout import Fold, folds_of_quarters, folds_with_a_gap
 from displace.maps.calibration import (
     BASES,
@@ -149,9 +147,7 @@ def _fold_samples(
     rest, queries = refs.select(fold.references), refs.select(fold.queries)
     if len(queries) == 0 or len(rest.place_ids) < 3:
         return None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConditioningWarning)  # the fit of the whole map has given it
-        fitted = clone(fusion).fit_references(rest)
+    fitted = fit_unwarned(clone(fusion), rest)
     if watch:
         watch(fitted, queries)
     rows, ids = fitted.rows(), fitted.place_ids_

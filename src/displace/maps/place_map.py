@@ -460,7 +460,7 @@ class PlaceMap:
     def _moved_back(
         self, state: MapState, vectors: Vectors, adapt: str, least: int = LEAST_QUERIES
     ) -> tuple[Vectors, tuple[int, int]]:
-        """Queries shifted back to the map's viewpoint, where they are many and may adapt the matching; their offset."""
+        """Queries shifted back to the map's viewpoint, if they are many and adaptation is allowed; and their offset."""
         asked = adapt == "batch" or (adapt == "auto" and state.at_hand and state.area is None)
         view, grid = (asked and self._view_of(state, vectors, least)) or (0, 0), grid_of(state.model)
         return moved_by(vectors, grid, view, state.usual) if grid and any(view) else vectors, view
@@ -636,7 +636,7 @@ class PlaceMap:
         return PlaceMap(replace(self.state, **fields))
 
     def _described(self, images: list[Any], model: DescriptorModel | None) -> Vectors:
-        """Describe images by the map's model, or by one that is its like."""
+        """Describe images with the map's model, or with `model`, which must have the same fingerprint."""
         from displace.descriptors.extraction import describe
 
         if model is None:

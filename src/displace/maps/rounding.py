@@ -32,7 +32,7 @@ WIDEST = 512
 """Dimensions beyond which the basis is left as it is: rounding matters less there, and rotating costs more."""
 
 
-def turning(projection: Vectors | None) -> Vectors | None:
+def stable_rotation(projection: Vectors | None) -> Vectors | None:
     """Rotation (n, n) that brings a projection into the reproducible basis; None where it stays as it is."""
     if projection is None or not projection.shape[1] <= WIDEST or projection.shape[1] >= projection.shape[0]:
         return None
@@ -43,10 +43,10 @@ def turning(projection: Vectors | None) -> Vectors | None:
     return rotation
 
 
-def turned(rows: Rows) -> Rows:
+def in_stable_basis(rows: Rows) -> Rows:
     """Rows and projection of a fusion, in float32 and in the reproducible basis."""
     P, vectors, mean = rows.projection, rows.vectors, rows.mean
-    rotation = turning(P)
+    rotation = stable_rotation(P)
     if P is not None and rotation is not None:
         P, vectors = P @ rotation, vectors @ rotation
     return replace(

@@ -120,7 +120,7 @@ class MapState:
 
     @property
     def usual(self) -> Vectors:
-        """Mean descriptor (D,), as far as the map has it."""
+        """Mean descriptor (D,): that of the references if it is known, else what is subtracted, else zeros."""
         if self.anchors is not None:
             return self.anchors.mean
         return np.zeros(self.dim, np.float32) if self.mean is None else self.mean

@@ -27,7 +27,7 @@ from displace.maps.calibrating import anchored, calibrated
 from displace.maps.digests import Digests
 from displace.maps.fitting import fusion_of, spectrum_note, stored_rows
 from displace.maps.place_map import PlaceMap
-from displace.maps.rounding import DTYPES, RecallLoss, agreement, quantize, turned, turning
+from displace.maps.rounding import DTYPES, RecallLoss, agreement, in_stable_basis, quantize, stable_rotation
 from displace.maps.statistics import MapStatistics
 from displace.progress import Progress, part
 from displace.references import ReferenceSet, ReferenceStream
@@ -209,7 +209,7 @@ def _rounded(
     rows: Rows, dtype: str, folder: Path, progress: Progress | None
 ) -> tuple[NDArray[Any], NDArray[Any] | None, Rows]:
     """Rows as stored, in a file; the scales of int8 rows; and projection and mean, rotated with the rows."""
-    rotation = turning(rows.projection)
+    rotation = stable_rotation(rows.projection)
     n_rows, dim = rows.vectors.shape
     stored, scales = DiskRows(folder / "stored", dim, dtype), []
     for block in blocks(n_rows, 4 * dim):
@@ -221,4 +221,4 @@ def _rounded(
             progress("rows", block.stop, n_rows)
     kept = [scale for scale in scales if scale is not None]
     empty = Rows(np.empty((0, dim), np.float32), rows.place_index, rows.projection, rows.mean)
-    return stored.mapped(), np.concatenate(kept) if kept else None, turned(empty)
+    return stored.mapped(), np.concatenate(kept) if kept else None, in_stable_basis(empty)

@@ -69,8 +69,8 @@ def check_not_twice(kept: MapStatistics, refs: ReferenceSet) -> None:
 def unlike_places(state: MapState, refs: ReferenceSet) -> str:
     """Message about a traversal whose images at known places are found there no more often than by chance; or empty.
 
-    Chance is the mean number of hits if matches and true places were paired at random, plus two deviations (√). Without
-    positions nothing else shows another route: ids such as 0001 are the same everywhere.
+    The threshold is the expected number of hits if matches and true places were paired at random, plus two standard
+    deviations (Poisson). Without positions nothing else reveals another route: ids such as 0001 are alike everywhere.
     """
     for name in refs.traversal_ids:
         own = refs.only(name)

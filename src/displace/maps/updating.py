@@ -20,7 +20,7 @@ from displace.maps.calibrating import anchored
 from displace.maps.digests import digests_of
 from displace.maps.fitting import spectrum_note, stored_rows, with_places
 from displace.maps.relearning import learned_again, relearned
-from displace.maps.rounding import quantize, turned
+from displace.maps.rounding import in_stable_basis, quantize
 from displace.maps.state import CHOSEN_AT, MapState
 from displace.maps.statistics import MapStatistics
 from displace.maps.update_checks import (
@@ -192,7 +192,7 @@ def _next(state: MapState, kept: MapStatistics, refs: ReferenceSet, gained: bool
     before = _restored(state, _fusion(state), kept)
     after = _statistics_after(state, before, refs, gained)
     fusion = _fitted(state, after)
-    rows = turned(stored_rows(fusion))
+    rows = in_stable_basis(stored_rows(fusion))
     _check_outcome(rows, state.dim)
     vectors, scales = quantize(rows.vectors, state.vectors.dtype.name)
     settings = fusion.settings()

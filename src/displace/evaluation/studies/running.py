@@ -36,10 +36,10 @@ _STUDIES: dict[str, tuple[Callable[..., Study], Callable[[], Sequence[Method]]]]
 }
 """What runs a study, and the methods that it compares; those of other packages among all of them."""
 OF_ALL = ("compression", "cost")
-"""Studies of all methods: their rows of the tables are among these, with their settings and names."""
+"""Studies of all methods: they use the names and settings that the tables have for them."""
 
 REVISED = {"space": ["all right places are marked"]}
-"""What a study shows otherwise than earlier versions did: those are run again."""
+"""Changes to what a study shows since earlier versions. Part of the hash in its file name: older files are replaced."""
 
 logger = logging.getLogger(__name__)
 
@@ -79,12 +79,12 @@ def run_studies(
 ) -> list[Path]:
     """Run studies for each data set, protocol and model of a results folder, keep them there, and return their files.
 
-    A study that is there stays, unless it is of other descriptors, references, queries or options, or lacks a method
-    that there is now, or has one from elsewhere that was edited: then it is run again and replaced. One that has
-    nothing to show of some references is left out, which is logged; an error where that leaves none.
+    An existing study is kept if its descriptors, references, queries, options and methods (for plug-ins: their source
+    code) are unchanged, and run again otherwise. A study that is not possible with some data (`StudyError`) is left
+    out with a log message; if none is left, the error is raised.
 
     The query traversal is by default the first of each data set; the study of τ takes all. Recorded paths of descriptor
-    stores start from `root`.
+    stores are relative to `root`.
     """
     options = options or StudyOptions()
     check_known("study", kinds, KINDS)
@@ -142,7 +142,7 @@ def _groups(results: Results) -> list[list[Result]]:
 
 
 def _methods(kind: str, results: Results, chosen: Result, options: StudyOptions) -> list[Method]:
-    """Methods that a study compares: where these are all, as the tables call and set them, other settings last."""
+    """Methods that a study compares; those of `OF_ALL` as named and set in the tables, further rows of these last."""
     methods = list(_STUDIES[kind][1]())
     if kind == "qualitative" and not options.cases:
         own = [method for method in _rows(results, chosen, ok=True) if method.source]
@@ -157,7 +157,7 @@ def _methods(kind: str, results: Results, chosen: Result, options: StudyOptions)
 
 
 def _rows(results: Results, chosen: Result, **only: bool) -> list[Method]:
-    """Return the multi-reference methods of the tables that take each query for itself."""
+    """Return the multi-reference methods of the tables without sequences or adaptation."""
     same = {name: getattr(chosen, name) for name in ("dataset", "protocol", "model", "query")}
     rows = of_last_runs(results.select(projection=None, **same, **only))
     methods = []

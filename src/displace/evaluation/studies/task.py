@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,13 +10,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from displace.arrays import Vectors, as_vectors, l2_normalize, nearest_rows
 from displace.descriptors.store import DescriptorStore
-from displace.errors import ConditioningWarning, InputError, SingularScatterError
+from displace.errors import InputError, SingularScatterError
 from displace.evaluation.correct_places import correct_places
 from displace.evaluation.loading import store_digest
 from displace.evaluation.methods import Method, methods_named
 from displace.evaluation.rankings import Numbers, are_correct, told_truth
 from displace.evaluation.results import Result, Results
-from displace.fusion.base import Fusion
+from displace.fusion.base import Fusion, fit_unwarned
 from displace.recall import as_rule, percent
 from displace.references import ReferenceSet
 from displace.truth import Flags
@@ -99,16 +98,16 @@ class Task:
             (manifest.traversals == result.query) & np.isin(manifest.images, asked.query_images)
         )
         made_from = result.store.get("content")
-        if made_from and made_from != store_digest(store):
-            raise InputError(
-                f"{store.folder} is not the store that {result.name} was made from: images, descriptors or places were "
-                "changed since; give that store, or run the suite again"
-            )
         same_places = np.array_equal(references.place_ids, asked.place_ids)
-        if not same_places or [manifest.images[row] for row in rows] != asked.query_images.tolist():
+        wrong = ""
+        if made_from and made_from != store_digest(store):
+            wrong = "images, descriptors or places were changed since"
+        elif not same_places or [manifest.images[row] for row in rows] != asked.query_images.tolist():
+            wrong = "its places or queries differ"
+        if wrong:
             raise InputError(
-                f"{store.folder} is not the store that {result.name} was made from: its places or queries differ; "
-                "give that store, or run the suite again"
+                f"{store.folder} is not the store that {result.name} was made from: {wrong}; give that store, or run "
+                "the suite again"
             )
         root = asked.root(results.folder)
         return cls(
@@ -187,7 +186,7 @@ def all_methods() -> list[Method]:
 
 def budgets(references: ReferenceSet) -> list[Method]:
     """Return DisPlace with fewer and more rows a place, where places have several views; nothing else."""
-    usual = _fitted(DISPLACE, references).rows()
+    usual = fit_unwarned(DISPLACE.make(), references).rows()
     assert usual is not None
     most = int(np.bincount(usual.place_index).max())
     return [Method("displace", {"n_rows": n}, f"DisPlace, {n} a place") for n in BUDGETS if n < most]
@@ -222,13 +221,6 @@ def run_paper(task: Task, notes: list[str]) -> list[Run]:
         return []
 
 
-def _fitted(method: Method, references: ReferenceSet) -> Fusion:
-    with warnings.catch_warnings():
-        # Settings are compared on purpose, also those that few references do not support.
-        warnings.simplefilter("ignore", ConditioningWarning)
-        return method.make().fit_references(references)
-
-
 def run(method: Method, task: Task) -> Run:
     """Fit a method on the references and find the best place of each query.
 
@@ -236,7 +228,7 @@ def run(method: Method, task: Task) -> Run:
     """
     refs, runs = task.references, []
     for row in method.rows(refs.traversal_ids.tolist()):
-        fusion = _fitted(row, refs)
+        fusion = fit_unwarned(row.make(), refs)
         best = fusion.rank(task.queries, k=1)
         places = best.places[:, 0]
         runs.append(Run(method, fusion, places, best.scores[:, 0], task.hits(places)))
