@@ -72,6 +72,21 @@ class Places:
             return None
         return np.argsort(self.frames, kind="stable")
 
+    @property
+    def route(self) -> NDArray[Any]:
+        """Ids in route order; without one in natural order, numbers in names counting by their value.
+
+        >>> Places(np.array(["p1", "p10", "p9"])).route.tolist()
+        ['p1', 'p9', 'p10']
+        """
+        if (order := self.order) is not None:
+            return self.ids[order]
+        if self.ids.dtype.kind != "U":
+            return self.ids
+        from displace.images import natural_key  # brings Pillow, which maps do without
+
+        return np.array(sorted(self.ids.tolist(), key=natural_key))
+
     def rows_of(self, ids: NDArray[Any]) -> Rows:
         """Row of each id; −1 if unknown."""
         if not len(self.ids):

@@ -23,7 +23,6 @@ from displace.geo import Positions
 from displace.maps.calibrating import anchored, calibrated
 from displace.maps.digests import digests_of
 from displace.maps.fitting import fit, fusion_of, spectrum_note, stored_rows, with_places
-from displace.maps.learning import in_route_order
 from displace.maps.place_map import PlaceMap
 from displace.maps.rounding import DTYPES, RecallLoss, agreement, in_stable_basis, quantize
 from displace.maps.state import MapState
@@ -214,7 +213,7 @@ def calibration_rows(places: NDArray[Any], info: Places, dim: int) -> Indices:
     n_numbers = len(places) * dim
     if n_numbers <= MAX_CALIBRATION:
         return np.arange(len(places))
-    route = in_route_order(info)
+    route = info.route
     length = max(1, int(MAX_CALIBRATION / n_numbers * len(route) / STRETCHES))
     starts = np.linspace(0, len(route) - length, STRETCHES).astype(np.intp)
     chosen = np.unique(np.concatenate([route[start : start + length] for start in starts]))

@@ -167,7 +167,7 @@ class DriveWatch:
         in_order = rows_in_order(np.asarray(rows.vectors, np.float32), rows.starts, order)
         asked_places = queries.places[asked]
         answerable = self.truth.answerable(asked_places, ids)
-        scores = {mode: similarity_of(in_order, unit, mode).whole() for mode in ("none", "batch", "online")}
+        scores = {mode: similarity_of(in_order, unit, mode).whole() for mode in ("batch", "online", "none")}
         course = Course(ids[order], in_order, True, same_places(self.truth, ids[order]))
         level = _prior_level(scores["none"], answerable)
         self._seen.append(_HeldOut(course, scores, asked_places, answerable, level))
@@ -184,13 +184,10 @@ class DriveWatch:
             return None
         learned = DriveCalibration(min(seen.level for seen in self._seen))
         found = self._answers(learned)
-        features = {name: np.array(answers.features) for name, answers in found.items()}
+        features = {name: own for name, (_, own) in found.items()}
         true = np.concatenate([seen.places for seen in self._seen])
         answerable = np.concatenate([seen.answerable for seen in self._seen])
-        right = {
-            name: self.truth.correct(np.array(answers.places), true) & answerable
-            for name, answers in found.items()
-        }
+        right = {name: self.truth.correct(places, true) & answerable for name, (places, _) in found.items()}
         of_adapted = DriveCalibration(
             Scale().level,
             batch=Logistic.fit(features["batch"], right["batch"]),
@@ -208,21 +205,26 @@ class DriveWatch:
             recall={name: round(float(flags[answerable].mean()), 4) for name, flags in right.items()},
         )
 
-    def _answers(self, learned: DriveCalibration) -> dict[str, _Answers]:
-        """Answers to all held-out frames, by the way they were located, with this prior level."""
-        found = {name: _Answers() for name in ("followed", "smoothed", "batch", "online", "single")}
+    def _answers(self, learned: DriveCalibration) -> dict[str, tuple[NDArray[Any], Vectors]]:
+        """Places found for all held-out frames, and features of these answers, by the way they were located."""
+        found: dict[str, list[tuple[NDArray[Any], Vectors]]] = {}
         for seen in self._seen:
             course, plain = replace(seen.course, calibration=learned), Blocks.of(seen.scores["none"])
-            for belief in filtered(course, plain):
-                fix = course.fix(belief, smoothed=False)
-                found["followed"].add(fix.place, log_odds([fix.probability], CLIP))
-            for fix in smooth_fixes(course, plain)[0]:
-                found["smoothed"].add(fix.place, log_odds([fix.probability], CLIP))
+            fixes = {
+                "followed": [course.fix(belief, smoothed=False) for belief in filtered(course, plain)],
+                "smoothed": smooth_fixes(course, plain)[0],
+            }
+            for name, own in fixes.items():
+                features = log_odds([fix.probability for fix in own], CLIP)[:, None]
+                found.setdefault(name, []).append((np.array([fix.place for fix in own]), features))
             for mode, scores in seen.scores.items():
                 name = "single" if mode == "none" else mode
-                for place, row in zip(course.ids[scores.argmax(axis=1)], standing_out(scores), strict=True):
-                    found[name].add(place, row)
-        return found
+                best = course.ids[scores.argmax(axis=1)]
+                found.setdefault(name, []).append((best, standing_out(scores)))
+        return {
+            name: (np.concatenate([places for places, _ in parts]), np.concatenate([f for _, f in parts]))
+            for name, parts in found.items()
+        }
 
 
 def drives_by_rule(places: Places) -> DriveCalibration | None:
@@ -230,18 +232,6 @@ def drives_by_rule(places: Places) -> DriveCalibration | None:
     if places.frames is None or len(places) < LEAST_PLACES:
         return None
     return DriveCalibration(Scale().level)
-
-
-@dataclass
-class _Answers:
-    """Places found, and the features of their calibration."""
-
-    places: list[Any] = field(default_factory=list)
-    features: list[Vectors] = field(default_factory=list)
-
-    def add(self, place: Any, features: Vectors) -> None:
-        self.places.append(place)
-        self.features.append(features)
 
 
 def _prior_level(plain: Vectors, answerable: NDArray[np.bool_]) -> float:

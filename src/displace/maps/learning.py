@@ -34,7 +34,6 @@ from displace.maps.calibration import (
 )
 from displace.maps.samples import Samples, joined
 from displace.maps.witness import TOP, Anchors, RowSpace, Witness
-from displace.places import Places
 from displace.progress import Stage, counted
 from displace.references import ReferenceSet
 from displace.truth import Flags, Truth
@@ -120,7 +119,7 @@ def basis_of(n_traversals: int) -> str:
 
 
 def _plan(refs: ReferenceSet) -> Iterator[Fold]:
-    route, few = in_route_order(refs.info), len(refs.place_ids) <= FEW_PLACES
+    route, few = refs.info.route, len(refs.place_ids) <= FEW_PLACES
     if len(refs.traversal_ids) < 3:
         most = 8 if few else 4
         return folds_of_quarters(refs.places, refs.traversals, route, max_folds=most, max_queries=MAX_QUERIES)
@@ -190,8 +189,8 @@ def _fit(samples: Samples, basis: str) -> Calibration:
     """Fit the parameters; fixed ones where right matches are fewer than `ENOUGH`."""
     right, x = samples.right, samples.evidence
     offsets, scales = _units(samples)
-    width = x.shape[1]
-    if right.sum() < ENOUGH:
+    width, few = x.shape[1], right.sum() < ENOUGH
+    if few:
         weights, bias = (CENTRED if samples.centred else FIXED)[width]
         farthest, spread = _novelty_range([x[:, 3]])
         if samples.centred:
@@ -228,8 +227,8 @@ def _fit(samples: Samples, basis: str) -> Calibration:
         farthest=farthest,
         spread=spread,
         steepness=steepness,
-        ceiling=CEILING if right.sum() < ENOUGH else 1.0,
-        doubt=DOUBT[BASES[2] if right.sum() < ENOUGH else basis],
+        ceiling=CEILING if few else 1.0,
+        doubt=DOUBT[BASES[2] if few else basis],
         centred=samples.centred,
         basis=basis,
     )
@@ -342,21 +341,3 @@ def _cross_validated(samples: Samples, basis: str) -> Vectors | None:
             return None
         probability[own] = _fit(others, basis).probability(samples.evidence[own])
     return probability
-
-
-def in_route_order(places: Places) -> NDArray[Any]:
-    """Place ids in the order of the route; where there is none, in natural order."""
-    return in_natural_order(places.ids) if places.order is None else places.ids[places.order]
-
-
-def in_natural_order(ids: NDArray[Any]) -> NDArray[Any]:
-    """Place ids sorted with numbers by value, also those inside names.
-
-    >>> in_natural_order(np.array(["p1", "p10", "p9"])).tolist()
-    ['p1', 'p9', 'p10']
-    """
-    if ids.dtype.kind != "U":
-        return np.sort(ids)
-    from displace.images import natural_key  # brings Pillow, which maps do without
-
-    return np.array(sorted(ids.tolist(), key=natural_key))

@@ -18,7 +18,7 @@ from displace.fusion.base import Fusion, Rows
 from displace.holdout import MARGIN, STRETCH, spread
 from displace.maps.calibrating import calibrated
 from displace.maps.driving import DriveWatch, drives_by_rule
-from displace.maps.learning import basis_of, calibration_of, in_route_order, labelled
+from displace.maps.learning import basis_of, calibration_of, labelled
 from displace.maps.samples import KEPT, Samples, joined
 from displace.maps.state import MapState
 from displace.maps.witness import TOP
@@ -95,7 +95,7 @@ def _located_before(old: MapState, refs: ReferenceSet) -> Samples | None:
 
 def _asked(old: MapState, refs: ReferenceSet) -> tuple[ReferenceSet, NDArray[Any]]:
     """New references at places of the map, without those at the edges of the masked stretch; and that stretch."""
-    route = in_route_order(old.places)
+    route = old.places.route
     first = int((1 - STRETCH) / 2 * len(route))
     stretch = route[first : first + int(STRETCH * len(route))]
     margin = int(np.ceil(MARGIN * len(stretch)))

@@ -255,10 +255,9 @@ def _known(path: PathLike) -> tuple[Manifest | KnownPlaces, PlaceMap | None]:
 def known_in(place_map: PlaceMap) -> KnownPlaces:
     """Places of a map in route order; without one, in natural order (9 before 10)."""
     from displace.manifest.place_assignment import KnownPlaces, place_of_each_name
-    from displace.maps.learning import in_route_order
 
     places = place_map.places
-    ids = in_route_order(places)
+    ids = places.route
     names = {} if places.images is None else place_of_each_name(places.images, map(str, places.ids.tolist()))
     names.pop("", None)  # places without an image
     return KnownPlaces([str(place) for place in ids.tolist()], places.positions_of(ids), names)
