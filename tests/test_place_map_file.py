@@ -531,7 +531,7 @@ class TestSealedStatistics:
 
         town = PlaceMap.load(path)
         before = np.array(town.vectors)
-        monkeypatch.setattr("displace.maps.updating.turned", wrecked)
+        monkeypatch.setattr("displace.maps.updating.in_stable_basis", wrecked)
         with pytest.raises(FormatError, match="the map is left as it was"):
             town.add(refs.only("t2"))
         np.testing.assert_array_equal(town.vectors, before)

@@ -103,8 +103,8 @@ def build_manifest(
     if anchor is not None and chosen not in ("positions", "utm"):
         raise ManifestError(f"anchor={anchor!r} is for positions; {route.root} has layout {chosen!r}")
     if chosen in _WEAKER_THAN_GPS:
-        _tell_of_cameras(recordings)
-        _tell_of_turned(recordings)
+        _warn_of_cameras(recordings)
+        _warn_of_turned(recordings)
     return LAYOUTS[chosen](route)
 
 
@@ -176,7 +176,7 @@ def merely_counted(recordings: Sequence[Recording], known: Sequence[str] = ()) -
     return len(steps) == 1
 
 
-def _tell_of_cameras(recordings: Sequence[Recording]) -> None:
+def _warn_of_cameras(recordings: Sequence[Recording]) -> None:
     """Warn of sub-folders that look like cameras of one car: their images count as places of their own."""
     for recording in recordings:
         if alike := alike_folders(recording):
@@ -190,7 +190,7 @@ def _tell_of_cameras(recordings: Sequence[Recording]) -> None:
             return
 
 
-def _tell_of_turned(recordings: Sequence[Recording]) -> None:
+def _warn_of_turned(recordings: Sequence[Recording]) -> None:
     """Warn of recordings of which some are upright and others are wide: a phone that was turned sees no place again."""
     shapes = {}
     for recording in recordings:

@@ -163,16 +163,16 @@ def assign_by_position(route: Route, known: KnownPlaces) -> Manifest:
         kept.append(recording.take(rows))
         labels.append([known.ids[p] if p >= 0 else "" for p in place[rows]])
         if not (state == CHOSEN).any():
-            _tell_of_elsewhere(recording.name, own, places, route.rule)
+            _warn_of_elsewhere(recording.name, own, places, route.rule)
         if track.heading is None:
             way[place[state == CHOSEN]] = courses(own)[state == CHOSEN]
         frames.append(np.where(place[rows] >= 0, place[rows], np.nan))
-    _tell_of_few(sum(map(len, kept)), sum(map(len, route.recordings)), route.rule)
-    _tell_of_ways_back(ways)
+    _warn_of_few(sum(map(len, kept)), sum(map(len, route.recordings)), route.rule)
+    _warn_of_ways_back(ways)
     return replace(route, recordings=kept).manifest(labels, frames)
 
 
-def _tell_of_elsewhere(name: str, points: Numbers, places: Numbers, rule: Rule) -> None:
+def _warn_of_elsewhere(name: str, points: Numbers, places: Numbers, rule: Rule) -> None:
     """Warn of a recording that shows none of the places."""
     known, usable = (track[np.isfinite(track).all(axis=1)] for track in (points, places))
     if not len(known) or not len(usable):
@@ -190,7 +190,7 @@ def _tell_of_elsewhere(name: str, points: Numbers, places: Numbers, rule: Rule) 
     )
 
 
-def _tell_of_ways_back(ways: Numbers) -> None:
+def _warn_of_ways_back(ways: Numbers) -> None:
     """Warn of places that recordings pass in opposite directions; `ways`: courses of recordings at places, degrees."""
     both = np.isfinite(ways).sum(axis=0) > 1
     passed = ways[:, both]
@@ -212,7 +212,7 @@ def _nearest(points: Numbers, places: Numbers) -> float:
     return float(KDTree(places).query(points)[0].min())
 
 
-def _tell_of_few(n_kept: int, n_images: int, rule: Rule) -> None:
+def _warn_of_few(n_kept: int, n_images: int, rule: Rule) -> None:
     """Warn where the default leaves most images out: of a slow drive, or one of many frames a second."""
     if rule.spacing == Rule.spacing and 2 * n_kept < n_images:
         warnings.warn(

@@ -98,8 +98,8 @@ class PositionFile:
         taken = self.on_clock(taken, max_gap, clock)
         found = at_times(self.positions, self._apart(self.positions), taken, max_gap)
         fixes = self.times[self.positions.known]
-        self._tell_of_clocks(fixes, taken, max_gap, clock)
-        self._tell_of_gaps(fixes, taken, found.known)
+        self._warn_of_clocks(fixes, taken, max_gap, clock)
+        self._log_gaps(fixes, taken, found.known)
         return found
 
     def on_clock(self, times: Numbers, max_gap: float, clock: Clock) -> Numbers:
@@ -119,7 +119,7 @@ class PositionFile:
             )
         return taken
 
-    def _tell_of_clocks(self, fixes: Numbers, images: Numbers, max_gap: float, clock: Clock) -> None:
+    def _warn_of_clocks(self, fixes: Numbers, images: Numbers, max_gap: float, clock: Clock) -> None:
         """Warn where the images begin as much before the positions as they end, or as much after: clocks may differ."""
         begins, ends = np.nanmin(fixes) - np.nanmin(images), np.nanmax(fixes) - np.nanmax(images)
         near, far = sorted((abs(begins), abs(ends)))
@@ -134,7 +134,7 @@ class PositionFile:
                 stacklevel=4,
             )
 
-    def _tell_of_gaps(self, fixes: Numbers, images: Numbers, known: NDArray[np.bool_]) -> None:
+    def _log_gaps(self, fixes: Numbers, images: Numbers, known: NDArray[np.bool_]) -> None:
         """Say which images have no position: those before and after the file's, and in its gaps."""
         clock, without = np.unique(fixes[np.isfinite(fixes)]), images[~known & np.isfinite(images)]
         between = without[(without > clock[0]) & (without < clock[-1])]

@@ -132,7 +132,7 @@ def read_recording(
     pictures = Pictures(images, _known_as(images), times, clock or Clock(name))
     positions = pictures.positions(own, around, max_gap)
     if positions is None:
-        tell_of_unused(name, [folder.resolve()], files)
+        warn_of_unused(name, [folder.resolve()], files)
     return Recording(name, images, names, positions, times)
 
 
@@ -251,7 +251,7 @@ def beside(stem: Path, endings: Sequence[str]) -> list[Path]:
     return [path for row, path in enumerate(there) if not any(path.samefile(other) for other in there[:row])]
 
 
-def tell_of_unused(name: str, stems: Sequence[Path], files: Sequence[PositionFile]) -> None:
+def warn_of_unused(name: str, stems: Sequence[Path], files: Sequence[PositionFile]) -> None:
     """Warn of files that seem to hold positions of a traversal which has none."""
     told = [
         f"{path} is not read, convert it to GPX ({path.stem}.gpx)"

@@ -141,7 +141,7 @@ class FramesFolder:
                 path.unlink()
 
 
-def tell_of_images(every: int | str, folders: Iterable[str]) -> None:
+def warn_of_images(every: int | str, folders: Iterable[str]) -> None:
     """Warn that of folders of images all are taken, where fewer were asked for."""
     names = ", ".join(folders)
     if str(every).strip() != "1" and names:

@@ -17,7 +17,7 @@ from displace.files.reading import PathLike
 from displace.images import find_images, has_images, natural_key
 from displace.manifest import Manifest
 from displace.progress import Stage
-from displace.recordings.frames import read_frames, tell_of_images
+from displace.recordings.frames import read_frames, warn_of_images
 from displace.recordings.rosbag import extract_bag, is_bag
 from displace.recordings.video import extract_frames, is_video
 
@@ -98,7 +98,7 @@ def images_of(
                 images.add_frames(source, folder)
             else:
                 images.add_files([source])
-        tell_of_images(every, filter(None, images.folders))
+        warn_of_images(every, filter(None, images.folders))
         yield images
 
 

@@ -25,12 +25,12 @@ from displace.manifest.recording import (
     check_offsets,
     files_of,
     refuse_all,
-    tell_of_unused,
     tracks_in,
+    warn_of_unused,
     with_positions,
 )
 from displace.progress import Progress
-from displace.recordings.frames import tell_of_images, write_columns
+from displace.recordings.frames import warn_of_images, write_columns
 from displace.recordings.rosbag import extract_bag, is_bag
 from displace.recordings.video import extract_frames, is_video, length_of, opened, video_start
 
@@ -67,7 +67,7 @@ def unpack(
     """
     parts = _parts(source)
     if parts is None:
-        tell_of_images(every, [str(source)])
+        warn_of_images(every, [str(source)])
         return Path(source)  # type: ignore[arg-type]
     videos: dict[str, Any] = {"every": every, "allow_truncated": allow_truncated}
     bags: dict[str, Any] = {
@@ -79,7 +79,7 @@ def unpack(
     named = _named(parts)
     check_offsets(clock_offset, named)
     logs = _logs(named, max_gap, clock_offset)
-    tell_of_images(every, [name for name in named if name not in logs])
+    warn_of_images(every, [name for name in named if name not in logs])
     shared = cache(tracks_in)
     folders: dict[str, Path] = {}
     for name, (given, part) in named.items():
@@ -185,7 +185,7 @@ class _Log:
         around = [] if self.own else [track for place in places for track in shared(place)]
         positions = Pictures((), names, frames.times, self.clock).positions(self.own, around, max_gap)
         if positions is None:
-            tell_of_unused(self.clock.name, self.stems, self.csv_files)
+            warn_of_unused(self.clock.name, self.stems, self.csv_files)
             return
         write_columns(copy, names, positions.columns())
         if self.clock.began is not None and self.clock.by and (around or self.own[0].dates is not None):

@@ -177,7 +177,7 @@ def build(
         if streamed:
             _check_streamable(fusion, keep_references)
         refs = sample(stream) if streamed else stream.take(np.arange(len(stream)))
-        _tell_of_copies(refs)
+        _warn_of_copies(refs)
         look_at_neighbours(refs, tolerance)
         options: dict[str, Any] = {"dtype": dtype, "calibration": calibration, "tolerance": tolerance}
         if streamed:
@@ -218,7 +218,7 @@ def _check_alone(model: str | None, layout: str, cluster: str | None) -> None:
             raise InputError(f"{name}={value!r} is not possible with several stores; leave it out")
 
 
-def _tell_of_copies(refs: ReferenceSet) -> None:
+def _warn_of_copies(refs: ReferenceSet) -> None:
     """Warn of recordings that occur twice."""
     from displace.neighbours import copies
 

@@ -119,7 +119,7 @@ def evaluate(
     if protocol is None:
         given = str(rule.tolerance) if rule.on_route else tolerance
         look_at_neighbours(described.references(), given, exact=True)
-        _tell_of_left_out(described, rule, queries)
+        _log_left_out(described, rule, queries)
     folder: AbstractContextManager[PathLike] = (
         tempfile.TemporaryDirectory(prefix="displace-") if output is None else nullcontext(output)
     )
@@ -167,7 +167,7 @@ def _rule(store: DescriptorStore, tolerance: str | None, protocol: str | None) -
     return store.folder.resolve().stem, Protocol(name, own, on_route=sighted)
 
 
-def _tell_of_left_out(store: DescriptorStore, rule: Protocol, queries: Sequence[str] | None) -> None:
+def _log_left_out(store: DescriptorStore, rule: Protocol, queries: Sequence[str] | None) -> None:
     """Report how many frames are not queries because they were not found along the route."""
     manifest = store.manifest
     for name in queries or manifest.traversal_names():
