@@ -113,9 +113,9 @@ class MapState:
         """Which places count as the same."""
         return Truth(self.places, self.tolerance)
 
-    @cached_property
+    @property
     def space(self) -> RowSpace:
-        """The rows, and the projection of queries into their space."""
+        """The rows, and the projection of queries into their space; not kept, as it refers to this object."""
         return RowSpace(self.rows_at, self.row_places, self.projection, self.mean)
 
     @property
@@ -149,7 +149,8 @@ class MapState:
     def project_one(self, query: Vectors) -> Vectors | None:
         """As `project`, for one descriptor (D,); None where it needs the care of the general path."""
         with np.errstate(over="ignore", invalid="ignore"):
-            projected = self.space.project(query)
+            centred = query if self.mean is None else query - self.mean
+            projected = centred if self.projection is None else centred @ self.projection
             square = float(projected @ projected)
         if not _SAFE[0] < square < _SAFE[1]:
             return None
