@@ -94,6 +94,23 @@ def test_a_legend_of_long_names_stays_inside_the_figure(task):
     assert len(legend.get_texts()) == 10
 
 
+def test_rows_of_a_legend_are_about_as_long(task):
+    """Six names were five in a row and one below the first."""
+    named = [dataclasses.replace(task, query=str(number)) for number in range(3)]
+    figure = draw(studies.study_tau(named, (0.5, 1.0)))
+    (legend,) = figure.legends
+    assert len(legend.get_texts()) == 6
+    figure.draw_without_rendering()
+    assert len({round(text.get_window_extent().x0) for text in legend.get_texts()}) == 3
+    assert len({round(text.get_window_extent().y0) for text in legend.get_texts()}) == 2
+
+
+def test_curves_that_hide_each_other_are_named(task):
+    """Pooling ranks as dMat Min does: the legend had a curve that nobody could see."""
+    (axes,) = draw(studies.study_compression(task, dims=(8,), seeds=(0,))).axes
+    assert "the same curve: dMat. Min.; Pooling" in axes.get_title()
+
+
 def test_the_page_shows_what_is_not_projected(task):
     """Thin lines, as in print: also where a study has a single dimension, over which a line would have no length."""
     study = studies.study_compression(task, dims=(8,), seeds=(0,))

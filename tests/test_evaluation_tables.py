@@ -18,7 +18,7 @@ from displace.evaluation.methods import Method
 from displace.evaluation.published import compare
 from displace.evaluation.results import Result, Results
 from displace.evaluation.studies import PAPER, compressions_of
-from displace.evaluation.table_formats import FORMATS
+from displace.evaluation.table_formats import FORMATS, to_csv
 from displace.evaluation.tables import BOLD, UNDERLINE, Column, build_tables
 from displace.evaluation.wins import Duel, Wins, all_wins, count_wins
 from displace.report.html.blocks import read_blocks
@@ -336,6 +336,20 @@ def test_csv_has_a_line_for_each_cell(results):
     assert float(line["recall_at_5"]) == cell.recalls[5]
     assert (line["protocol"], int(line["bytes"])) == ("made-exact", cell.n_bytes)
     assert sum("singular" in x["error"] for x in lines) == 2
+
+
+def test_csv_of_several_tables_has_one_head_with_the_recalls_of_each(results):
+    one, other = build_tables(results), build_tables(results)
+    entry = one[0].rows[0].entries[one[0].columns[0]]
+    entry.results[0].recalls[20] = 99.0
+    text = to_csv(one[0], other[0])
+    lines = list(csv.DictReader(io.StringIO(text)))
+    assert len(lines) == 2 * 2 * 2 * 7
+    assert text.count("dataset,") == 1
+    assert text.split("\n")[0].endswith("error,recall_at_20")
+    assert [line["recall_at_20"] for line in lines].count("99.0") >= 1
+    assert {line["recall_at_20"] for line in lines} == {"99.0", ""}
+    del entry.results[0].recalls[20]
 
 
 def test_latex_is_a_booktabs_table(results):

@@ -12,12 +12,14 @@ from displace.evaluation.results import Result
 from displace.evaluation.tables import BOLD, NOT_RUN, UNDERLINE, Row, Table
 from displace.evaluation.wins import Wins
 from displace.files.outputs import cell_text
+from displace.recall import DEFAULT_KS
 
 CSV_COLUMNS = (
     "dataset", "protocol", "tolerance", "projection", "group", "method", "fusion", "model", "query", "seed",
-    "recall_at_1", "recall_at_5", "recall_at_10", "n_queries", "n_without_answer", "dim", "n", "bytes",
+    *(f"recall_at_{k}" for k in DEFAULT_KS), "n_queries", "n_without_answer", "dim", "n", "bytes",
     "fit_seconds", "rank_seconds", "error",
 )  # fmt: skip
+"""Columns of every CSV; recalls at the k of a suite come after them."""
 
 
 def to_markdown(table: Table) -> str:
@@ -49,15 +51,21 @@ def wins_to_markdown(wins: Wins) -> str:
     return f"{_plain(str(wins))}\n\n" + "\n".join(lines) + "\n"
 
 
-def to_csv(table: Table) -> str:
-    """One line for each cell, with all that a spreadsheet may want."""
+def to_csv(*tables: Table) -> str:
+    """One line for each cell of the tables, with all that a spreadsheet may want."""
+    cells = [
+        result
+        for table in tables
+        for row in table.rows
+        for column in table.columns
+        if column in row.entries
+        for result in row.entries[column].results
+    ]
+    further = sorted({k for result in cells for k in result.recalls} - {*DEFAULT_KS})
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(CSV_COLUMNS)
-    for row in table.rows:
-        for column in table.columns:
-            entry = row.entries.get(column)
-            writer.writerows(map(_csv_line, entry.results if entry else ()))
+    writer.writerow([*CSV_COLUMNS, *(f"recall_at_{k}" for k in further)])
+    writer.writerows([*_csv_line(result), *(result.recalls.get(k, "") for k in further)] for result in cells)
     return text.getvalue()
 
 
@@ -163,7 +171,7 @@ def _row_of(cells: Iterable[str]) -> str:
 def _csv_line(r: Result) -> list[object]:
     line = [
         r.dataset, r.protocol, r.tolerance, r.projection or "", r.group, r.label, r.fusion, r.model, r.query,
-        r.seed, *(r.recalls.get(k, "") for k in (1, 5, 10)), r.n_queries, r.n_unanswerable, r.dim, r.n,
+        r.seed, *(r.recalls.get(k, "") for k in DEFAULT_KS), r.n_queries, r.n_unanswerable, r.dim, r.n,
         r.n_bytes, r.seconds.get("fit", ""), r.seconds.get("rank", ""), r.error,
     ]  # fmt: skip
     return [cell_text(value) if isinstance(value, str) else value for value in line]

@@ -132,7 +132,7 @@ def print_style() -> Iterator[None]:
 def _draw_compression(study: Compression) -> Any:
     """Draw Recall@1 against dimension: mean and standard deviation; thin lines at the full dimension."""
     how = f"band: ± 1 sd of {len(study.seeds)} projections; thin lines: not projected, {study.setting.dim}-D"
-    told = [how, *_gaps(study)]
+    told = [how, *_gaps(study), *_alike(study)]
     styles = styles_of((curve.fusion, curve.plain) for curve in study.curves)
     drawn = [pair for pair in zip(study.curves, styles, strict=True) if not pair[0].empty]
     figure, (axes,) = _new_figure(COLUMN, 2.4 + 0.11 * len(told) + 0.15 * -(-len(drawn) // 3))
@@ -164,6 +164,16 @@ def _gaps(study: Compression) -> list[str]:
             where = "" if curve.empty else f" at {', '.join(missing)}"
             labels.setdefault(where, []).append(curve.label)
     notes = [f"{'; '.join(names)}: not possible{where}" for where, names in labels.items()]
+    return [line for note in notes for line in wrap(note, 62)]
+
+
+def _alike(study: Compression) -> list[str]:
+    """Lines that name methods with the same numbers everywhere, of which only the curve drawn last can be seen."""
+    labels: dict[tuple[Any, ...], list[str]] = {}
+    for curve in study.curves:
+        if not curve.empty:
+            labels.setdefault((*curve.means, curve.full), []).append(curve.label)
+    notes = [f"the same curve: {'; '.join(names)}" for names in labels.values() if len(names) > 1]
     return [line for note in notes for line in wrap(note, 62)]
 
 
@@ -355,12 +365,13 @@ def _marker_format(style: Style) -> dict[str, Any]:
 def _legend_below(figure: Any, axes: Any, columns: int) -> None:
     """Put the legend under the panels, where it covers nothing: in fewer columns, and more rows, if names are long."""
     entries = axes.get_legend_handles_labels()
+    n_entries = len(entries[0])
     for fewer in range(columns, 0, -1):
-        legend = figure.legend(*entries, loc="outside lower center", ncols=fewer, handlelength=2.6)
+        even = -(-n_entries // -(-n_entries // fewer))  # as many rows, all about as long
+        legend = figure.legend(*entries, loc="outside lower center", ncols=even, handlelength=2.6)
         if fewer == 1 or legend.get_window_extent().width <= figure.bbox.width:
             break
         legend.remove()
-    n_entries = len(entries[0])
     more_rows = -(-n_entries // fewer) - -(-n_entries // columns)
     figure.set_figheight(figure.get_figheight() + 0.15 * more_rows)
 

@@ -81,14 +81,14 @@ def tables_of(cells: Iterable[Result], results: Results, k: int = 1) -> list[Tab
 
 def as_text(tables: Iterable[Tabulated], form: str) -> str:
     """All tables in one text; Markdown also says which method wins."""
-    from displace.evaluation.table_formats import FORMATS, wins_to_markdown
+    from displace.evaluation.table_formats import FORMATS, to_csv, wins_to_markdown
 
+    if form == "csv":
+        return to_csv(*(tabulated.table for tabulated in tables))
     parts = []
-    for number, tabulated in enumerate(tables):
+    for tabulated in tables:
         text = FORMATS[form](tabulated.table)
-        if form == "csv" and number:
-            text = text.split("\n", 1)[1]  # one head for all
         if form == "markdown":
             text += "".join("\n" + wins_to_markdown(wins) for wins in tabulated.wins)
         parts.append(text)
-    return ("" if form == "csv" else "\n").join(parts)
+    return "\n".join(parts)
