@@ -49,6 +49,13 @@ def test_hloc_features_become_a_store_and_a_map(case, tmp_path):
     assert "the descriptors were imported (hloc netvlad)" in image.stderr
 
 
+def test_a_map_of_imported_descriptors_is_not_said_to_locate_photos(case):
+    np.save("mine.npy", case.vectors)
+    assert run("import", "mine.npy", "--manifest", "route.csv", "-m", "mine").exit_code == 0
+    built = run("build", "route.desc", "-o", "t.displace", "--exclude", NIGHT)
+    assert built.stdout.endswith("next: displace locate t.displace STORE\n")
+
+
 def test_names_may_start_from_another_folder_than_the_manifest(case, tmp_path):
     pytest.importorskip("h5py", reason="needs the extra 'hloc'")
     export("hloc", DescriptorStore("made.desc"), "feats.h5")

@@ -149,7 +149,8 @@ def show_build(place_map: PlaceMap, given: Mapping[str, Any]) -> None:
     if skipped:
         say(f"{len(skipped):,} images are not in the map, because they could not be read", "yellow", err)
         show_skipped(skipped, err)
-    say(f"next: displace locate {quote(str(output))} PHOTO, FOLDER or VIDEO")
+    imported = (place_map.model or {}).get("imported")  # another program describes its queries
+    say(f"next: displace locate {quote(str(output))} {'STORE' if imported else 'PHOTO, FOLDER or VIDEO'}")
 
 
 def show_export(written: list[Path] | list[str], _: Mapping[str, Any]) -> None:
