@@ -572,6 +572,22 @@ def test_what_adapting_gives_is_told():
     assert not [note for note in few if "adapt" in note]
 
 
+def test_a_fusion_that_needs_a_parameter_is_named_where_all_are_compared(monkeypatch):
+    """That of another package ended every advice in its traceback."""
+
+    class Needy(get_fusion("hops")):
+        """It has a parameter without a default."""
+
+        def __init__(self, power):
+            self.power = power
+
+    monkeypatch.setattr(FUSIONS, "usable", lambda: {"needy": Needy, "hops": get_fusion("hops")})
+    monkeypatch.setitem(FUSIONS._found, "needy", Needy)
+    found = advise(make_route(n_places=40, n_traversals=3, dim=16).references)
+    assert "missing 1 required positional argument: 'power'" in found.impossible["needy"]
+    assert found.recommended.fusion == "hops"
+
+
 def test_a_fusion_that_fails_is_named_and_the_others_are_compared(monkeypatch):
     """A fault of another package's fusion ended the advice in its traceback."""
 

@@ -247,6 +247,15 @@ def test_a_fault_of_one_method_does_not_end_the_run_and_is_tried_again(store, tm
     assert not second.impossible
 
 
+def test_a_fault_after_the_ranking_does_not_end_the_run_either(store, tmp_path, monkeypatch):
+    """A fusion of another package that cannot tell its size, or its settings, ended the comparison of all."""
+    suite = make_suite({"made": store.folder}, fusions=["hops", "pooling"])
+    monkeypatch.setattr(get_fusion("hops"), "nbytes_", None)
+    (first, second) = run_suite(suite, tmp_path).cells
+    assert first.error.startswith("TypeError")
+    assert second.ok
+
+
 def test_absent_stores_are_named_and_the_others_run(store, tmp_path):
     suite = make_suite({"made": store.folder, "netvlad": tmp_path / "netvlad.desc"}, fusions=["hops"])
     outcome = run_suite(suite, tmp_path / "results")

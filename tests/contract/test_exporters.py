@@ -13,7 +13,7 @@ from interop_route import NIGHT, make_town
 
 from displace import verbs
 from displace.descriptors.store import DescriptorStore
-from displace.errors import InputError, UnknownNameError
+from displace.errors import InputError, PluginError, UnknownNameError
 from displace.interop import EXPORTERS, export
 from displace.interop.base import Exporter
 from displace.maps import PlaceMap
@@ -92,6 +92,14 @@ def test_an_exporter_of_another_package(sources, tmp_path, monkeypatch):
     assert (tmp_path / "names.txt").read_text().split()[:2] == ["000", "001"]
     with pytest.raises(InputError, match=r"takes a map, not a descriptor store \(The names of a map"):
         export("names", sources[DescriptorStore], tmp_path / "a")
+
+
+def test_an_exporter_that_does_not_say_what_it_wrote_is_named(sources, tmp_path, monkeypatch):
+    """A forgotten return ended in a traceback of this package; of a string each letter was printed as a file."""
+    silent = type("Silent", (Exporter,), {"write_map": staticmethod(lambda place_map, path: str(path))})
+    monkeypatch.setitem(EXPORTERS._found, "silent", silent)
+    with pytest.raises(PluginError, match=r"export silent of a map returned '.*', and must return the list"):
+        export("silent", sources[PlaceMap], tmp_path / "a")
 
 
 def test_unknown_names_sources_and_options(sources, tmp_path):

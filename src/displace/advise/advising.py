@@ -80,7 +80,8 @@ def choices_of(fusions: Sequence[str | Choice] | None) -> list[Choice]:
             [entry] if isinstance(entry, Choice) else [Choice(entry, s) for s in FUSIONS.get(entry).compared]
         )
         for choice in named:
-            choice.make()  # an unknown name or parameter fails here, not after minutes
+            if fusions is not None:
+                choice.make()  # an unknown name or parameter fails here, not after minutes
             if choice not in found:
                 found.append(choice)
     if not found:

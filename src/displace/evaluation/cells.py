@@ -132,6 +132,7 @@ def compute(
             fitted = time.perf_counter()
             found, scores = _ranked(cell, split, fusion, queries)
             ranked = time.perf_counter()
+            n_bytes, explained = int(fusion.nbytes_), _explained(fusion)
         except Exception as error:  # one method's fault must not end a long run
             unexpected = not isinstance(error, DisplaceError)
             return replace(result, error=why_not(error), retry=unexpected), None
@@ -143,9 +144,9 @@ def compute(
         result,
         recalls={k: percent(ranking.hits(k)) for k in sorted({*KS, cell.k}) if k <= cell.k},
         seconds={"fit": fitted - start, "rank": ranked - fitted},
-        n_bytes=int(fusion.nbytes_),
+        n_bytes=n_bytes,
         n=int(n),
-        explanation=". ".join([*_explained(fusion), *notes]),
+        explanation=". ".join([*explained, *notes]),
     ), ranking
 
 

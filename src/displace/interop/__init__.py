@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from displace.errors import InputError
+from displace.errors import InputError, PluginError
 from displace.registry import Registry
 
 if TYPE_CHECKING:
@@ -53,4 +53,9 @@ def export(name: str, source: object, output: str | os.PathLike[str], **options:
             )
     if missing := [option for option, needed in known.items() if needed and option not in options]:
         raise InputError(f"export {name} of {label} needs the option {missing[0]!r}")
-    return writer(source, output, **options)
+    written = writer(source, output, **options)
+    if not isinstance(written, list):
+        raise PluginError(
+            f"export {name} of {label} returned {written!r}, and must return the list of the files that it wrote"
+        )
+    return written
