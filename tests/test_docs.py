@@ -14,8 +14,12 @@ import numpy as np
 import pytest
 import typer
 
-from displace import build, cli
+from displace import build, cli, get_fusion
+from displace.evaluation.cells import ranked_along
+from displace.evaluation.methods import Method
 from displace.fusion.base import Fusion
+from displace.search import INDEXES
+from displace.sequence import SEQUENCES
 from displace.synthetic import make_route
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -159,3 +163,38 @@ def test_the_fusions_of_the_walk_through_work():
     part = build(refs.without("t0"), namespace["Mean"](), dtype="float32")
     part.add(refs.only("t0"))
     np.testing.assert_allclose(part.vectors, place_map.vectors, atol=1e-6)
+
+
+def defined_in(page):
+    """What the Python of a page defines that begins as a file of its own does."""
+    namespace: dict = {}
+    for code in re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text("utf-8"), re.DOTALL):
+        if "(SequenceMethod)" in code or "(Index)" in code:
+            exec(code, namespace)
+    return namespace
+
+
+def test_the_search_backend_on_the_page_finds_what_exact_search_finds(tmp_path, monkeypatch):
+    brute = defined_in("scaling.md")["Brute"]
+    monkeypatch.setitem(INDEXES._found, "brute", brute)
+    route = make_route(n_places=30, n_traversals=3, dim=8)
+    place_map = build(route.references, dtype="float32")
+    found, exact = (place_map.locate(route.queries, search=name) for name in ("brute", "exact"))
+    np.testing.assert_array_equal(found.places, exact.places)
+    np.testing.assert_allclose(found.scores, exact.scores, atol=1e-6)
+    index = brute.build(place_map.vectors)
+    index.save(tmp_path / "rows.npy")
+    again = brute.open(tmp_path / "rows.npy")
+    rows, _ = again.search(place_map.project(route.queries), 3, among=np.array([4, 2, 9]))
+    assert set(rows.ravel().tolist()) == {2, 4, 9}
+
+
+def test_the_sequence_method_on_the_page_is_a_row_of_tables(monkeypatch):
+    monkeypatch.setitem(SEQUENCES._found, "window", defined_in("drives.md")["Window"])
+    route = make_route(n_places=30, n_traversals=3, dim=8)
+    fusion = get_fusion("hops")().fit(route.references.vectors, route.references.places)
+    places, scores = ranked_along(
+        Method("hops", sequence="window"), fusion, route.queries, np.arange(30), k=4
+    )
+    assert places.shape == scores.shape == (30, 4)
+    np.testing.assert_array_equal(places[0], fusion.rank(route.queries[:1], 4).places[0])
