@@ -32,8 +32,10 @@ from displace.evaluation.tables import build_tables
 from displace.report.html.blocks import read_blocks
 from displace.report.html.environment import environment_html
 from displace.report.html.explorer import collect, explorer_data, paths_of
+from displace.report.html.findings import find
 from displace.report.html.markup import thumbnail
 from displace.report.html.plots import plot_overview
+from displace.report.html.sections import duels_html, lead
 from displace.truth import Tolerance
 
 
@@ -359,6 +361,20 @@ def test_the_lead_counts_in_two_short_sentences(written):
         r"Beyond chance, DisPlace is ahead in [0-2] and behind in [0-2] of them\.",
         written[1],
     )
+
+
+def test_a_method_under_another_name_in_each_table_has_the_name_of_each(results):
+    """Wins of "DisPlace" on one data set were counted as those of "DisPlace, τ = 1" on another."""
+    tables = build_tables(results)[:1]
+    (finding,) = find(tables, read_blocks(results, tables), results)
+    other = dataclasses.replace(finding, label="DisPlace, τ = 1")
+    said = lead([other, finding], 9)
+    assert "On town, DisPlace, τ = 1 or DisPlace is the best multi-reference method in" in said
+    shown = duels_html([other, finding])
+    assert "DisPlace, τ = 1 or DisPlace against the best other" in shown
+    assert "it is</th>" in shown
+    n = len(finding.wins.duels)
+    assert shown.count("<small>DisPlace, τ = 1</small>") == shown.count("<small>DisPlace</small>") == n
 
 
 def test_the_truth_that_is_shown_is_the_querys_own_place(results):

@@ -52,7 +52,7 @@ def lead(findings: Sequence[Finding], n_cells: int) -> str:
         return f"{n_cells:,} results."
     *others, last = dict.fromkeys(finding.table.dataset for finding in findings)
     datasets = escape(f"{', '.join(others)} and {last}" if others else last)
-    own = escape(findings[0].label)
+    own = escape(" or ".join(_compared(findings)))
     if len(duels) == 1:
         duel = duels[0]
         return (
@@ -68,6 +68,11 @@ def lead(findings: Sequence[Finding], n_cells: int) -> str:
         f"On {datasets}, {own} is the best multi-reference method in <b>{won} of {len(duels)}</b> comparisons{also}. "
         f"Beyond chance, {own} is ahead in {sure} and behind in {lost} of them."
     )
+
+
+def _compared(findings: Sequence[Finding]) -> list[str]:
+    """Methods that others are compared with: one, unless the tables have it under several names."""
+    return list(dict.fromkeys(finding.label for finding in findings))
 
 
 def summary(findings: Sequence[Finding]) -> str:
@@ -118,24 +123,26 @@ def duels_html(findings: Sequence[Finding]) -> str:
     """For every query traversal: the method, the best other one, and their difference."""
     if not findings:
         return ""
-    duels = [(finding.table, duel) for finding in findings for duel in finding.wins.duels]
+    duels = [(finding, duel) for finding in findings for duel in finding.wins.duels]
     names = told_apart(
         [
-            (f"{table.dataset} · {duel.column.model} · {duel.column.query}", table.protocol)
-            for table, duel in duels
+            (f"{finding.table.dataset} · {duel.column.model} · {duel.column.query}", finding.table.protocol)
+            for finding, duel in duels
         ]
     )
+    several = len(compared := _compared(findings)) > 1
     rows = [
         f"<tr><th>{escape(name)}</th>"
-        f"<td>{duel.value:.1f}</td><td>{duel.rival_value:.1f} <small>{escape(duel.rival)}</small></td>"
+        f"<td>{duel.value:.1f}{f' <small>{escape(finding.label)}</small>' if several else ''}</td>"
+        f"<td>{duel.rival_value:.1f} <small>{escape(duel.rival)}</small></td>"
         f"{cells(signed(duel.difference), verdict(duel.difference))}</tr>"
-        for name, (_, duel) in zip(names, duels, strict=True)
+        for name, (finding, duel) in zip(names, duels, strict=True)
     ]
     over = resampled_text(duel.difference for _, duel in duels)
-    own = findings[0].label
-    head = ["query", own, "best other", "difference, points [95 %]", f"{own} is"]
+    own, it = ("method", "it") if several else (compared[0], compared[0])
+    head = ["query", own, "best other", "difference, points [95 %]", f"{it} is"]
     return (
-        heading(f"{own} against the best other multi-reference method, query by query")
+        heading(f"{' or '.join(compared)} against the best other multi-reference method, query by query")
         + html_table("duels", head, rows)
         + note(f"Intervals: paired bootstrap of {over}.")
     )
