@@ -302,6 +302,14 @@ def test_pictures_keep_to_the_budget_and_are_the_same_each_time(blocks):
     assert collect(blocks, 0).pictures == []
 
 
+def test_queries_whose_files_are_not_found_do_not_count_as_pictured(blocks, tmp_path):
+    """A page of two data sets, one without its images, said that all queries had all of their pictures."""
+    seen = []
+    lost = dataclasses.replace(blocks[1], root=tmp_path)
+    assert collect([blocks[0], lost], 10**8, lambda *told: seen.append(told)).n_queries == 24
+    assert [done for _, done, _ in seen] == list(range(1, 49))
+
+
 def test_queries_on_which_methods_differ_come_first(blocks):
     block = blocks[0]
     hits = np.stack([ranking.correct[:, 0] for ranking in block.rankings])

@@ -47,7 +47,7 @@ class Album:
             self.numbers[path] = len(self.pictures) if text else -1
             self.pictures += [text] if text else []
         self.n_bytes += size
-        self.n_queries += 1
+        self.n_queries += all(self.numbers[path] >= 0 for path in paths)
         return True
 
     def number(self, path: str) -> int:
@@ -124,13 +124,12 @@ def collect(blocks: Sequence[Block], budget: int, progress: Progress | None = No
         if progress is not None:
             progress("pictures of queries", done, total)
 
-    for paths in chain.from_iterable(zip_longest(*map(_in_order, blocks))):
-        if paths is None:
-            continue  # this block has no more
+    every = chain.from_iterable(zip_longest(*map(_in_order, blocks)))  # None where a block has no more
+    for done, paths in enumerate((paths for paths in every if paths is not None), 1):
         if not album.add(paths):
             break  # the budget is spent
-        if album.n_queries < total:
-            tell(album.n_queries)
+        if done < total:
+            tell(done)
     tell(total)
     return album
 
