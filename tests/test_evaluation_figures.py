@@ -105,6 +105,18 @@ def test_rows_of_a_legend_are_about_as_long(task):
     assert len({round(text.get_window_extent().y0) for text in legend.get_texts()}) == 2
 
 
+def test_a_long_legend_leaves_the_curves_their_height(task):
+    """Of twelve queries, the legend left so little that the name of the axis ran into the title."""
+    heights = []
+    for n in (2, 12):
+        named = [dataclasses.replace(task, query=f"traversal {number} of a year") for number in range(n)]
+        figure = draw(studies.study_tau(named, (0.5, 1.0)))
+        figure.draw_without_rendering()
+        low, high = figure.axes[0].get_window_extent().intervaly / figure.dpi
+        heights.append(high - low)
+    assert heights[1] > 0.85 * heights[0]
+
+
 def test_curves_that_hide_each_other_are_named(task):
     """Pooling ranks as dMat Min does: the legend had a curve that nobody could see."""
     (axes,) = draw(studies.study_compression(task, dims=(8,), seeds=(0,))).axes

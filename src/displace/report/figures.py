@@ -179,7 +179,7 @@ def _alike(study: Compression) -> list[str]:
 
 def _draw_tau(study: TauAblation) -> Any:
     """Draw Recall@1 and the kept dimensions against τ, for each query condition our setting and the paper's."""
-    figure, (left, right) = _new_figure(PAGE, 2.9, columns=2)
+    figure, (left, right) = _new_figure(PAGE, 2.75 + 0.15 * -(-len(study.curves) // 5), columns=2)
     for curve, label, style in tau_curves(study):
         if curve.plain:
             left.axhline(
