@@ -371,6 +371,13 @@ def test_the_lead_counts_in_two_short_sentences(written):
     )
 
 
+def test_long_names_of_traversals_are_all_shown(blocks):
+    """Of twelve recordings named by their dates, plotly left out the names of the last three."""
+    axis = plot_overview(blocks)["layout"]["xaxis"]
+    assert axis["ticktext"] == [block.first.query for block in blocks]
+    assert axis["ticklabeloverflow"] == "allow"
+
+
 def test_a_method_under_another_name_in_each_table_has_the_name_of_each(results):
     """Wins of "DisPlace" on one data set were counted as those of "DisPlace, τ = 1" on another."""
     tables = build_tables(results)[:1]

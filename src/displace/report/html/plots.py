@@ -37,6 +37,7 @@ def plot_overview(blocks: Sequence[Block]) -> Plot:
     layout["xaxis"] |= {
         "tickvals": list(range(len(blocks))),
         "ticktext": [block.first.query for block in blocks],
+        "ticklabeloverflow": "allow",  # plotly leaves out long names at the right end otherwise
         "range": [-0.55, len(blocks) - 0.45],
         "showgrid": False,
         "zeroline": False,
