@@ -25,6 +25,7 @@ from displace.cli import console, console_maps
 from displace.descriptors.imported import write_store
 from displace.descriptors.store import DescriptorStore, Queries
 from displace.errors import InputError, RouteWarning
+from displace.geo import Positions
 from displace.manifest.table import Manifest
 from displace.places import Places
 from displace.threads import limit_threads, n_threads
@@ -692,6 +693,7 @@ def test_export(run, folder):
     ("options", "message"),
     [
         (["--search", "fais"], "did you mean 'faiss'?"),
+        (["--search", "exact:int4"], "unknown kind of exact index 'int4'; did you mean 'int8'?"),
         (["-k", 0], "k=0 must be a whole number"),
         (["--min-confidence", 50], "must be a probability"),
         (["--adapt", "bach"], "adapt='bach' must be one of none, batch, auto"),
@@ -704,6 +706,26 @@ def test_options_of_locate_are_checked_before_anything_is_described(run, monkeyp
     done = run("locate", "town.displace", "town/sun", *options)
     assert done.exit_code == 2
     assert message in " ".join(done.stderr.split())
+
+
+def test_points_of_a_map_in_metres_are_refused_before_anything_is_described(run, folder):
+    """GeoJSON needs the UTM zone, which export takes and locate does not."""
+    rng = np.random.default_rng(0)
+    names = [f"{i:02}" for i in range(20)]
+    refs = ReferenceSet(
+        rng.standard_normal((40, 8)),
+        names * 2,
+        ["a"] * 20 + ["b"] * 20,
+        info=Places(
+            names, Positions(np.column_stack([np.full(20, 368000.0), 5761050.0 + 10 * np.arange(20)]), False)
+        ),
+    )
+    maps_build(refs, calibration=False).save(folder / "metres.displace")
+    done = run("locate", "metres.displace", "town/sun", "-o", "metres.geojson")
+    assert done.exit_code == 2
+    said = " ".join(done.stderr.split())
+    assert "easting and northing in metres" in said
+    assert "displace export MAP --to geojson --queries STORE --crs EPSG:32630" in said
 
 
 @pytest.mark.parametrize(
@@ -779,6 +801,22 @@ def test_a_file_has_as_many_places_as_asked_for(run, folder):
     assert [name for name in header if name.startswith("place")] == ["place", "place_2", "place_3"]
 
 
+def test_an_exported_file_has_as_many_places_as_asked_for(run, folder):
+    for asked, count in (([], 1), (["-k", 3], 3)):
+        done = run(
+            "export", "town.displace", "--to", "csv", "--queries", "night.desc", *asked, "-o", f"{count}.csv"
+        )
+        assert done.exit_code == 0, done.output
+        header = (folder / f"{count}.csv").read_text().splitlines()[0].split(",")
+        assert sum(name.startswith("place") for name in header) == count
+
+
+def test_one_source_needs_no_list_in_python(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    assert verbs.locate("town.displace", "town/sun/0005.jpg").matches.places[0, 0] == "0005"
+    assert verbs.manifest("town", "sole.csv", layout="names").images == 4 * PLACES
+
+
 def test_one_photo_has_its_position_in_full():
     from displace.cli.console_maps import _verdict
 
@@ -823,20 +861,55 @@ def test_whether_a_photo_is_in_a_map_without_confidence_is_not_known(run):
         assert "the map has no confidence" in done.stdout
 
 
-@pytest.mark.parametrize("verb", ["build", "advise", "evaluate"])
-def test_a_store_that_is_not_finished_is_refused_unless_asked_for(run, monkeypatch, verb):
+@pytest.fixture
+def unfinished(monkeypatch):
+    """Every store lacks an image that no run has reached yet."""
+
     class Unfinished(DescriptorStore):
         def __init__(self, folder):
             super().__init__(folder)
             self.missing = ["town/sun/0003.jpg"]
 
     monkeypatch.setattr("displace.descriptors.store.DescriptorStore", Unfinished)
+
+
+@pytest.mark.usefixtures("unfinished")
+@pytest.mark.parametrize("verb", ["build", "advise", "evaluate"])
+def test_a_store_that_is_not_finished_is_refused_unless_asked_for(run, verb):
     done = run(verb, "route.desc", *(["-o", "unfinished.displace"] if verb == "build" else []))
     assert done.exit_code == 2
     assert "1 of 96 images are not described yet" in done.stderr
     assert "--partial" in done.stderr
     output = ["-o", "unfinished.displace"] if verb == "build" else []
     assert run(verb, "route.desc", *output, "--partial").exit_code == 0
+
+
+@pytest.mark.usefixtures("unfinished")
+def test_half_a_recording_is_not_added_unless_asked_for(run):
+    add = ("update", "town.displace", "--add", "night.desc", "-o", "half.displace")
+    done = run(*add)
+    assert done.exit_code == 2
+    assert f"night.desc is not finished: 1 of {PLACES} images are not described yet" in done.stderr
+    assert run(*add, "--partial").exit_code == 0
+    remove = ("update", "half.displace", "--remove", "night", "--references", "night.desc")
+    assert run(*remove).exit_code == 2
+    assert run(*remove, "--partial").exit_code == 0
+
+
+@pytest.mark.usefixtures("unfinished")
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["locate", "town.displace", "night.desc"],
+        ["export", "night.desc", "--to", "hloc", "-o", "unfinished.h5"],
+        ["export", "town.displace", "--to", "csv", "--queries", "night.desc", "-o", "unfinished.csv"],
+    ],
+    ids=" ".join,
+)
+def test_what_is_written_of_half_a_store_says_so(run, command):
+    with pytest.warns(RouteWarning, match=f"night.desc is not finished: 1 of {PLACES} images"):
+        done = run(*command)
+    assert done.exit_code == 0, done.output
 
 
 def test_exports_of_a_store_say_which_option_they_want(run):

@@ -274,9 +274,18 @@ def test_bench_then_tables(run, folder):
         assert shown.exit_code == 0, shown.output
         assert text in shown.stdout
     assert "| HOPS |" in run("table", "results", "--format", "markdown", "-k", 5).stdout
-    written = run("table", "results", "--format", "latex", "-o", "made.tex")
-    assert written.exit_code == 0
-    assert (folder / "made.tex").read_text("utf-8") == run("table", "results", "--format", "latex").stdout
+    for name, form in {
+        "t.tex": "latex",
+        "t.CSV": "csv",
+        "t.md": "markdown",
+        "t": "markdown",
+    }.items():
+        for asked in ([], ["--format", form]):
+            written = run("table", "results", *asked, "-o", name)
+            assert written.exit_code == 0
+            assert (folder / name).read_text("utf-8") == run("table", "results", "--format", form).stdout
+    assert run("table", "results", "--format", "latex", "-o", "t.CSV").exit_code == 0
+    assert (folder / "t.CSV").read_text("utf-8") == run("table", "results", "--format", "latex").stdout
 
 
 def test_bench_names_the_stores_that_are_not_there(run):
@@ -307,6 +316,7 @@ def test_the_packages_suite_stands_in_for_a_file_that_is_not_there(run, folder):
         (["evaluate", "first.desc", "--query", "nigth"], "did you mean 'night'"),
         (["evaluate", "first.desc", "--fusion", "hop"], "did you mean 'hops'"),
         (["evaluate", "first.desc", "--tolerance", "near"], "tolerance='near' must be 'exact'"),
+        (["evaluate", "first.desc", "--tolerance", ""], "tolerance='' must be 'exact'"),
         (["evaluate", "first.desc", "--protocol", "robotcar-9"], "did you mean 'robotcar-"),
         (["evaluate", "first.desc", "--protocol", "robotcar-5", "--tolerance", "exact"], "not both"),
         (["evaluate", "nowhere.desc"], "nowhere.desc does not exist"),
@@ -358,6 +368,15 @@ def test_what_cannot_be_written_is_told_before_anything_is_computed(run, folder,
     assert message in done.stderr
     assert "Traceback" not in done.output
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*.desc/**/*")} == before
+
+
+@pytest.mark.parametrize("verb", ["table", "report"])
+def test_a_folder_that_is_read_only_is_told_before_anything_is_computed(run, folder, monkeypatch, verb):
+    monkeypatch.setattr("displace.evaluation.results.Results.open", None)
+    monkeypatch.setattr("displace.verbs.base.os.access", lambda *_: False)
+    done = run(verb, "made", "-o", "kept.html")
+    assert done.exit_code == 2, done.output
+    assert "cannot write kept.html: no permission to write to ." in done.stderr
 
 
 def test_studies_are_not_run_for_a_page_that_cannot_be_written(run, folder, monkeypatch):

@@ -171,7 +171,17 @@ def test_a_record_without_its_end_is_not_a_cell(tmp_path):
     results.add(make_result(), make_ranking())
     next((tmp_path / "cells").glob("*.json")).unlink()
     assert list(results) == []
-    with pytest.raises(InputError, match="has no results"):
+    with pytest.raises(
+        InputError, match=f"has no results; make some with: displace evaluate STORE -o {tmp_path}"
+    ):
+        Results.open(tmp_path)
+
+
+def test_results_are_not_proposed_to_be_written_among_images(tmp_path):
+    (tmp_path / "0001.jpg").touch()
+    with pytest.raises(
+        InputError, match="has no results; make some with: displace evaluate STORE -o results"
+    ):
         Results.open(tmp_path)
 
 

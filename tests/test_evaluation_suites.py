@@ -195,9 +195,9 @@ def test_bad_tolerances(text):
 
 def test_fractions_of_frames_are_refused():
     with pytest.raises(
-        InputError, match=r"tolerance of 2\.5 frames must be a whole number, such as 2 frames"
+        InputError, match=r"tolerance of 1\.5 frames must be a whole number, such as 2 frames"
     ):
-        Tolerance.parse("2.5 frames")
+        Tolerance.parse("1.5 frames")
     assert Tolerance.parse("2.0 frames") == Tolerance("frames", 2)
     assert str(Tolerance.parse("2.5m")) == "within 2.5 m"
 

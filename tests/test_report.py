@@ -454,7 +454,7 @@ def test_one_method_alone_is_reported_too(tmp_path):
 def test_refusals_name_the_way_out(results, tmp_path):
     with pytest.raises(InputError, match="displace bench"):
         verbs.report(tmp_path, tmp_path / "report.html")
-    with pytest.raises(WriteError, match="there is no folder"):
+    with pytest.raises(InputError, match=r"there is no folder .*; create it, or choose another name with -o"):
         verbs.report(results.folder, tmp_path / "absent" / "report.html")
     with pytest.raises(InputError, match=r"megabytes=-1 must be at least 0"):
         verbs.report(results.folder, tmp_path / "report.html", megabytes=-1)

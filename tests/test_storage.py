@@ -35,7 +35,7 @@ def test_what_cannot_be_written_says_why_and_the_way_out(tmp_path):
     ):
         with pytest.raises(WriteError) as caught, atomic_write(path):
             pass
-        assert str(caught.value) == f"cannot write {path}: {why}. Make room or choose another place for it"
+        assert str(caught.value) == f"cannot write {path}: {why}. Choose another place for it"
     with pytest.raises(WriteError, match="file: it is a file, and a folder is needed"):
         make_folder(tmp_path / "file")
     with pytest.raises(WriteError, match="full: No space left on device"), atomic_write(tmp_path / "full"):
@@ -45,7 +45,7 @@ def test_what_cannot_be_written_says_why_and_the_way_out(tmp_path):
 def test_worker_processes_can_raise_it():
     error = pickle.loads(pickle.dumps(WriteError("a/b", OSError(errno.ENOSPC, "No space left on device"))))
     assert isinstance(error, WriteError)
-    assert str(error) == "cannot write a/b: No space left on device. Make room or choose another place for it"
+    assert str(error) == "cannot write a/b: No space left on device. Choose another place for it"
 
 
 def test_the_new_file_appears_only_when_it_is_complete(tmp_path):

@@ -96,7 +96,7 @@ class WriteError(DisplaceError, OSError):
 
     def __str__(self) -> str:
         path, why = self.args
-        return f"cannot write {path}: {why}. Make room or choose another place for it"
+        return f"cannot write {path}: {why}. Choose another place for it"
 
 
 class ModelMismatchError(DisplaceError):

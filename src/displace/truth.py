@@ -36,9 +36,7 @@ class Tolerance:
     def __post_init__(self) -> None:
         _check_reach(self.value, "tolerance", self.kind)
         if self.kind == "frames" and self.value != int(self.value):
-            raise InputError(
-                f"tolerance of {self.value:g} frames must be a whole number, such as {int(self.value)} frames"
-            )
+            raise InputError(f"tolerance of {self.value:g} frames must be a whole number, such as 2 frames")
 
     @classmethod
     def parse(cls, given: str | float | Tolerance) -> Tolerance:

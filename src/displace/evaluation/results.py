@@ -175,10 +175,11 @@ def _instead(folder: Path) -> str:
     if is_store(folder):
         evaluate = f"displace evaluate {quote(str(folder))} -o results"
         return f"is a descriptor store, not a results folder; make one with: {evaluate}"
-    what = "has no results" if folder.is_dir() else "does not exist"
-    name = quote(str(folder))
+    what, name = "does not exist", quote(str(folder))
     if folder.is_file():
         what, name = "is a file, not a results folder", "results"
+    elif folder.is_dir():
+        what, name = "has no results", name if (folder / "cells").is_dir() else "results"
     return (
         f"{what}; make some with: displace evaluate STORE -o {name}, or of a whole suite with: "
         f"displace bench SUITE -o {name}"

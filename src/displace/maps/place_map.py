@@ -141,6 +141,11 @@ class PlaceMap:
         return self.positions is not None
 
     @property
+    def in_degrees(self) -> bool:
+        """Whether positions of places are latitude and longitude."""
+        return self.positions is not None and self.positions.degrees
+
+    @property
     def has_order(self) -> bool:
         """Whether the places have an order along a route, so that drives can be followed."""
         return self.places.order is not None

@@ -60,6 +60,11 @@ class RemoteMap:
         return self.facts["degrees"] is not None
 
     @property
+    def in_degrees(self) -> bool:
+        """Whether positions of places are latitude and longitude."""
+        return bool(self.facts["degrees"])
+
+    @property
     def has_order(self) -> bool:
         """Whether the places have an order along a route."""
         return bool(self.facts["has_order"])

@@ -93,10 +93,14 @@ class Index(ABC):
     @classmethod
     def chosen_kind(cls, kind: str, rows: Vectors) -> str:
         """Return `kind`, or the default for these rows; an unknown one is an error."""
-        if not kind:
-            return rows.dtype.name if rows.dtype.name in cls.kinds else cls.kinds[0]
-        check_known(f"kind of {cls.__module__.rsplit('.', 1)[-1]} index", [kind], cls.kinds)
-        return kind
+        cls.check_kind(kind)
+        return kind or (rows.dtype.name if rows.dtype.name in cls.kinds else cls.kinds[0])
+
+    @classmethod
+    def check_kind(cls, kind: str) -> None:
+        """Refuse an unknown kind; "" is the default."""
+        if kind:
+            check_known(f"kind of {cls.__module__.rsplit('.', 1)[-1]} index", [kind], cls.kinds)
 
     def measure_recall(self, rows: Vectors) -> float:
         """Share of noisy rows, taken as queries, for which `search` finds the row that an exact search finds."""

@@ -108,6 +108,7 @@ def check_own_output(output: PathLike, marks: Sequence[str], what: str) -> None:
     from displace.files.atomic import check_file
 
     path = Path(output).resolve()
+    check_output(output, overwrite=True)
     check_file(path)
     if path.is_file():
         with path.open("rb") as file:
@@ -137,11 +138,25 @@ def whole_store(folder: PathLike, partial: bool) -> DescriptorStore:
 
     store = DescriptorStore(folder)
     if store.n_pending and not partial:
-        raise InputError(
-            f"{folder} is not finished: {store.n_pending} of {len(store.index.manifest)} images are not described yet. "
-            "Run displace extract again to resume, or use what there is with --partial"
-        )
+        raise InputError(f"{_pending(store)}, or use what there is with --partial")
     return store
+
+
+def unfinished_store(folder: PathLike) -> DescriptorStore:
+    """Open a store; say what an unfinished one lacks."""
+    from displace.descriptors.store import DescriptorStore
+
+    store = DescriptorStore(folder)
+    if store.n_pending:
+        warnings.warn(_pending(store), RouteWarning, stacklevel=3)
+    return store
+
+
+def _pending(store: DescriptorStore) -> str:
+    return (
+        f"{store.folder} is not finished: {store.n_pending} of {len(store.index.manifest)} images are not described "
+        "yet. Run displace extract again to resume"
+    )
 
 
 def showing(

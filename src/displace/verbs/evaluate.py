@@ -162,7 +162,8 @@ def _rule(store: DescriptorStore, tolerance: str | None, protocol: str | None) -
     if protocol is not None:
         return find_protocol(protocol)
     sighted = tolerance is None and by_sight(store)
-    own = Tolerance.parse(tolerance or (SIGHT_TOLERANCE if sighted else "exact"))
+    usual = SIGHT_TOLERANCE if sighted else "exact"
+    own = Tolerance.parse(usual if tolerance is None else tolerance)
     name = f"{own}, each against all others" + ", frames off the route left out" * sighted
     return store.folder.resolve().stem, Protocol(name, own, on_route=sighted)
 

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from displace.errors import InputError
 from displace.progress import Progress, part
-from displace.verbs.base import Argument, Option, PathLike, check_folder_of, check_unused
+from displace.verbs.base import Argument, Option, PathLike, check_folder_of, check_unused, unfinished_store
 
 if TYPE_CHECKING:
     from displace.descriptors.store import DescriptorStore
     from displace.maps import PlaceMap
+
+PLACES = 5
+"""Places per query."""
 
 
 def export(
@@ -24,7 +27,7 @@ def export(
     kind: str = "float16",
     queries: Annotated[PathLike | None, Option(metavar="STORE")] = None,
     traversal: str | None = None,
-    k: Annotated[int, Option("-k")] = 5,
+    k: Annotated[int | None, Option("-k")] = None,
     crs: str | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
@@ -48,8 +51,8 @@ def export(
         Store of images to locate in the map; the result is written.
     traversal : str, optional
         Traversal of the queries to use; by default all. For a store and vme: the traversal that is the queries.
-    k : int
-        Number of places per query.
+    k : int, optional
+        Number of places per query; by default 5, and 1 in csv and geojson.
     crs : str, optional
         geojson, csv of a map in metres: their coordinate system, such as EPSG:32633.
     overwrite : bool
@@ -75,7 +78,7 @@ def export(
         displace export route.desc --to vme --traversal night -o logs
     """
     from displace import interop
-    from displace.descriptors.store import DescriptorStore, is_store
+    from displace.descriptors.store import is_store
     from displace.maps import PlaceMap
     from displace.maps.located import Located
     from displace.search._database import is_address
@@ -95,12 +98,14 @@ def export(
         )
     options: dict[str, Any] = {} if crs is None else {"crs": crs}
     if is_store(source):
-        store = DescriptorStore(source)
+        store = unfinished_store(source)
         return interop.export(to, store, output, **options, **_asked(to, store, queries, traversal))
     place_map = PlaceMap.load(source)
     if queries is None:
         return interop.export(to, place_map, output, **options)
-    located = Located.of_store(place_map, DescriptorStore(queries), traversal, k)
+    located = Located.of_store(place_map, unfinished_store(queries), traversal, PLACES if k is None else k)
+    if k is not None and "places" in interop.EXPORTERS.get(to).options(located):
+        options["places"] = k
     return interop.export(to, located, output, **options)
 
 

@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Annotated
 
 from displace.errors import InputError
 from displace.progress import Progress, part
-from displace.verbs.base import MAP_ENDING, Argument, MapPath, Option, Output, PathLike, check_output
+from displace.verbs.base import (
+    MAP_ENDING,
+    Argument,
+    MapPath,
+    Option,
+    Output,
+    PathLike,
+    Sources,
+    check_output,
+    listed,
+    unfinished_store,
+)
 
 if TYPE_CHECKING:
     from displace.arrays import Vectors
@@ -30,7 +41,7 @@ FORMS = {".csv": "csv", ".geojson": "geojson", ".json": "geojson"}
 
 def locate(
     map_file: MapPath,
-    sources: Annotated[Sequence[PathLike], Argument("IMAGE")],
+    sources: Annotated[Sources, Argument("IMAGE")],
     output: Output = None,
     *,
     k: Annotated[int | None, Option("-k")] = None,
@@ -63,7 +74,7 @@ def locate(
     map_file : path-like
         A map made by `build`; or one in a database, postgresql://host/database#name; or one on a server,
         http://host:8008, which also describes the images (set its token in the environment, DISPLACE_TOKEN).
-    sources : sequence of path-like
+    sources : path-like, or sequence of path-like
         Images, folders of images, videos, ROS bags; or one descriptor store.
     output : path-like, optional
         File with one row per image or frame: .csv, or .geojson for points.
@@ -120,13 +131,14 @@ def locate(
         displace locate http://robot:8008 photo.jpg
     """
     from displace.arrays import check_count
-    from displace.descriptors.store import DescriptorStore, is_store
+    from displace.descriptors.store import is_store
     from displace.interop import export
     from displace.maps import PlaceMap
     from displace.maps.located import Located
     from displace.maps.remote import is_served
     from displace.recordings.query_images import images_of
 
+    sources = listed(sources)
     _check_order(map_file, sources)
     form = None if output is None else _form(Path(output))
     if output is not None:
@@ -146,10 +158,9 @@ def locate(
     if centre is not None and radius is not None:
         place_map = place_map.within(centre, radius)
     if len(sources) == 1 and is_store(sources[0]):
-        store = DescriptorStore(sources[0])
         located = Located.of_store(
             place_map,
-            store,
+            unfinished_store(sources[0]),
             traversal,
             shown,
             search=search,
@@ -218,7 +229,8 @@ def _check_options(
     from displace.search import INDEXES
 
     if search != "auto":
-        INDEXES.get(search.partition(":")[0])
+        name, _, kind = search.partition(":")
+        INDEXES.get(name).check_kind(kind)
     check_one_of(adapt, ADAPT, "adapt")
     if min_confidence is not None:
         check_limit(min_confidence, known=place_map.calibration is not None)
@@ -226,6 +238,12 @@ def _check_options(
         raise InputError(
             "the map has no positions, so there are no points to write; use an output that ends in .csv, or print JSON "
             "with --json"
+        )
+    if form == "geojson" and not place_map.in_degrees:
+        raise InputError(
+            "the map's positions are easting and northing in metres, and GeoJSON needs latitude and longitude; use an "
+            "output that ends in .csv, or give the UTM zone: displace export MAP --to geojson --queries STORE --crs "
+            "EPSG:32630 (zone 30 north)"
         )
 
 

@@ -18,8 +18,10 @@ from displace.verbs.base import (
     Option,
     Output,
     PathLike,
+    Sources,
     beside,
     check_folder_of,
+    listed,
     read_manifest,
 )
 
@@ -45,7 +47,7 @@ LEAST_PROBABILITY = 0.5
 
 
 def manifest(
-    sources: Annotated[Sequence[PathLike], Argument("SOURCE")],
+    sources: Annotated[Sources, Argument("SOURCE")],
     output: Output = None,
     *,
     check: bool = False,
@@ -75,7 +77,7 @@ def manifest(
 
     Parameters
     ----------
-    sources : sequence of path-like
+    sources : path-like, or sequence of path-like
         A folder with one sub-folder, video or bag for each traversal; or each traversal's folder, video or bag. With
         `check`: a manifest.
     output : path-like, optional
@@ -138,6 +140,7 @@ def manifest(
         displace manifest NORDLAND -o nordland.csv --dataset nordland
         displace manifest route.csv --check
     """
+    sources = listed(sources)
     if (check or dataset) and len(sources) > 1:
         raise InputError(f"--check and --dataset take one SOURCE; got {len(sources)}")
     if not check and Path(sources[0]).suffix.lower() == ".csv" and Path(sources[0]).is_file():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from displace.verbs.base import Argument, Option, Output, PathLike, check_own_output
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 COMMAND = "table"
 MARKS = ("**Recall@", "dataset,protocol,tolerance,", "\\usepackage{booktabs")
 """Marks near the beginning of tables that this verb writes, by format."""
+
+ENDINGS = {".csv": "csv", ".tex": "latex"}
+"""Formats of files by the ending of their names; others are Markdown."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,7 @@ def tabulate(
     output : path-like, optional
         File to write; by default tables are shown in the terminal.
     form : {"terminal", "markdown", "csv", "latex", "published"}
-        Output format; in a file, terminal becomes Markdown.
+        Output format; in a file, terminal becomes CSV if its name ends in .csv, LaTeX if in .tex, else Markdown.
     k : int
         The N of Recall@N: 1, 5, 10, or the k of the suite.
 
@@ -55,9 +59,9 @@ def tabulate(
     ::
 
         displace table results
-        displace table results --format latex -o table.tex
+        displace table results -o table.tex
         displace table results --format published
-        displace table results --format csv -o cells.csv
+        displace table results -o cells.csv
     """
     from displace.evaluation.results import Results
     from displace.files.atomic import write_whole
@@ -67,7 +71,8 @@ def tabulate(
     folder = Results.open(results)
     found = tables_of(folder, folder, k)
     if output is not None:
-        write_whole(output, as_text(found, "markdown" if form == "terminal" else form))
+        named = ENDINGS.get(Path(output).suffix.lower(), "markdown")
+        write_whole(output, as_text(found, named if form == "terminal" else form))
     return found
 
 

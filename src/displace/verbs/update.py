@@ -8,7 +8,16 @@ from shlex import join, quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 from displace.errors import InputError
-from displace.verbs.base import MapPath, Option, Output, PathLike, Traversals, check_output, showing
+from displace.verbs.base import (
+    MapPath,
+    Option,
+    Output,
+    PathLike,
+    Traversals,
+    check_output,
+    showing,
+    whole_store,
+)
 
 if TYPE_CHECKING:
     from displace.descriptors.store import DescriptorStore
@@ -25,6 +34,7 @@ def update(
     references: Annotated[PathLike | None, Option(metavar="STORE")] = None,
     output: Output = None,
     check_looks: bool = True,
+    partial: bool = False,
     overwrite: bool = False,
 ) -> Update:
     """Add a new recording to a map, or remove a traversal, without the old images.
@@ -47,6 +57,8 @@ def update(
         Where to save; by default the map is replaced.
     check_looks : bool
         Refuse a recording without positions that does not look like the map's places, as it shows another route.
+    partial : bool
+        Accept a store whose extraction is unfinished.
     overwrite : bool
         Replace an existing output.
 
@@ -70,10 +82,10 @@ def update(
         place_map = PlaceMap.load(map_file)
         if add is not None:
             _check_described(place_map, map_file, add)
-            new = showing(_store(place_map, add), traversals).references(traversals)
+            new = showing(_store(place_map, add, partial), traversals).references(traversals)
             done = place_map.add(new, check_looks=check_looks)
         else:
-            done = _remove(place_map, str(remove), references)
+            done = _remove(place_map, str(remove), references, partial)
         place_map.save(target)
     return done
 
@@ -105,16 +117,14 @@ def steps_to_add(table: Path, model: Mapping[str, Any], map_file: PathLike) -> s
     return f"{join(describe)}, then {join(add)}"
 
 
-def _remove(place_map: PlaceMap, traversal: str, references: PathLike | None) -> Update:
+def _remove(place_map: PlaceMap, traversal: str, references: PathLike | None, partial: bool) -> Update:
     if references is None or traversal not in place_map.traversals:  # an error says which there are
         return place_map.remove(traversal)
-    return place_map.remove(_store(place_map, references).showing().references([traversal]))
+    return place_map.remove(_store(place_map, references, partial).showing().references([traversal]))
 
 
-def _store(place_map: PlaceMap, folder: PathLike) -> DescriptorStore:
+def _store(place_map: PlaceMap, folder: PathLike, partial: bool) -> DescriptorStore:
     """A store of the map's model."""
-    from displace.descriptors.store import DescriptorStore
-
-    store = DescriptorStore(folder)
+    store = whole_store(folder, partial)
     place_map.check_model(store.model)
     return store
