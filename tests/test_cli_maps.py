@@ -242,6 +242,20 @@ def test_below_the_confidence_it_is_not_in_the_map_and_the_exit_code_says_so(run
     assert "not in the map" in done.stdout
 
 
+def test_a_recording_that_is_not_found_by_sight_may_be_assigned_by_name(run, folder):
+    """Most of its names are not those of the map's places, so that they are not trusted unless asked for."""
+    rng = np.random.default_rng(0)
+    (folder / "yard").mkdir()
+    for name in ("0003", *(f"yard{i}" for i in range(30))):
+        cv2.imwrite(str(folder / "yard" / f"{name}.png"), rng.integers(0, 256, (120, 160, 3), np.uint8))
+    ask = ("manifest", "yard", "-o", "yard.csv", "--against", "town.displace")
+    done = run(*ask)
+    assert done.exit_code == 2
+    assert "does not seem to follow the map's route" in done.stderr
+    assert done.stderr.rstrip().endswith("; if names tell the places: --layout names")
+    assert run(*ask, "--layout", "names").exit_code == 0
+
+
 def test_unreadable_images_are_named_and_the_others_located(run, folder):
     mixed = folder / "mixed"
     mixed.mkdir()
@@ -260,6 +274,7 @@ def test_unreadable_images_are_named_and_the_others_located(run, folder):
     assert "mixed/bad.jpg is not an image" in done.stderr
     shown = run("locate", "town.displace", "mixed", "-o", "mixed.csv").stdout
     assert "not readable" in shown
+    assert "2 rows in mixed.csv\n" in shown  # nothing about places of images that are not in the map
     bad, good = read_rows(folder / "mixed.csv")
     assert (bad["image"], bad["place"], bad["score"]) == ("mixed/bad.jpg", "", "")
     assert (good["image"], good["place"]) == ("mixed/good.jpg", "0003")

@@ -126,7 +126,8 @@ def _rows(records: list[dict[str, Any]]) -> str:
 
 def _unsure(located: Located, records: list[dict[str, Any]]) -> str:
     """A note on images that the screen calls not in the map but the file has a place for, without a limit."""
-    if located.min_confidence is not None or all(record["in_map"] is not False for record in records):
+    unsure = any(record["places"] and record["in_map"] is False for record in records)
+    if located.min_confidence is not None or not unsure:
         return ""
     return (
         "; it has the likeliest place of images not in the map, too; --min-confidence 0.5 leaves those blank"

@@ -324,9 +324,10 @@ def by_sight(place_map: PlaceMap, blank: Manifest, progress: Progress | None = N
         reasons = ", ".join(f"{count:,} {why}" for why, count in without.items() if count)
         if len(best) < LEAST_SHARE * len(rows):
             matching = f"only {len(best)}" if best else "none"
+            named = "; if names tell the places: --layout names" * _names_are_places(place_map)
             raise ManifestError(
                 f"recording {name!r} does not seem to follow the map's route: {matching} of its {len(rows)} frames "
-                f"match a place of their own ({reasons})"
+                f"match a place of their own ({reasons}){named}"
             )
         if reasons:
             logger.warning("%s: frames without a place: %s", name, reasons)
