@@ -57,7 +57,7 @@ def test_an_unknown_name_suggests_the_nearest():
 def test_a_package_elsewhere_adds_an_entry(monkeypatch):
     entry = EntryPoint("shout", "displace.fusion.hops:Hops", "displace.fusion")
     monkeypatch.setattr(
-        "displace.registry.entry_points", lambda group: [entry] if group == "displace.fusion" else []
+        "importlib.metadata.entry_points", lambda group: [entry] if group == "displace.fusion" else []
     )
     assert "shout" in FUSIONS.names()
     assert displace.get_fusion("shout").__name__ == "Hops"
@@ -79,7 +79,7 @@ BROKEN = {
 def broken_plugins(monkeypatch):
     entries = [EntryPoint(name, value, "displace.fusion") for name, (value, _) in BROKEN.items()]
     monkeypatch.setattr(
-        "displace.registry.entry_points", lambda group: entries if group == "displace.fusion" else []
+        "importlib.metadata.entry_points", lambda group: entries if group == "displace.fusion" else []
     )
 
 
@@ -110,7 +110,7 @@ def test_a_model_elsewhere_is_called_what_its_entry_point_is_called(monkeypatch,
     """Its descriptors were recorded under a name that no model has."""
     entry = EntryPoint("edges", value, "displace.models")
     monkeypatch.setattr(
-        "displace.registry.entry_points", lambda group: [entry] if group == "displace.models" else []
+        "importlib.metadata.entry_points", lambda group: [entry] if group == "displace.models" else []
     )
     with pytest.raises(PluginError, match=rf"the model 'edges' of another package .* {message}"):
         MODELS.get("edges")
@@ -138,7 +138,7 @@ def test_own_entries_are_found_without_searching_installed_packages(monkeypatch)
     def searched(**_):
         raise AssertionError("installed packages were searched")
 
-    monkeypatch.setattr("displace.registry.entry_points", searched)
+    monkeypatch.setattr("importlib.metadata.entry_points", searched)
     assert displace.get_fusion("hops").__name__ == "Hops"
     assert displace.get_fusion("hops") is displace.get_fusion("hops")
 
@@ -150,5 +150,5 @@ def test_a_missing_extra_says_how_to_install_it():
 
 
 def test_entries_of_the_package_are_found_without_reading_what_is_installed(monkeypatch):
-    monkeypatch.setattr("displace.registry.entry_points", lambda group: pytest.fail("metadata were read"))
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: pytest.fail("metadata were read"))
     assert FUSIONS.name_of(FUSIONS.get("hops")) == "hops"

@@ -14,10 +14,12 @@ import inspect
 import logging
 import pkgutil
 from collections.abc import Iterable, Mapping
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from displace.errors import MissingExtraError, PluginError, UnknownNameError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 logger = logging.getLogger(__name__)
 
@@ -99,6 +101,8 @@ class Registry(Generic[T]):
         ]
 
     def _plugins(self) -> dict[str, EntryPoint]:
+        from importlib.metadata import entry_points  # takes a tenth of the time of `displace --help`
+
         return {entry.name: entry for entry in entry_points(group=self.package)}
 
     def _loaded(self, plugin: EntryPoint) -> type[T]:

@@ -85,7 +85,7 @@ class Names(Exporter):
 def test_an_exporter_of_another_package(sources, tmp_path, monkeypatch):
     entry = SimpleNamespace(name="names", value="their_package:Names", load=lambda: Names)
     monkeypatch.setattr(
-        "displace.registry.entry_points", lambda group: [entry] if group == "displace.interop" else []
+        "importlib.metadata.entry_points", lambda group: [entry] if group == "displace.interop" else []
     )
     assert "names" in EXPORTERS.names()
     export("names", sources[PlaceMap], tmp_path / "names.txt", end=" ")

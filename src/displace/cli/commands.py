@@ -224,10 +224,15 @@ def all_verbs() -> tuple[Verb, ...]:
     return tuple(sorted(found, key=lambda verb: ORDER.index(verb.name) if verb.name in ORDER else len(ORDER)))
 
 
+@cache
+def _commands() -> dict[str, str]:
+    """Name of the command, by that of the verb or its function."""
+    return {word: verb.name for verb in all_verbs() for word in (verb.function.__name__, verb.name)}
+
+
 def plain(text: str, names: Mapping[str, str]) -> str:
     """Text without markup; `` `build` `` and other verbs become commands, parameters their flags."""
-    text = re.sub(r"``([^`]*)``", r"\1", text)
-    commands = {word: verb.name for verb in all_verbs() for word in (verb.function.__name__, verb.name)}
+    text, commands = re.sub(r"``([^`]*)``", r"\1", text), _commands()
 
     def shown(match: re.Match[str]) -> str:
         word = match[1]
