@@ -826,6 +826,30 @@ def test_a_stop_is_one_frame_however_long_it_is(standing: int) -> None:
     assert len(kept) > 70
 
 
+def test_frames_that_advance_are_no_stop_though_others_change_far_more() -> None:
+    """A dark road behind a lit town: its frames differ by less than two thirds of what those of the town do."""
+    places, dark = make_route(300, 0.6, seed=4, shift=2.0, dim=64)
+    town = l2_normalize(np.random.default_rng(3).standard_normal((60, 64)).astype(np.float32))
+    frames, rows = np.concatenate([town, dark]), MapRows(places, np.arange(300))
+    assert len(moving(frames)) < 70
+    assert len(without_stops(frames, rows)[0]) == 360
+    stops, alone = Stops(rows), Stops()
+    assert sum(map(alone.still, frames)) > 200
+    assert sum(map(stops.still, frames)) < 60
+
+
+def test_stops_along_a_route_do_not_advance() -> None:
+    """Between the stops of a bus there are fewer frames than at them; from stop to stop, places advance."""
+    rng = np.random.default_rng(3)
+    places, seen = make_route(300, 0.6, seed=4, dim=256)
+    at = np.repeat(np.arange(300), np.where(np.arange(300) % 10 == 5, 30, 1))
+    frames = l2_normalize(seen[at] + 0.02 * rng.standard_normal((len(at), 256)).astype(np.float32))
+    rows = MapRows(places, np.arange(300))
+    assert len(without_stops(frames, rows)[0]) == len(without_stops(frames)[0]) < 330
+    stops, alone = Stops(rows), Stops()
+    assert [stops.still(frame) for frame in frames] == [alone.still(frame) for frame in frames]
+
+
 def test_black_frames_do_not_make_a_slow_drive_a_stop() -> None:
     rng = np.random.default_rng(5)
     way = np.linspace(0, 1, 120)[:, None] * np.eye(64)[1]

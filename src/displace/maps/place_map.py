@@ -411,7 +411,7 @@ class PlaceMap:
         projected, course = state.project(vectors), self._course(state)
         stands = np.arange(len(projected))
         if course.ordered:
-            means, _, stands = without_stops(projected)
+            means, _, stands = without_stops(projected, course.rows)
             projected = l2_normalize(means)
         mode = tenable_mode(mode, course.rows, projected)
         fixes, in_order = smooth_fixes(course, similarity_of(course.rows, projected, mode))

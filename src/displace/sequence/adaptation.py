@@ -248,16 +248,22 @@ def _stretch(best: Indices) -> float:
     return float(last - first)
 
 
-def _advance(rows: MapRows, queries: Vectors) -> bool:
+def _advance(rows: MapRows, queries: Vectors, stops: Indices | None = None) -> bool:
     """Whether queries that adapt the matching match places that advance along the route, or against it.
 
     A place may resemble all frames of a dark drive as if the robot stood there. Less their mean they advance; what is
-    left of pictures of one spot is noise, and matches places in no order.
+    left of pictures of one spot is noise, and matches places in no order. Given the stop (q,) that each query may be
+    of, steps from one stop to the next do not count.
     """
     found = adapt(rows, queries).scores(queries[:_LOOKED_AT])
-    # Frame by frame, and several together: slow drives hardly advance from one to the next.
-    together = [np.add.reduceat(found, np.arange(0, len(found), n), axis=0) for n in (1, _TOGETHER)]
-    return any(way_along(some.argmax(axis=1), len(rows.starts)) for some in together)
+    for n in (1, _TOGETHER):  # several together, as slow drives hardly advance from one frame to the next
+        first = np.arange(0, len(found), n)
+        along = np.add.reduceat(found, first, axis=0).argmax(axis=1)
+        if stops is not None:
+            along = np.cumsum(np.diff(along, prepend=0) * (np.diff(stops[first], prepend=0) == 0))
+        if way_along(along, len(rows.starts)):
+            return True
+    return False
 
 
 def moving(vectors: Vectors) -> Indices:
@@ -339,28 +345,61 @@ def _place_of(rows: MapRows) -> Indices:
     return np.repeat(np.arange(len(rows.starts)), counts)
 
 
-def without_stops(vectors: Vectors) -> tuple[Vectors, Indices, Indices]:
+def without_stops(vectors: Vectors, rows: MapRows | None = None) -> tuple[Vectors, Indices, Indices]:
     """Replace the frames of each stop by their mean, which averages their noise.
 
     Returns the m frames that are left, (m, D); the index of the first frame of each, (m,); and which of them stands for
-    each frame, (n,).
+    each frame, (n,). With the rows of a map, frames that advance along its route are no stop, however little they
+    change: those of a dark road change less than those of a detour past lights.
     """
     kept = moving(vectors)
     counts = np.diff(np.append(kept, len(vectors)))
+    if rows is not None and len(vectors) - len(kept) > max(len(kept), _FIRST_LOOK):
+        still = np.delete(vectors, kept, axis=0)
+        if _advance(rows, still, np.repeat(kept, counts - 1)):
+            changes = np.linalg.norm(np.diff(still, axis=0), axis=1)
+            kept = _kept(vectors, float(np.quantile(changes, _USUAL)))
+            counts = np.diff(np.append(kept, len(vectors)))
     means = np.add.reduceat(vectors, kept, axis=0) / counts[:, None].astype(vectors.dtype)
     return means, kept, np.repeat(np.arange(len(kept)), counts)
 
 
 class Stops:
-    """Online version of `moving`: says of each frame whether it belongs to a stop."""
+    """Online version of `without_stops`: says of each frame whether it belongs to a stop.
 
-    def __init__(self) -> None:
+    Whether still frames advance along the route is looked at after 50 of them, 100, 200 and so on; if so, what is usual
+    is learned anew.
+    """
+
+    def __init__(self, rows: MapRows | None = None) -> None:
+        self._rows = rows
+        self._begin()
+
+    def _begin(self) -> None:
         self._before: Vectors | None = None
         self._kept: Vectors | None = None
         self._usual, self._n = 0.0, 0
+        self._still: deque[tuple[Vectors, int]] = deque(maxlen=_LOOKED_AT)
+        self._n_still, self._look = 0, _FIRST_LOOK
 
     def still(self, frame: Vectors) -> bool:
         """Take the next frame (n,), a unit vector; True where it belongs to a stop."""
+        if not self._seems_still(frame):
+            return False
+        if self._rows is None:
+            return True
+        self._still.append((frame, self._n))
+        self._n_still += 1
+        if self._n_still < self._look:
+            return True
+        self._look *= 2
+        frames, stops = zip(*self._still, strict=True)
+        if not _advance(self._rows, np.array(frames), np.array(stops)):
+            return True
+        self._begin()
+        return False
+
+    def _seems_still(self, frame: Vectors) -> bool:
         before, kept = self._before, self._kept
         self._before = frame
         if before is None or kept is None:

@@ -351,7 +351,7 @@ class Follower:
         )
         self._adaptation = OnlineAdaptation(course.rows) if self._adapt else None
         self._scale = course.scale
-        self._stops = Stops()
+        self._stops = Stops(course.rows)
         self._last: Fix | None = None
         self._hindsight = Hindsight(self._tracker, lag) if lag else None
         self._limits: deque[float | None] = deque(maxlen=lag + 1)
