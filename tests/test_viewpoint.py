@@ -160,6 +160,13 @@ def test_how_far_pictures_are_moved(
     assert place_map.view_of(pictures[name]) == cells
 
 
+def test_pictures_of_one_spot_are_not_moved(place_map: PlaceMap, pictures: dict[str, np.ndarray]) -> None:
+    """A standing camera: what its pictures differ by is noise, which fits some offset best."""
+    noise = 0.003 * np.random.default_rng(81).standard_normal((150, place_map.dim)).astype(np.float32)
+    for spot in pictures["own lane"][[0, 27, 54, 81]]:
+        assert place_map.view_of(spot + noise) == (0, 0)
+
+
 def test_drives_in_another_lane_are_located(place_map: PlaceMap, pictures: dict[str, np.ndarray]) -> None:
     queries, truth = pictures["other lane"], place_map.places.ids
     alone = place_map.locate(queries).places[:, 0]

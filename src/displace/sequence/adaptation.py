@@ -195,7 +195,7 @@ class OnlineAdaptation:
         if not self._advances and self._n >= self._look:
             self._look *= 2
             stuck = self._coverage() < 2 / PARTS and _stretch(np.array(self._matched)) < self._n / _SLOWEST
-            self._advances = stuck and _advance(self.rows, np.array(self._recent))
+            self._advances = stuck and advance(self.rows, np.array(self._recent))
         return 2 / PARTS if self._advances else 0.0
 
     def _over_lengths(self, share: float) -> Vectors:
@@ -239,7 +239,7 @@ def tell_condition(rows: MapRows, queries: Vectors) -> bool:
     n_places = len(rows.starts)
     some = queries[spread(len(queries), LEAST_QUERIES)]
     best = np.array([rows.similarity(query).argmax() for query in some])
-    return _stretch(best) >= min(NEIGHBOURS, n_places / PARTS) or _advance(rows, queries)
+    return _stretch(best) >= min(NEIGHBOURS, n_places / PARTS) or advance(rows, queries)
 
 
 def _stretch(best: Indices) -> float:
@@ -248,7 +248,7 @@ def _stretch(best: Indices) -> float:
     return float(last - first)
 
 
-def _advance(rows: MapRows, queries: Vectors, stops: Indices | None = None) -> bool:
+def advance(rows: MapRows, queries: Vectors, stops: Indices | None = None) -> bool:
     """Whether queries that adapt the matching match places that advance along the route, or against it.
 
     A place may resemble all frames of a dark drive as if the robot stood there. Less their mean they advance; what is
@@ -356,7 +356,7 @@ def without_stops(vectors: Vectors, rows: MapRows | None = None) -> tuple[Vector
     counts = np.diff(np.append(kept, len(vectors)))
     if rows is not None and len(vectors) - len(kept) > max(len(kept), _FIRST_LOOK):
         still = np.delete(vectors, kept, axis=0)
-        if _advance(rows, still, np.repeat(kept, counts - 1)):
+        if advance(rows, still, np.repeat(kept, counts - 1)):
             changes = np.linalg.norm(np.diff(still, axis=0), axis=1)
             kept = _kept(vectors, float(np.quantile(changes, _USUAL)))
             counts = np.diff(np.append(kept, len(vectors)))
@@ -394,7 +394,7 @@ class Stops:
             return True
         self._look *= 2
         frames, stops = zip(*self._still, strict=True)
-        if not _advance(self._rows, np.array(frames), np.array(stops)):
+        if not advance(self._rows, np.array(frames), np.array(stops)):
             return True
         self._begin()
         return False

@@ -16,7 +16,7 @@ import numpy as np
 from displace.arrays import Vectors, blocks, l2_normalize
 from displace.errors import InputError
 from displace.holdout import spread
-from displace.sequence.adaptation import MapRows
+from displace.sequence.adaptation import MapRows, advance, tell_condition
 from displace.sequence.pairing import gain_of, standardised_recording
 
 Grid = tuple[int, int, int]
@@ -69,6 +69,8 @@ def view_of(
 ) -> Cells | None:
     """Offset of a drive's pictures against those of a map; None where the best one is no clear peak.
 
+    Pictures of one spot tell none: less their mean they are noise, and some offset fits it best.
+
     `usual`, the mean of the map's descriptors, fills cells that shifted pictures do not show; `project` brings
     descriptors into the space of the map's rows.
     """
@@ -92,7 +94,10 @@ def view_of(
     if any(best) and len(few) < _MANY:
         gained = each[best] - each[0, 0]
         clear = clear and gained.mean() > _PAIRED * gained.std() / sqrt(len(few))
-    return best if clear else None
+    if not clear:
+        return None
+    moves = tell_condition(rows, project(few)) or advance(rows, project(moved_by(few, grid, best, usual)))
+    return best if moves else None
 
 
 def check_view(view: Cells, grid: Grid | None) -> None:
