@@ -108,7 +108,11 @@ class Adaptation:
 
 def adapt(rows: MapRows, queries: Vectors) -> Adaptation:
     """Adapt to a batch of projected queries (q, n): match, re-centre the rows on the covered part, match again."""
-    queries = queries[moving(queries)]
+    return _adapted_to(rows, queries[without_stops(queries, rows)[1]])
+
+
+def _adapted_to(rows: MapRows, queries: Vectors) -> Adaptation:
+    """`adapt` to queries that are none of a stop."""
     # Thinned to one a place: with many, the best ten of a place are its right matches, which CSLS would penalise.
     queries = queries[:: max(1, len(queries) // max(len(rows.starts), LEAST_QUERIES))]
     mean = queries.mean(axis=0)
@@ -255,7 +259,7 @@ def advance(rows: MapRows, queries: Vectors, stops: Indices | None = None) -> bo
     left of pictures of one spot is noise, and matches places in no order. Given the stop (q,) that each query may be
     of, steps from one stop to the next do not count.
     """
-    found = adapt(rows, queries).scores(queries[:_LOOKED_AT])
+    found = _adapted_to(rows, queries[moving(queries)]).scores(queries[:_LOOKED_AT])
     for n in (1, _TOGETHER):  # several together, as slow drives hardly advance from one frame to the next
         first = np.arange(0, len(found), n)
         along = np.add.reduceat(found, first, axis=0).argmax(axis=1)
