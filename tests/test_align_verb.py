@@ -465,6 +465,16 @@ def test_too_few_frames_of_videos_name_the_option_that_left_them_out(tmp_path: P
             verbs.build(drives, tmp_path / "x.displace", model="hog", every=every)
 
 
+def test_too_few_frames_of_a_video_that_is_left_out_do_not_matter(tmp_path: Path) -> None:
+    rng, drives, along = np.random.default_rng(5), tmp_path / "drives", np.arange(60)
+    for name, at in (("noon", along), ("dusk", along), ("short", along[:3])):
+        record(tmp_path / name, wall(1, 60), at, rng, 1.0)
+        shown = [cv2.imread(str(file)) for file in sorted((tmp_path / name).glob("*.png"))]
+        film(drives / f"{name}.avi", shown)
+    place_map = verbs.build(drives, tmp_path / "x.displace", model="hog", every="2", exclude=["short"])
+    assert sorted(place_map.traversals) == ["dusk", "noon"]
+
+
 def test_frames_that_show_nothing_are_said_where_their_names_give_the_places(tmp_path: Path) -> None:
     for name in ("black", "covered"):
         (tmp_path / "dark" / name).mkdir(parents=True)

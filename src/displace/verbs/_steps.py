@@ -47,6 +47,10 @@ class Steps:
     overwrite: bool
     """Make the manifest again."""
     progress: Progress | None
+    traversals: Sequence[str] | None = None
+    """Recordings that the map is built of; None for all."""
+    exclude: Sequence[str] = ()
+    """Recordings that it is built without."""
 
     @property
     def source(self) -> Path | list[Path]:
@@ -87,9 +91,7 @@ class Steps:
         extract(table, folder, model=model, weights=weights, device=device, progress=self.progress)
         return folder
 
-    def place(
-        self, store: DescriptorStore, partial: bool, traversals: Sequence[str] | None, exclude: Sequence[str]
-    ) -> None:
+    def place(self, store: DescriptorStore, partial: bool) -> None:
         """Line recordings up by sight if no image has a place, or if the images contradict equal names."""
         from displace.neighbours import sample
         from displace.verbs._sight import check_names
@@ -97,7 +99,7 @@ class Steps:
 
         if self.anchor is not None or (store.places == "").all():
             made = self.table if self.table.exists() else None
-            names = store.chosen(traversals, exclude)
+            names = store.chosen(self.traversals, self.exclude)
             done = align(
                 store.folder,
                 made,
@@ -109,11 +111,11 @@ class Steps:
             )
             lined = done.found()
         elif self.of_recordings and self.layout == "auto" and self._told_by_names(store.manifest):
-            refs = sample(store.stream(traversals, exclude))
+            refs = sample(store.stream(self.traversals, self.exclude))
             lined = check_names(store, refs, self.table, self.progress)
         else:
             lined = []
-            self._check_lined_up(store.manifest, traversals, exclude)
+            self._check_lined_up(store.manifest)
         if any("--anchor" in line for line in lined):
             lined.append("  another anchor: run build again with --anchor NAME --overwrite")
         for line in lined:
@@ -136,13 +138,15 @@ class Steps:
                 f"anchor={self.anchor!r} is for recordings that are lined up by sight, but {named(self.source)} {why}"
             )
 
-    def _check_lined_up(
-        self, manifest: Manifest, traversals: Sequence[str] | None, exclude: Sequence[str]
-    ) -> None:
+    def _chosen(self, manifest: Manifest) -> list[str]:
+        """Recordings of a manifest that the map is built of."""
+        names = manifest.traversal_names() if self.traversals is None else self.traversals
+        return [name for name in names if name not in self.exclude]
+
+    def _check_lined_up(self, manifest: Manifest) -> None:
         """Refuse recordings that an earlier run left out when it lined up the others."""
-        names = manifest.traversal_names() if traversals is None else traversals
         placed = set(manifest.traversals[manifest.places != ""].tolist())
-        lacking = [name for name in names if name not in placed and name not in exclude]
+        lacking = [name for name in self._chosen(manifest) if name not in placed]
         if self.of_recordings and "alignment" in manifest.numbers and lacking:
             raise InputError(f"{self.table} was lined up without {', '.join(lacking)}. {WAY_OUT}")
 
@@ -202,14 +206,14 @@ class Steps:
         """Why no map can be built from a manifest: one recording only, or too few frames to line up."""
         from displace.sequence.alignment import LEAST_FRAMES
 
-        counts = {name: int((made.traversals == name).sum()) for name in made.traversal_names()}
-        few = min(counts, key=lambda name: counts[name])
-        if len(counts) == 1:
-            return self._one_only(f"{few!r} with {len(made):,} images")
-        if self.every != "1" and not made.place_ids() and counts[few] < LEAST_FRAMES:
+        if len(names := made.traversal_names()) == 1:
+            return self._one_only(f"{names[0]!r} with {len(made):,} images")
+        counts = {name: int((made.traversals == name).sum()) for name in self._chosen(made) if name in names}
+        few = min(counts, key=lambda name: counts[name], default=None)
+        if self.every != "1" and not made.place_ids() and few is not None and counts[few] < LEAST_FRAMES:
             return InputError(
                 f"recording {few!r} has {counts[few]} frames with every={self.every!r}; at least {LEAST_FRAMES} are "
-                "needed to line it up: use a smaller --every to take more"
+                "needed to line it up: use a smaller --every to take more, or leave it out with --exclude"
             )
         return None
 

@@ -166,9 +166,20 @@ def build(
             stores = [showing(whole_store(folder, partial), **chosen) for folder in several]
             stream = joined(stores, **chosen)
         else:
-            steps = Steps(listed(store), output, layout, anchor, every, topic, overwrite, progress)
+            steps = Steps(
+                listed(store),
+                output,
+                layout,
+                anchor,
+                every,
+                topic,
+                overwrite,
+                progress,
+                traversals,
+                exclude or (),
+            )
             described = whole_store(steps.described(model, weights, device), partial)
-            steps.place(described, partial, **chosen)
+            steps.place(described, partial)
             stores = [showing(DescriptorStore(described.folder), **chosen)]
             stream = stores[0].stream(**chosen)
         described = stores[0]
