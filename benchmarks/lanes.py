@@ -1,8 +1,9 @@
 """Recall@1 in the rendered town when the query is driven in another lane, in a condition that the map has not seen.
 
 One by one with each fusion; then as a drive that adapts the matching and moves its pictures back: frame by frame,
-followed and smoothed. Last, how many frames of a drive in each lane are lined up by sight within two frames, a third of
-them dropped.
+followed and smoothed. Then, how many frames of a drive in each lane are lined up by sight within two frames, a third of
+them dropped. Last, with the shared data, real pictures of a railway: a map of their left parts, asked for clips and
+drives of their right parts, which are shifted by a sixth of their width, by day and in the dark of the other season.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks._measure import header, row
+from benchmarks._other_light import dark
+from benchmarks._shared import shared_folder
 from displace import PlaceMap, ReferenceSet, build, get_fusion
 from displace.datasets import town
 from displace.errors import InputError
@@ -26,6 +29,10 @@ from displace.sequence.alignment import align
 FUSIONS = ("displace", "hops", "pooling")
 LANES = (0.0, -1.6, -3.2)
 """Metres to the right of the usual line: in it, astride the middle of the road, in the lane of oncoming cars."""
+CLIPS, STRETCH = (30, 60, 90), 250
+"""Frames of clips along the railway, and of the stretches of it that are mapped."""
+SEEN = 6 / 7
+"""Share of the width that a part of a picture has."""
 
 
 def main(argv: list[str]) -> None:
@@ -75,6 +82,60 @@ def main(argv: list[str]) -> None:
                 f"{query}, lined up with sun{moved}",
                 *(lined_up(references["sun"], seen[lane], grid) for lane in LANES),
             )
+    railway(model)
+
+
+def railway(model) -> None:
+    """Clips and drives along a railway whose pictures are shifted against those of the map."""
+    folder = shared_folder() / "data" / "nordland811"
+    if not folder.is_dir():
+        print(f"skipped: no {folder}")
+        return
+    header(
+        f"{model.name}, railway, R@1 (±2)",
+        *(f"{n} frames, smoothed" for n in CLIPS),
+        f"{STRETCH} frames, followed",
+    )
+    rng = np.random.default_rng(0)
+    right: dict[str, list[list[float]]] = {}
+    for first in (0, 180, 360, 540):
+        pictures = {
+            season: [read_image(folder / season / file) for file in files[first : first + STRETCH]]
+            for season in ("summer", "winter")
+            for files in [sorted(file.name for file in (folder / season).iterdir())]
+        }
+        frames = np.arange(STRETCH)
+        refs = ReferenceSet(
+            described(model, [part(picture, 0.0) for picture in pictures["summer"]]),
+            frames,
+            np.full(STRETCH, "summer"),
+            info=Places(frames, frames=frames.astype(float)),
+        )
+        place_map = build(refs, "hops", model=model.fingerprint(), tolerance="2 frames")
+        drives = {
+            "summer": [part(picture, 1 - SEEN) for picture in pictures["summer"]],
+            "winter, dark": [part(dark(picture, rng), 1 - SEEN) for picture in pictures["winter"]],
+        }
+        for name, drive in drives.items():
+            vectors = described(model, drive)
+            clips = [np.mean([clip(place_map, vectors, at, n) for at in (20, 90, 160)]) for n in CLIPS]
+            places = np.array(followed(place_map, vectors)).astype(int)
+            right.setdefault(name, []).append([*clips, percent(abs(places - frames) <= 2)])
+    for name, shares in right.items():
+        row(name, *(f"{share:.1f}" for share in np.mean(shares, axis=0)))
+
+
+def part(picture: np.ndarray, left: float) -> np.ndarray:
+    """The part of a picture that begins at a share of its width."""
+    width = picture.shape[1]
+    return np.ascontiguousarray(picture[:, round(left * width) : round((left + SEEN) * width)])
+
+
+def clip(place_map: PlaceMap, vectors: np.ndarray, first: int, n: int) -> float:
+    """R@1 (%) of a clip that is smoothed."""
+    fixes = place_map.smooth(vectors[first : first + n])
+    places = np.array([fix.place for fix in fixes]).astype(int)
+    return percent(abs(places - np.arange(first, first + n)) <= 2)
 
 
 def drive(model, query: str, places: int, lane: float) -> np.ndarray:
