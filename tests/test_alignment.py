@@ -526,3 +526,16 @@ def test_of_equally_good_anchors_the_one_that_shows_the_whole_route_is_taken(
         {"whole": conditions["rain"], "slow": slow},
     ):
         assert align(recordings).anchor == "whole"
+
+
+def test_a_dark_recording_with_a_lit_detour_is_lined_up() -> None:
+    """Its dark frames differ by so little, beside those of the detour, that they seem to be one long stop."""
+    day, dark = make_route(200, 0.6, seed=4, shift=2.0, dim=64)
+    lights = np.random.default_rng(3).standard_normal((60, 64)).astype(np.float32)
+    lights /= np.linalg.norm(lights, axis=1, keepdims=True)
+    night = np.concatenate([dark[:100], lights, dark[100:]])
+    at = np.r_[:100, np.full(60, -1), 100:200]
+    for others in ({}, {"rain": make_route(200, 0.6, seed=4, dim=64, condition=1)[1]}):
+        found = align({"day": day, "night": night, **others}, anchor="day").tracks["night"]
+        assert (found.places[at < 0] < 0).mean() > 0.9
+        assert (abs(found.places - at)[at >= 0] <= 2).mean() > 0.9

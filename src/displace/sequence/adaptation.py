@@ -358,7 +358,7 @@ def without_stops(vectors: Vectors, rows: MapRows | None = None) -> tuple[Vector
     """
     kept = moving(vectors)
     counts = np.diff(np.append(kept, len(vectors)))
-    if rows is not None and len(vectors) - len(kept) > max(len(kept), _FIRST_LOOK):
+    if rows is not None and mostly_stands(len(vectors), len(kept)):
         still = np.delete(vectors, kept, axis=0)
         if advance(rows, still, np.repeat(kept, counts - 1)):
             changes = np.linalg.norm(np.diff(still, axis=0), axis=1)
@@ -366,6 +366,11 @@ def without_stops(vectors: Vectors, rows: MapRows | None = None) -> tuple[Vector
             counts = np.diff(np.append(kept, len(vectors)))
     means = np.add.reduceat(vectors, kept, axis=0) / counts[:, None].astype(vectors.dtype)
     return means, kept, np.repeat(np.arange(len(kept)), counts)
+
+
+def mostly_stands(n_frames: int, n_left: int) -> bool:
+    """Whether so many of a drive's frames belong to stops that they may be slow changes of a dark road instead."""
+    return n_frames - n_left > max(n_left, _FIRST_LOOK)
 
 
 class Stops:

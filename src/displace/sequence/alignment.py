@@ -20,11 +20,11 @@ from shlex import quote
 
 import numpy as np
 
-from displace.arrays import Indices, Vectors, shows_something
+from displace.arrays import Indices, Vectors, l2_normalize, shows_something
 from displace.errors import InputError
 from displace.holdout import spread
 from displace.progress import Stage
-from displace.sequence.adaptation import without_stops
+from displace.sequence.adaptation import MapRows, mostly_stands, without_stops
 from displace.sequence.engine import Floats
 from displace.sequence.laps import second_lap
 from displace.sequence.pairing import (
@@ -108,7 +108,7 @@ def align(
     _check(recordings, anchor)
     if progress:  # looking for laps and lanes takes a while
         progress(0, len(recordings) - 1)
-    moving = {name: without_stops(vectors) for name, vectors in recordings.items()}
+    moving = {name: _moving(name, recordings) for name in recordings}
     seen = {name: vectors for name, (vectors, _, _) in moving.items()}
     moved: list[str] = []
     if grid is not None:
@@ -140,6 +140,18 @@ def align(
     loops = [note for name in pairings for note in _loops(name, tracks[name])]
     notes = moved + _notes(pairings, tracks) + loops + coarse.unmapped(chosen, pairings) + laps
     return Alignment(chosen, n_places, tracks, notes)
+
+
+def _moving(name: str, recordings: Mapping[str, Vectors]) -> tuple[Vectors, Indices, Indices]:
+    """`without_stops` of a recording; one that mostly seems to stand moves where it advances along another."""
+    vectors = recordings[name]
+    found = without_stops(vectors)
+    if not mostly_stands(len(vectors), len(found[1])):
+        return found
+    others = (recordings[other] for other in recordings if other != name)
+    rows = (l2_normalize(other[spread(len(other), _COARSE)]).astype(np.float32) for other in others)
+    along = (without_stops(vectors, MapRows(some, np.arange(len(some)))) for some in rows)
+    return max(along, key=lambda found: len(found[1]))
 
 
 def _beside(pairing: Pairing, n_frames: int) -> float:
