@@ -482,3 +482,18 @@ def test_frames_that_follow_no_order_are_no_surer_than_photos_are() -> None:
         assert number < 2 or follower.ago(2).probability <= most
     follower = wary.follow(adapt="none")
     assert np.median([follower.step(frame).probability for frame in seen[3]]) > 0.5
+
+
+def test_a_robot_that_stands_from_the_start_stays_sure_of_its_place(
+    place_map: displace.PlaceMap,
+) -> None:
+    """It can have no path, and the null chain stands with it."""
+    seen = make_route(N, 0.3, seed=6, condition=9, shift=0.4)[1]
+    for spot in (17, 61, 107):
+        noise = 0.01 * np.random.default_rng(spot).standard_normal((120, seen.shape[1]))
+        frames = (seen[spot] + noise).astype(np.float32)
+        follower = place_map.follow()
+        fixes = [follower.step(frame / np.linalg.norm(frame)) for frame in frames]
+        assert share(np.array([fix.place for fix in fixes]), np.full(120, spot)) == 1
+        assert max(fix.off_map for fix in fixes) < 0.35
+        assert fixes[-1].probability > 0.8 * fixes[0].probability

@@ -864,3 +864,19 @@ def test_a_fix_is_printed_without_its_belief(kept: np.ndarray | Sparse) -> None:
     fix = Fix("corner", 0.75, 0.1, kept)
     assert str(fix) == "Fix(place='corner', probability=0.75, off_map=0.1)"
     assert fix.belief.shape == (2000,)
+
+
+def test_frames_of_one_spot_search_no_path() -> None:
+    """All but two of a camera's frames match one place: that they have no path speaks against nothing."""
+    rng = np.random.default_rng(1)
+    off: dict[bool, list[float]] = {True: [], False: []}
+    for stands, beliefs in off.items():
+        similarity = 0.1 * rng.standard_normal((120, 140)).astype(np.float32)
+        at = np.full(120, 50) if stands else rng.permutation(120)
+        at[[40, 80]] = 90, 10
+        similarity[np.arange(120), at] += 0.6
+        assert not smooth_drive(
+            Blocks.of(similarity), Scale(), lambda _, belief, b=beliefs: b.append(belief.off_map)
+        )
+    assert np.mean(off[True]) < 0.2
+    assert np.mean(off[False]) > 0.9

@@ -38,6 +38,8 @@ and a single frame cannot tell that it is off the map."""
 SEARCHED, LONGER, LONGEST = 15, 12.0, 5.0
 """A drive on the map finds its path within about SEARCHED frames. Later, each frame without one adds 1/LONGER to the
 log-odds of ∅, up to LONGEST in all: frames of the map in another order never find a path either."""
+STANDS = 1
+"""Places between the best matches of SEARCHED frames, at most, if the drive stands. It can have no path then."""
 _DOUBTED, _DOUBTED_LONGER = 60, 20.0
 """The same for a drive that has a path which other streets would give as well (`Belonging` below one half)."""
 _SOON, _NOW_AND_THEN = 50, 2
@@ -179,6 +181,7 @@ class Tracker:
         forwards, backwards = self._forwards, self._backwards
         self._frame += 1
         self._matches.append(match)
+        stands = self._stands()
         if (self._searched or forwards.off_map > 0.5) and self._frame % _NOW_AND_THEN == 0:
             self._keep_up()
         looks = 1 if self._frame < _SOON else _NOW_AND_THEN
@@ -190,20 +193,26 @@ class Tracker:
         on_map = 1 - forwards.off_map
         # Frames off the map do not count: their best wrong path would pull the level down to chance.
         known = on_map * (self.order if self._searched > 2 * SEARCHED else 1.0)
-        self._path.see(on_path + top, known)
         by_chance = backwards.step(motion, kernels, places, off)
         # The ratio decays on the map only: off the map nothing speaks for or against the order.
         self._gain += on_path - by_chance - on_map * self._gain / self._MEMORY
-        self._chance.see(by_chance + top)
-        self._compare(on_path + top, by_chance + top, known)
+        if not stands:  # else the null chain stands with it, and earns as much as the path
+            self._path.see(on_path + top, known)
+            self._chance.see(by_chance + top)
+            self._compare(on_path + top, by_chance + top, known)
         along = self._belonging.see(on_path + top, self._chance.value)
         trust = self.order
-        self._searched = 0 if trust > 0.5 else self._searched + 1
+        self._searched = 0 if trust > 0.5 else self._searched + (not stands)
         self._doubted = self._doubted + 1 if trust > 0.5 and along < 0.5 else 0
         told = forwards.belief()
         if trust < _CERTAIN:
             told = self._mixed(told, _alone(places, off, self.begins_off), trust)
         return told if along > _CERTAIN else self._in_doubt(told, along)
+
+    def _stands(self) -> bool:
+        """Whether the last frames all match one spot."""
+        last = list(self._matches)[-SEARCHED:]
+        return len(last) == SEARCHED and max(last) - min(last) <= STANDS
 
     def _compare(self, path: float, chance: float, known: float) -> None:
         """Update the regression of the path's earnings around a frame on those of the null chain."""

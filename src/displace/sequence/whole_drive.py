@@ -31,7 +31,7 @@ from displace.sequence.engine import (
 )
 from displace.sequence.roadway import Roadway
 from displace.sequence.stride import told_strides
-from displace.sequence.tracking import searched_in_vain
+from displace.sequence.tracking import STANDS, searched_in_vain
 from displace.sequence.weighing import (
     Scale,
     backwards,
@@ -161,9 +161,15 @@ def for_each(see: See, n: int, n_frames: int) -> See:
 
 
 def _each_alone(similarity: Blocks, scale: Scale, see: See, searched: int = 0) -> None:
-    """Report the posterior of each frame by itself, after a search for a path among so many frames failed."""
+    """Report the posterior of each frame by itself, after a search for a path among so many frames failed.
+
+    Frames whose best match is that of the frame before do not count: a drive that stands can have no path.
+    """
     evidence = weighed(scores_by_frame(similarity), scale.slope, scale.level)
     n_frames, n_places = evidence.shape
+    if searched:
+        matches = np.array([row.argmax() for row in similarity])
+        searched = int((np.abs(np.diff(matches)) > STANDS).sum())
     for rows in in_blocks(n_frames):
         places, off = likelihood(evidence.block(rows))
         for row in range(len(places)):
