@@ -55,6 +55,19 @@ def share(places: np.ndarray, at: np.ndarray, around: int = 1) -> float:
     return float((np.abs(found - at) <= around).mean())
 
 
+@pytest.mark.parametrize("n_black", [5, 30])
+def test_a_drive_that_begins_in_the_dark_is_followed_all_the_same(
+    place_map: displace.PlaceMap, driven: tuple[np.ndarray, np.ndarray], n_black: int
+) -> None:
+    """Black pictures are all alike, and are no stop; nor are the pictures that follow them."""
+    frames, at = driven
+    follower, plain = place_map.follow(), place_map.follow()
+    for black in np.zeros((n_black, frames.shape[1]), np.float32):
+        assert follower.step(black).probability < 0.1
+    followed = share(np.array([follower.step(frame).place for frame in frames]), at)
+    assert followed > share(np.array([plain.step(frame).place for frame in frames]), at) - 0.1
+
+
 def test_following_and_smoothing_beat_single_frames(
     place_map: displace.PlaceMap, driven: tuple[np.ndarray, np.ndarray]
 ) -> None:

@@ -273,6 +273,17 @@ def test_an_offset_of_few_frames_must_be_surely_better_than_none(
         assert place_map._view_of(place_map.state, frames, least=0) == told
 
 
+@pytest.mark.parametrize("noise", [0.0, 0.003])
+def test_pictures_of_a_standing_camera_tell_no_offset(
+    place_map: PlaceMap, pictures: dict[str, np.ndarray], noise: float
+) -> None:
+    rng = np.random.default_rng(0)
+    for spot in pictures["other route"][::10]:
+        frames = np.tile(spot, (LEAST_FRAMES, 1))
+        frames += rng.normal(0, noise, frames.shape).astype(np.float32)
+        assert place_map._view_of(place_map.state, frames, least=0) is None
+
+
 @pytest.mark.parametrize(
     ("name", "options"),
     [

@@ -364,7 +364,8 @@ class Follower:
     def step(self, query: Any) -> Fix:
         """Take the next frame: a descriptor (D,) or an image; returns where it was taken."""
         frame = self._describe(query)
-        self._look_for_view(frame)
+        if frame.any():  # else it shows nothing
+            self._look_for_view(frame)
         return self._take(frame)
 
     def _look_for_view(self, frame: Vectors) -> None:
@@ -388,8 +389,9 @@ class Follower:
         """Take a frame's descriptor (D,)."""
         descriptor, projected = self._project(frame, self.view)
         # Frames of a stop are not independent: as evidence, a stop off the map would make the place that it resembles
-        # most certain.
-        if self.course.ordered and self._stops.still(projected) and self._last is not None:
+        # most certain. A picture that shows nothing (black) tells neither that the drive stands nor that it moves.
+        still = self.course.ordered and frame.any() and self._stops.still(projected)
+        if still and self._last is not None:
             if self._hindsight is not None:
                 self._hindsight.remember(None)
             self._limits.append(self._limits[-1])
