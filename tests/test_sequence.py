@@ -879,4 +879,4 @@ def test_frames_of_one_spot_search_no_path() -> None:
             Blocks.of(similarity), Scale(), lambda _, belief, b=beliefs: b.append(belief.off_map)
         )
     assert np.mean(off[True]) < 0.2
-    assert np.mean(off[False]) > 0.9
+    assert np.mean(off[False]) > 0.8
