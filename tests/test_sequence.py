@@ -289,6 +289,13 @@ def test_every_method_ranks_places(name: str, similarity: tuple[np.ndarray, np.n
     assert all(len(set(row)) == 5 for row in places.tolist())
 
 
+@pytest.mark.parametrize("name", SEQUENCES.names())
+def test_every_method_ranks_nothing_of_no_frames(name: str) -> None:
+    """The smoother divided by their number."""
+    places, scores = SEQUENCES.get(name)().rank(Blocks.of(np.empty((0, 30), np.float32)), 5)
+    assert places.shape == scores.shape == (0, 5)
+
+
 def test_there_are_methods_to_compare_with() -> None:
     assert {"single_frame", "seqslam", "viterbi", "filter", "smoother"} <= set(SEQUENCES.names())
     assert SEQUENCES.get("seqslam")().label == "seqslam L=10"

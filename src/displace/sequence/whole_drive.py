@@ -84,11 +84,11 @@ def smooth_drive(
     bool
         Whether the frames follow the route's order.
     """
-    if not ordered:
+    n_frames, n_places = similarity.shape
+    if not ordered or not n_frames:
         _each_alone(similarity, scale, see)
         return False
     scores, slope = scores_of_whole_drive(similarity), scale.slope
-    n_frames, n_places = scores.shape
     rate, besides = told_strides(scores)
     first = Motion(besides=besides) if rate is None else Motion(steps=around(rate), besides=besides)
     motion, _ = forward(weighed(scores, slope, scale.level), first)
