@@ -21,10 +21,10 @@ from displace.images import read_image
 from displace.manifest.table import Manifest
 from displace.models import get_model
 from displace.places import Places
-from displace.sequence.adaptation import without_stops
 from displace.sequence.alignment import Track, align
 from displace.sequence.following import Fix
 from displace.sequence.pairing import pair, standardised_recording
+from displace.sequence.stops import without_stops
 from displace.sequence.tracking import BEGINS_OFF
 from displace.sequence.viewpoint import moved_by
 from displace.verbs.align import LEAST_CONFIDENCE

@@ -12,15 +12,7 @@ from drives import drive_along, make_mixed_scenery, make_route
 
 from displace.arrays import l2_normalize
 from displace.sequence import SEQUENCES, engine
-from displace.sequence.adaptation import (
-    MapRows,
-    OnlineAdaptation,
-    Stops,
-    adapt,
-    moving,
-    tell_condition,
-    without_stops,
-)
+from displace.sequence.adaptation import MapRows, OnlineAdaptation, adapt, tell_condition
 from displace.sequence.engine import (
     KEPT,
     Belief,
@@ -39,6 +31,7 @@ from displace.sequence.following import Fix, Sparse
 from displace.sequence.hindsight import Hindsight
 from displace.sequence.pairing import pair, standardised_recording
 from displace.sequence.roadway import Roadway
+from displace.sequence.stops import Stops, moving, without_stops
 from displace.sequence.tracking import UNDER_WAY, Tracker
 from displace.sequence.weighing import (
     Scale,

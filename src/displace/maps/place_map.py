@@ -38,8 +38,9 @@ from displace.matches import Matches
 from displace.models import grid_of, model_name
 from displace.places import Places
 from displace.search._database import is_address
-from displace.sequence.adaptation import LEAST_QUERIES, without_stops
+from displace.sequence.adaptation import LEAST_QUERIES
 from displace.sequence.following import Course, Fix, Follower, smooth_fixes
+from displace.sequence.stops import without_stops
 from displace.sequence.stride import right_in_order
 from displace.sequence.tracking import BEGINS_OFF
 from displace.sequence.viewpoint import LEAST_FRAMES, check_view, moved_by, view_of

@@ -1,4 +1,4 @@
-"""Unsupervised adaptation of the matching to the condition of a drive (night, snow), in a batch or online; and stops.
+"""Unsupervised adaptation of the matching to the condition of a drive (night, snow), in a batch or online.
 
 The mean of the queries is subtracted from them, and the mean of the references from these, in the space of the map's
 rows: so what a condition adds to all of them cancels. Then hubs, places that resemble every query, are penalised by
@@ -20,21 +20,13 @@ import numpy as np
 from displace.arrays import Indices, Vectors, blocks, l2_normalize
 from displace.holdout import spread
 from displace.sequence.engine import Floats
+from displace.sequence.stops import moving
 from displace.sequence.stride import way_along
 
 NEIGHBOURS = 10
 """Queries in the CSLS term of a place: its best ten, as in the paper; and fewest queries that adapt anything."""
 LEAST_QUERIES = 100
 """Queries below which their mean is still that of their places rather than of their condition."""
-STILL = 0.65
-"""A frame belongs to a stop if it differs from the last frame kept by less than this share of the usual change between
-frames; the noise of a camera at night alone makes 0.6."""
-_USUAL = 0.75
-"""Quantile of the changes between consecutive frames that is the usual one."""
-_ROUNDS = 5
-"""Iterations of the usual change where a drive stands most of the time."""
-_LEAST_MOVING = 20
-"""Moving frames that an estimate of the usual change needs."""
 _EVERY = 4
 """Online, every so many frames enter the best ten of each place: consecutive frames are alike."""
 PARTS = 20
@@ -260,42 +252,6 @@ def _advance(rows: MapRows, queries: Vectors) -> bool:
     return any(way_along(some.argmax(axis=1), len(rows.starts)) for some in together)
 
 
-def moving(vectors: Vectors) -> Indices:
-    """Frames of a drive without those of its stops: see `STILL`."""
-    changes = np.linalg.norm(np.diff(vectors, axis=0), axis=1)
-    return _kept(vectors, _usual_change(vectors, changes)) if len(changes) else np.array([0])
-
-
-def _usual_change(vectors: Vectors, changes: Floats) -> float:
-    """Usual change between moving frames, also of a drive that mostly stands, where most changes are noise."""
-    usual = float(np.quantile(changes, _USUAL))
-    if len(changes) < 2 * _LEAST_MOVING:
-        return usual
-    # Of a single outlier (a black frame, something passing by) the change over two frames counts, which is small.
-    over_two = np.linalg.norm(vectors[2:] - vectors[:-2], axis=1)
-    lasting = changes.copy()
-    lasting[1:] = np.minimum(lasting[1:], over_two)
-    lasting[:-1] = np.minimum(lasting[:-1], over_two)
-    under_way = float(np.sort(lasting)[-_LEAST_MOVING])
-    if STILL * under_way <= usual:
-        return usual
-    for _ in range(_ROUNDS):
-        kept = _kept(vectors, under_way)[1:]
-        if STILL * under_way <= usual or not len(kept):
-            return usual
-        under_way = float(np.quantile(lasting[kept - 1], _USUAL))
-    return under_way
-
-
-def _kept(vectors: Vectors, usual: float) -> Indices:
-    """Frames that differ from the last one kept by at least `STILL` · `usual`."""
-    kept = [0]
-    for frame in range(1, len(vectors)):
-        if np.linalg.norm(vectors[frame] - vectors[kept[-1]]) >= STILL * usual:
-            kept.append(frame)
-    return np.array(kept, np.intp)
-
-
 def _cosines(rows: MapRows, centred: Vectors, queries: Vectors) -> Vectors:
     """Cosines (b, N) of queries and places."""
     return rows.best(l2_normalize(queries).astype(np.float32, copy=False) @ centred.T)
@@ -337,48 +293,3 @@ def _place_of(rows: MapRows) -> Indices:
     """Index of each row's place."""
     counts = np.diff(np.append(rows.starts, len(rows.vectors)))
     return np.repeat(np.arange(len(rows.starts)), counts)
-
-
-def without_stops(vectors: Vectors) -> tuple[Vectors, Indices, Indices]:
-    """Replace the frames of each stop by their mean, which averages their noise.
-
-    Returns the m frames that are left, (m, D); the index of the first frame of each, (m,); and which of them stands for
-    each frame, (n,).
-    """
-    kept = moving(vectors)
-    counts = np.diff(np.append(kept, len(vectors)))
-    means = np.add.reduceat(vectors, kept, axis=0) / counts[:, None].astype(vectors.dtype)
-    return means, kept, np.repeat(np.arange(len(kept)), counts)
-
-
-class Stops:
-    """Online version of `moving`: says of each frame whether it belongs to a stop."""
-
-    def __init__(self) -> None:
-        self._before: Vectors | None = None
-        self._kept: Vectors | None = None
-        self._usual, self._n = 0.0, 0
-
-    def still(self, frame: Vectors) -> bool:
-        """Take the next frame (n,), a unit vector; True where it belongs to a stop."""
-        before, kept = self._before, self._kept
-        self._before = frame
-        if before is None or kept is None:
-            self._kept = frame
-            return False
-        change = _apart(frame, before)
-        far = change if kept is before else _apart(frame, kept)
-        if self._n >= _LEAST_MOVING and far < STILL * self._usual:
-            self._usual *= 0.999  # decays, or a drive into the dark would count as a stop for ever
-            return True
-        self._n += 1
-        # Stochastic estimate of the quantile 0.75: up by three steps where a change exceeds it, else down by one.
-        step = max(1 / self._n, 0.02) * (_USUAL - (change <= self._usual))
-        self._usual = change if self._n == 1 else self._usual * (1 + step)
-        self._kept = frame
-        return False
-
-
-def _apart(a: Vectors, b: Vectors) -> float:
-    """Distance of two unit vectors."""
-    return sqrt(max(2 - 2 * float(a @ b), 0.0))

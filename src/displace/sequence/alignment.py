@@ -1,6 +1,6 @@
 """Alignment of several recordings of one route by appearance: frames that show the same place get its number.
 
-1. Stops and moved viewpoints are taken out (`adaptation.without_stops`, `viewpoint`), second laps refused (`laps`).
+1. Stops and moved viewpoints are taken out (`stops`, `viewpoint`), second laps refused (`laps`).
 2. Every two recordings are paired coarsely. The anchor, whose frames become the places, is the one that the others
    fit best; recordings that do not show its route, or show it reversed, are refused.
 3. Every other recording is paired with the anchor (`pairing`: forward–backward over the anchor's frames), and with
@@ -24,7 +24,6 @@ from displace.arrays import Indices, Vectors, shows_something
 from displace.errors import InputError
 from displace.holdout import spread
 from displace.progress import Stage
-from displace.sequence.adaptation import without_stops
 from displace.sequence.engine import Floats
 from displace.sequence.laps import second_lap
 from displace.sequence.pairing import (
@@ -38,6 +37,7 @@ from displace.sequence.pairing import (
 )
 from displace.sequence.passing import in_order
 from displace.sequence.refining import can_refine, paired_again
+from displace.sequence.stops import without_stops
 from displace.sequence.viewpoint import Cells, Grid, common_view, in_words
 
 LEAST_FRAMES = 10

@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 from displace.arrays import Vectors, sigmoid, top_k
 from displace.errors import InputError
 from displace.files import schema
-from displace.sequence.adaptation import MapRows, OnlineAdaptation, Stops
+from displace.sequence.adaptation import MapRows, OnlineAdaptation
 from displace.sequence.chance import Chance, Same
 from displace.sequence.engine import Belief, Blocks, Floats
 from displace.sequence.hindsight import TRUSTED, Hindsight
 from displace.sequence.roadway import Roadway
+from displace.sequence.stops import Stops
 from displace.sequence.together import (
     agreed,
     judged_by_share,
