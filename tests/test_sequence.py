@@ -237,7 +237,7 @@ def test_memory_is_that_of_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
     def block(rows: slice) -> np.ndarray:
         return np.sin(np.arange(rows.start, rows.stop)[:, None] * 0.1 + np.arange(800), dtype=np.float32)
 
-    monkeypatch.setattr(engine, "KEPT_BYTES", 2**20)
+    monkeypatch.setattr(engine, "CACHED_BYTES", 2**20)
     tracemalloc.start()
     smooth(Blocks((2500, 800), block), Motion(), lambda *_: None)
     peak = tracemalloc.get_traced_memory()[1]

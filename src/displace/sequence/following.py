@@ -33,7 +33,7 @@ from displace.sequence.together import (
     judged_together,
     judged_under_way,
 )
-from displace.sequence.tracking import BEGINS_OFF, Tracker
+from displace.sequence.tracking import Tracker
 from displace.sequence.viewpoint import FRAMES, LEAST_FRAMES, Cells
 from displace.sequence.weighing import Scale, scores_by_frame, scores_of_row, weighed
 from displace.sequence.whole_drive import smooth_drive
@@ -96,7 +96,7 @@ class Fix:
 
 @dataclass(frozen=True)
 class Logistic:
-    """Probability = sigmoid(bias + Σ weight·(feature − offset)/scale)."""
+    """Logistic regression (Platt scaling): probability = sigmoid(bias + Σ weight·(feature − offset)/scale)."""
 
     weights: list[float]
     offsets: list[float]
@@ -119,7 +119,7 @@ class Logistic:
         return sigmoid(x @ np.asarray(self.weights) + self.bias)
 
     def corrected(self, belief: float) -> float:
-        """Calibrated probability of a belief, whose log-odds are the only feature."""
+        """`probability` of one belief, whose log-odds are the only feature; in plain floats, as every step asks."""
         p = min(max(belief, CLIP), 1 - CLIP)
         z = self.bias + self.weights[0] * (log(p / (1 - p)) - self.offsets[0]) / self.scales[0]
         return 1 / (1 + exp(-min(max(z, -50.0), 50.0)))
@@ -163,7 +163,7 @@ def _bounded(value: Any, name: str) -> float:
 
 @dataclass(frozen=True)
 class DriveCalibration:
-    """What held-out traversals taught about drives: the prior level, and the calibration of each kind of answer."""
+    """What held-out traversals taught about drives: the prior level, and a Platt scaling of each kind of answer."""
 
     level: float
     """Prior level of the off-map state: see `Scale`."""
@@ -320,7 +320,7 @@ class Follower:
         Frames before the last that are kept, for `ago`.
     view : (int, int)
         Offset of the pictures against those of the map.
-    view_of : callable, optional
+    view_of : callable or None
         Offset of some frames (m, D), None where it is not clear. With it the drive finds its view itself: from its
         frames after 25 of them, 50, 100 and so on. Where that is another one, the last frames are taken again with it.
     """
@@ -332,10 +332,10 @@ class Follower:
         project: Callable[[Vectors, Cells], tuple[Vectors, Vectors]],
         confidence: Callable[[Vectors], float | None],
         adapt: bool,
-        begins_off: float = BEGINS_OFF,
-        lag: int = 0,
-        view: Cells = (0, 0),
-        view_of: Callable[[Vectors], Cells | None] | None = None,
+        begins_off: float,
+        lag: int,
+        view: Cells,
+        view_of: Callable[[Vectors], Cells | None] | None,
     ) -> None:
         self.course, self.view = course, view
         self._describe, self._project, self._confidence = describe, project, confidence
@@ -351,7 +351,6 @@ class Follower:
             course.scale.level, ordered=course.ordered, roadway=course.roadway, begins_off=self._begins_off
         )
         self._adaptation = OnlineAdaptation(course.rows) if self._adapt else None
-        self._scale = course.scale
         self._stops = Stops()
         self._last: Fix | None = None
         self._hindsight = Hindsight(self._tracker, lag) if lag else None
@@ -399,8 +398,7 @@ class Follower:
             similarity = self.course.rows.similarity(projected)
         else:
             similarity = self._adaptation.scores(projected)
-        scaled = scores_of_row(similarity, self._scale.slope)
-        belief = self._tracker.step(scaled)
+        belief = self._tracker.step(scores_of_row(similarity, self.course.scale.slope))
         if self._hindsight is not None:
             self._hindsight.remember(belief)
         self._limits.append(None if self._in_order else self._confidence(descriptor))

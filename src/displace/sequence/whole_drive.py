@@ -119,7 +119,7 @@ def smooth_drive(
     prior, motion = replace(first, roadway=roadway), replace(motion, roadway=roadway)
     for _ in range(2 if n_frames * n_places <= _TWICE else 0):
         motion = smoothed(motion, keep).motion(prior)
-    smoothed(motion, lambda frame, belief: see(frame, belief.likely(belonging, told)))
+    smoothed(motion, lambda frame, belief: see(frame, belief.in_doubt(belonging, told)))
     return True
 
 
@@ -169,4 +169,4 @@ def _each_alone(similarity: Blocks, scale: Scale, see: See, searched: int = 0) -
         for row in range(len(places)):
             alone, _ = update(Belief.unknown(n_places), places[row], float(off[row]))
             off_map = searched_in_vain(alone.off_map, searched)
-            see(rows.start + row, alone.likely((1 - off_map) / (1 - alone.off_map)))
+            see(rows.start + row, alone.in_doubt((1 - off_map) / (1 - alone.off_map)))
