@@ -12,7 +12,7 @@ The gain of two recordings is the log-likelihood ratio, in nats a frame, of the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain, combinations
 from math import sqrt
@@ -54,6 +54,7 @@ _TELLS = 0.5
 """Gain of two recordings, relative to the lesser of their gains with the anchor, from which on they may contradict it:
 recordings that share next to nothing still fit each other somewhere."""
 _LEAVE_OUT = "build --exclude, align --traversal"
+"""Options by which a recording is left out."""
 _COARSE = 300
 """Most frames of a recording in the coarse pairings."""
 _NEAR = 5
@@ -108,38 +109,52 @@ def align(
     _check(recordings, anchor)
     if progress:  # looking for laps and lanes takes a while
         progress(0, len(recordings) - 1)
-    moving = {name: without_stops(vectors) for name, vectors in recordings.items()}
-    seen = {name: vectors for name, (vectors, _, _) in moving.items()}
+    seen, kept, stands = {}, {}, {}
+    for name, vectors in recordings.items():
+        seen[name], kept[name], stands[name] = without_stops(vectors)
     moved: list[str] = []
     if grid is not None:
         seen, offsets = common_view(seen, grid, least_gain)
         moved = _moved(offsets, grid)
     ready = dict(zip(seen, reduced([standardised_recording(v) for v in seen.values()]), strict=True))
-    laps = [note for name in ready for note in _laps(name, ready[name], moving[name][1])]
+    laps = [note for name in ready for note in _laps(name, ready[name], kept[name])]
     rounds = 2 if can_refine(ready) else 1
-    total = len(ready) * (len(ready) - 1) // 2 + rounds * (len(ready) - 1)
+    n_pairs = len(ready) * (len(ready) - 1) // 2
+    total = n_pairs + rounds * (len(ready) - 1)
+
+    def report(done: int) -> None:
+        if progress:
+            progress(n_pairs + done, total)
+
     coarse = _Coarse(ready, progress, total)
     chosen = anchor or coarse.best_anchor(set(candidates or ready))
     coarse.check_routes(chosen, _FROM_THE_SIDE if grid else "")
-    pairings: dict[str, Pairing] = {}
-    for again in range(rounds):
-        first = dict(pairings)
-        for done, name in enumerate(n for n in ready if n != chosen):
-            found = paired_again(name, chosen, ready, first) if again else pair(ready[name], ready[chosen])
-            pairings[name] = in_order(found)
-            if progress:
-                progress(coarse.done + again * (len(ready) - 1) + done + 1, total)
+    pairings = _paired(ready, chosen, rounds, report)
     pairings = {name: coarse.agreeing(name, pairings) for name in pairings}
-    n_places = len(ready[chosen])
     tracks = {
-        name: _anchor_track(moving[name][2]) if name == chosen else _track(pairings[name], moving[name][2])
+        name: _anchor_track(stands[name]) if name == chosen else _track(pairings[name], stands[name])
         for name in recordings
     }
     for name, track in tracks.items():
         tracks[name] = replace(track, references=track.references & shows_something(recordings[name]))
     loops = [note for name in pairings for note in _loops(name, tracks[name])]
     notes = moved + _notes(pairings, tracks) + loops + coarse.unmapped(chosen, pairings) + laps
-    return Alignment(chosen, n_places, tracks, notes)
+    return Alignment(chosen, len(ready[chosen]), tracks, notes)
+
+
+def _paired(
+    ready: dict[str, Vectors], anchor: str, rounds: int, report: Callable[[int], None]
+) -> dict[str, Pairing]:
+    """Pair every recording with the anchor; in a second round, with a map of all others (`refining`)."""
+    others = [name for name in ready if name != anchor]
+    pairings: dict[str, Pairing] = {}
+    for again in range(rounds):
+        first = dict(pairings)
+        for done, name in enumerate(others, again * len(others) + 1):
+            found = paired_again(name, anchor, ready, first) if again else pair(ready[name], ready[anchor])
+            pairings[name] = in_order(found)
+            report(done)
+    return pairings
 
 
 def _beside(pairing: Pairing, n_frames: int) -> float:
@@ -179,11 +194,6 @@ class _Coarse:
         beside = [_beside(p, len(self.taken[b])) for (a, b), p in self.pairs.items() if a == name]
         return sum(off + beside)
 
-    @property
-    def done(self) -> int:
-        """Pairs so far."""
-        return len(self.pairs)
-
     def gain(self, a: str, b: str) -> float:
         """Gain of two recordings, whichever was the query."""
         return self._pair(a, b).gain
@@ -208,7 +218,7 @@ class _Coarse:
 
         return max(fit, key=merits)
 
-    def check_routes(self, anchor: str, further: str = "") -> None:
+    def check_routes(self, anchor: str, further: str) -> None:
         """Refuse recordings that do not show the anchor's route, or show it driven the other way.
 
         `further` is advice that is added where a route is not recognised.
@@ -284,16 +294,15 @@ class _Coarse:
         own = pairings[name]
         asked, agreed = np.zeros(len(own.frames)), np.zeros(len(own.frames))
         for other, theirs in pairings.items():
-            if (name, other) in self.pairs:
-                link = in_order(self.pairs[name, other])
-                at, there = self.taken[name], self.taken[other][link.frames]
-                sure = (link.off < 0.5) & (link.confidence > 0.5)
-            elif (other, name) in self.pairs:
-                link = in_order(self.pairs[other, name])
-                at, there = self.taken[name][link.frames], self.taken[other]
-                sure = (link.off < 0.5) & (link.confidence > 0.5)
-            else:
+            if other == name:
                 continue
+            link = in_order(self._pair(name, other))
+            at, there = self.taken[name], self.taken[other]
+            if (name, other) in self.pairs:
+                there = there[link.frames]
+            else:
+                at = at[link.frames]
+            sure = (link.off < 0.5) & (link.confidence > 0.5)
             sure &= (own.off[at] < 0.5) & (theirs.off[there] < 0.5)
             stride = len(own.frames) / len(self.taken[name]) + len(theirs.frames) / len(self.taken[other])
             near = np.abs(own.frames[at] - theirs.frames[there]) <= 2 * AROUND + 2 * stride
@@ -365,17 +374,11 @@ def _anchor_track(stands: Indices) -> Track:
 def _track(pairing: Pairing, stands: Indices) -> Track:
     """Track of a paired recording; `stands` is the paired frame that stands for each frame, stops included."""
     on = pairing.off < 0.5
-    places = np.where(on, pairing.frames, -1)
-    surest: dict[int, int] = {}
-    for frame in np.flatnonzero(on):
-        place = int(places[frame])
-        if place not in surest or pairing.confidence[frame] > pairing.confidence[surest[place]]:
-            surest[place] = int(frame)
-    reference = np.zeros(len(places), bool)
-    reference[list(surest.values())] = True
+    reference = np.zeros(len(on), bool)
+    reference[pairing.surest()] = True
     first = np.r_[True, np.diff(stands) > 0]
     return Track(
-        places[stands],
+        np.where(on, pairing.frames, -1)[stands],
         np.where(on, pairing.low, -1)[stands],
         np.where(on, pairing.high, -1)[stands],
         np.where(on, pairing.confidence, 0.0)[stands],

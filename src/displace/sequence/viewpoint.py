@@ -182,7 +182,7 @@ def _offset(
     return (0, 0) if gains[0, 0] >= least else None
 
 
-def _tried(grid: Grid) -> Iterable[tuple[int, int]]:
+def _tried(grid: Grid) -> Iterable[Cells]:
     """Offsets that are tried: up to `FARTHEST`, and half the grid."""
     rows, columns = (min(far, size // 2) for far, size in zip(FARTHEST, grid[:2], strict=True))
     return product(range(-rows, rows + 1), range(-columns, columns + 1))
