@@ -34,9 +34,9 @@ PARTS = 20
 _MATCHED = (0.1, 0.9)
 """Quantiles of the matched places whose distance is the stretch that queries cover: the rest may be wrong matches."""
 _FIRST_LOOK, _LOOKED_AT = 50, 400
-"""Frames that match one part of the route after which it is first seen whether they advance, and most that are seen."""
+"""Frames after which a drive that matches one part of the route is first tested for advancing; most that are tested."""
 _SLOWEST = 4.0
-"""Frames for each place that they match, from which on they may be stuck at a place that looks like the condition."""
+"""Frames per matched place from which on a drive may be stuck at a place that merely looks like its condition."""
 _TOGETHER = 4
 """Consecutive frames whose scores are added to see whether they advance."""
 _FRAMES_PER_SAMPLE = 3
@@ -91,10 +91,9 @@ class Adaptation:
 
     def scores(self, queries: Vectors) -> Vectors:
         """Scores (b, N) of projected queries, comparable with cosines."""
-        found = _cosines(self.rows, self.centred, queries - self.mean)
-        weight = self.coverage / 2
-        # ((1 + c)·cos − c·r) / (1 + c / 2), c the coverage: on the scale of a cosine whatever c is.
-        result: Vectors = ((1 + 2 * weight) * found - 2 * weight * self.penalty) / (1 + weight)
+        cosines, c = _cosines(self.rows, self.centred, queries - self.mean), self.coverage
+        # CSLS (2·cos − r) at full coverage, the cosine at none; the divisor keeps it on the scale of a cosine.
+        result: Vectors = ((1 + c) * cosines - c * self.penalty) / (1 + c / 2)
         return result
 
 
@@ -114,7 +113,7 @@ def adapt(rows: MapRows, queries: Vectors) -> Adaptation:
 
 
 class OnlineAdaptation:
-    """The same online, each frame by those before it; memory grows with the map, not with the drive.
+    """`adapt` online, each frame by those before it; memory grows with the map, not with the drive.
 
     The mean of few frames is mostly the look of their places. So its difference from the references' mean is shrunk
     (James and Stein) by 1 − noise / distance², and nothing is subtracted while all frames match one part of the route:
@@ -221,10 +220,10 @@ class OnlineAdaptation:
 
 
 def tell_condition(rows: MapRows, queries: Vectors) -> bool:
-    """Whether the mean of queries (q, n), in the order of a drive if they are one, is their condition, not their place.
+    """Whether the mean of queries (q, n) shows their condition, and not the one place where all of them were taken.
 
-    They match enough places, or advance without their mean. That of a standing robot's pictures is its place: without
-    it they would be noise.
+    It does if they match enough places, or if they advance along the route once it is subtracted; for that they must be
+    in the order of a drive. Pictures of a standing robot have their place as mean, and are noise without it.
     """
     if len(queries) < NEIGHBOURS:
         return False
@@ -279,7 +278,7 @@ def _penalty(
 
 
 def _coverage(parts: Floats) -> float:
-    """Effective share of the parts that are covered: 1 / Σp² / PARTS."""
+    """Effective share of the parts that are covered, from the share of queries in each: 1 / Σp² / PARTS."""
     return float(min(1.0, 1 / (parts**2).sum() / PARTS))
 
 

@@ -45,9 +45,8 @@ _ELSEWHERE = 0.25
 up to 0.23, of 135 pairs of one route 0.23 to 0.79."""
 _STEEP, _MOST = 0.15, 1 / 3
 """As `weighing.STEEP` and `HALFWAY`; lower, because scores standardised over frames, too, vary more along a path."""
-_DIMENSIONS = 512
-_MOST_PRODUCTS = 2e11
-"""Multiplications above which descriptors are first reduced by a random projection to `_DIMENSIONS`."""
+_MOST_PRODUCTS, _DIMENSIONS = 2e11, 512
+"""Multiplications above which descriptors are first reduced by a random projection, and to how many dimensions."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -170,8 +170,7 @@ def _offset(
 ) -> Cells | None:
     """Offset with the highest gain of one recording against another; None where they do not show one route."""
     least, gains = least_gain(min(len(vectors), len(others))), {}
-    tried = sorted(_tried(grid), key=lambda cells: max(map(abs, cells)))
-    for cells in tried:
+    for cells in sorted(_tried(grid), key=lambda cells: max(map(abs, cells))):  # the nearest first
         gains[cells] = _gain(vectors, others, grid, cells)
         # A good fit that is a local maximum at zero needs no further search.
         if len(gains) == _ADJACENT and gains[0, 0] == max(gains.values()) > _SURELY * least:

@@ -43,8 +43,7 @@ from displace.sequence.weighing import (
     weighed,
 )
 
-_LEAST_GAIN = 0.15
-_GAIN_NOISE = 3.0
+_LEAST_GAIN, _GAIN_NOISE = 0.15, 3.0
 """Nats a frame by which path must exceed chance for the order to be used: the first plus the second over √frames, which
 is what frames without order reach."""
 _TWICE = 2e7
@@ -90,9 +89,9 @@ def smooth_drive(
         return False
     scores, slope = scores_of_whole_drive(similarity), scale.slope
     rate, besides = told_strides(scores)
-    first = Motion(besides=besides) if rate is None else Motion(steps=around(rate), besides=besides)
-    motion, _ = forward(weighed(scores, slope, scale.level), first)
-    slow = rate_told(motion, first, n_frames)
+    prior = Motion(besides=besides) if rate is None else Motion(steps=around(rate), besides=besides)
+    motion, _ = forward(weighed(scores, slope, scale.level), prior)
+    slow = rate_told(motion, prior, n_frames)
     if slow < _SLOW:
         n = max(2, round(_PASSED / max(slow, 1 / _FEW)))
         return smooth_drive(averaged(similarity, n), scale, for_each(see, n, n_frames), ordered, roadway)
@@ -104,6 +103,7 @@ def smooth_drive(
     belonging, stretch = belongs(path, moving_average(chance))
     if belonging < _CERTAIN:
         belonging = max(belonging, continues(scores, slope, motion, stretch, _ELSEWHERE))
+    # Weights of ∅ in the case that the drive is elsewhere, and of the prior level: short drives claim little.
     told, short = min(1.0, n_frames / TOLD), _FEW / (n_frames + _FEW)
     # At first only the best stretch counts as on the map: the rest may be other streets.
     on_map = np.zeros(n_frames)
@@ -116,7 +116,8 @@ def smooth_drive(
         levels = short * scale.level + (1 - short) * own_levels(path, chance, on_map, _STEEP)
         return _smooth_along(weighed(scores, slope, levels), motion, see)
 
-    prior, motion = replace(first, roadway=roadway), replace(motion, roadway=roadway)
+    # Only from here on with the gaps of the map: path and null model above have the places alone as states.
+    prior, motion = replace(prior, roadway=roadway), replace(motion, roadway=roadway)
     for _ in range(2 if n_frames * n_places <= _TWICE else 0):
         motion = smoothed(motion, keep).motion(prior)
     smoothed(motion, lambda frame, belief: see(frame, belief.in_doubt(belonging, told)))
