@@ -340,8 +340,8 @@ def _check(recordings: Mapping[str, Vectors], anchor: str | None) -> None:
                 f"recording {name!r} has {len(vectors)} frames; at least {LEAST_FRAMES} are needed to line it up"
             )
         blank = ~shows_something(vectors)
-        spread = np.linalg.norm(vectors - vectors.mean(axis=0), axis=1)
-        if blank.mean() > 0.5 or spread.max() < 1e-4:
+        from_mean = np.linalg.norm(vectors - vectors.mean(axis=0), axis=1)
+        if blank.mean() > 0.5 or from_mean.max() < 1e-4:
             found = (
                 f"{int(blank.sum())} of its {len(vectors)} frames are without any structure (black or one colour)"
                 if blank.any()

@@ -115,7 +115,7 @@ class Motion:
     def at_paces(self, rate: float) -> Motion:
         """Return this motion with the paces of a drive whose mean step is `rate`."""
         rates = *(rate * pace for pace in PACES), *self.besides
-        return replace(self, steps=paced(rate), paces=tuple(paced(rate) for rate in rates))
+        return replace(self, steps=paced(rate), paces=tuple(paced(each) for each in rates))
 
 
 def paced(pace: float) -> tuple[float, ...]:
@@ -142,10 +142,10 @@ def paced(pace: float) -> tuple[float, ...]:
     return tuple(steps)
 
 
-def around(rate: float) -> tuple[float, ...]:
+def roughly_paced(rate: float) -> tuple[float, ...]:
     """P(step) where only a rough mean is known: half the mass at that pace, half uniform from 0 to twice the rate.
 
-    >>> [round(p, 2) for p in around(4.0)]
+    >>> [round(p, 2) for p in roughly_paced(4.0)]
     [0.06, 0.06, 0.06, 0.18, 0.31, 0.18, 0.06, 0.06, 0.06]
     """
     steady, n = paced(rate), round(2 * rate) + 1

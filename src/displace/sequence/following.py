@@ -34,7 +34,7 @@ from displace.sequence.together import (
     judged_under_way,
 )
 from displace.sequence.tracking import Tracker
-from displace.sequence.viewpoint import FRAMES, LEAST_FRAMES, Cells
+from displace.sequence.viewpoint import LEAST_VIEW_FRAMES, VIEW_FRAMES, Cells
 from displace.sequence.weighing import Scale, scores_by_frame, scores_of_row, weighed
 from displace.sequence.whole_drive import smooth_drive
 from displace.truth import Flags
@@ -340,8 +340,8 @@ class Follower:
         self.course, self.view = course, view
         self._describe, self._project, self._confidence = describe, project, confidence
         self._adapt, self._begins_off, self._lag, self._view_of = adapt, begins_off, lag, view_of
-        self._recent: deque[Vectors] = deque(maxlen=max(FRAMES, lag + 1))
-        self._n_frames, self._next_look = 0, LEAST_FRAMES
+        self._recent: deque[Vectors] = deque(maxlen=max(VIEW_FRAMES, lag + 1))
+        self._n_frames, self._next_look = 0, LEAST_VIEW_FRAMES
         self._begin()
 
     def _begin(self) -> None:
@@ -377,7 +377,7 @@ class Follower:
             return
         self._next_look *= 2
         recent = list(self._recent)
-        view = self._view_of(np.array(recent[-FRAMES:]))
+        view = self._view_of(np.array(recent[-VIEW_FRAMES:]))
         if view is not None and view != self.view:
             self.view = view
             self._begin()

@@ -20,7 +20,7 @@ import numpy as np
 
 from displace.arrays import Vectors
 from displace.sequence.belonging import Belonging
-from displace.sequence.engine import KEPT, MOST, STEPS, Belief, Learner, Motion, around, paced
+from displace.sequence.engine import KEPT, MOST, STEPS, Belief, Learner, Motion, paced, roughly_paced
 from displace.sequence.roadway import Roadway
 from displace.sequence.stride import USUAL, stride
 from displace.sequence.weighing import HALFWAY, level_between
@@ -217,7 +217,9 @@ class Tracker:
         rate, expected = stride(np.array(self._matches)), self.learner.motion.mean_step
         if rate is None or max(rate, expected) <= USUAL or expected / 2 < rate < expected * 2:
             return
-        self.learner = Learner(replace(self.learner.motion, steps=around(rate) if rate > USUAL else STEPS))
+        self.learner = Learner(
+            replace(self.learner.motion, steps=roughly_paced(rate) if rate > USUAL else STEPS)
+        )
         self._kernels = _kernels(self.learner.motion)
 
     def _mixed(self, followed: Belief, alone: Belief, trust: float) -> Belief:

@@ -20,12 +20,12 @@ from displace.sequence.engine import (
     Motion,
     Moves,
     See,
-    around,
     forward,
     in_blocks,
     likelihood,
     on_places,
     rate_told,
+    roughly_paced,
     smooth,
     update,
 )
@@ -89,7 +89,7 @@ def smooth_drive(
         return False
     scores, slope = scores_of_whole_drive(similarity), scale.slope
     rate, besides = told_strides(scores)
-    prior = Motion(besides=besides) if rate is None else Motion(steps=around(rate), besides=besides)
+    prior = Motion(besides=besides) if rate is None else Motion(steps=roughly_paced(rate), besides=besides)
     motion, _ = forward(weighed(scores, slope, scale.level), prior)
     slow = rate_told(motion, prior, n_frames)
     if slow < _SLOW:
