@@ -289,6 +289,16 @@ def test_every_method_ranks_nothing_of_no_frames(name: str) -> None:
     assert places.shape == scores.shape == (0, 5)
 
 
+@pytest.mark.parametrize("n_places", [1, 3, 5])
+@pytest.mark.parametrize("name", SEQUENCES.names())
+def test_every_method_ranks_few_places(name: str, n_places: int) -> None:
+    """SeqSLAM failed where its window was longer than the route."""
+    values = np.random.default_rng(0).normal(0, 1, (30, n_places)).astype(np.float32)
+    places, scores = SEQUENCES.get(name)().rank(Blocks.of(values), n_places)
+    assert (np.sort(places, axis=1) == np.arange(n_places)).all()
+    assert np.isfinite(scores).all()
+
+
 def test_there_are_methods_to_compare_with() -> None:
     assert {"single_frame", "seqslam", "viterbi", "filter", "smoother"} <= set(SEQUENCES.names())
     assert SEQUENCES.get("seqslam")().label == "seqslam L=10"

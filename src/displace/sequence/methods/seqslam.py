@@ -24,7 +24,8 @@ class SeqSlam(SequenceMethod):
     def rank(self, similarity: Blocks, k: int) -> tuple[Indices, Vectors]:
         """Rank by the mean along the diagonal that ends at a frame."""
         n_places = similarity.shape[1]
-        length = max(1, self.length or 1)
+        # A diagonal has no more frames than the route has places.
+        length = min(max(1, self.length or 1), n_places)
         best = Best(similarity.shape, k)
         recent: deque[Vectors] = deque(maxlen=length)
         for frame, scores in enumerate(similarity.each(standardised)):
