@@ -21,15 +21,18 @@ from displace.images import read_image
 from displace.manifest.table import Manifest
 from displace.models import get_model
 from displace.places import Places
-from displace.sequence.adaptation import without_stops
 from displace.sequence.alignment import Track, align
 from displace.sequence.following import Fix
 from displace.sequence.pairing import pair, standardised_recording
+from displace.sequence.stops import without_stops
 from displace.sequence.tracking import BEGINS_OFF
+from displace.sequence.viewpoint import moved_by
 from displace.verbs.align import LEAST_CONFIDENCE
 
 N_ROBOTCAR, DIM = 3876, 512
 """RobotCar: places of a traversal, numbers of a descriptor."""
+N_LANE = 250
+"""Places of the map on which a drive looks for the offset of its pictures."""
 MAPPED = "sun", "overcast", "rain", "dusk"
 """Drives of the town that maps are made of."""
 NEAR, FAR = 2, 4
@@ -64,6 +67,7 @@ def main(argv: list[str]) -> None:
     options = parser.parse_args(argv)
     if options.only in (None, "step"):
         step_against_locate(options.steps)
+        steps_that_look()
     if options.only in (None, "drives"):
         real_seasons(options.drives)
     if options.only in (None, "speeds"):
@@ -138,6 +142,30 @@ def step_against_locate(n_steps: int) -> None:
         }
         for way, seconds in middle.items():
             row(way + name, f"{1e3 * seconds:.2f}", f"{seconds / middle['locate, one query']:.2f}")
+
+
+def steps_that_look() -> None:
+    """CPU time of those steps of `follow` that look for the offset of the pictures; the first one finds it."""
+    model = get_model("hog")
+    places, ids = route(N_LANE, model.dim), np.array([f"{p:05d}" for p in range(N_LANE)])
+    info = Places(ids, frames=np.arange(N_LANE))
+    mapped, seen = (seen_again(places, np.arange(N_LANE), seed, 0.8) for seed in (1, 99))
+    refs = displace.ReferenceSet(mapped, ids, np.full(N_LANE, "t"), info=info)
+    place_map = displace.build(refs, "hops", model=model.fingerprint())
+    frames = moved_by(seen, model.grid, (0, 2), seen.mean(axis=0))
+    seconds = np.zeros((5, N_LANE))
+    for drive_seconds in seconds:
+        follower = place_map.follow()
+        for frame, descriptor in enumerate(frames):
+            start = time.process_time()
+            follower.step(descriptor)
+            drive_seconds[frame] = time.process_time() - start
+    each = np.median(seconds, axis=0)
+    usual = float(np.median(each))
+    header(f"{N_LANE} places, hog", "ms of CPU", "of a step")
+    row("step, adapting", f"{1e3 * usual:.2f}", "1")
+    for n in (25, 50, 100, 200):
+        row(f"step {n}, with a look", f"{1e3 * each[n - 1]:.0f}", f"{each[n - 1] / usual:.0f}")
 
 
 def real_seasons(n_drives: int) -> None:

@@ -285,7 +285,7 @@ def test_a_resemblance_where_another_recording_never_was_is_no_disagreement() ->
     frames, sure = np.arange(100), np.full(100, 0.9)
 
     def on(places: np.ndarray, off: np.ndarray) -> Pairing:
-        return Pairing(places, places, places, sure, off, Motion(), 1.0, 1.0, np.zeros(len(places)))
+        return Pairing(places, places, places, sure, off, Motion(), 1.0, np.zeros(len(places)))
 
     coarse = _Coarse({}, None, 0)
     coarse.taken = {"rain": frames, "dusk": frames}
@@ -307,7 +307,7 @@ def test_recordings_that_share_next_to_nothing_do_not_contradict_the_anchor() ->
     frames, sure = np.arange(50), np.full(50, 0.9)
 
     def on(places: np.ndarray, gain: float) -> Pairing:
-        return Pairing(places, places, places, sure, np.zeros(50), Motion(), gain, 1.0, np.zeros(50))
+        return Pairing(places, places, places, sure, np.zeros(50), Motion(), gain, np.zeros(50))
 
     coarse = _Coarse({}, None, 0)
     coarse.names = ["sun", "rain", "dusk"]

@@ -25,6 +25,7 @@ from displace.cli import console, console_maps
 from displace.descriptors.imported import write_store
 from displace.descriptors.store import DescriptorStore, Queries
 from displace.errors import InputError, RouteWarning
+from displace.fusion import FUSIONS
 from displace.geo import Positions
 from displace.manifest.table import Manifest
 from displace.places import Places
@@ -107,6 +108,22 @@ def test_build_of_two_traversals_says_that_its_confidence_is_weaker(run):
     done = run("build", "route.desc", "-o", "two.displace", "--traversal", "sun", "--traversal", "dusk")
     assert "less reliable than with three traversals" in " ".join(done.stdout.split())
     assert "same best place as with float32 for" in done.stdout
+
+
+def test_build_names_the_parameter_that_a_fusion_of_another_package_needs(run, monkeypatch):
+    """It ended in a traceback, and of recordings only after they had been described."""
+
+    class Needy(FUSIONS.get("hops")):
+        """It has a parameter without a default."""
+
+        def __init__(self, *, power):
+            self.power = power
+
+    monkeypatch.setitem(FUSIONS._found, "needy", Needy)
+    done = run("build", "town", "-o", "needy.displace", "--fusion", "needy")
+    assert done.exit_code == 2
+    assert "the fusion 'needy' needs a value for 'power'" in done.stderr
+    assert "describing" not in done.stderr
 
 
 def test_build_auto_takes_what_advise_recommends(run):

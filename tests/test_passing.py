@@ -19,8 +19,7 @@ def found(frames: np.ndarray, confidence: np.ndarray | float = 0.9, surplus: flo
     sure = np.broadcast_to(np.asarray(confidence, float), len(frames))
     off = (frames < 0).astype(float)
     at = np.maximum(frames, 0)
-    overlap = float((frames >= 0).mean())
-    return Pairing(at, at, at, sure, off, Motion(), 1.0, overlap, np.full(len(frames), surplus))
+    return Pairing(at, at, at, sure, off, Motion(), 1.0, np.full(len(frames), surplus))
 
 
 def kept(pairing: Pairing) -> np.ndarray:
@@ -28,7 +27,6 @@ def kept(pairing: Pairing) -> np.ndarray:
     dropped = (result.off >= 0.5) & (pairing.off < 0.5)
     assert (result.confidence[dropped] == 0).all()
     np.testing.assert_array_equal(result.confidence[~dropped], pairing.confidence[~dropped])
-    assert result.overlap == pytest.approx((result.off < 0.5).mean())
     flags: np.ndarray = result.off < 0.5
     return flags
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import tracemalloc
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,15 +13,7 @@ from drives import drive_along, make_mixed_scenery, make_route
 
 from displace.arrays import l2_normalize
 from displace.sequence import SEQUENCES, engine
-from displace.sequence.adaptation import (
-    MapRows,
-    OnlineAdaptation,
-    Stops,
-    adapt,
-    moving,
-    tell_condition,
-    without_stops,
-)
+from displace.sequence.adaptation import MapRows, OnlineAdaptation, adapt, advance, tell_condition
 from displace.sequence.engine import (
     KEPT,
     Belief,
@@ -39,6 +32,7 @@ from displace.sequence.following import Fix, Sparse
 from displace.sequence.hindsight import Hindsight
 from displace.sequence.pairing import pair, standardised_recording
 from displace.sequence.roadway import Roadway
+from displace.sequence.stops import Stops, moving, without_stops
 from displace.sequence.tracking import UNDER_WAY, Tracker
 from displace.sequence.weighing import (
     Scale,
@@ -244,7 +238,7 @@ def test_memory_is_that_of_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
     def block(rows: slice) -> np.ndarray:
         return np.sin(np.arange(rows.start, rows.stop)[:, None] * 0.1 + np.arange(800), dtype=np.float32)
 
-    monkeypatch.setattr(engine, "KEPT_BYTES", 2**20)
+    monkeypatch.setattr(engine, "CACHED_BYTES", 2**20)
     tracemalloc.start()
     smooth(Blocks((2500, 800), block), Motion(), lambda *_: None)
     peak = tracemalloc.get_traced_memory()[1]
@@ -287,6 +281,23 @@ def test_every_method_ranks_places(name: str, similarity: tuple[np.ndarray, np.n
     places, scores = SEQUENCES.get(name)().rank(Blocks.of(values), 5)
     assert places.shape == scores.shape == (len(at), 5)
     assert all(len(set(row)) == 5 for row in places.tolist())
+
+
+@pytest.mark.parametrize("name", SEQUENCES.names())
+def test_every_method_ranks_nothing_of_no_frames(name: str) -> None:
+    """The smoother divided by their number."""
+    places, scores = SEQUENCES.get(name)().rank(Blocks.of(np.empty((0, 30), np.float32)), 5)
+    assert places.shape == scores.shape == (0, 5)
+
+
+@pytest.mark.parametrize("n_places", [1, 3, 5])
+@pytest.mark.parametrize("name", SEQUENCES.names())
+def test_every_method_ranks_few_places(name: str, n_places: int) -> None:
+    """SeqSLAM failed where its window was longer than the route."""
+    values = np.random.default_rng(0).normal(0, 1, (30, n_places)).astype(np.float32)
+    places, scores = SEQUENCES.get(name)().rank(Blocks.of(values), n_places)
+    assert (np.sort(places, axis=1) == np.arange(n_places)).all()
+    assert np.isfinite(scores).all()
 
 
 def test_there_are_methods_to_compare_with() -> None:
@@ -832,9 +843,9 @@ def test_frames_that_advance_are_no_stop_though_others_change_far_more() -> None
     town = l2_normalize(np.random.default_rng(3).standard_normal((60, 64)).astype(np.float32))
     frames, rows = np.concatenate([town, dark]), MapRows(places, np.arange(300))
     assert len(moving(frames)) < 70
-    assert len(without_stops(frames, rows)[0]) == 360
+    assert len(without_stops(frames, partial(advance, rows))[0]) == 360
     np.testing.assert_allclose(adapt(rows, frames).mean, frames.mean(axis=0), atol=1e-6)
-    stops, alone = Stops(rows), Stops()
+    stops, alone = Stops(partial(advance, rows)), Stops()
     assert sum(map(alone.still, frames)) > 200
     assert sum(map(stops.still, frames)) < 60
 
@@ -846,8 +857,8 @@ def test_stops_along_a_route_do_not_advance() -> None:
     at = np.repeat(np.arange(300), np.where(np.arange(300) % 4 == 3, 10, 1))
     frames = l2_normalize(seen[at] + 0.02 * rng.standard_normal((len(at), 256)).astype(np.float32))
     rows = MapRows(places, np.arange(300))
-    assert len(without_stops(frames, rows)[0]) == len(without_stops(frames)[0]) < 330
-    stops, alone = Stops(rows), Stops()
+    assert len(without_stops(frames, partial(advance, rows))[0]) == len(without_stops(frames)[0]) < 330
+    stops, alone = Stops(partial(advance, rows)), Stops()
     assert [stops.still(frame) for frame in frames] == [alone.still(frame) for frame in frames]
 
 

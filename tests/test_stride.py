@@ -10,7 +10,7 @@ from displace import ReferenceSet, build
 from displace.maps.place_map import PlaceMap
 from displace.places import Places
 from displace.sequence.alignment import align
-from displace.sequence.engine import Belief, Blocks, Learner, Motion, around, paced, rate_told
+from displace.sequence.engine import Belief, Blocks, Learner, Motion, paced, rate_told, roughly_paced
 from displace.sequence.following import Fix
 from displace.sequence.pairing import pair, standardised_recording
 from displace.sequence.stride import USUAL, right_in_order, stride, strides, told_strides
@@ -95,7 +95,7 @@ def test_fast_paces_are_their_mean_steps_and_not_quite_steady(rate: float) -> No
     assert steps.sum() == pytest.approx(1)
     assert steps @ np.arange(len(steps)) == pytest.approx(rate)
     assert (steps > 0).sum() >= round(rate / 2)
-    unknown = np.array(around(rate))
+    unknown = np.array(roughly_paced(rate))
     assert unknown.sum() == pytest.approx(1)
     assert unknown @ np.arange(len(unknown)) == pytest.approx(rate, abs=0.3)
     assert (unknown > 0).all()  # a step that has no probability is never learned

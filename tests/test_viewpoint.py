@@ -16,7 +16,7 @@ from displace.maps.remarks import moved
 from displace.models import get_model, grid_of
 from displace.sequence.alignment import align, least_gain
 from displace.sequence.following import Follower
-from displace.sequence.viewpoint import LEAST_FRAMES, common_view, moved_by
+from displace.sequence.viewpoint import LEAST_VIEW_FRAMES, common_view, moved_by
 from displace.verbs.align import align as align_verb
 from displace.verbs.extract import extract
 from displace.verbs.manifest import manifest as list_images
@@ -216,7 +216,7 @@ def test_a_drive_under_way_finds_out_how_far_it_is_moved(
 ) -> None:
     queries, truth = pictures["other lane"], np.asarray(place_map.places.ids)
     follower, plain = place_map.follow(lag=lag), place_map.follow(view=(0, 0))
-    first = LEAST_FRAMES - 1
+    first = LEAST_VIEW_FRAMES - 1
     before, after = followed(follower, queries[:first]), followed(follower, queries[first:])
     as_it_is = followed(plain, queries)
     np.testing.assert_array_equal(before, as_it_is[:first])
@@ -246,16 +246,16 @@ def test_a_drive_that_goes_back_to_its_lane_is_no_longer_moved(
     place_map: PlaceMap, pictures: dict[str, np.ndarray]
 ) -> None:
     follower = place_map.follow()
-    followed(follower, pictures["other lane"][:LEAST_FRAMES])
+    followed(follower, pictures["other lane"][:LEAST_VIEW_FRAMES])
     assert follower.view == (0, 3)
-    followed(follower, pictures["own lane"][LEAST_FRAMES:])
+    followed(follower, pictures["own lane"][LEAST_VIEW_FRAMES:])
     assert follower.view == (0, 0)
 
 
 def test_short_clips_from_another_lane_are_smoothed(
     place_map: PlaceMap, pictures: dict[str, np.ndarray]
 ) -> None:
-    some = slice(40, 40 + LEAST_FRAMES)
+    some = slice(40, 40 + LEAST_VIEW_FRAMES)
     found = place_map.smoothed(pictures["other lane"][some])
     assert found.view == (0, 3)
     assert (found.places[:, 0] == np.asarray(place_map.places.ids)[some]).mean() > 0.9
@@ -279,7 +279,7 @@ def test_pictures_of_a_standing_camera_tell_no_offset(
 ) -> None:
     rng = np.random.default_rng(0)
     for spot in pictures["other route"][::10]:
-        frames = np.tile(spot, (LEAST_FRAMES, 1))
+        frames = np.tile(spot, (LEAST_VIEW_FRAMES, 1))
         frames += rng.normal(0, noise, frames.shape).astype(np.float32)
         assert place_map._view_of(place_map.state, frames, least=0) is None
 

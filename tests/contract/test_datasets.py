@@ -8,7 +8,7 @@ import pytest
 
 from displace.datasets import DATASETS
 from displace.datasets.base import Dataset, Protocol
-from displace.errors import DisplaceError, UnknownNameError
+from displace.errors import DisplaceError, PluginError, UnknownNameError
 
 
 @pytest.fixture(params=DATASETS.names())
@@ -50,6 +50,13 @@ def test_own_manifest_wins(dataset: Dataset, tmp_path: Path) -> None:
     (tmp_path / "manifest.csv").write_text("image,place,traversal\n1.jpg,here,night\n")
     manifest = dataset.manifest(tmp_path)
     assert (manifest.places.tolist(), manifest.traversals.tolist()) == (["here"], ["night"])
+
+
+def test_a_data_set_of_another_package_that_returns_no_manifest_is_named(tmp_path: Path) -> None:
+    """A forgotten return ended in a traceback of this package."""
+    forgetful = type("Forgetful", (DATASETS.get("folder"),), {"name": "mine", "read": lambda _, root: None})
+    with pytest.raises(PluginError, match=r"the data set 'mine' read .* as None, and must return a Manifest"):
+        forgetful().manifest(tmp_path)
 
 
 def test_a_folder_of_something_else_is_refused(dataset: Dataset, tmp_path: Path) -> None:

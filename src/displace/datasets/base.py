@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.errors import DatasetError, InputError
+from displace.errors import DatasetError, InputError, PluginError
 from displace.files.reading import PathLike
 from displace.manifest.place_assignment import mean_positions
 from displace.manifest.table import Manifest
@@ -180,7 +180,14 @@ class Dataset(ABC):
         if not root.is_dir():
             raise DatasetError(f"no folder at {root}. {self.obtain}")
         own = root / "manifest.csv"
-        return Manifest.read(own) if own.is_file() else self.read(root)
+        if own.is_file():
+            return Manifest.read(own)
+        made = self.read(root)
+        if not isinstance(made, Manifest):
+            raise PluginError(
+                f"the data set {self.name!r} read {root} as {made!r}, and must return a Manifest"
+            )
+        return made
 
     def protocol(self, name: str | None = None) -> Protocol:
         """Return the protocol called `name`, by default the first."""

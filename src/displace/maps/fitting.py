@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from inspect import signature
 from typing import Any
 
 import numpy as np
 
-from displace.errors import InputError
+from displace.errors import InputError, PluginError
 from displace.fusion import FUSIONS, get_fusion
 from displace.fusion.base import Fusion, Rows, Statistics
 from displace.geo import Positions
@@ -29,10 +30,24 @@ def with_places(
 
 def fusion_of(given: str | Fusion) -> Fusion:
     """Return the fusion of a name, or the estimator that was given."""
-    fusion = get_fusion(given)() if isinstance(given, str) else given
-    if not isinstance(fusion, Fusion):
+    if isinstance(given, str):
+        return _of_name(given)
+    if not isinstance(given, Fusion):
         raise InputError(f"fusion={given!r} must be a name or an estimator, such as 'displace' or DisPlace()")
-    return fusion
+    return given
+
+
+def _of_name(name: str) -> Fusion:
+    """Return a fusion with the defaults of its parameters; one of another package may lack some."""
+    made = get_fusion(name)
+    for parameter in signature(made).parameters.values():
+        several = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        if parameter.default is parameter.empty and not several:
+            raise PluginError(
+                f"the fusion {name!r} needs a value for {parameter.name!r}, which has no default: give it one in "
+                f"{made.__module__}, or build in Python: displace.build(refs, {made.__name__}({parameter.name}=…))"
+            )
+    return made()
 
 
 def fit(estimator: Fusion, refs: ReferenceSet) -> Statistics | None:

@@ -38,11 +38,12 @@ from displace.matches import Matches
 from displace.models import grid_of, model_name
 from displace.places import Places
 from displace.search._database import is_address
-from displace.sequence.adaptation import LEAST_QUERIES, without_stops
+from displace.sequence.adaptation import LEAST_QUERIES, advance
 from displace.sequence.following import Course, Fix, Follower, smooth_fixes
+from displace.sequence.stops import without_stops
 from displace.sequence.stride import right_in_order
 from displace.sequence.tracking import BEGINS_OFF
-from displace.sequence.viewpoint import LEAST_FRAMES, check_view, moved_by, view_of
+from displace.sequence.viewpoint import LEAST_VIEW_FRAMES, check_view, moved_by, view_of
 from displace.truth import Tolerance
 
 if TYPE_CHECKING:
@@ -384,7 +385,7 @@ class PlaceMap:
 
         course, adapts = self._course(state), adapt == "online"
         told = view is not None or not adapts or grid is None
-        view_of = None if told else partial(self._view_of, state, least=LEAST_FRAMES)
+        view_of = None if told else partial(self._view_of, state, least=LEAST_VIEW_FRAMES)
         return Follower(
             course, describe, project, confidence, adapts, begins_off, lag, view or (0, 0), view_of
         )
@@ -407,11 +408,11 @@ class PlaceMap:
         if not len(vectors):
             return [], (0, 0)
         mode = chosen_mode(adapt, len(vectors))
-        vectors, view = self._moved_back(state, vectors, adapt, LEAST_FRAMES)
+        vectors, view = self._moved_back(state, vectors, adapt, LEAST_VIEW_FRAMES)
         projected, course = state.project(vectors), self._course(state)
         stands = np.arange(len(projected))
         if course.ordered:
-            means, _, stands = without_stops(projected, course.rows)
+            means, _, stands = without_stops(projected, partial(advance, course.rows))
             projected = l2_normalize(means)
         mode = tenable_mode(mode, course.rows, projected)
         fixes, in_order = smooth_fixes(course, similarity_of(course.rows, projected, mode))

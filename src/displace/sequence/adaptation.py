@@ -1,4 +1,4 @@
-"""Unsupervised adaptation of the matching to the condition of a drive (night, snow), in a batch or online; and stops.
+"""Unsupervised adaptation of the matching to the condition of a drive (night, snow), in a batch or online.
 
 The mean of the queries is subtracted from them, and the mean of the references from these, in the space of the map's
 rows: so what a condition adds to all of them cancels. Then hubs, places that resemble every query, are penalised by
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from math import sqrt
 
 import numpy as np
@@ -20,21 +20,13 @@ import numpy as np
 from displace.arrays import Indices, Vectors, blocks, l2_normalize
 from displace.holdout import spread
 from displace.sequence.engine import Floats
+from displace.sequence.stops import moving, without_stops
 from displace.sequence.stride import way_along
 
 NEIGHBOURS = 10
 """Queries in the CSLS term of a place: its best ten, as in the paper; and fewest queries that adapt anything."""
 LEAST_QUERIES = 100
 """Queries below which their mean is still that of their places rather than of their condition."""
-STILL = 0.65
-"""A frame belongs to a stop if it differs from the last frame kept by less than this share of the usual change between
-frames; the noise of a camera at night alone makes 0.6."""
-_USUAL = 0.75
-"""Quantile of the changes between consecutive frames that is the usual one."""
-_ROUNDS = 5
-"""Iterations of the usual change where a drive stands most of the time."""
-_LEAST_MOVING = 20
-"""Moving frames that an estimate of the usual change needs."""
 _EVERY = 4
 """Online, every so many frames enter the best ten of each place: consecutive frames are alike."""
 PARTS = 20
@@ -42,9 +34,9 @@ PARTS = 20
 _MATCHED = (0.1, 0.9)
 """Quantiles of the matched places whose distance is the stretch that queries cover: the rest may be wrong matches."""
 _FIRST_LOOK, _LOOKED_AT = 50, 400
-"""Frames that match one part of the route after which it is first seen whether they advance, and most that are seen."""
+"""Frames after which a drive that matches one part of the route is first tested for advancing; most that are tested."""
 _SLOWEST = 4.0
-"""Frames for each place that they match, from which on they may be stuck at a place that looks like the condition."""
+"""Frames per matched place from which on a drive may be stuck at a place that merely looks like its condition."""
 _TOGETHER = 4
 """Consecutive frames whose scores are added to see whether they advance."""
 _FRAMES_PER_SAMPLE = 3
@@ -99,16 +91,15 @@ class Adaptation:
 
     def scores(self, queries: Vectors) -> Vectors:
         """Scores (b, N) of projected queries, comparable with cosines."""
-        found = _cosines(self.rows, self.centred, queries - self.mean)
-        weight = self.coverage / 2
-        # ((1 + c)·cos − c·r) / (1 + c / 2), c the coverage: on the scale of a cosine whatever c is.
-        result: Vectors = ((1 + 2 * weight) * found - 2 * weight * self.penalty) / (1 + weight)
+        cosines, c = _cosines(self.rows, self.centred, queries - self.mean), self.coverage
+        # CSLS (2·cos − r) at full coverage, the cosine at none; the divisor keeps it on the scale of a cosine.
+        result: Vectors = ((1 + c) * cosines - c * self.penalty) / (1 + c / 2)
         return result
 
 
 def adapt(rows: MapRows, queries: Vectors) -> Adaptation:
     """Adapt to a batch of projected queries (q, n): match, re-centre the rows on the covered part, match again."""
-    return _adapted_to(rows, queries[without_stops(queries, rows)[1]])
+    return _adapted_to(rows, queries[without_stops(queries, partial(advance, rows))[1]])
 
 
 def _adapted_to(rows: MapRows, queries: Vectors) -> Adaptation:
@@ -126,7 +117,7 @@ def _adapted_to(rows: MapRows, queries: Vectors) -> Adaptation:
 
 
 class OnlineAdaptation:
-    """The same online, each frame by those before it; memory grows with the map, not with the drive.
+    """`adapt` online, each frame by those before it; memory grows with the map, not with the drive.
 
     The mean of few frames is mostly the look of their places. So its difference from the references' mean is shrunk
     (James and Stein) by 1 − noise / distance², and nothing is subtracted while all frames match one part of the route:
@@ -233,10 +224,10 @@ class OnlineAdaptation:
 
 
 def tell_condition(rows: MapRows, queries: Vectors) -> bool:
-    """Whether the mean of queries (q, n), in the order of a drive if they are one, is their condition, not their place.
+    """Whether the mean of queries (q, n) shows their condition, and not the one place where all of them were taken.
 
-    They match enough places, or advance without their mean. That of a standing robot's pictures is its place: without
-    it they would be noise.
+    It does if they match enough places, or if they advance along the route once it is subtracted; for that they must be
+    in the order of a drive. Pictures of a standing robot have their place as mean, and are noise without it.
     """
     if len(queries) < NEIGHBOURS:
         return False
@@ -270,42 +261,6 @@ def advance(rows: MapRows, queries: Vectors, stops: Indices | None = None) -> bo
     return False
 
 
-def moving(vectors: Vectors) -> Indices:
-    """Frames of a drive without those of its stops: see `STILL`."""
-    changes = np.linalg.norm(np.diff(vectors, axis=0), axis=1)
-    return _kept(vectors, _usual_change(vectors, changes)) if len(changes) else np.array([0])
-
-
-def _usual_change(vectors: Vectors, changes: Floats) -> float:
-    """Usual change between moving frames, also of a drive that mostly stands, where most changes are noise."""
-    usual = float(np.quantile(changes, _USUAL))
-    if len(changes) < 2 * _LEAST_MOVING:
-        return usual
-    # Of a single outlier (a black frame, something passing by) the change over two frames counts, which is small.
-    over_two = np.linalg.norm(vectors[2:] - vectors[:-2], axis=1)
-    lasting = changes.copy()
-    lasting[1:] = np.minimum(lasting[1:], over_two)
-    lasting[:-1] = np.minimum(lasting[:-1], over_two)
-    under_way = float(np.sort(lasting)[-_LEAST_MOVING])
-    if STILL * under_way <= usual:
-        return usual
-    for _ in range(_ROUNDS):
-        kept = _kept(vectors, under_way)[1:]
-        if STILL * under_way <= usual or not len(kept):
-            return usual
-        under_way = float(np.quantile(lasting[kept - 1], _USUAL))
-    return under_way
-
-
-def _kept(vectors: Vectors, usual: float) -> Indices:
-    """Frames that differ from the last one kept by at least `STILL` · `usual`."""
-    kept = [0]
-    for frame in range(1, len(vectors)):
-        if np.linalg.norm(vectors[frame] - vectors[kept[-1]]) >= STILL * usual:
-            kept.append(frame)
-    return np.array(kept, np.intp)
-
-
 def _cosines(rows: MapRows, centred: Vectors, queries: Vectors) -> Vectors:
     """Cosines (b, N) of queries and places."""
     return rows.best(l2_normalize(queries).astype(np.float32, copy=False) @ centred.T)
@@ -333,7 +288,7 @@ def _penalty(
 
 
 def _coverage(parts: Floats) -> float:
-    """Effective share of the parts that are covered: 1 / Σp² / PARTS."""
+    """Effective share of the parts that are covered, from the share of queries in each: 1 / Σp² / PARTS."""
     return float(min(1.0, 1 / (parts**2).sum() / PARTS))
 
 
@@ -347,86 +302,3 @@ def _place_of(rows: MapRows) -> Indices:
     """Index of each row's place."""
     counts = np.diff(np.append(rows.starts, len(rows.vectors)))
     return np.repeat(np.arange(len(rows.starts)), counts)
-
-
-def without_stops(vectors: Vectors, rows: MapRows | None = None) -> tuple[Vectors, Indices, Indices]:
-    """Replace the frames of each stop by their mean, which averages their noise.
-
-    Returns the m frames that are left, (m, D); the index of the first frame of each, (m,); and which of them stands for
-    each frame, (n,). With the rows of a map, frames that advance along its route are no stop, however little they
-    change: those of a dark road change less than those of a detour past lights.
-    """
-    kept = moving(vectors)
-    counts = np.diff(np.append(kept, len(vectors)))
-    if rows is not None and mostly_stands(len(vectors), len(kept)):
-        still = np.delete(vectors, kept, axis=0)
-        if advance(rows, still, np.repeat(kept, counts - 1)):
-            changes = np.linalg.norm(np.diff(still, axis=0), axis=1)
-            kept = _kept(vectors, float(np.quantile(changes, _USUAL)))
-            counts = np.diff(np.append(kept, len(vectors)))
-    means = np.add.reduceat(vectors, kept, axis=0) / counts[:, None].astype(vectors.dtype)
-    return means, kept, np.repeat(np.arange(len(kept)), counts)
-
-
-def mostly_stands(n_frames: int, n_left: int) -> bool:
-    """Whether so many of a drive's frames belong to stops that they may be slow changes of a dark road instead."""
-    return n_frames - n_left > max(n_left, _FIRST_LOOK)
-
-
-class Stops:
-    """Online version of `without_stops`: says of each frame whether it belongs to a stop.
-
-    Whether still frames advance along the route is looked at after 50 of them, 100, 200 and so on; if so, what is usual
-    is learned anew.
-    """
-
-    def __init__(self, rows: MapRows | None = None) -> None:
-        self._rows = rows
-        self._begin()
-
-    def _begin(self) -> None:
-        self._before: Vectors | None = None
-        self._kept: Vectors | None = None
-        self._usual, self._n = 0.0, 0
-        self._still: deque[tuple[Vectors, int]] = deque(maxlen=_LOOKED_AT)
-        self._n_still, self._look = 0, _FIRST_LOOK
-
-    def still(self, frame: Vectors) -> bool:
-        """Take the next frame (n,), a unit vector; True where it belongs to a stop."""
-        if not self._seems_still(frame):
-            return False
-        if self._rows is None:
-            return True
-        self._still.append((frame, self._n))
-        self._n_still += 1
-        if self._n_still < self._look:
-            return True
-        self._look *= 2
-        frames, stops = zip(*self._still, strict=True)
-        if not advance(self._rows, np.array(frames), np.array(stops)):
-            return True
-        self._begin()
-        return False
-
-    def _seems_still(self, frame: Vectors) -> bool:
-        before, kept = self._before, self._kept
-        self._before = frame
-        if before is None or kept is None:
-            self._kept = frame
-            return False
-        change = _apart(frame, before)
-        far = change if kept is before else _apart(frame, kept)
-        if self._n >= _LEAST_MOVING and far < STILL * self._usual:
-            self._usual *= 0.999  # decays, or a drive into the dark would count as a stop for ever
-            return True
-        self._n += 1
-        # Stochastic estimate of the quantile 0.75: up by three steps where a change exceeds it, else down by one.
-        step = max(1 / self._n, 0.02) * (_USUAL - (change <= self._usual))
-        self._usual = change if self._n == 1 else self._usual * (1 + step)
-        self._kept = frame
-        return False
-
-
-def _apart(a: Vectors, b: Vectors) -> float:
-    """Distance of two unit vectors."""
-    return sqrt(max(2 - 2 * float(a @ b), 0.0))

@@ -1,6 +1,6 @@
 """Alignment of several recordings of one route by appearance: frames that show the same place get its number.
 
-1. Stops and moved viewpoints are taken out (`adaptation.without_stops`, `viewpoint`), second laps refused (`laps`).
+1. Stops and moved viewpoints are taken out (`stops`, `viewpoint`), second laps refused (`laps`).
 2. Every two recordings are paired coarsely. The anchor, whose frames become the places, is the one that the others
    fit best; recordings that do not show its route, or show it reversed, are refused.
 3. Every other recording is paired with the anchor (`pairing`: forward–backward over the anchor's frames), and with
@@ -12,7 +12,7 @@ The gain of two recordings is the log-likelihood ratio, in nats a frame, of the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain, combinations
 from math import sqrt
@@ -24,7 +24,7 @@ from displace.arrays import Indices, Vectors, l2_normalize, shows_something
 from displace.errors import InputError
 from displace.holdout import spread
 from displace.progress import Stage
-from displace.sequence.adaptation import MapRows, mostly_stands, without_stops
+from displace.sequence.adaptation import MapRows, advance
 from displace.sequence.engine import Floats
 from displace.sequence.laps import second_lap
 from displace.sequence.pairing import (
@@ -38,6 +38,7 @@ from displace.sequence.pairing import (
 )
 from displace.sequence.passing import in_order
 from displace.sequence.refining import can_refine, paired_again
+from displace.sequence.stops import without_stops
 from displace.sequence.viewpoint import Cells, Grid, common_view, in_words
 
 LEAST_FRAMES = 10
@@ -54,6 +55,7 @@ _TELLS = 0.5
 """Gain of two recordings, relative to the lesser of their gains with the anchor, from which on they may contradict it:
 recordings that share next to nothing still fit each other somewhere."""
 _LEAVE_OUT = "build --exclude, align --traversal"
+"""Options by which a recording is left out."""
 _COARSE = 300
 """Most frames of a recording in the coarse pairings."""
 _NEAR = 5
@@ -108,50 +110,63 @@ def align(
     _check(recordings, anchor)
     if progress:  # looking for laps and lanes takes a while
         progress(0, len(recordings) - 1)
-    moving = {name: _moving(name, recordings) for name in recordings}
-    seen = {name: vectors for name, (vectors, _, _) in moving.items()}
+    seen, kept, stands = {}, {}, {}
+    for name in recordings:
+        seen[name], kept[name], stands[name] = _moving(name, recordings)
     moved: list[str] = []
     if grid is not None:
         seen, offsets = common_view(seen, grid, least_gain)
         moved = _moved(offsets, grid)
     ready = dict(zip(seen, reduced([standardised_recording(v) for v in seen.values()]), strict=True))
-    laps = [note for name in ready for note in _laps(name, ready[name], moving[name][1])]
+    laps = [note for name in ready for note in _laps(name, ready[name], kept[name])]
     rounds = 2 if can_refine(ready) else 1
-    total = len(ready) * (len(ready) - 1) // 2 + rounds * (len(ready) - 1)
+    n_pairs = len(ready) * (len(ready) - 1) // 2
+    total = n_pairs + rounds * (len(ready) - 1)
+
+    def report(done: int) -> None:
+        if progress:
+            progress(n_pairs + done, total)
+
     coarse = _Coarse(ready, progress, total)
     chosen = anchor or coarse.best_anchor(set(candidates or ready))
     coarse.check_routes(chosen, _FROM_THE_SIDE if grid else "")
-    pairings: dict[str, Pairing] = {}
-    for again in range(rounds):
-        first = dict(pairings)
-        for done, name in enumerate(n for n in ready if n != chosen):
-            found = paired_again(name, chosen, ready, first) if again else pair(ready[name], ready[chosen])
-            pairings[name] = in_order(found)
-            if progress:
-                progress(coarse.done + again * (len(ready) - 1) + done + 1, total)
+    pairings = _paired(ready, chosen, rounds, report)
     pairings = {name: coarse.agreeing(name, pairings) for name in pairings}
-    n_places = len(ready[chosen])
     tracks = {
-        name: _anchor_track(moving[name][2]) if name == chosen else _track(pairings[name], moving[name][2])
+        name: _anchor_track(stands[name]) if name == chosen else _track(pairings[name], stands[name])
         for name in recordings
     }
     for name, track in tracks.items():
         tracks[name] = replace(track, references=track.references & shows_something(recordings[name]))
     loops = [note for name in pairings for note in _loops(name, tracks[name])]
     notes = moved + _notes(pairings, tracks) + loops + coarse.unmapped(chosen, pairings) + laps
-    return Alignment(chosen, n_places, tracks, notes)
+    return Alignment(chosen, len(ready[chosen]), tracks, notes)
+
+
+def _paired(
+    ready: dict[str, Vectors], anchor: str, rounds: int, report: Callable[[int], None]
+) -> dict[str, Pairing]:
+    """Pair every recording with the anchor; in a second round, with a map of all others (`refining`)."""
+    others = [name for name in ready if name != anchor]
+    pairings: dict[str, Pairing] = {}
+    for again in range(rounds):
+        first = dict(pairings)
+        for done, name in enumerate(others, again * len(others) + 1):
+            found = paired_again(name, anchor, ready, first) if again else pair(ready[name], ready[anchor])
+            pairings[name] = in_order(found)
+            report(done)
+    return pairings
 
 
 def _moving(name: str, recordings: Mapping[str, Vectors]) -> tuple[Vectors, Indices, Indices]:
-    """`without_stops` of a recording; one that mostly seems to stand moves where it advances along another."""
-    vectors = recordings[name]
-    found = without_stops(vectors)
-    if not mostly_stands(len(vectors), len(found[1])):
-        return found
-    others = (recordings[other] for other in recordings if other != name)
-    rows = (l2_normalize(other[spread(len(other), _COARSE)]).astype(np.float32) for other in others)
-    along = (without_stops(vectors, MapRows(some, np.arange(len(some)))) for some in rows)
-    return max(along, key=lambda found: len(found[1]))
+    """`without_stops` of a recording, where frames that advance along any of the others are no stop."""
+
+    def advances(still: Vectors, stops: Indices) -> bool:
+        others = (vectors for other, vectors in recordings.items() if other != name)
+        rows = (l2_normalize(other[spread(len(other), _COARSE)]).astype(np.float32) for other in others)
+        return any(advance(MapRows(some, np.arange(len(some))), still, stops) for some in rows)
+
+    return without_stops(recordings[name], advances)
 
 
 def _beside(pairing: Pairing, n_frames: int) -> float:
@@ -191,11 +206,6 @@ class _Coarse:
         beside = [_beside(p, len(self.taken[b])) for (a, b), p in self.pairs.items() if a == name]
         return sum(off + beside)
 
-    @property
-    def done(self) -> int:
-        """Pairs so far."""
-        return len(self.pairs)
-
     def gain(self, a: str, b: str) -> float:
         """Gain of two recordings, whichever was the query."""
         return self._pair(a, b).gain
@@ -220,7 +230,7 @@ class _Coarse:
 
         return max(fit, key=merits)
 
-    def check_routes(self, anchor: str, further: str = "") -> None:
+    def check_routes(self, anchor: str, further: str) -> None:
         """Refuse recordings that do not show the anchor's route, or show it driven the other way.
 
         `further` is advice that is added where a route is not recognised.
@@ -296,16 +306,15 @@ class _Coarse:
         own = pairings[name]
         asked, agreed = np.zeros(len(own.frames)), np.zeros(len(own.frames))
         for other, theirs in pairings.items():
-            if (name, other) in self.pairs:
-                link = in_order(self.pairs[name, other])
-                at, there = self.taken[name], self.taken[other][link.frames]
-                sure = (link.off < 0.5) & (link.confidence > 0.5)
-            elif (other, name) in self.pairs:
-                link = in_order(self.pairs[other, name])
-                at, there = self.taken[name][link.frames], self.taken[other]
-                sure = (link.off < 0.5) & (link.confidence > 0.5)
-            else:
+            if other == name:
                 continue
+            link = in_order(self._pair(name, other))
+            at, there = self.taken[name], self.taken[other]
+            if (name, other) in self.pairs:
+                there = there[link.frames]
+            else:
+                at = at[link.frames]
+            sure = (link.off < 0.5) & (link.confidence > 0.5)
             sure &= (own.off[at] < 0.5) & (theirs.off[there] < 0.5)
             stride = len(own.frames) / len(self.taken[name]) + len(theirs.frames) / len(self.taken[other])
             near = np.abs(own.frames[at] - theirs.frames[there]) <= 2 * AROUND + 2 * stride
@@ -343,8 +352,8 @@ def _check(recordings: Mapping[str, Vectors], anchor: str | None) -> None:
                 f"recording {name!r} has {len(vectors)} frames; at least {LEAST_FRAMES} are needed to line it up"
             )
         blank = ~shows_something(vectors)
-        spread = np.linalg.norm(vectors - vectors.mean(axis=0), axis=1)
-        if blank.mean() > 0.5 or spread.max() < 1e-4:
+        from_mean = np.linalg.norm(vectors - vectors.mean(axis=0), axis=1)
+        if blank.mean() > 0.5 or from_mean.max() < 1e-4:
             found = (
                 f"{int(blank.sum())} of its {len(vectors)} frames are without any structure (black or one colour)"
                 if blank.any()
@@ -377,17 +386,11 @@ def _anchor_track(stands: Indices) -> Track:
 def _track(pairing: Pairing, stands: Indices) -> Track:
     """Track of a paired recording; `stands` is the paired frame that stands for each frame, stops included."""
     on = pairing.off < 0.5
-    places = np.where(on, pairing.frames, -1)
-    surest: dict[int, int] = {}
-    for frame in np.flatnonzero(on):
-        place = int(places[frame])
-        if place not in surest or pairing.confidence[frame] > pairing.confidence[surest[place]]:
-            surest[place] = int(frame)
-    reference = np.zeros(len(places), bool)
-    reference[list(surest.values())] = True
+    reference = np.zeros(len(on), bool)
+    reference[pairing.surest()] = True
     first = np.r_[True, np.diff(stands) > 0]
     return Track(
-        places[stands],
+        np.where(on, pairing.frames, -1)[stands],
         np.where(on, pairing.low, -1)[stands],
         np.where(on, pairing.high, -1)[stands],
         np.where(on, pairing.confidence, 0.0)[stands],

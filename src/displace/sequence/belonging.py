@@ -70,7 +70,7 @@ def belongs(path: Floats, chance: Floats) -> tuple[float, slice]:
 
 
 class Belonging:
-    """The same online, as a recursive CUSUM whose maximum decays."""
+    """`belongs` online: a recursive CUSUM statistic whose maximum decays."""
 
     _MEMORY = 500.0
     """Time constant of that decay, in frames."""

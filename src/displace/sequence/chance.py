@@ -25,7 +25,7 @@ _SAMPLE = 400
 """Most rows that are matched: enough for a mean and a deviation."""
 _FEWEST = 3
 """Other places that a standard deviation needs at least; with fewer a match stands out by 0."""
-_RANGE = ((-3.0, 4.0), (-3.0, 6.0))
+_LOWEST, _HIGHEST = (-3.0, -3.0), (4.0, 6.0)
 """Bounds of the deviations from the null distribution: of the score over the mean, and over the second."""
 
 
@@ -49,8 +49,7 @@ class Chance:
 
     def deviations(self, scores: Vectors, same: Same) -> Floats:
         """How far the best of scores (q, N) stand out, standardised by the null distribution, (q, 2)."""
-        lowest, highest = zip(*_RANGE, strict=True)
-        return np.clip((apart(scores, same) - self.mean) / self.spread, lowest, highest)
+        return np.clip((apart(scores, same) - self.mean) / self.spread, _LOWEST, _HIGHEST)
 
 
 def apart(scores: Vectors, same: Same) -> Floats:

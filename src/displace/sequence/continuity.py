@@ -24,7 +24,7 @@ ORDERS = 8
 MOST = 600
 """Frames that are compared, at most."""
 _CLEAR = 2.0
-"""Nats beyond what other streets save at which either is as likely."""
+"""Nats saved, beyond what other streets save, at which the probability is one half."""
 
 
 def continues(scores: Blocks, slope: float, motion: Motion, around: slice, usual: float) -> float:

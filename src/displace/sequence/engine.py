@@ -27,14 +27,16 @@ Floats = NDArray[np.float64]
 
 STEPS = (0.25, 0.4, 0.25, 0.1)
 """Prior P(step) of 0, 1, 2 and 3 places a frame."""
-KEPT_BYTES = 256 * 2**20
-"""Bytes of evidence up to which it is cached as float16 for the two passes; more is computed twice."""
+CACHED_BYTES = 256 * 2**20
+"""Bytes of evidence, as float16, up to which it is cached for the two passes of `smooth`; more is computed twice."""
 UNKNOWN = 0.2
 """Initial probability of ∅."""
 _PRIOR = 20.0
 """Pseudo-counts, in frames, of the prior motion when the transition probabilities are estimated from a drive."""
+_MEMORY = 200.0
+"""Time constant (frames) of an online estimate of the motion: a count has fallen to 1/e after so many."""
 MOST = 60.0
-"""Largest |log-likelihood| below the best state (nats): keeps exp() clear of underflow."""
+"""Most nats by which the log-likelihood of a state is below that of the best one: keeps exp() clear of underflow."""
 PACES = (0.5, 1.0, 2.0)
 """Paces of a drive as multiples of its mean step."""
 KEPT = 0.9
@@ -113,7 +115,7 @@ class Motion:
     def at_paces(self, rate: float) -> Motion:
         """Return this motion with the paces of a drive whose mean step is `rate`."""
         rates = *(rate * pace for pace in PACES), *self.besides
-        return replace(self, steps=paced(rate), paces=tuple(paced(rate) for rate in rates))
+        return replace(self, steps=paced(rate), paces=tuple(paced(each) for each in rates))
 
 
 def paced(pace: float) -> tuple[float, ...]:
@@ -125,8 +127,8 @@ def paced(pace: float) -> tuple[float, ...]:
     (0.0, 0.0, 0.0, 0.25, 0.5, 0.25)
     """
     if pace > _FAST:
-        around = round(pace / 2)  # a whole number, so that the mean is the pace
-        return tuple(max(0.0, 1 - abs(step - pace) / around) / around for step in range(ceil(pace + around)))
+        half = round(pace / 2)  # a whole number, so that the mean is the pace
+        return tuple(max(0.0, 1 - abs(step - pace) / half) / half for step in range(ceil(pace + half)))
     below = int(pace)
     steps = [0.0] * (below + 3)
     # Plain floats, not arrays: called at every frame of a drive that is followed.
@@ -140,10 +142,10 @@ def paced(pace: float) -> tuple[float, ...]:
     return tuple(steps)
 
 
-def around(rate: float) -> tuple[float, ...]:
+def roughly_paced(rate: float) -> tuple[float, ...]:
     """P(step) where only a rough mean is known: half the mass at that pace, half uniform from 0 to twice the rate.
 
-    >>> [round(p, 2) for p in around(4.0)]
+    >>> [round(p, 2) for p in roughly_paced(4.0)]
     [0.06, 0.06, 0.06, 0.18, 0.31, 0.18, 0.06, 0.06, 0.06]
     """
     steady, n = paced(rate), round(2 * rate) + 1
@@ -158,29 +160,29 @@ class Belief:
     off_map: float
 
     @classmethod
-    def unknown(cls, n_places: int, off_map: float = UNKNOWN) -> Belief:
-        """Uniform prior over the places."""
-        return cls(np.full(n_places, (1 - off_map) / n_places), off_map)
+    def unknown(cls, n_places: int) -> Belief:
+        """Prior of a single frame, whatever the pace: uniform over the places, (N,)."""
+        return cls(np.full(n_places, (1 - UNKNOWN) / n_places), UNKNOWN)
 
     @classmethod
     def at_start(cls, n_places: int, motion: Motion) -> Belief:
-        """Initial distribution: uniform over places and paces."""
+        """Initial distribution of a drive: uniform over places and paces, (K, N)."""
         paces = len(motion.each_pace)
         return cls((1 - UNKNOWN) / paces * np.tile(_arrivals(motion, n_places), (paces, 1)), UNKNOWN)
 
-    def likely(self, share: float, told: float = 1.0) -> Belief:
+    def in_doubt(self, along: float, to_off_map: float = 1.0) -> Belief:
         """Mix this belief with the case that the drive is not along the route at all.
 
         Parameters
         ----------
-        share : float
+        along : float
             Probability that the drive is along the route: this belief's weight.
-        told : float
-            Share of the remaining mass that goes to ∅; the rest is spread over all places.
+        to_off_map : float
+            Share of the mass taken from the places that goes to ∅; the rest is spread over all places.
         """
-        left = (1 - share) * (1 - self.off_map)
-        anywhere = (1 - told) * left / self.places.size
-        return Belief(self.places * share + anywhere, self.off_map + told * left)
+        taken = (1 - along) * (1 - self.off_map)
+        anywhere = (1 - to_off_map) * taken / self.places.size
+        return Belief(self.places * along + anywhere, self.off_map + to_off_map * taken)
 
     def whatever_pace(self) -> Belief:
         """Marginal over the paces."""
@@ -215,7 +217,7 @@ def moved_back(places: Vectors, steps: Sequence[float]) -> Vectors:
 
 def rate_told(learned: Motion, prior: Motion, n_frames: int) -> float:
     """Mean step seen in so many frames, with the prior's pseudo-counts taken out again (the inverse of `Learner`)."""
-    told = min(n_frames, Learner.memory)
+    told = min(n_frames, _MEMORY)
     return max(0.0, (learned.mean_step * (told + _PRIOR) - prior.mean_step * _PRIOR) / told)
 
 
@@ -286,8 +288,6 @@ class Learner:
 
     motion: Motion = field(default_factory=Motion)
     """Prior at first, then the current estimate."""
-    memory: float = 200.0
-    """Time constant of the decay, in frames: a count has fallen to 1/e after so many."""
 
     def __post_init__(self) -> None:
         rest = 1 - self.motion.jump
@@ -325,21 +325,15 @@ class Learner:
         total = sum(ways)
         if total <= 0:
             return
-        fades, weight = 1 - frames / self.memory, frames * on_map / total
+        fades, weight = 1 - frames / _MEMORY, frames * on_map / total
         self._counts = counts = [
             fades * count + weight * way for count, way in zip(self._counts, ways, strict=True)
         ]
         shares = [prior + count for prior, count in zip(self._prior, counts, strict=True)]
         jumps = shares.pop()
         steps = sum(shares)
-        self.motion = Motion(
-            tuple([share / steps for share in shares]),
-            jumps / (steps + jumps),
-            motion.leave,
-            motion.back,
-            motion.paces,
-            motion.roadway,
-            motion.besides,
+        self.motion = replace(
+            motion, steps=tuple([share / steps for share in shares]), jump=jumps / (steps + jumps)
         )
 
 
@@ -377,28 +371,33 @@ class Moves:
     """Expected transition counts of a smoothed drive (the E-step of Baum–Welch)."""
 
     steps: Floats
+    """Of steps by 0, 1, 2 … places."""
     jump: float
     leave: float
     back: float
+    """Of the other transitions of `Motion`."""
     on_map: float
     off_map: float
+    """Of all transitions from places, and from ∅."""
 
     @property
     def mean_step(self) -> float:
         """Mean step on the map, in places a frame; 0 where the drive never was on it."""
         return float(self.steps @ np.arange(len(self.steps)) / max(self.steps.sum(), 1e-9))
 
-    def motion(self, prior: Motion, weight: float = _PRIOR) -> Motion:
-        """M-step: the motion estimated from the counts and a prior of `weight` pseudo-counts."""
-        moves = self.steps.sum() + self.jump + weight
-        rate = (self.steps.sum() * self.mean_step + weight * prior.mean_step) / (self.steps.sum() + weight)
-        return Motion(
-            prior.steps,
-            float(np.clip((self.jump + weight * prior.jump) / moves, 1e-5, 0.99)),
-            float(np.clip((self.leave + weight * prior.leave) / (self.on_map + weight), 1e-5, 0.5)),
-            float(np.clip((self.back + weight * prior.back) / (self.off_map + weight), 1e-4, 0.5)),
-            roadway=prior.roadway,
-            besides=prior.besides,
+    def motion(self, prior: Motion) -> Motion:
+        """M-step: the motion estimated from the counts, and from the prior as `_PRIOR` pseudo-counts."""
+        n_steps = self.steps.sum()
+        rate = (n_steps * self.mean_step + _PRIOR * prior.mean_step) / (n_steps + _PRIOR)
+        jump = (self.jump + _PRIOR * prior.jump) / (n_steps + self.jump + _PRIOR)
+        leave = (self.leave + _PRIOR * prior.leave) / (self.on_map + _PRIOR)
+        back = (self.back + _PRIOR * prior.back) / (self.off_map + _PRIOR)
+        # Clipped, so that no transition becomes impossible, or certain.
+        return replace(
+            prior,
+            jump=float(np.clip(jump, 1e-5, 0.99)),
+            leave=float(np.clip(leave, 1e-5, 0.5)),
+            back=float(np.clip(back, 1e-4, 0.5)),
         ).at_paces(rate)
 
 
@@ -423,15 +422,16 @@ def smooth(evidence: Blocks, motion: Motion, see: See, block: int | None = None)
         Expected transition counts.
     """
     n_frames, n_places = evidence.shape
-    kept = _cached(evidence) if 2 * n_frames * n_places <= KEPT_BYTES else evidence
+    if 2 * n_frames * n_places <= CACHED_BYTES:
+        evidence = _cached(evidence)
     parts = list(in_blocks(n_frames, block))
     starts, belief = [], Belief.at_start(n_places, motion)
     for rows in parts:
         starts.append(belief)
-        belief = _beliefs(belief, *likelihood(kept.block(rows)), motion, first=rows.start == 0)[-1]
+        belief = _beliefs(belief, *likelihood(evidence.block(rows)), motion, first=rows.start == 0)[-1]
     backward = _Backward(n_places, motion)
     for rows, start in zip(reversed(parts), reversed(starts), strict=True):
-        places, off = likelihood(kept.block(rows))
+        places, off = likelihood(evidence.block(rows))
         beliefs = _beliefs(start, places, off, motion, first=rows.start == 0)
         for row in reversed(range(len(places))):
             see(rows.start + row, backward.posterior(beliefs[row]))

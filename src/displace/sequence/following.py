@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import exp, log
 from typing import Any
 
@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 from displace.arrays import Vectors, sigmoid, top_k
 from displace.errors import InputError
 from displace.files import schema
-from displace.sequence.adaptation import MapRows, OnlineAdaptation, Stops
+from displace.sequence.adaptation import MapRows, OnlineAdaptation, advance
 from displace.sequence.chance import Chance, Same
 from displace.sequence.engine import Belief, Blocks, Floats
 from displace.sequence.hindsight import TRUSTED, Hindsight
 from displace.sequence.roadway import Roadway
+from displace.sequence.stops import Stops
 from displace.sequence.together import (
     agreed,
     judged_by_share,
@@ -32,8 +33,8 @@ from displace.sequence.together import (
     judged_together,
     judged_under_way,
 )
-from displace.sequence.tracking import BEGINS_OFF, Tracker
-from displace.sequence.viewpoint import FRAMES, LEAST_FRAMES, Cells
+from displace.sequence.tracking import Tracker
+from displace.sequence.viewpoint import LEAST_VIEW_FRAMES, VIEW_FRAMES, Cells
 from displace.sequence.weighing import Scale, scores_by_frame, scores_of_row, weighed
 from displace.sequence.whole_drive import smooth_drive
 from displace.truth import Flags
@@ -95,7 +96,7 @@ class Fix:
 
 @dataclass(frozen=True)
 class Logistic:
-    """Probability = sigmoid(bias + Σ weight·(feature − offset)/scale)."""
+    """Logistic regression (Platt scaling): probability = sigmoid(bias + Σ weight·(feature − offset)/scale)."""
 
     weights: list[float]
     offsets: list[float]
@@ -118,7 +119,7 @@ class Logistic:
         return sigmoid(x @ np.asarray(self.weights) + self.bias)
 
     def corrected(self, belief: float) -> float:
-        """Calibrated probability of a belief, whose log-odds are the only feature."""
+        """`probability` of one belief, whose log-odds are the only feature; in plain floats, as every step asks."""
         p = min(max(belief, CLIP), 1 - CLIP)
         z = self.bias + self.weights[0] * (log(p / (1 - p)) - self.offsets[0]) / self.scales[0]
         return 1 / (1 + exp(-min(max(z, -50.0), 50.0)))
@@ -162,7 +163,7 @@ def _bounded(value: Any, name: str) -> float:
 
 @dataclass(frozen=True)
 class DriveCalibration:
-    """What held-out traversals taught about drives: the prior level, and the calibration of each kind of answer."""
+    """What held-out traversals taught about drives: the prior level, and a Platt scaling of each kind of answer."""
 
     level: float
     """Prior level of the off-map state: see `Scale`."""
@@ -319,7 +320,7 @@ class Follower:
         Frames before the last that are kept, for `ago`.
     view : (int, int)
         Offset of the pictures against those of the map.
-    view_of : callable, optional
+    view_of : callable or None
         Offset of some frames (m, D), None where it is not clear. With it the drive finds its view itself: from its
         frames after 25 of them, 50, 100 and so on. Where that is another one, the last frames are taken again with it.
     """
@@ -331,16 +332,16 @@ class Follower:
         project: Callable[[Vectors, Cells], tuple[Vectors, Vectors]],
         confidence: Callable[[Vectors], float | None],
         adapt: bool,
-        begins_off: float = BEGINS_OFF,
-        lag: int = 0,
-        view: Cells = (0, 0),
-        view_of: Callable[[Vectors], Cells | None] | None = None,
+        begins_off: float,
+        lag: int,
+        view: Cells,
+        view_of: Callable[[Vectors], Cells | None] | None,
     ) -> None:
         self.course, self.view = course, view
         self._describe, self._project, self._confidence = describe, project, confidence
         self._adapt, self._begins_off, self._lag, self._view_of = adapt, begins_off, lag, view_of
-        self._recent: deque[Vectors] = deque(maxlen=max(FRAMES, lag + 1))
-        self._n_frames, self._next_look = 0, LEAST_FRAMES
+        self._recent: deque[Vectors] = deque(maxlen=max(VIEW_FRAMES, lag + 1))
+        self._n_frames, self._next_look = 0, LEAST_VIEW_FRAMES
         self._begin()
 
     def _begin(self) -> None:
@@ -350,8 +351,7 @@ class Follower:
             course.scale.level, ordered=course.ordered, roadway=course.roadway, begins_off=self._begins_off
         )
         self._adaptation = OnlineAdaptation(course.rows) if self._adapt else None
-        self._scale = course.scale
-        self._stops = Stops(course.rows)
+        self._stops = Stops(partial(advance, course.rows))
         self._last: Fix | None = None
         self._hindsight = Hindsight(self._tracker, lag) if lag else None
         self._limits: deque[float | None] = deque(maxlen=lag + 1)
@@ -378,7 +378,7 @@ class Follower:
             return
         self._next_look *= 2
         recent = list(self._recent)
-        view = self._view_of(np.array(recent[-FRAMES:]))
+        view = self._view_of(np.array(recent[-VIEW_FRAMES:]))
         if view is not None and view != self.view:
             self.view = view
             self._begin()
@@ -400,8 +400,7 @@ class Follower:
             similarity = self.course.rows.similarity(projected)
         else:
             similarity = self._adaptation.scores(projected)
-        scaled = scores_of_row(similarity, self._scale.slope)
-        belief = self._tracker.step(scaled)
+        belief = self._tracker.step(scores_of_row(similarity, self.course.scale.slope))
         if self._hindsight is not None:
             self._hindsight.remember(belief)
         self._limits.append(None if self._in_order else self._confidence(descriptor))

@@ -45,9 +45,8 @@ _ELSEWHERE = 0.25
 up to 0.23, of 135 pairs of one route 0.23 to 0.79."""
 _STEEP, _MOST = 0.15, 1 / 3
 """As `weighing.STEEP` and `HALFWAY`; lower, because scores standardised over frames, too, vary more along a path."""
-_DIMENSIONS = 512
-_MOST_PRODUCTS = 2e11
-"""Multiplications above which descriptors are first reduced by a random projection to `_DIMENSIONS`."""
+_MOST_PRODUCTS, _DIMENSIONS = 2e11, 512
+"""Multiplications above which descriptors are first reduced by a random projection, and to how many dimensions."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,10 +66,20 @@ class Pairing:
     """Transition model in the end."""
     gain: float
     """Mean log-likelihood ratio of the anchor's order against its reverse, in nats a frame."""
-    overlap: float
-    """Share of the frames that are likelier on the anchor's route than off it."""
     surplus: Floats
     """Shape (q,). Earnings beyond `RESEMBLES` times those of chance, in nats."""
+
+    @property
+    def overlap(self) -> float:
+        """Share of the frames that are likelier on the anchor's route than off it."""
+        return float((self.off < 0.5).mean())
+
+    def surest(self, least: float = 0.0) -> Indices:
+        """The most confident frame of each place, among frames on the anchor's route with at least a confidence."""
+        frames = np.flatnonzero((self.off < 0.5) & (self.confidence >= least))
+        order = np.lexsort((-self.confidence[frames], self.frames[frames]))
+        _, first = np.unique(self.frames[frames][order], return_index=True)
+        return frames[order][first]
 
     @property
     def stretch(self) -> float:
@@ -117,7 +126,6 @@ def pair(queries: Vectors, anchor: Vectors, rounds: int = 2) -> Pairing:
         off=found.off,
         motion=motion,
         gain=float((path - chance).mean()),
-        overlap=float((found.off < 0.5).mean()),
         surplus=path - RESEMBLES * max(float(chance.mean()), 0.0),
     )
 

@@ -29,7 +29,7 @@ def in_order(pairing: Pairing) -> Pairing:
     off, confidence = pairing.off.copy(), pairing.confidence.copy()
     dropped = np.setdiff1d(on, np.concatenate(kept))
     off[dropped], confidence[dropped] = 1.0, 0.0
-    return replace(pairing, off=off, confidence=confidence, overlap=float((off < 0.5).mean()))
+    return replace(pairing, off=off, confidence=confidence)
 
 
 def _heaviest(pairing: Pairing, pieces: list[Indices]) -> list[Indices]:

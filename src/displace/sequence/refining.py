@@ -11,7 +11,7 @@ import warnings
 
 import numpy as np
 
-from displace.arrays import Indices, Vectors
+from displace.arrays import Vectors
 from displace.errors import ConditioningWarning, DisplaceError
 from displace.fusion.displace import DisPlace
 from displace.references import ReferenceSet
@@ -43,7 +43,7 @@ def paired_again(name: str, anchor: str, ready: dict[str, Vectors], pairings: di
     )
     for other, found in pairings.items():
         if other != name:
-            frames = _surest(found)
+            frames = found.surest(_LEAST_CONFIDENCE)
             vectors.append(ready[other][frames])
             places.append(found.frames[frames])
             traversals += [other] * len(frames)
@@ -57,11 +57,3 @@ def paired_again(name: str, anchor: str, ready: dict[str, Vectors], pairings: di
     assert rows is not None
     after = pair(standardised_recording(rows.project(ready[name])), standardised_recording(rows.vectors))
     return after if after.gain > before.gain else before
-
-
-def _surest(found: Pairing) -> Indices:
-    """The most confident frame of each place."""
-    frames = np.flatnonzero((found.off < 0.5) & (found.confidence >= _LEAST_CONFIDENCE))
-    order = np.lexsort((-found.confidence[frames], found.frames[frames]))
-    _, first = np.unique(found.frames[frames][order], return_index=True)
-    return frames[order][first]

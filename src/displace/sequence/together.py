@@ -62,6 +62,17 @@ def judged_by_share(probability: Floats, usual: float) -> Floats:
     return _judged(ratios, min(own_share(ratios, usual), MOST), len(ratios))
 
 
+def judged_under_way(probability: Floats, usual: float) -> Floats:
+    """`judged_together` online: each match by the share among those so far, and only where that says foreign."""
+    ratios, share = _ratios(probability, usual), usual
+    found = np.array(probability, np.float64)
+    for at in range(len(ratios)):
+        share = own_share(ratios[: at + 1], max(share, _LEAST_SHARE), _ROUNDS_ONLINE)
+        if at >= _LEAST_MATCHES and share < HARDLY:
+            found[at] = _judged(ratios[at], share, at + 1)
+    return found
+
+
 def judged_in_order(probability: Vectors, right: float) -> Floats:
     """Probabilities whose log-odds are all raised until they add up to a number of right matches that is known.
 
@@ -108,17 +119,6 @@ def _condition(by_itself: Floats) -> float:
     return min(0.0, float(np.quantile(by_itself, _QUANTILE))) if len(by_itself) >= _LEAST_SURE else 0.0
 
 
-def judged_under_way(probability: Floats, usual: float) -> Floats:
-    """The same online, by the share among the matches so far; only foreign queries are judged by their own."""
-    ratios, share = _ratios(probability, usual), usual
-    found = np.array(probability, np.float64)
-    for at in range(len(ratios)):
-        share = own_share(ratios[: at + 1], max(share, _LEAST_SHARE), _ROUNDS_ONLINE)
-        if at >= _LEAST_MATCHES and share < HARDLY:
-            found[at] = _judged(ratios[at], share, at + 1)
-    return found
-
-
 def _ratios(probability: Floats, usual: float) -> Floats:
     """Likelihood ratios, right against wrong: the odds without the prior `usual`."""
     own = np.clip(np.asarray(probability, np.float64), 1e-12, 1 - 1e-12)
@@ -133,7 +133,7 @@ def _judged(ratios: Floats, share: float, n: int) -> Floats:
 
 
 def own_share(ratios: Floats, usual: float, rounds: int = _ROUNDS) -> float:
-    """Share of right matches by EM, from likelihood ratios (q,)."""
+    """Share of right matches by EM, from likelihood ratios (q,); it starts at `usual`."""
     share = usual
     for _ in range(rounds):
         odds = ratios * share / (1 - share)

@@ -20,7 +20,7 @@ import numpy as np
 
 from displace.arrays import Vectors
 from displace.sequence.belonging import Belonging
-from displace.sequence.engine import KEPT, MOST, STEPS, Belief, Learner, Motion, around, paced
+from displace.sequence.engine import KEPT, MOST, STEPS, Belief, Learner, Motion, paced, roughly_paced
 from displace.sequence.roadway import Roadway
 from displace.sequence.stride import USUAL, stride
 from displace.sequence.weighing import HALFWAY, level_between
@@ -52,8 +52,6 @@ _LOOKED_AT = 20
 """Last frames from whose best matches the speed of a drive without a path is estimated."""
 _FADED = 1e6
 """Scale factor at which a belief is renormalised, before float32 underflows."""
-
-
 _CHANGED = np.float32((1 - KEPT) / (1 + KEPT))
 """Ratio of the probabilities of changing the pace and of keeping it, with two paces."""
 
@@ -92,8 +90,6 @@ class Tracker:
     ----------
     level : float
         Prior of the level.
-    motion : Motion, optional
-        Prior of the motion.
     ordered : bool
         Whether the places have an order at all.
     roadway : Roadway, optional
@@ -112,13 +108,12 @@ class Tracker:
     def __init__(
         self,
         level: float,
-        motion: Motion | None = None,
         ordered: bool = True,
         roadway: Roadway | None = None,
         begins_off: float = BEGINS_OFF,
     ) -> None:
         self.ordered, self.roadway, self.begins_off = ordered, roadway, begins_off
-        self.learner = Learner(motion or Motion())
+        self.learner = Learner()
         self._kernels = _kernels(self.learner.motion)
         self._forwards: _Chain | None = None
         self._backwards: _Chain | None = None
@@ -126,11 +121,12 @@ class Tracker:
         self._matches: deque[int] = deque(maxlen=_LOOKED_AT)
         self._belonging = Belonging()
         self._seen: tuple[Vectors, float] | None = None
-        # Earnings on the path and under the null chain: mean over the drive, and around the last frame.
+        # Earnings on the path and under the null chain: mean over the drive, and around the last frame; and sums of
+        # the regression of the former on the latter.
         path, chance = level + HALFWAY * self._APART, level - HALFWAY * self._APART
         self._path, self._chance = _Mean(path, self._SURE, self._SLOW), _Mean(chance, self._SURE, self._SLOW)
         self._near_path, self._near_chance = path, chance
-        self._together, self._varies = 0.0, _EVEN
+        self._covariance, self._variance = 0.0, _EVEN
 
     @property
     def order(self) -> float:
@@ -145,7 +141,7 @@ class Tracker:
         path's earnings did so before. `weighing.own_levels` is the same for a whole drive.
         """
         chance = self._chance.value
-        share = min(max(self._together / self._varies, 0.0), 1.0)
+        share = min(max(self._covariance / self._variance, 0.0), 1.0)
         return level_between(chance, self._path.value) + share * (self._near_chance - chance)
 
     @property
@@ -168,10 +164,7 @@ class Tracker:
         """Take the scores slope · z (N,) of the next frame; returns the belief given all frames so far."""
         level, match = self.level, int(scores.argmax())
         top = max(float(scores[match]), level)
-        places = np.subtract(scores, np.float32(top), dtype=np.float32)
-        np.maximum(places, np.float32(-MOST), out=places)
-        np.exp(places, out=places)
-        off = exp(max(level - top, -MOST))
+        places, off = _likelihoods(scores, level, top)
         self._seen = places, off
         if self._forwards is None or self._backwards is None or not self.ordered:
             alone = _alone(places, off, self.begins_off)
@@ -182,24 +175,15 @@ class Tracker:
         self._frame += 1
         self._matches.append(match)
         stands = self._stands()
-        if (self._searched or forwards.off_map > 0.5) and self._frame % _NOW_AND_THEN == 0:
-            self._keep_up()
-        looks = 1 if self._frame < _SOON else _NOW_AND_THEN
-        if self._frame % looks == 0:
-            self.learner.see(forwards.places, 1 - forwards.off_map, places, forwards.scale, looks)
-            self._kernels = _kernels(self.learner.motion)
+        self._learn_motion(forwards, places)
         motion, kernels = self.learner.motion, self._kernels
         on_path = forwards.step(motion, kernels, places, off)
-        on_map = 1 - forwards.off_map
-        # Frames off the map do not count: their best wrong path would pull the level down to chance.
-        known = on_map * (self.order if self._searched > 2 * SEARCHED else 1.0)
         by_chance = backwards.step(motion, kernels, places, off)
+        on_map = 1 - forwards.off_map
+        if not stands:  # else the null chain stands with it, and earns as much as the path
+            self._learn_level(on_path + top, by_chance + top, on_map)
         # The ratio decays on the map only: off the map nothing speaks for or against the order.
         self._gain += on_path - by_chance - on_map * self._gain / self._MEMORY
-        if not stands:  # else the null chain stands with it, and earns as much as the path
-            self._path.see(on_path + top, known)
-            self._chance.see(by_chance + top)
-            self._compare(on_path + top, by_chance + top, known)
         along = self._belonging.see(on_path + top, self._chance.value)
         trust = self.order
         self._searched = 0 if trust > 0.5 else self._searched + (not stands)
@@ -214,20 +198,37 @@ class Tracker:
         last = list(self._matches)[-SEARCHED:]
         return len(last) == SEARCHED and max(last) - min(last) <= STANDS
 
-    def _compare(self, path: float, chance: float, known: float) -> None:
-        """Update the regression of the path's earnings around a frame on those of the null chain."""
+    def _learn_motion(self, before: _Chain, places: Vectors) -> None:
+        """Update the motion by the step from the belief before a frame to the frame's likelihoods."""
+        if (self._searched or before.off_map > 0.5) and self._frame % _NOW_AND_THEN == 0:
+            self._keep_up()
+        looks = 1 if self._frame < _SOON else _NOW_AND_THEN
+        if self._frame % looks == 0:
+            self.learner.see(before.places, 1 - before.off_map, places, before.scale, looks)
+            self._kernels = _kernels(self.learner.motion)
+
+    def _learn_level(self, path: float, chance: float, on_map: float) -> None:
+        """Take what a frame earned on the path and under the null chain: mean earnings, and their regression."""
+        # Frames off the map do not count: their best wrong path would pull the level down to chance.
+        known = on_map * (self.order if self._searched > 2 * SEARCHED else 1.0)
+        self._path.see(path, known)
+        self._chance.see(chance)
         self._near_path += (path - self._near_path) / _NEAR
         self._near_chance += (chance - self._near_chance) / _NEAR
         away = self._near_chance - self._chance.value
-        self._together += known * away * (self._near_path - self._path.value) - self._together / self._SLOW
-        self._varies += known * away**2 - (self._varies - _EVEN) / self._SLOW
+        self._covariance += (
+            known * away * (self._near_path - self._path.value) - self._covariance / self._SLOW
+        )
+        self._variance += known * away**2 - (self._variance - _EVEN) / self._SLOW
 
     def _keep_up(self) -> None:
         """Restart the motion where the best matches of a drive without a path show another speed than it expects."""
         rate, expected = stride(np.array(self._matches)), self.learner.motion.mean_step
         if rate is None or max(rate, expected) <= USUAL or expected / 2 < rate < expected * 2:
             return
-        self.learner = Learner(replace(self.learner.motion, steps=around(rate) if rate > USUAL else STEPS))
+        self.learner = Learner(
+            replace(self.learner.motion, steps=roughly_paced(rate) if rate > USUAL else STEPS)
+        )
         self._kernels = _kernels(self.learner.motion)
 
     def _mixed(self, followed: Belief, alone: Belief, trust: float) -> Belief:
@@ -267,6 +268,7 @@ class _Mean:
 
     @property
     def value(self) -> float:
+        """The mean so far."""
         return self._sum / self._weight
 
     def see(self, number: float, weight: float = 1.0) -> None:
@@ -275,8 +277,17 @@ class _Mean:
         self._weight += weight - self._weight / self._memory
 
 
+def _likelihoods(scores: Vectors, level: float, top: float) -> tuple[Vectors, float]:
+    """Likelihoods of the places and of ∅, scaled so that the greatest is 1: `engine.likelihood` of one frame."""
+    places = np.subtract(scores, np.float32(top), dtype=np.float32)
+    np.maximum(places, np.float32(-MOST), out=places)
+    np.exp(places, out=places)
+    return places, exp(max(level - top, -MOST))
+
+
 def _kernels(motion: Motion) -> tuple[Vectors, Vectors]:
     """P(step) of each pace times the probability of neither leaving, jumping nor changing the pace."""
+    # `motion.mean_step`, without making an array of so few numbers at every frame.
     rate = sum(step * share for step, share in enumerate(motion.steps))
     stays = (1 - motion.leave) * (1 - motion.jump) * (1 + KEPT) / 2
     slow, fast = (np.array([stays * share for share in paced(rate * pace)], np.float32) for pace in UNDER_WAY)

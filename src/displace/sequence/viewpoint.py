@@ -29,15 +29,15 @@ _APART = (4, 6)
 """Largest offset between any two of several recordings: more leaves too small a part that all of them see."""
 _ADJACENT = 9
 """Offsets of at most one cell either way, zero included."""
-FRAMES = 150
-"""Frames of each recording, or queries, that an offset is estimated from."""
+VIEW_FRAMES = 150
+"""Most frames of each recording, or queries, that an offset is estimated from."""
 _BETTER, _SURELY = 1.1, 1.5
 """An offset is used if its gain exceeds that of none by the first factor, and the least gain of one route by the
 second: with pieces of different routes the best of many offsets reached 1.03 times the latter."""
 _PEAK = 4.0
 """Standard deviations by which the best offset of queries must exceed those not next to it. Drives of another route
 reached 3.4 at an offset other than zero; shifted drives of the map's own route at least 4.9."""
-LEAST_FRAMES, _MANY = 25, 100
+LEAST_VIEW_FRAMES, _MANY = 25, 100
 """Frames that an offset can be told from; with fewer than the second it must also be surely better than none."""
 _PAIRED = 4.0
 """Standard errors, over the frames, by which an offset is then better than none: of 326 clips of 25 and 50 frames in
@@ -52,7 +52,7 @@ def common_view(
     Also returns the offset of each against the recording that the others fit best. `least_gain` is that of one route,
     by the number of frames: a lesser gain shows no offset.
     """
-    few = {name: vectors[spread(len(vectors), FRAMES)] for name, vectors in recordings.items()}
+    few = {name: vectors[spread(len(vectors), VIEW_FRAMES)] for name, vectors in recordings.items()}
     found = _offsets(few, grid, least_gain)
     # Offsets too large for a common part are clipped.
     offsets = np.maximum(found, np.max(found, axis=0) - _APART)
@@ -74,7 +74,7 @@ def view_of(
     `usual`, the mean of the map's descriptors, fills cells that shifted pictures do not show; `project` brings
     descriptors into the space of the map's rows.
     """
-    few = queries[spread(len(queries), FRAMES)]
+    few = queries[spread(len(queries), VIEW_FRAMES)]
     centred = rows.centred()
 
     def fit(cells: Cells) -> Vectors:
@@ -84,20 +84,26 @@ def view_of(
         best = [(away[part] @ centred.T).max(axis=1) for part in blocks(len(away), 4 * len(centred))]
         return np.concatenate(best)
 
-    each = {cells: fit(cells) for cells in _tried(grid)}
+    best = _clear_peak({cells: fit(cells) for cells in _tried(grid)})
+    if best is None:
+        return None
+    moves = tell_condition(rows, project(few)) or advance(rows, project(moved_by(few, grid, best, usual)))
+    return best if moves else None
+
+
+def _clear_peak(each: dict[Cells, Vectors]) -> Cells | None:
+    """Offset with the highest mean score, from those of each frame (m,) by offset; None where it does not stand out."""
     fits = {cells: float(scores.mean()) for cells, scores in each.items()}
     row, column = best = max(fits, key=lambda cells: fits[cells])
     away = np.array(
         [at for cells, at in fits.items() if abs(cells[0] - row) > 1 or abs(cells[1] - column) > 2]
     )
     clear = fits[best] > away.mean() + _PEAK * away.std()
-    if any(best) and len(few) < _MANY:
+    n_frames = len(each[best])
+    if any(best) and n_frames < _MANY:
         gained = each[best] - each[0, 0]
-        clear = clear and gained.mean() > _PAIRED * gained.std() / sqrt(len(few))
-    if not clear:
-        return None
-    moves = tell_condition(rows, project(few)) or advance(rows, project(moved_by(few, grid, best, usual)))
-    return best if moves else None
+        clear = clear and gained.mean() > _PAIRED * gained.std() / sqrt(n_frames)
+    return best if clear else None
 
 
 def check_view(view: Cells, grid: Grid | None) -> None:
@@ -175,8 +181,7 @@ def _offset(
 ) -> Cells | None:
     """Offset with the highest gain of one recording against another; None where they do not show one route."""
     least, gains = least_gain(min(len(vectors), len(others))), {}
-    tried = sorted(_tried(grid), key=lambda cells: max(map(abs, cells)))
-    for cells in tried:
+    for cells in sorted(_tried(grid), key=lambda cells: max(map(abs, cells))):  # the nearest first
         gains[cells] = _gain(vectors, others, grid, cells)
         # A good fit that is a local maximum at zero needs no further search.
         if len(gains) == _ADJACENT and gains[0, 0] == max(gains.values()) > _SURELY * least:
@@ -187,7 +192,7 @@ def _offset(
     return (0, 0) if gains[0, 0] >= least else None
 
 
-def _tried(grid: Grid) -> Iterable[tuple[int, int]]:
+def _tried(grid: Grid) -> Iterable[Cells]:
     """Offsets that are tried: up to `FARTHEST`, and half the grid."""
     rows, columns = (min(far, size // 2) for far, size in zip(FARTHEST, grid[:2], strict=True))
     return product(range(-rows, rows + 1), range(-columns, columns + 1))

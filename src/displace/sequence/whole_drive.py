@@ -20,12 +20,12 @@ from displace.sequence.engine import (
     Motion,
     Moves,
     See,
-    around,
     forward,
     in_blocks,
     likelihood,
     on_places,
     rate_told,
+    roughly_paced,
     smooth,
     update,
 )
@@ -43,8 +43,7 @@ from displace.sequence.weighing import (
     weighed,
 )
 
-_LEAST_GAIN = 0.15
-_GAIN_NOISE = 3.0
+_LEAST_GAIN, _GAIN_NOISE = 0.15, 3.0
 """Nats a frame by which path must exceed chance for the order to be used: the first plus the second over √frames, which
 is what frames without order reach."""
 _TWICE = 2e7
@@ -84,15 +83,15 @@ def smooth_drive(
     bool
         Whether the frames follow the route's order.
     """
-    if not ordered:
+    n_frames, n_places = similarity.shape
+    if not ordered or not n_frames:
         _each_alone(similarity, scale, see)
         return False
     scores, slope = scores_of_whole_drive(similarity), scale.slope
-    n_frames, n_places = scores.shape
     rate, besides = told_strides(scores)
-    first = Motion(besides=besides) if rate is None else Motion(steps=around(rate), besides=besides)
-    motion, _ = forward(weighed(scores, slope, scale.level), first)
-    slow = rate_told(motion, first, n_frames)
+    prior = Motion(besides=besides) if rate is None else Motion(steps=roughly_paced(rate), besides=besides)
+    motion, _ = forward(weighed(scores, slope, scale.level), prior)
+    slow = rate_told(motion, prior, n_frames)
     if slow < _SLOW:
         n = max(2, round(_PASSED / max(slow, 1 / _FEW)))
         return smooth_drive(averaged(similarity, n), scale, for_each(see, n, n_frames), ordered, roadway)
@@ -104,6 +103,7 @@ def smooth_drive(
     belonging, stretch = belongs(path, moving_average(chance))
     if belonging < _CERTAIN:
         belonging = max(belonging, continues(scores, slope, motion, stretch, _ELSEWHERE))
+    # Weights of ∅ in the case that the drive is elsewhere, and of the prior level: short drives claim little.
     told, short = min(1.0, n_frames / TOLD), _FEW / (n_frames + _FEW)
     # At first only the best stretch counts as on the map: the rest may be other streets.
     on_map = np.zeros(n_frames)
@@ -116,10 +116,11 @@ def smooth_drive(
         levels = short * scale.level + (1 - short) * own_levels(path, chance, on_map, _STEEP)
         return _smooth_along(weighed(scores, slope, levels), motion, see)
 
-    prior, motion = replace(first, roadway=roadway), replace(motion, roadway=roadway)
+    # Only from here on with the gaps of the map: path and null model above have the places alone as states.
+    prior, motion = replace(prior, roadway=roadway), replace(motion, roadway=roadway)
     for _ in range(2 if n_frames * n_places <= _TWICE else 0):
         motion = smoothed(motion, keep).motion(prior)
-    smoothed(motion, lambda frame, belief: see(frame, belief.likely(belonging, told)))
+    smoothed(motion, lambda frame, belief: see(frame, belief.in_doubt(belonging, told)))
     return True
 
 
@@ -175,4 +176,4 @@ def _each_alone(similarity: Blocks, scale: Scale, see: See, searched: int = 0) -
         for row in range(len(places)):
             alone, _ = update(Belief.unknown(n_places), places[row], float(off[row]))
             off_map = searched_in_vain(alone.off_map, searched)
-            see(rows.start + row, alone.likely((1 - off_map) / (1 - alone.off_map)))
+            see(rows.start + row, alone.in_doubt((1 - off_map) / (1 - alone.off_map)))

@@ -243,16 +243,16 @@ def _warn_of_copies(refs: ReferenceSet) -> None:
 
 
 def _check_options(fusion: str, dtype: str, tolerance: str | None, layout: str) -> None:
-    """Refuse misspelt options before recordings are described, which takes long."""
+    """Refuse options that cannot be used before recordings are described, which takes long."""
     from displace.arrays import check_one_of
-    from displace.fusion import get_fusion
     from displace.manifest.layouts import LAYOUTS
+    from displace.maps.fitting import fusion_of
     from displace.maps.rounding import DTYPES
     from displace.registry import check_known
     from displace.truth import Tolerance
 
     if fusion != "auto":
-        get_fusion(fusion)
+        fusion_of(fusion)
     check_known("layout", [layout], ["auto", *LAYOUTS])
     check_one_of(dtype, DTYPES, "dtype")
     if tolerance is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 import numpy as np
 
 from displace.arrays import Indices, Vectors
@@ -22,11 +24,12 @@ class SeqSlam(SequenceMethod):
     def rank(self, similarity: Blocks, k: int) -> tuple[Indices, Vectors]:
         """Rank by the mean along the diagonal that ends at a frame."""
         n_places = similarity.shape[1]
-        length = max(1, self.length or 1)
+        # A diagonal has no more frames than the route has places.
+        length = min(max(1, self.length or 1), n_places)
         best = Best(similarity.shape, k)
-        recent: list[Vectors] = []
+        recent: deque[Vectors] = deque(maxlen=length)
         for frame, scores in enumerate(similarity.each(standardised)):
-            recent = [*recent[-(length - 1) :], scores] if length > 1 else [scores]
+            recent.append(scores)
             total, seen = np.zeros(n_places), np.zeros(n_places)
             for back, earlier in enumerate(reversed(recent)):
                 total[back:] += earlier[: n_places - back]
