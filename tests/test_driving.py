@@ -419,7 +419,7 @@ def test_a_drive_tells_where_it_was(
 ) -> None:
     frames, at = driven
     follower, plain = place_map.follow(lag=10), place_map.follow()
-    with pytest.raises(InputError, match="frames=1 must be from 1 to 0"):
+    with pytest.raises(InputError, match="no frame before the last one is remembered"):
         follower.ago(1)
     now, then = [], []
     for frame in frames:
@@ -433,7 +433,7 @@ def test_a_drive_tells_where_it_was(
     for frames_ago in (0, 11, -1, 1.5, "2"):
         with pytest.raises(InputError, match="must be from 1 to 10"):
             follower.ago(frames_ago)
-    with pytest.raises(InputError, match="must be from 1 to 0"):
+    with pytest.raises(InputError, match=r"follow\(lag=10\) remembers ten"):
         plain.ago(1)
     for lag in (-1, 1.5, "a"):
         with pytest.raises(InputError, match=f"lag={lag!r} must be 0 or more"):

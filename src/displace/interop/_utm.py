@@ -79,7 +79,8 @@ def as_degrees(positions: Positions, crs: str | None) -> Numbers:
     if crs is None:
         raise InputError(
             "the positions are easting and northing in metres, and latitude and longitude are needed: "
-            "say which UTM zone they are in, with crs (EPSG:32630 is zone 30 north), or write CSV without it"
+            "say which UTM zone they are in, with --crs (in Python crs=; EPSG:32630 is zone 30 north), or write CSV "
+            "without it"
         )
     return Zone.parse(crs).to_degrees(positions.points)
 

@@ -420,12 +420,15 @@ class Follower:
         frames : int
             From 1 to the lag that `PlaceMap.follow` was given, and fewer than were taken.
         """
-        remembered = 0 if self._hindsight is None else len(self._hindsight)
-        whole = isinstance(frames, int | np.integer)
-        if self._hindsight is None or not whole or not 1 <= frames < remembered:
+        if self._hindsight is None or len(self._hindsight) < 2:
             raise InputError(
-                f"frames={frames!r} must be from 1 to {max(remembered - 1, 0)}, a whole number: so many frames before "
-                "the last one are remembered; follow(lag=…) says how many"
+                "no frame before the last one is remembered: follow(lag=10) remembers ten, once they were taken"
+            )
+        whole, most = isinstance(frames, int | np.integer), len(self._hindsight) - 1
+        if not whole or not 1 <= frames <= most:
+            raise InputError(
+                f"frames={frames!r} must be from 1 to {most}, a whole number: so many frames before the last one are "
+                "remembered; follow(lag=…) says how many"
             )
         fix = self.course.fix(self._hindsight.ago(frames), smoothed=True)
         return fix if self._in_order else fix.no_surer(self._limits[-1 - frames])

@@ -13,7 +13,7 @@ from displace.evaluation.benchmark import COMMANDS
 from displace.evaluation.results import Result
 from displace.evaluation.studies import KINDS, kind_of, load_studies
 from displace.files.outputs import read_text
-from displace.report.html.markup import cells, folded, heading, html_table
+from displace.report.html.markup import cells, folded, heading, html_table, n_of
 
 
 def environment_html(results: Sequence[Result], folder: Path) -> str:
@@ -97,4 +97,4 @@ def _methods(results: Sequence[Result]) -> str:
     if not rows:
         return ""
     table = html_table("plain", ["method", "cell", "parameters", "what it decided"], rows)
-    return folded(f"Settings of the methods, {len(rows):,} cells", table)
+    return folded(f"Settings of the methods, {n_of(len(rows), 'cell')}", table)

@@ -32,6 +32,15 @@ def html_table(kind: str, head: Sequence[str], rows: Iterable[str]) -> str:
     )
 
 
+def n_of(n: int, name: str) -> str:
+    """Return a count in words.
+
+    >>> n_of(1, "cell"), n_of(1200, "cell")
+    ('1 cell', '1,200 cells')
+    """
+    return f"{n:,} {name}" + "s" * (n != 1)
+
+
 def told_apart(names: Sequence[tuple[str, str]]) -> list[str]:
     """Return the first of each pair, with the second where it occurs several times.
 

@@ -23,7 +23,7 @@ from displace.report.html.blocks import Block, read_blocks
 from displace.report.html.environment import environment_html
 from displace.report.html.explorer import Album, collect, explorer_data
 from displace.report.html.findings import find
-from displace.report.html.markup import own_file
+from displace.report.html.markup import n_of, own_file
 from displace.report.html.plots import Plot
 
 
@@ -119,7 +119,7 @@ def _facts(blocks: Sequence[Block], cells: Sequence[Result]) -> str:
     models = dict.fromkeys(block.first.model for block in blocks)
     protocols = dict.fromkeys(rule_text(block.first.protocol, block.first.tolerance) for block in blocks)
     return (
-        f"{len(cells):,} cells, {sum(asked.values()):,} queries asked of each method"
+        f"{n_of(len(cells), 'cell')}, {sum(asked.values()):,} queries asked of each method"
         + (" with each model" if len(models) > 1 else "")
         + f"; models: {', '.join(models)}; "
         f"protocols: {', '.join(protocols)}"
