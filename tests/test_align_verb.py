@@ -35,10 +35,12 @@ from displace.errors import (
 from displace.manifest.table import Manifest
 from displace.maps import PlaceMap
 from displace.places import Places
+from displace.references import ReferenceSet
 from displace.report.html.alignment_page import weakest_stretches, write_alignment_page
 from displace.sequence.alignment import Alignment, Track
 from displace.threads import limit_threads, n_threads
 from displace.verbs._sight import _layout
+from displace.verbs.base import look_at_neighbours
 
 WIDTH, HEIGHT = 72, 54
 
@@ -489,6 +491,19 @@ def test_frames_that_show_nothing_are_said_where_their_names_give_the_places(tmp
     with pytest.warns(RouteWarning, match="are no references: 12 of 'black', 12 of 'covered'"):
         verbs.build(tmp_path / "dark", tmp_path / "some.displace")
     assert PlaceMap.load(tmp_path / "some.displace").traversals == {"sun": 12}
+
+
+def test_recordings_whose_images_are_all_alike_are_named() -> None:
+    """As of a camera that is stuck at one picture, which is not black."""
+    rng, places = np.random.default_rng(0), np.arange(12)
+    stuck, seen = np.tile(rng.standard_normal(8), (12, 1)), rng.standard_normal((12, 8))
+    with pytest.raises(
+        InputError, match=r"all images of 'a' look the same .*, so places cannot be told apart"
+    ):
+        look_at_neighbours(ReferenceSet(stuck, places, np.full(12, "a")), None)
+    refs = ReferenceSet(np.concatenate([stuck, seen]), np.tile(places, 2), np.repeat(["a", "b"], 12))
+    with pytest.warns(RouteWarning, match="all images of 'a' look the same .* leave such recordings out"):
+        look_at_neighbours(refs, "exact")
 
 
 def test_images_that_show_nothing_are_no_references_where_names_give_the_places(tmp_path: Path) -> None:
