@@ -99,10 +99,10 @@ def opened(video: Path) -> cv2.VideoCapture:
 
 
 def _capture(video: Path) -> cv2.VideoCapture:
-    os.environ.setdefault(
-        "OPENCV_FFMPEG_LOGLEVEL", "-8"
-    )  # what is wrong is said here, not by FFmpeg in between
-    return cv2.VideoCapture(str(video))
+    """Open a video; what is wrong with it is said by the caller, not by FFmpeg or other readers in between."""
+    os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")
+    ffmpeg = cv2.videoio_registry.hasBackend(cv2.CAP_FFMPEG)
+    return cv2.VideoCapture(str(video), cv2.CAP_FFMPEG if ffmpeg else cv2.CAP_ANY)
 
 
 def length_of(video: Path) -> float:
