@@ -421,6 +421,9 @@ def test_videos_that_cannot_be_lined_up_are_refused_and_nothing_is_written(
     with pytest.raises(InputError, match=message):
         verbs.build(tmp_path / "drives", tmp_path / "x.displace", model="hog")
     assert not (tmp_path / "x.displace").exists()
+    if there == "three":  # nothing was described
+        verbs.manifest([tmp_path / "drives"], tmp_path / "x.csv")
+        verbs.extract(tmp_path / "x.csv", model="hog")
     with pytest.raises(InputError, match=message):
         verbs.align(tmp_path / "x.desc", tmp_path / "places.csv", check=True)
     assert not (tmp_path / "places.csv").exists()
@@ -475,6 +478,57 @@ def test_too_few_frames_of_a_video_that_is_left_out_do_not_matter(tmp_path: Path
         film(drives / f"{name}.avi", shown)
     place_map = verbs.build(drives, tmp_path / "x.displace", model="hog", every="2", exclude=["short"])
     assert sorted(place_map.traversals) == ["dusk", "noon"]
+
+
+def test_too_few_frames_are_refused_before_any_is_described(tmp_path: Path) -> None:
+    rng, drives = np.random.default_rng(5), tmp_path / "drives"
+    for name, n in (("noon", 12), ("too short", 3)):
+        film(drives / f"{name}.avi", list(rng.integers(0, 255, (n, HEIGHT, WIDTH, 3), np.uint8)))
+    with pytest.raises(InputError, match=r"'too short' has 3 frames; at least 10 .* --exclude 'too short'$"):
+        verbs.build(drives, tmp_path / "x.displace", model="hog")
+    assert sorted(file.name for file in tmp_path.glob("x.*")) == ["x.frames"]
+    blank = verbs.manifest([drives], tmp_path / "blank.csv")
+    assert blank.places == 0
+    with pytest.raises(InputError, match="'too short' has 3 frames; at least 10"):
+        verbs.build(tmp_path / "blank.csv", model="hog")
+    assert not (tmp_path / "blank.desc").exists()
+    assert (tmp_path / "blank.csv").exists()
+
+
+def three_drives(drives: Path) -> None:
+    """Two drives along one wall, and a third along another, with the frames in files of their own names."""
+    rng, along = np.random.default_rng(5), np.arange(60)
+    for name, seed, n in (("noon", 1, 60), ("dusk", 1, 55), ("elsewhere", 7, 50)):
+        record(drives / name, wall(seed, 60), along[:n], rng, 1.0)
+
+
+def test_a_refused_build_is_not_in_the_way_of_the_next(tmp_path: Path) -> None:
+    drives, town = tmp_path / "drives", tmp_path / "town.displace"
+    three_drives(drives)
+    with pytest.raises(InputError, match="elsewhere"):
+        verbs.build(drives, town, model="hog")
+    assert not any(path.name.endswith((".csv", ".again")) for path in tmp_path.iterdir())
+    shutil.rmtree(drives / "elsewhere")
+    described: list[int] = []
+    place_map = verbs.build(
+        drives,
+        town,
+        model="hog",
+        progress=lambda stage, _, total: described.append(total) if stage == "describing" else None,
+    )
+    assert sorted(place_map.traversals) == ["dusk", "noon"]
+    assert not any(described)  # what was described before is reused
+
+
+def test_a_refused_build_keeps_a_manifest_that_was_edited(tmp_path: Path) -> None:
+    drives, town = tmp_path / "drives", tmp_path / "town.displace"
+    three_drives(drives)
+    verbs.manifest([drives], tmp_path / "town.csv")
+    edited = "".join((tmp_path / "town.csv").read_text().splitlines(keepends=True)[:-1])
+    (tmp_path / "town.csv").write_text(edited)
+    with pytest.raises(InputError, match="elsewhere"):
+        verbs.build(drives, town, model="hog")
+    assert (tmp_path / "town.csv").read_text() == edited
 
 
 def test_frames_that_show_nothing_are_said_where_their_names_give_the_places(tmp_path: Path) -> None:
@@ -764,6 +818,7 @@ def test_a_video_that_was_replaced_is_not_gone_on_with(tmp_path: Path) -> None:
     for _ in range(2):  # going on says the same again
         with pytest.raises(InputError, match="'dusk' has 3 frames; at least 10"):
             verbs.build(drives, tmp_path / "town.displace", model="hog")
+    verbs.manifest([drives], tmp_path / "town.csv")  # as if it had been stopped
     film(drives / "dusk.avi", list(rng.integers(0, 255, (12, HEIGHT, WIDTH, 3), np.uint8)))
     with pytest.raises(
         InputError, match=r"dusk\.avi has changed since .*town\.csv was made from it.*--overwrite"

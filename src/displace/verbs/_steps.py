@@ -6,14 +6,16 @@ import logging
 import shlex
 import shutil
 import warnings
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from displace.errors import InputError, RouteWarning
+from displace.errors import DisplaceError, InputError, RouteWarning
 from displace.progress import Progress
 from displace.verbs.base import PathLike, Sources, listed
 
@@ -84,7 +86,10 @@ class Steps:
             self._check_anchor(DescriptorStore(folder).manifest)
             return folder
         table = self._manifest() if self.of_recordings else self.sources[0]
-        self._check_anchor(Manifest.read(table))
+        known = Manifest.read(table)
+        self._check_anchor(known)
+        with self.tried():
+            self._check_enough(known)
         if is_store(folder):
             again = ["displace", "extract", str(table), "-o", str(folder), "-m", str(model), "--overwrite"]
             _check_model(model, folder, DESCRIBE_AGAIN + shlex.join(again))
@@ -180,11 +185,11 @@ class Steps:
             progress=self.progress,
         )
         made = Manifest.read(self.table)
-        if (refusal := self._refusal(made)) is not None:
+        if len(names := made.traversal_names()) == 1:
             self.table.unlink()
             if not kept:
                 shutil.rmtree(frames, ignore_errors=True)
-            raise refusal
+            raise self._one_only(f"{names[0]!r} with {len(made):,} images")
         return self.table
 
     def _check_several_videos(self, frames: Path) -> None:
@@ -202,20 +207,47 @@ class Steps:
             f"manifest {quote(str(self.sources[0]))} -o route.csv, then displace build route.csv"
         )
 
-    def _refusal(self, made: Manifest) -> InputError | None:
-        """Why no map can be built from a manifest: one recording only, or too few frames to line up."""
+    def _check_enough(self, known: Manifest) -> None:
+        """Refuse recordings of too few frames to line up before any are described."""
         from displace.sequence.alignment import LEAST_FRAMES
 
-        if len(names := made.traversal_names()) == 1:
-            return self._one_only(f"{names[0]!r} with {len(made):,} images")
-        counts = {name: int((made.traversals == name).sum()) for name in self._chosen(made) if name in names}
+        if known.place_ids():
+            return
+        chosen = self._chosen(known)
+        counts = Counter(name for name in known.traversals.tolist() if name in chosen)
         few = min(counts, key=lambda name: counts[name], default=None)
-        if self.every != "1" and not made.place_ids() and few is not None and counts[few] < LEAST_FRAMES:
-            return InputError(
-                f"recording {few!r} has {counts[few]} frames with every={self.every!r}; at least {LEAST_FRAMES} are "
-                "needed to line it up: use a smaller --every to take more, or leave it out with --exclude"
-            )
-        return None
+        if few is None or counts[few] >= LEAST_FRAMES:
+            return
+        taken, more = "", ""
+        if self.of_recordings and self.every != "1":
+            taken, more = f" with every={self.every!r}", "use a smaller --every to take more, or "
+        raise InputError(
+            f"recording {few!r} has {counts[few]} frames{taken}; at least {LEAST_FRAMES} are needed to line it up: "
+            f"{more}leave it out with --exclude {quote(few)}"
+        )
+
+    @contextmanager
+    def tried(self) -> Iterator[None]:
+        """Where what follows is refused, remove the manifest of the recordings: the next run may have others.
+
+        One that was edited, lined up or belongs to a map stays.
+        """
+        try:
+            yield
+        except DisplaceError:
+            with suppress(DisplaceError, OSError):
+                if self.of_recordings and not self.output.exists() and self._is_as_made():
+                    self.table.unlink()
+            raise
+
+    def _is_as_made(self) -> bool:
+        """Whether the manifest is, to the letter, the one that the recordings give now."""
+        again = self.table.with_name(f".{self.table.name}.again")
+        try:
+            self._remade(self.layout).write(again)
+            return again.read_bytes() == self.table.read_bytes()
+        finally:
+            again.unlink(missing_ok=True)
 
     @cached_property
     def _as_made(self) -> dict[Path, str]:
@@ -223,6 +255,9 @@ class Steps:
         return self._made("auto")
 
     def _made(self, layout: str) -> dict[Path, str]:
+        return _labelled(self._remade(layout))
+
+    def _remade(self, layout: str) -> Manifest:
         from displace.manifest.builder import build_manifest
         from displace.recordings.sources import unpack
 
@@ -230,7 +265,7 @@ class Steps:
             warnings.simplefilter("ignore", RouteWarning)  # shown when the manifest is made
             frames = self.table.with_suffix(".frames")
             folders = unpack(self.source, frames, every=self.every, topic=self.topic)
-            return _labelled(build_manifest(folders, layout))
+            return build_manifest(folders, layout)
 
     def _outdated(self) -> bool:
         """Whether the manifest must be made again: images were added, or another layout was given.

@@ -179,8 +179,9 @@ def build(
                 exclude or (),
             )
             described = whole_store(steps.described(model, weights, device), partial)
-            steps.place(described, partial)
-            stores = [showing(DescriptorStore(described.folder), **chosen)]
+            with steps.tried():
+                steps.place(described, partial)
+                stores = [showing(DescriptorStore(described.folder), **chosen)]
             stream = stores[0].stream(**chosen)
         described = stores[0]
         tolerance = own_tolerance(*stores) if tolerance is None else tolerance
