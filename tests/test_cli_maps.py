@@ -843,6 +843,14 @@ def test_an_exported_file_has_as_many_places_as_asked_for(run, folder):
         assert sum(name.startswith("place") for name in header) == count
 
 
+@pytest.mark.parametrize("given", ["town.displace --to csv", "route.desc --to hloc"])
+def test_a_number_of_places_without_queries_is_refused(run, folder, given):
+    done = run("export", *given.split(), "-k", 3, "-o", "unasked")
+    assert done.exit_code == 2
+    assert "k=3 is the number of places of each query, but no queries" in " ".join(done.stderr.split())
+    assert not (folder / "unasked").exists()
+
+
 def test_one_source_needs_no_list_in_python(folder, monkeypatch):
     monkeypatch.chdir(folder)
     assert verbs.locate("town.displace", "town/sun/0005.jpg").matches.places[0, 0] == "0005"

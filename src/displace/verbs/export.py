@@ -83,6 +83,11 @@ def export(
     from displace.maps.located import Located
     from displace.search._database import is_address
 
+    if k is not None and queries is None:
+        raise InputError(
+            f"k={k} is the number of places of each query, but no queries are located: give their store with --queries "
+            "STORE, or leave -k out"
+        )
     if is_address(to):
         return [_load(PlaceMap.load(source), to, name, kind, progress)]
     interop.EXPORTERS.get(to)  # a misspelt format is told as one, whatever else is missing
