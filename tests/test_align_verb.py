@@ -222,7 +222,7 @@ def test_places_are_given_checked_and_taken_back(
     verbs.align(store, undo=True)
     assert DescriptorStore(store).manifest.place_ids() == []
     assert DescriptorStore(store).images == named
-    with pytest.raises(InputError, match="never aligned"):
+    with pytest.raises(InputError, match="nothing to undo: it was undone already, or never aligned"):
         verbs.align(store, undo=True)
 
 

@@ -279,7 +279,7 @@ def _undone(store: DescriptorStore) -> Lined:
 
     before = store.folder / BEFORE
     if not before.exists():
-        raise InputError(f"{store.folder} was never aligned, so there is nothing to undo")
+        raise InputError(f"{store.folder} has nothing to undo: it was undone already, or never aligned")
     restored = relabel(store.folder, Manifest.read(before).relative_to(store.manifest.root))
     before.unlink()
     return Lined(restored)
