@@ -449,6 +449,34 @@ def test_a_step_takes_one_frame(place_map: displace.PlaceMap, driven: tuple[np.n
     for n in (0, 2):
         with pytest.raises(InputError, match=f"a step takes one frame; got {n}"):
             place_map.follow().step(frames[:n])
+    with pytest.raises(InputError, match=r"queries must have shape \(m, D\); got shape \(4, 5, 3\)"):
+        place_map.follow().step(np.zeros((4, 5, 3)))
+    with pytest.raises(InputError, match="queries must be an array or a list; got a generator"):
+        place_map.follow().step(number for number in frames[0])
+
+
+def test_a_step_takes_a_list_of_one_image(
+    place_map: displace.PlaceMap, driven: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    described: list[list[Path]] = []
+
+    def describe(_: displace.PlaceMap, images: list[Path], model: None) -> np.ndarray:
+        described.append(images)
+        return driven[0][:1]
+
+    monkeypatch.setattr(displace.PlaceMap, "_described", describe)
+    assert place_map.follow().step(["0.jpg"]).place == place_map.follow().step(driven[0][0]).place
+    assert described == [[Path("0.jpg")]]
+    with pytest.raises(InputError, match="a step takes one frame; got 2"):
+        place_map.follow().step(["0.jpg", "1.jpg"])
+    assert len(described) == 1  # neither of them is described first
+
+
+@pytest.mark.parametrize("ask", ["step", "locate", "smooth"])
+def test_a_mask_is_no_descriptor(place_map: displace.PlaceMap, ask: str) -> None:
+    verb = place_map.follow().step if ask == "step" else getattr(place_map, ask)
+    with pytest.raises(InputError, match="queries must be numbers; got True and False, as of a mask"):
+        verb(np.ones((1, place_map.dim), bool))
 
 
 def test_what_a_mask_hides_is_not_looked_for(

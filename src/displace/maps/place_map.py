@@ -18,9 +18,11 @@ from numpy.typing import ArrayLike, NDArray
 from displace.arrays import (
     Indices,
     Vectors,
+    as_array,
     as_vectors,
     blocks,
     check_count,
+    check_not_masked,
     check_one_of,
     l2_normalize,
     shows_something,
@@ -32,7 +34,7 @@ from displace.geo import Area, Positions
 from displace.maps import file
 from displace.maps.calibration import Calibration
 from displace.maps.driving import chosen_mode, course_of, similarity_of, tenable_mode
-from displace.maps.questions import as_images, check_same_model, is_image
+from displace.maps.questions import as_images, check_same_model
 from displace.maps.state import CHOSEN_AT, MapState
 from displace.matches import Matches
 from displace.models import grid_of, model_name
@@ -367,10 +369,13 @@ class PlaceMap:
         def describe(query: Any) -> Vectors:
             if state.takes(query):
                 return query
-            vectors = self.describe(query if is_image(query) else np.atleast_2d(query))
-            if len(vectors) != 1:
-                raise InputError(f"a step takes one frame; got {len(vectors)}: give them one by one")
-            first: Vectors = vectors[0]
+            frames: Any = as_images(query)
+            if frames is None:
+                check_not_masked(query, "queries")
+                frames = self.describe(np.atleast_2d(as_array(query, "queries")))
+            if len(frames) != 1:
+                raise InputError(f"a step takes one frame; got {len(frames)}: give them one by one")
+            first: Vectors = self.describe(frames)[0]
             return first
 
         def project(descriptor: Vectors, view: tuple[int, int]) -> tuple[Vectors, Vectors]:
