@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 import tracemalloc
 from dataclasses import replace
 from math import log
@@ -17,7 +18,7 @@ from displace.errors import InputError
 from displace.geo import Positions
 from displace.places import Places
 from displace.sequence.adaptation import MapRows, OnlineAdaptation
-from displace.sequence.following import DriveCalibration, Fix, Logistic, Sparse
+from displace.sequence.following import DriveCalibration, Fix, Follower, Logistic, Sparse
 from displace.sequence.together import agreed
 
 N = 140
@@ -477,6 +478,45 @@ def test_a_mask_is_no_descriptor(place_map: displace.PlaceMap, ask: str) -> None
     verb = place_map.follow().step if ask == "step" else getattr(place_map, ask)
     with pytest.raises(InputError, match="queries must be numbers; got True and False, as of a mask"):
         verb(np.ones((1, place_map.dim), bool))
+
+
+def same_fixes(one: Follower, other: Follower, frames: np.ndarray) -> bool:
+    """Whether two drives go on alike."""
+    fixes = [(one.step(frame), other.step(frame)) for frame in frames]
+    fixes.append((one.ago(5), other.ago(5)))
+    return all(
+        (a.place, a.probability, a.off_map) == (b.place, b.probability, b.off_map)
+        and np.array_equal(a.belief, b.belief)
+        for a, b in fixes
+    )
+
+
+@pytest.mark.parametrize("tolerance", ["1 frames", "exact", "25m"])
+@pytest.mark.parametrize("adapt", ["online", "none"])
+def test_a_drive_that_was_copied_or_kept_goes_on_alike(
+    driven: tuple[np.ndarray, np.ndarray], tolerance: str, adapt: str
+) -> None:
+    refs, frames = references(), driven[0]
+    at = Positions(np.column_stack([10.0 * refs.info.frames, np.zeros(N)]), False)
+    refs = displace.ReferenceSet(
+        refs.vectors, refs.places, refs.traversals, info=Places(refs.info.ids, at, frames=refs.info.frames)
+    )
+    place_map = displace.build(refs, fusion="hops", tolerance=tolerance, calibration=False)
+    follower = under_way(place_map, adapt, frames[:30])
+    copied, kept = copy.deepcopy(follower), pickle.loads(pickle.dumps(follower))
+    assert copied.course.rows is follower.course.rows
+    unmoved = copy.deepcopy(copied)
+    assert same_fixes(follower, kept, frames[30:60])
+    assert same_fixes(copied, under_way(place_map, adapt, frames[:30]), frames[30:60])
+    assert same_fixes(unmoved, under_way(place_map, adapt, frames[:30]), frames[30:40])
+
+
+def under_way(place_map: displace.PlaceMap, adapt: str, frames: np.ndarray) -> Follower:
+    """A drive that has taken some frames."""
+    follower = place_map.follow(lag=10, adapt=adapt)
+    for frame in frames:
+        follower.step(frame)
+    return follower
 
 
 def test_what_a_mask_hides_is_not_looked_for(

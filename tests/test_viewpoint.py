@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -227,6 +229,18 @@ def test_a_drive_under_way_finds_out_how_far_it_is_moved(
     np.testing.assert_array_equal(followed(told, queries)[first:], after)
     if lag:  # the frames before are known as well
         assert [follower.ago(lag - n).place for n in range(5)] == list(truth[-1 - lag : 4 - lag])
+
+
+def test_a_drive_that_was_copied_or_kept_finds_its_view_too(
+    place_map: PlaceMap, pictures: dict[str, np.ndarray]
+) -> None:
+    queries, follower = pictures["other lane"], place_map.follow()
+    followed(follower, queries[: LEAST_VIEW_FRAMES - 5])
+    others = copy.deepcopy(follower), pickle.loads(pickle.dumps(follower))
+    expected = followed(follower, queries[LEAST_VIEW_FRAMES - 5 :])
+    for other in others:
+        np.testing.assert_array_equal(followed(other, queries[LEAST_VIEW_FRAMES - 5 :]), expected)
+        assert other.view == follower.view == (0, 3)
 
 
 def test_a_drive_that_changes_lanes_remembers_as_many_frames_as_before(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -66,20 +67,29 @@ def same_places(truth: Truth, ids: NDArray[Any]) -> Same:
         if (np.diff(frames) >= 0).all():
             first = np.searchsorted(frames, frames - limit, "left")
             last = np.searchsorted(frames, frames + limit, "right")
-            return lambda index: slice(int(first[index]), int(last[index]))
+            return partial(_between, first, last)
         points = frames[:, None]
-    if points is None:
-        return lambda index: slice(index, index + 1)
+    return _alone if points is None else partial(_near, points, limit)
 
-    def same(index: int) -> Callable[[NDArray[np.intp]], NDArray[np.intp]]:
-        def among(some: NDArray[np.intp]) -> NDArray[np.intp]:
-            away: NDArray[np.float64] = ((points[some] - points[index]) ** 2).sum(axis=1)
-            chosen: NDArray[np.intp] = some[(away <= limit**2) | (some == index)]
-            return chosen
 
-        return among
+# Functions of the module, not lambdas: a drive can be pickled.
+def _between(first: NDArray[np.intp], last: NDArray[np.intp], index: int) -> slice:
+    return slice(int(first[index]), int(last[index]))
 
-    return same
+
+def _alone(index: int) -> slice:
+    return slice(index, index + 1)
+
+
+def _near(
+    points: NDArray[np.float64], limit: float, index: int
+) -> Callable[[NDArray[np.intp]], NDArray[np.intp]]:
+    def among(some: NDArray[np.intp]) -> NDArray[np.intp]:
+        away: NDArray[np.float64] = ((points[some] - points[index]) ** 2).sum(axis=1)
+        chosen: NDArray[np.intp] = some[(away <= limit**2) | (some == index)]
+        return chosen
+
+    return among
 
 
 def rows_in_order(vectors: Vectors, starts: NDArray[np.intp], order: NDArray[np.intp] | None) -> MapRows:

@@ -45,7 +45,7 @@ from displace.sequence.following import Course, Fix, Follower, smooth_fixes
 from displace.sequence.stops import without_stops
 from displace.sequence.stride import right_in_order
 from displace.sequence.tracking import BEGINS_OFF
-from displace.sequence.viewpoint import LEAST_VIEW_FRAMES, check_view, moved_by, view_of
+from displace.sequence.viewpoint import LEAST_VIEW_FRAMES, Grid, check_view, moved_by, view_of
 from displace.truth import Tolerance
 
 if TYPE_CHECKING:
@@ -355,7 +355,8 @@ class PlaceMap:
         Returns
         -------
         Follower
-            Its `step` takes a descriptor (D,) or an image. It has state: use one for each drive.
+            Its `step` takes a descriptor (D,) or an image. It has state: use one for each drive. ``copy.deepcopy`` of
+            it is a drive of its own from here on, along the same map; `pickle` keeps drive and map.
         """
         check_one_of(adapt, ("online", "none"), "adapt")
         if not (isinstance(begins_off, float | np.floating) and 0 < begins_off < 1):
@@ -365,35 +366,33 @@ class PlaceMap:
         state, grid = self.state, grid_of(self.model)
         if view is not None:
             check_view(view, grid)
-
-        def describe(query: Any) -> Vectors:
-            if state.takes(query):
-                return query
-            frames: Any = as_images(query)
-            if frames is None:
-                check_not_masked(query, "queries")
-                frames = self.describe(np.atleast_2d(as_array(query, "queries")))
-            if len(frames) != 1:
-                raise InputError(f"a step takes one frame; got {len(frames)}: give them one by one")
-            first: Vectors = self.describe(frames)[0]
-            return first
-
-        def project(descriptor: Vectors, view: tuple[int, int]) -> tuple[Vectors, Vectors]:
-            if grid is not None and any(view):
-                descriptor = moved_by(descriptor[None], grid, view, state.usual)[0]
-            one = state.project_one(descriptor)
-            return descriptor, state.project(descriptor[None])[0] if one is None else one
-
-        def confidence(vector: Vectors) -> float | None:
-            sure = PlaceMap(state).locate(vector[None], 1).confidence
-            return None if sure is None else float(sure[0])
-
         course, adapts = self._course(state), adapt == "online"
         told = view is not None or not adapts or grid is None
         view_of = None if told else partial(self._view_of, state, least=LEAST_VIEW_FRAMES)
         return Follower(
-            course, describe, project, confidence, adapts, begins_off, lag, view or (0, 0), view_of
+            course,
+            partial(self._frame, state),
+            partial(_shifted_back, state, grid),
+            partial(_single_confidence, state),
+            adapts,
+            begins_off,
+            lag,
+            view or (0, 0),
+            view_of,
         )
+
+    def _frame(self, state: MapState, query: Any) -> Vectors:
+        """Descriptor (D,) of one frame."""
+        if state.takes(query):
+            return query
+        frames: Any = as_images(query)
+        if frames is None:
+            check_not_masked(query, "queries")
+            frames = self.describe(np.atleast_2d(as_array(query, "queries")))
+        if len(frames) != 1:
+            raise InputError(f"a step takes one frame; got {len(frames)}: give them one by one")
+        first: Vectors = self.describe(frames)[0]
+        return first
 
     def smooth(self, queries: ArrayLike | Picture | Sequence[Picture], *, adapt: str = "auto") -> list[Fix]:
         """Say where each frame of a drive was taken, given all frames.
@@ -655,6 +654,22 @@ class PlaceMap:
         else:
             self.check_model(model.fingerprint())
         return describe(model, images)
+
+
+def _shifted_back(
+    state: MapState, grid: Grid | None, descriptor: Vectors, view: tuple[int, int]
+) -> tuple[Vectors, Vectors]:
+    """A descriptor without the offset of its picture, and its unit vector in the space of the rows."""
+    if grid is not None and any(view):
+        descriptor = moved_by(descriptor[None], grid, view, state.usual)[0]
+    one = state.project_one(descriptor)
+    return descriptor, state.project(descriptor[None])[0] if one is None else one
+
+
+def _single_confidence(state: MapState, descriptor: Vectors) -> float | None:
+    """Confidence of a descriptor's match as that of a single photo."""
+    sure = PlaceMap(state).locate(descriptor[None], 1).confidence
+    return None if sure is None else float(sure[0])
 
 
 def _mode_of(state: MapState, adapt: str, n_queries: int) -> str:

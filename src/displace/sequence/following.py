@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from copy import copy, deepcopy
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from math import exp, log
@@ -355,6 +356,14 @@ class Follower:
         self._last: Fix | None = None
         self._hindsight = Hindsight(self._tracker, lag) if lag else None
         self._limits: deque[float | None] = deque(maxlen=lag + 1)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Follower:
+        """Copy the drive; the map stays the same one."""
+        course, called = self.course, (self._describe, self._project, self._confidence, self._view_of)
+        memo.update((id(part), part) for part in (course, course.rows, course.roadway, *called))
+        copied = copy(self)
+        copied.__dict__ = deepcopy(self.__dict__, memo)
+        return copied
 
     @property
     def order(self) -> float:
