@@ -93,6 +93,23 @@ def test_a_fusion_is_explained_once_for_all_sequences(run):
     assert re.findall("^(DisPlace[^:]*): ridge", done.stdout, re.MULTILINE) == ["DisPlace"]
 
 
+@pytest.mark.filterwarnings("ignore:places that follow each other")
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ("--sequence single_frame,smoother,viterbi", "; sequence: smoother, viterbi"),
+        ("--adapt none,batch", "; adapt: batch"),
+        ("--sequence smoother --adapt batch", "; sequence: smoother; adapt: batch"),
+        ("--sequence single_frame", ""),
+    ],
+)
+def test_the_heading_names_sequences_and_adaptation(run, options, told):
+    done = run("evaluate", "first.desc", "--query", "night", "--fusion", "hops", *options.split())
+    assert done.exit_code == 0, done.output
+    (heading,) = re.findall("night located in .*", done.stdout)
+    assert heading.rstrip() == f"night located in sun, rain, dusk: exact place, each against all others{told}"
+
+
 def test_one_reference_a_place_is_explained_once_and_results_say_where_they_are(run, folder):
     vectors = l2_normalize(np.random.default_rng(0).standard_normal((20, 12))).astype(np.float32)
     images = [f"{name}/{place}.jpg" for name in ("sun", "night") for place in range(10)]

@@ -18,7 +18,7 @@ from displace.evaluation.published import compare
 from displace.evaluation.record import NOTHING_TO_FUSE, Effort
 from displace.evaluation.results import Result
 from displace.evaluation.table_formats import compared_texts
-from displace.evaluation.tables import BOLD, NOT_RUN, UNDERLINE, Table, as_printed, impossible
+from displace.evaluation.tables import BOLD, NOT_RUN, UNDERLINE, Table, as_printed, beyond_frames, impossible
 from displace.evaluation.wins import Wins
 from displace.fusion.base import AS_GIVEN
 from displace.report.demonstration import Demo, TextTable
@@ -91,7 +91,8 @@ def evaluation_table(results: Sequence[Result]) -> Group:
 
 def _query_table(query: str, cells: list[Result]) -> list[RenderableType]:
     first = cells[0]
-    head = Text(f"{query} located in {', '.join(first.references)}: {first.protocol}", style="bold")
+    rule = f"{first.protocol}{beyond_frames(cells)}"
+    head = Text(f"{query} located in {', '.join(first.references)}: {rule}", style="bold")
     grid = bare_table(None, ["fusion"], ("R@1", "R@5", "R@10", "fit", "a query", "bytes"))
     done = [cell for cell in cells if cell.ok]
     best = max((as_printed(cell.recalls[1]) for cell in done), default=0.0)

@@ -193,7 +193,7 @@ def _table(cells: list[Result], k: int) -> Table:
         [_row(rows[key], k) for key in keys],
         first.projection,
         _notes(newest, len(cells) - len(newest)),
-        along=_along(newest),
+        along=beyond_frames(newest),
     )
 
 
@@ -218,8 +218,8 @@ def _columns(cells: list[Result]) -> list[Column]:
     return sorted(queries, key=lambda column: (models[column.model], column.model, queries[column], column))
 
 
-def _along(cells: list[Result]) -> str:
-    """Addition to the title if some rows use sequences or adaptation."""
+def beyond_frames(cells: list[Result]) -> str:
+    """Addition to a title if some rows use sequences or adaptation."""
     parts = []
     for axis in ("sequence", "adapt"):
         named = dict.fromkeys(value for cell in cells if (value := getattr(cell, axis)) not in ("", "none"))
