@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from interop_route import DIM, MODEL, make_town
 
-from displace import DisPlace, build
+from displace import DisPlace, ReferenceSet, build
 from displace.errors import InputError, MissingExtraError
 from displace.interop import onnx as interop_onnx
 from displace.interop.onnx import write_projection
@@ -49,6 +49,29 @@ def test_at_the_size_of_a_real_model_against_float64(tmp_path, center):
     found = run(tmp_path / "a.onnx", queries)
     assert np.abs(found - exact).max() < 1e-6
     assert np.abs(found - town.project(queries)).max() < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("fusion", "scale"),
+    [
+        *(
+            (fusion, scale)
+            for fusion in ("hops", "pooling", "single")
+            for scale in (1e-29, 1e-20, 1e20, 1e29)
+        ),
+        *(("displace", scale) for scale in (1e-18, 1e18)),
+    ],
+)
+def test_descriptors_of_any_size_are_projected(tmp_path, fusion, scale):
+    route = make_route(n_places=30, n_traversals=3, dim=16, seed=2)
+    refs = ReferenceSet(
+        np.float32(scale) * route.references.vectors, route.references.places, route.references.traversals
+    )
+    town, queries = build(refs, fusion, calibration=False), np.float32(scale) * route.queries
+    write_projection(town, tmp_path / "a.onnx")
+    found = run(tmp_path / "a.onnx", queries)
+    np.testing.assert_allclose(found, town.project(queries), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-6)
 
 
 def test_a_query_of_zeros_stays_zero(tmp_path):

@@ -90,12 +90,17 @@ def _graph(onnx: Any, place_map: PlaceMap) -> tuple[list[Any], list[Any]]:
             constants.append(from_array(np.ascontiguousarray(array, np.float32), name))
             nodes.append(node(operation, [current, name], [result]))
             current = result
-    # A row of zeros stays zero: it is divided by the smallest positive number instead of its length.
+    # The square of a number beyond 1e±19 is none of float32: rows are brought to a largest number of 1 first. A row of
+    # zeros stays zero: it is divided by the smallest positive number instead of its length.
     constants.append(from_array(np.array(np.finfo(np.float32).tiny), "tiny"))
     nodes += [
-        node("ReduceL2", [current], ["length"], axes=[1], keepdims=1),
+        node("Abs", [current], ["sizes"]),
+        node("ReduceMax", ["sizes"], ["size"], axes=[1], keepdims=1),
+        node("Max", ["size", "tiny"], ["scale"]),
+        node("Div", [current, "scale"], ["scaled"]),
+        node("ReduceL2", ["scaled"], ["length"], axes=[1], keepdims=1),
         node("Max", ["length", "tiny"], ["divisor"]),
-        node("Div", [current, "divisor"], [OUTPUT]),
+        node("Div", ["scaled", "divisor"], [OUTPUT]),
     ]
     return nodes, constants
 
