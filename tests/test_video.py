@@ -428,3 +428,41 @@ def test_what_is_wrong_with_the_last_recording_is_said_before_the_first_is_decod
     with pytest.raises(ManifestError, match="night holds 2 videos"):
         unpack(tmp_path / "route", tmp_path / "f")
     assert not (tmp_path / "f").exists()
+
+
+@pytest.mark.parametrize(
+    ("every", "numbers"), [("1", "a: about 60, b: about 30"), ("0.1s", "a: about 24, b: about 12")]
+)
+def test_videos_of_different_lengths_are_not_decoded_for_places_by_order(
+    tmp_path, monkeypatch, every, numbers
+):
+    videos = [video(tmp_path / "a.avi", n=60), video(tmp_path / "b.avi", n=30)]
+    monkeypatch.setattr("displace.recordings.sources.extract_frames", None)
+    with pytest.raises(ManifestError, match=rf"different numbers of images \({numbers}\).* displace align"):
+        verbs.manifest(videos, tmp_path / "route.csv", layout="order", every=every)
+    assert not (tmp_path / "route.frames").exists()
+
+
+def test_folders_count_beside_videos_for_places_by_order(tmp_path, monkeypatch):
+    extract_frames(video(tmp_path / "b.avi", n=30), tmp_path / "b")
+    monkeypatch.setattr("displace.recordings.sources.extract_frames", None)
+    with pytest.raises(ManifestError, match=r"\(a: about 60, b: about 30\)"):
+        verbs.manifest(
+            [video(tmp_path / "a.avi", n=60), tmp_path / "b"], tmp_path / "route.csv", layout="order"
+        )
+
+
+@pytest.mark.parametrize("stated", [33, 0], ids=["roughly", "not at all"])
+def test_a_number_that_a_header_states_roughly_refuses_nothing(tmp_path, monkeypatch, stated):
+    videos = [video(tmp_path / f"{name}.avi", n=30) for name in "ab"]
+    monkeypatch.setattr(
+        "displace.recordings.sources.frames_of", lambda path: stated if path.stem == "a" else 30
+    )
+    assert verbs.manifest(videos, tmp_path / "route.csv", layout="order").places == 30
+
+
+def test_what_can_be_read_of_a_damaged_video_is_counted_then(tmp_path, monkeypatch):
+    videos = [video(tmp_path / f"{name}.avi", n=30) for name in "ab"]
+    monkeypatch.setattr("displace.recordings.sources.frames_of", lambda path: 60 if path.stem == "a" else 30)
+    options = {"layout": "order", "allow_truncated": True}
+    assert verbs.manifest(videos, tmp_path / "route.csv", **options).places == 30

@@ -88,14 +88,18 @@ def by_order(route: Route) -> Manifest:
     """The i-th image of each traversal is place i, which they must all have."""
     lengths = [len(r) for r in route.recordings]
     if len(set(lengths)) > 1:
-        listed = ", ".join(f"{r.name}: {len(r)}" for r in route.recordings)
-        raise ManifestError(
-            "layout 'order' takes the i-th image of every traversal as place i, which fails if one of them lacks a "
-            f"frame; the traversals have different numbers of images ({listed}). Use layout 'sight' and then "
-            "displace align, which finds the places by sight"
-        )
+        raise unequal(", ".join(f"{r.name}: {len(r)}" for r in route.recordings))
     ids = numbered(lengths[0])
     return route.manifest([ids[:n] for n in lengths], [range(n) for n in lengths])
+
+
+def unequal(numbers: str) -> ManifestError:
+    """Say that layout "order" is not possible with such numbers of images."""
+    return ManifestError(
+        "layout 'order' takes the i-th image of every traversal as place i, which fails if one of them lacks a frame; "
+        f"the traversals have different numbers of images ({numbers}). Use layout 'sight' and then displace align, "
+        "which finds the places by sight"
+    )
 
 
 def by_landmarks(route: Route) -> Manifest:

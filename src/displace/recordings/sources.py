@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from displace.errors import ManifestError
-from displace.images import has_images, natural_key
+from displace.images import find_images, has_images, natural_key
 from displace.manifest.clock import Clock, instant
+from displace.manifest.layouts import unequal
 from displace.manifest.position_files import PositionFile, is_track, read_position_file
 from displace.manifest.recording import (
     FRAMES,
@@ -30,14 +31,18 @@ from displace.manifest.recording import (
     with_positions,
 )
 from displace.progress import Progress
-from displace.recordings.frames import warn_of_images, write_columns
+from displace.recordings.frames import Sampler, warn_of_images, write_columns
 from displace.recordings.rosbag import extract_bag, is_bag
-from displace.recordings.video import extract_frames, is_video, length_of, opened, video_start
+from displace.recordings.video import extract_frames, frames_of, is_video, length_of, opened, video_start
 
 logger = logging.getLogger(__name__)
 
 _FOLDERS_AROUND = 3
 """How far above a source a name of its own is looked for: ``mon/camera/left`` is two folders deep."""
+
+_SURELY_MORE, _A_FEW = 1.1, 5
+"""Headers state the number of frames only roughly: one is more than another for sure if it is above so many times that
+number, and so many."""
 
 
 def unpack(
@@ -119,6 +124,28 @@ def tells_no_place(source: str | os.PathLike[str] | Sequence[str | os.PathLike[s
         and not any(map(is_track, given.absolute().parent.iterdir()))
         for name, (given, part) in named.items()
     )
+
+
+def check_numbers(
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], every: int | str
+) -> None:
+    """Refuse recordings of surely different numbers of frames for the layout "order", before any is decoded."""
+    sampler = Sampler(every)
+    named = _named(_parts(source) or [])
+    numbers = {name: n for name, (_, part) in named.items() if (n := _number_taken(part, sampler))}
+    if numbers and max(numbers.values()) > _SURELY_MORE * min(numbers.values()) + _A_FEW:
+        raise unequal(", ".join(f"{name}: about {n}" for name, n in numbers.items()))
+
+
+def _number_taken(part: Path, sampler: Sampler) -> int:
+    """Roughly how many images a recording gives, without decoding any; 0 where that is not known."""
+    if is_bag(part):
+        return 0
+    if not is_video(part):
+        return len(find_images(part, recursive=True))
+    if sampler.seconds:
+        return round(length_of(part) / sampler.seconds)
+    return round(frames_of(part) / sampler.count)
 
 
 def _logs(

@@ -107,12 +107,23 @@ def _capture(video: Path) -> cv2.VideoCapture:
 
 def length_of(video: Path) -> float:
     """Seconds that a video takes by its header; 0 where it does not say."""
+    count, rate = _stated(video)
+    return count / rate if rate > 0 else 0.0
+
+
+def frames_of(video: Path) -> int:
+    """Frames of a video by its header, roughly; 0 where it does not say."""
+    return int(_stated(video)[0])
+
+
+def _stated(video: Path) -> tuple[float, float]:
+    """Number and rate of a video's frames by its header; a number of 0 where it does not say."""
     capture = _capture(video)
     try:
         count, rate = capture.get(cv2.CAP_PROP_FRAME_COUNT), capture.get(cv2.CAP_PROP_FPS)
     finally:
         capture.release()
-    return count / rate if 0 < count < _MOST_FRAMES and rate > 0 else 0.0
+    return count if 0 < count < _MOST_FRAMES else 0.0, rate
 
 
 def _grabbed(capture: cv2.VideoCapture) -> Iterator[tuple[int, float]]:

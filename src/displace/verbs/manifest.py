@@ -163,7 +163,7 @@ def manifest(
 
     from displace.manifest.clock import read_offsets
     from displace.manifest.place_assignment import KnownPlaces
-    from displace.recordings.sources import tells_no_place, unpack
+    from displace.recordings.sources import check_numbers, tells_no_place, unpack
 
     offsets = read_offsets(clock_offset or ())
     known, place_map = (None, None) if against is None else _known(against)
@@ -179,6 +179,8 @@ def manifest(
         "clock_offset": offsets,
         "keep_off_route": not drop_off_route,
     }
+    if layout == "order" and known is None and not allow_truncated:
+        check_numbers(source, every)
     frames = output.with_suffix(".frames")
     with _kept_if_refused(frames):
         folders = unpack(
