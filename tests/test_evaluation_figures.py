@@ -13,6 +13,7 @@ from displace.evaluation import studies
 from displace.report.colours import RIGHT, WRONG, style_of
 from displace.report.figures import draw, save_figure, save_figures
 from displace.report.html.plots import plot_study
+from displace.report.html.sections import studies_html
 from displace.synthetic import make_route
 from displace.truth import SamePlace
 
@@ -119,8 +120,12 @@ def test_a_long_legend_leaves_the_curves_their_height(task):
 
 def test_curves_that_hide_each_other_are_named(task):
     """Pooling ranks as dMat Min does: the legend had a curve that nobody could see."""
-    (axes,) = draw(studies.study_compression(task, dims=(8,), seeds=(0,))).axes
+    study = studies.study_compression(task, dims=(8,), seeds=(0,))
+    (axes,) = draw(study).axes
     assert "the same curve: dMat. Min.; Pooling" in axes.get_title()
+    assert "The same curve: dMat. Min.; Pooling." in studies_html([study], {})
+    apart = dataclasses.replace(study, curves=study.curves[-1:])
+    assert "same curve" not in studies_html([apart], {})
 
 
 def test_the_page_shows_what_is_not_projected(task):

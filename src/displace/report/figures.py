@@ -132,7 +132,8 @@ def print_style() -> Iterator[None]:
 def _draw_compression(study: Compression) -> Any:
     """Draw Recall@1 against dimension: mean and standard deviation; thin lines at the full dimension."""
     how = f"band: ± 1 sd of {len(study.seeds)} projections; thin lines: not projected, {study.setting.dim}-D"
-    told = [how, *_gaps(study), *_alike(study)]
+    alike = [line for note in same_curves(study) for line in wrap(note, 62)]
+    told = [how, *_gaps(study), *alike]
     styles = styles_of((curve.fusion, curve.plain) for curve in study.curves)
     drawn = [pair for pair in zip(study.curves, styles, strict=True) if not pair[0].empty]
     figure, (axes,) = _new_figure(COLUMN, 2.4 + 0.11 * len(told) + 0.15 * -(-len(drawn) // 3))
@@ -167,14 +168,13 @@ def _gaps(study: Compression) -> list[str]:
     return [line for note in notes for line in wrap(note, 62)]
 
 
-def _alike(study: Compression) -> list[str]:
-    """Lines that name methods with the same numbers everywhere, of which only the curve drawn last can be seen."""
+def same_curves(study: Compression) -> list[str]:
+    """Notes that name methods with the same numbers everywhere, of which only the curve drawn last can be seen."""
     labels: dict[tuple[Any, ...], list[str]] = {}
     for curve in study.curves:
         if not curve.empty:
             labels.setdefault((*curve.means, curve.full), []).append(curve.label)
-    notes = [f"the same curve: {'; '.join(names)}" for names in labels.values() if len(names) > 1]
-    return [line for note in notes for line in wrap(note, 62)]
+    return [f"the same curve: {'; '.join(names)}" for names in labels.values() if len(names) > 1]
 
 
 def _draw_tau(study: TauAblation) -> Any:

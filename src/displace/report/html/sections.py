@@ -15,7 +15,7 @@ from displace.evaluation.results import Result
 from displace.evaluation.studies import Compression, Cost, Qualitative, Space, Study, about, kind_of
 from displace.evaluation.table_formats import compared_texts
 from displace.evaluation.tables import BOLD, UNDERLINE, Table
-from displace.report.figures import draw, print_style
+from displace.report.figures import draw, print_style, same_curves
 from displace.report.html.blocks import Block
 from displace.report.html.findings import Finding, sentences, signed, verdict
 from displace.report.html.markup import cells, folded, heading, html_table, method_row, note, told_apart
@@ -217,6 +217,8 @@ def _details(study: Study) -> list[str]:
     if isinstance(study, Cost):
         bars = f"Vertical bars: 95 % bootstrap of {study.resampled}."
         return [f"Measured on {study.measured}. {bars}", *study.notes]
+    if isinstance(study, Compression):
+        return [*(f"{alike[0].upper()}{alike[1:]}." for alike in same_curves(study)), *study.notes]
     return study.notes
 
 
