@@ -473,13 +473,6 @@ def test_a_step_takes_a_list_of_one_image(
     assert len(described) == 1  # neither of them is described first
 
 
-@pytest.mark.parametrize("ask", ["step", "locate", "smooth"])
-def test_a_mask_is_no_descriptor(place_map: displace.PlaceMap, ask: str) -> None:
-    verb = place_map.follow().step if ask == "step" else getattr(place_map, ask)
-    with pytest.raises(InputError, match="queries must be numbers; got True and False, as of a mask"):
-        verb(np.ones((1, place_map.dim), bool))
-
-
 def same_fixes(one: Follower, other: Follower, frames: np.ndarray) -> bool:
     """Whether two drives go on alike."""
     fixes = [(one.step(frame), other.step(frame)) for frame in frames]

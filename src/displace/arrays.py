@@ -37,12 +37,7 @@ def as_vectors(values: ArrayLike, name: str = "vectors") -> Vectors:
         raise InputError(f"{name} must have shape (m, D); got shape {array.shape}")
     if array.shape[1] == 0:
         raise InputError(f"{name} have no dimensions; got shape {array.shape}")
-    if array.dtype == np.bool_:
-        raise InputError(
-            f"{name} must be numbers; got True and False, as of a mask: binary descriptors are given as "
-            "np.asarray(values, np.float32)"
-        )
-    if array.dtype.kind not in "fiu":
+    if array.dtype.kind not in "fiub":
         way_out = (
             "leave out columns that are none, and make nullable ones plain with table.to_numpy(np.float32)"
             if hasattr(values, "columns")
