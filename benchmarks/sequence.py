@@ -17,7 +17,6 @@ from benchmarks._shared import shared_folder
 from displace.datasets import town_drives
 from displace.datasets.town.writing import Chunk, write_chunks
 from displace.descriptors.extraction import describe
-from displace.images import read_image
 from displace.manifest.table import Manifest
 from displace.models import get_model
 from displace.places import Places
@@ -51,6 +50,7 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--drives", type=int, default=17, help="generated drives along nordland811")
     parser.add_argument("--town", type=Path, default=Path(tempfile.gettempdir()) / "town_drives")
     parser.add_argument("--towns", type=int, default=2, help="towns of `--only gaps` and `--only elsewhere`")
+    parser.add_argument("--model", default="hog", help="of `drives`, `unordered`, `town` and `gaps`")
     parser.add_argument(
         "--renumbered", action="store_true", help="`--only gaps`: numbers that leave out nothing"
     )
@@ -69,18 +69,18 @@ def main(argv: list[str]) -> None:
         step_against_locate(options.steps)
         steps_that_look()
     if options.only in (None, "drives"):
-        real_seasons(options.drives)
+        real_seasons(options.drives, options.model)
     if options.only in (None, "speeds"):
         speeds()
         slow_drives(options.town)
     if options.only in (None, "approach"):
         approaches()
     if options.only in (None, "unordered"):
-        unordered()
+        unordered(options.model)
     if options.only in (None, "town"):
-        town(options.town)
+        town(options.town, options.model)
     if options.only in (None, "gaps"):
-        gaps(options.town, options.towns, options.renumbered, options.begins_off)
+        gaps(options.town, options.towns, options.renumbered, options.begins_off, options.model)
     if options.only in (None, "elsewhere"):
         elsewhere(options.town, options.towns)
     if options.only in (None, "smooth"):
@@ -168,21 +168,18 @@ def steps_that_look() -> None:
         row(f"step {n}, with a look", f"{1e3 * each[n - 1]:.0f}", f"{each[n - 1] / usual:.0f}")
 
 
-def real_seasons(n_drives: int) -> None:
+def real_seasons(n_drives: int, model_name: str) -> None:
     """How well generated drives along a real railway line up: speeds, stops, detours, gaps, dropped frames."""
     folder = shared_folder() / "data" / "nordland811"
     if not folder.is_dir():
         print(f"skipped: no {folder}")
         return
-    model = get_model("hog")
+    model = get_model(model_name)
     seasons = {
-        season: np.stack(
-            [model.prepare(read_image(file)) for file in sorted((folder / season).glob("*.jpg"))]
-        )
-        for season in ("summer", "winter")
+        season: describe(model, sorted((folder / season).glob("*.jpg"))) for season in ("summer", "winter")
     }
     total = np.zeros(3, int)
-    header("alignment, HOG", "within ±2", "p90", "null precision", "null recall")
+    header(f"alignment, {model_name}", "within ±2", "p90", "null precision", "null recall")
     for seed in range(n_drives):
         rng = np.random.default_rng(seed)
         drop = 0.3 * (seed % 2)
@@ -292,10 +289,10 @@ def at_rate(rate: float, first: int, last: int, rng: np.random.Generator, whole:
     return np.rint(seen).astype(int) if whole else np.array(seen)
 
 
-def unordered() -> None:
+def unordered(model_name: str) -> None:
     """Queries in no order, along an order of places that means nothing to them: single frames' recall must stay."""
-    folder, model = shared_folder() / "data", get_model("hog")
-    header("R@1 (±1), HOG, queries shuffled", "single", "followed", "smoothed")
+    folder, model = shared_folder() / "data", get_model(model_name)
+    header(f"R@1 (±1), {model_name}, queries shuffled", "single", "followed", "smoothed")
     for name, references, query in (
         ("sped400", ("ref1", "ref2", "ref3"), "query"),
         ("nordland811", ("summer",), "winter"),
@@ -304,9 +301,7 @@ def unordered() -> None:
             print(f"skipped: no {folder / name}")
             continue
         seen = {
-            traversal: np.stack(
-                [model.prepare(read_image(f)) for f in sorted((folder / name / traversal).glob("*.jpg"))]
-            )
+            traversal: describe(model, sorted((folder / name / traversal).glob("*.jpg")))
             for traversal in (*references, query)
         }
         at = np.arange(len(seen[query]))
@@ -415,13 +410,13 @@ def precision_and_recall(both: int, found: int, true: int) -> tuple[str, str]:
     return tuple(f"{both / n:.2f}" if n else "–" for n in (found, true))
 
 
-def town(folder: Path) -> None:
+def town(folder: Path, model_name: str) -> None:
     """Drives through the rendered town: how they line up, a map of them, the night along it, and a map with a hole."""
-    drives = town_recordings(folder, seed=0)
-    grid = get_model("hog").grid
+    drives = town_recordings(folder, 0, model_name)
+    grid = get_model(model_name).grid
     found = align({name: drives[name][0] for name in drives}, anchor="sun", grid=grid)
     at = drives["sun"][1][found.tracks["sun"].references]
-    header("town_drives, HOG, to 'sun'", "within ±2", "p90", "null precision", "null recall")
+    header(f"town_drives, {model_name}, to 'sun'", "within ±2", "p90", "null precision", "null recall")
     for name, track in found.tracks.items():
         if name != "sun":
             *errors, counts = judged(track, drives[name][1], at)
@@ -431,12 +426,13 @@ def town(folder: Path) -> None:
     header("R@1 (±2 frames)", "single", "followed", f"{LAG} frames later", "smoothed")
     for title, place_map in (("map by sight", lined), ("map by truth", true)):
         for name in ("night", "snow"):
-            row(f"{title}, {name}", *recalls(place_map, *drives[name], at))
+            size = f"{sum(place_map.traversals.values())} references"
+            row(f"{title}, {size}, {name}", *recalls(place_map, *drives[name], at))
     removed(drives, at, {"a fifth of the places removed": [(0.4, 0.6)]})
     shuffled(true, *drives["snow"], at)
 
 
-def gaps(folder: Path, n_towns: int, renumbered: bool, begins_off: float) -> None:
+def gaps(folder: Path, n_towns: int, renumbered: bool, begins_off: float, model_name: str) -> None:
     """Other stretches removed from the map, in several towns; the first of them is that of `town`."""
     stretches = {
         "the first fifth removed": [(0.0, 0.2)],
@@ -445,7 +441,7 @@ def gaps(folder: Path, n_towns: int, renumbered: bool, begins_off: float) -> Non
         "two tenths removed": [(0.2, 0.3), (0.65, 0.75)],
     }
     for seed in range(n_towns):
-        drives = town_recordings(folder.with_name(f"{folder.name}{seed or ''}"), seed)
+        drives = town_recordings(folder.with_name(f"{folder.name}{seed or ''}"), seed, model_name)
         at = drives["sun"][1][without_stops(drives["sun"][0])[1]]
         print(f"\ntown {seed}\n")
         removed(drives, at, stretches, renumbered, begins_off)
@@ -524,11 +520,10 @@ def lines_up(one: np.ndarray, other: np.ndarray, grid: tuple[int, int, int] | No
     return True
 
 
-def town_recordings(folder: Path, seed: int) -> dict[str, References]:
+def town_recordings(folder: Path, seed: int, model_name: str = "hog") -> dict[str, References]:
     """Drives through a town, drawn where they are not there: descriptors and places of frames."""
-    model = get_model("hog")
     manifest = Manifest.read(town_drives.write(folder, seed=seed))
-    vectors = np.stack([model.prepare(read_image(file)) for file in manifest.paths()])
+    vectors = describe(get_model(model_name), manifest.paths())
     return {
         name: (vectors[manifest.traversals == name], town_drives.driven(name, seed=seed))
         for name in town_drives.DRIVES
