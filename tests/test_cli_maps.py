@@ -1160,6 +1160,7 @@ def test_a_map_of_several_stores_is_the_map_of_one_that_has_all(run, folder):
             "unknown traversal 'fog'. Known: dusk, overcast, snow",
         ),
         (("route.desc", "night.desc", "-m", "hog"), "model='hog' is not possible with several stores"),
+        (("route.desc", "night.desc", "--alike"), "alike=True is not possible with several stores"),
         (("route.desc", "night.csv"), "build takes one manifest, or stores, or recordings"),
     ],
 )
