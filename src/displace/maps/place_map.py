@@ -32,7 +32,7 @@ from displace.geo import Area, Positions
 from displace.maps import file
 from displace.maps.calibration import Calibration
 from displace.maps.driving import chosen_mode, course_of, similarity_of, tenable_mode
-from displace.maps.questions import as_images, check_same_model, is_image
+from displace.maps.questions import as_images, check_no_pixels, check_same_model, is_image
 from displace.maps.state import CHOSEN_AT, MapState
 from displace.matches import Matches
 from displace.models import grid_of, model_name
@@ -531,6 +531,7 @@ class PlaceMap:
         images = as_images(queries)
         if images is not None:
             return self._described(images, model)
+        check_no_pixels(queries, self.dim)
         vectors = as_vectors(queries, "queries")  # type: ignore[arg-type]
         if vectors.shape[1] != self.dim:
             raise InputError(f"queries have {vectors.shape[1]} dimensions; the map has {self.dim}")
