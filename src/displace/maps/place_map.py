@@ -40,7 +40,7 @@ from displace.places import Places
 from displace.search._database import is_address
 from displace.sequence.adaptation import LEAST_QUERIES, advance
 from displace.sequence.following import Course, Fix, Follower, smooth_fixes
-from displace.sequence.stops import without_stops
+from displace.sequence.stops import in_the_dark, without_stops
 from displace.sequence.stride import right_in_order
 from displace.sequence.tracking import BEGINS_OFF
 from displace.sequence.viewpoint import LEAST_VIEW_FRAMES, check_view, moved_by, view_of
@@ -408,6 +408,7 @@ class PlaceMap:
         if not len(vectors):
             return [], (0, 0)
         mode = chosen_mode(adapt, len(vectors))
+        unseen = in_the_dark(vectors)
         vectors, view = self._moved_back(state, vectors, adapt, LEAST_VIEW_FRAMES)
         projected, course = state.project(vectors), self._course(state)
         stands = np.arange(len(projected))
@@ -420,6 +421,8 @@ class PlaceMap:
         sure = None if in_order else PlaceMap(state).locate(vectors, 1, adapt="none").confidence
         if sure is not None:  # without the route's order a frame is judged by itself, and capped as a photo
             found = [fix.no_surer(float(limit)) for fix, limit in zip(found, sure, strict=True)]
+        for frame in np.flatnonzero(unseen):
+            found[frame] = found[frame].no_surer(0.0)
         return found, view
 
     def smoothed(
