@@ -383,6 +383,26 @@ def test_a_short_second_lap_is_said(conditions: dict[str, np.ndarray]) -> None:
     np.testing.assert_allclose([int(text) for text in found.groups()], [0, 19, 160], atol=4)
 
 
+def test_a_route_with_parts_that_look_alike_is_lined_up_if_one_says_so() -> None:
+    """The aisles of a warehouse: sight takes the second for a second lap, and who recorded it had no way out."""
+    rng = np.random.default_rng(0)
+    aisle, own = rng.standard_normal((80, 64)), rng.standard_normal((160, 64))
+    route = np.r_[aisle, aisle] + 0.6 * own
+    at = {"monday": np.arange(160), "tuesday": np.arange(0, 160, 2), "friday": np.arange(5, 150)}
+    recordings = {
+        name: (route[along] + 0.4 * rng.standard_normal((len(along), 64))).astype(np.float32)
+        for name, along in at.items()
+    }
+    with pytest.raises(InputError, match=r"drives a part of its route twice: .* look alike .*, add --alike$"):
+        align(recordings)
+    found = align(recordings, anchor="monday", alike=True)
+    assert any(note.startswith("monday: it may drive a part of its route twice") for note in found.notes)
+    for name, along in at.items():
+        track = found.tracks[name]
+        assert (np.abs(track.places[track.references] - along[track.references]) <= 2).mean() > 0.95
+        assert track.references.mean() > 0.8
+
+
 def slow_scenery(n: int, seed: int) -> np.ndarray:
     """Frames of a drive through scenery that changes slowly, beside what is each frame's own."""
     rng = np.random.default_rng(seed)

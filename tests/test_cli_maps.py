@@ -158,8 +158,26 @@ def test_locate_a_folder_without_images_names_what_is_in_there(run, folder):
     assert "no images in films itself; give what is in there, such as 'films/one day'" in (
         run("locate", "town.displace", "films").stderr
     )
+    (folder / "disk" / "films").mkdir(parents=True)
+    shutil.copytree(folder / "films" / "one day", folder / "disk" / "films" / "one day")
+    assert "such as 'disk/films/one day'" in run("locate", "town.displace", "disk").stderr
     (folder / "films" / "a.MTS").write_bytes(b"")
     assert "such as films/a.MTS" in run("locate", "town.displace", "films").stderr
+
+
+def test_what_a_folder_has_beside_its_images_is_not_left_out_without_a_word(run, folder, tmp_path):
+    """Photos of a camera in 100APPLE, 101APPLE and a loose one: those further down were missing from the answer."""
+    photo, deeper = folder / "town" / "sun" / "0000.jpg", tmp_path / "holiday" / "100 APPLE"
+    (tmp_path / "holiday" / ".thumbnails").mkdir(parents=True)
+    for path in (tmp_path / "holiday" / "0.jpg", tmp_path / "holiday" / ".thumbnails" / "0.jpg"):
+        shutil.copy(photo, path)
+    assert run("locate", "town.displace", tmp_path / "holiday").exit_code == 0, "nothing else, no warning"
+    deeper.mkdir()
+    shutil.copy(photo, deeper / "1.jpg")
+    with pytest.warns(RouteWarning, match=r"only what is in the folder itself .*\(1 image\).*'.*100 APPLE'"):
+        done = run("locate", "town.displace", tmp_path / "holiday", "--json")
+    assert len(json.loads(done.stdout)) == 1
+    assert len(json.loads(run("locate", "town.displace", deeper, "--json").stdout)) == 1
 
 
 def test_locate_a_video_and_a_store(run, folder):
@@ -1150,6 +1168,7 @@ def test_a_map_of_several_stores_is_the_map_of_one_that_has_all(run, folder):
             "unknown traversal 'fog'. Known: dusk, overcast, snow",
         ),
         (("route.desc", "night.desc", "-m", "hog"), "model='hog' is not possible with several stores"),
+        (("route.desc", "night.desc", "--alike"), "alike=True is not possible with several stores"),
         (("route.desc", "night.csv"), "build takes one manifest, or stores, or recordings"),
     ],
 )

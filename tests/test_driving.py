@@ -69,6 +69,26 @@ def test_a_drive_that_begins_in_the_dark_is_followed_all_the_same(
     assert followed > share(np.array([plain.step(frame).place for frame in frames]), at) - 0.1
 
 
+@pytest.mark.parametrize("first", [0, 60, None])
+def test_black_pictures_of_a_smoothed_drive_are_at_no_place(
+    place_map: displace.PlaceMap, driven: tuple[np.ndarray, np.ndarray], first: int | None
+) -> None:
+    """A tunnel, or a covered lens: the drive went on, and was told to stand where it was last seen, surely."""
+    frames, at = driven
+    first = len(frames) - 20 if first is None else first
+    dark = slice(first, first + 20)
+    seen = frames.copy()
+    seen[dark] = 0
+    fixes = place_map.smooth(seen)
+    assert max(fix.probability for fix in fixes[dark]) == 0
+    assert place_map.smoothed(seen).confidence[dark].max() == 0
+    others = np.delete(np.arange(len(frames)), dark)
+    assert share(np.array([fixes[frame].place for frame in others]), at[others]) > 0.85
+    one = frames.copy()
+    one[70] = 0
+    assert place_map.smooth(one)[70].probability > 0.5, "a single one is a step of the drive"
+
+
 def test_following_and_smoothing_beat_single_frames(
     place_map: displace.PlaceMap, driven: tuple[np.ndarray, np.ndarray]
 ) -> None:

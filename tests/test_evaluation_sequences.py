@@ -16,6 +16,7 @@ from displace.evaluation.cells import ranked_along
 from displace.evaluation.methods import Method, methods_named
 from displace.evaluation.suites import Suite
 from displace.evaluation.tables import build_tables
+from displace.fusion.bsf import Bsf
 from displace.fusion.hops import Hops
 from displace.fusion.single import Single
 from displace.manifest.table import Manifest
@@ -136,6 +137,23 @@ def test_a_fusion_may_lack_places_of_the_route(mode):
     smoothed, _ = ranked_along(smoother, fusion, route.queries[::-1], order, 1)
     there = (order < 40) | (order >= 60)
     assert (smoothed[there, 0] == order[there]).mean() > 0.6
+
+
+@pytest.mark.parametrize("sequence", SEQUENCES.names())
+def test_a_drive_passes_places_that_a_fusion_excludes_for_some_frames(sequence):
+    """BSF gives −∞ to places that none of its kept traversals shows: all of its rows were NaN along a drive."""
+    route = make_route(120, 2, 64, noise=0.5, seed=0)
+    refs = route.references
+    lacks = (refs.traversals == refs.traversals[0]) & (refs.places % 3 == 0)
+    lacks |= (refs.traversals != refs.traversals[0]) & (refs.places % 3 == 1)
+    fusion = Bsf().fit_references(
+        ReferenceSet(refs.vectors[~lacks], refs.places[~lacks], refs.traversals[~lacks])
+    )
+    assert np.isneginf(fusion.rank(route.queries, 120).scores).any()
+    order = np.arange(120)
+    found, scores = ranked_along(Method("bsf", sequence=sequence), fusion, route.queries, order, 3)
+    assert np.isfinite(scores).all()
+    assert (found[:, 0] == order).mean() >= (fusion.rank(route.queries, 1).places[:, 0] == order).mean()
 
 
 @pytest.mark.parametrize(

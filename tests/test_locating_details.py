@@ -12,13 +12,14 @@ import pytest
 from PIL import Image
 
 from displace import DisPlace, ReferenceSet, build
-from displace.errors import InputError, ModelMismatchError
+from displace.errors import ImageError, InputError, ModelMismatchError
 from displace.geo import Positions
+from displace.images import read_image
 from displace.interop._points import locations_table
 from displace.manifest.table import Manifest
 from displace.maps import state
 from displace.maps.located import Located, check_limit
-from displace.maps.questions import as_images, check_same_model
+from displace.maps.questions import as_images, check_same_model, is_image
 from displace.maps.refusals import of_refusals
 from displace.maps.remarks import (
     LACKING,
@@ -189,12 +190,46 @@ class TestQueries:
         for given in (picture, [picture], (picture, "a.jpg")):
             np.testing.assert_array_equal(as_images(given)[0], np.full((4, 5, 3), (255, 0, 0), np.uint8))
 
+    def test_images_of_pillow_are_as_their_files_are(self, tmp_path):
+        """A phone's photo that Pillow had opened lay on its side; grey ones, and others, were refused."""
+        shown = np.random.default_rng(0).integers(0, 256, (6, 5, 3), np.uint8)
+        turned, exif = Image.fromarray(np.rot90(shown)), Image.Exif()
+        exif[0x112] = 6  # turn it clockwise to see it upright
+        turned.save(tmp_path / "phone.png", exif=exif)
+        kinds = {mode: Image.fromarray(shown).convert(mode) for mode in ("L", "P", "RGBA", "CMYK")}
+        for mode, picture in kinds.items():
+            picture.save(tmp_path / f"{mode}.{'tif' if mode == 'CMYK' else 'png'}")
+        files = sorted(tmp_path.iterdir())
+        for file in files:
+            with Image.open(file) as picture:
+                assert is_image(picture)
+                np.testing.assert_array_equal(as_images(picture)[0], read_image(file))
+        with Image.open(files[-1]) as picture:
+            np.testing.assert_array_equal(as_images(picture)[0], shown)
+        with pytest.raises(ImageError, match="the image given has floating-point pixels"):
+            as_images(Image.fromarray(np.zeros((4, 5), np.float32)))
+
+    def test_pictures_that_are_no_rgb_bytes_are_not_called_descriptors(self, town):
+        """A grey frame had "320 dimensions", as if another model had described it."""
+        grey = np.zeros((24, 32), np.uint8)
+        for wrong in (
+            grey,
+            np.zeros((24, 32, 3)),
+            np.zeros((24, 32, 3), np.uint16),
+            np.zeros((2, 24, 32, 3)),
+        ):
+            for ask in (town.locate, town.follow().step):
+                with pytest.raises(
+                    InputError, match=r"nor a picture: give pixels: uint8, shape .*, RGB; of a grey"
+                ):
+                    ask(wrong)
+        assert len(town.describe(np.zeros((3, town.dim), np.uint8))) == 3
+
     @pytest.mark.parametrize(
         ("odd", "what"),
         [
             (np.zeros((4, 5, 3)), r"float64, shape \(4, 5, 3\)"),
             (np.zeros((4, 5), np.uint8), r"uint8, shape \(4, 5\)"),
-            (Image.new("L", (5, 4)), r"uint8, shape \(4, 5\)"),
             (np.zeros((1, 8), np.float32), r"float32, shape \(1, 8\)"),
         ],
     )

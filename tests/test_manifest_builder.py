@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -279,6 +280,21 @@ def test_positions_that_do_not_line_up(tmp_path):
     without = build_manifest(tmp_path, anchor="slow", spacing=10, radius=4, keep_off_route=False)
     assert "" not in without.places
     assert grid(without) == cells
+
+
+def test_images_between_places_that_are_far_apart_are_told_of(tmp_path):
+    """One frame a second from a train: a third of the images had no place, as if they were off the route."""
+    drive(tmp_path, "first", np.arange(0, 1500, 28.0))
+    drive(tmp_path, "second", np.arange(13, 1500, 28.0))
+    drive(tmp_path, "third", np.arange(5000, 5280, 28.0))  # off the route, and not between places
+    said = r"52 of 118 images lie between places, which are 28 m apart, and farther than 10 m .* --radius 1[345] takes"
+    with pytest.warns(RouteWarning) as caught:
+        build_manifest(tmp_path, anchor="first")
+    assert sum(re.search(said, str(warning.message)) is not None for warning in caught) == 1
+    with pytest.warns(RouteWarning, match="no image of 'third'") as caught:
+        wider = build_manifest(tmp_path, anchor="first", radius=15)
+    assert len(caught) == 1
+    assert {t.name: t.coverage for t in wider.summary().traversals}["second"] > 0.95
 
 
 @pytest.mark.filterwarnings("ignore:kept")

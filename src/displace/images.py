@@ -139,6 +139,16 @@ def read_image(source: PathLike | bytes | Pixels) -> Pixels:
         raise ImageError(f"cannot read {named}: {error}{_if_empty(path)}") from error
 
 
+def pixels_of(image: Image.Image) -> Pixels:
+    """Pixels of an image that Pillow opened or made, as `read_image` gives those of its file: RGB and upright."""
+    try:
+        return np.array(_rgb(_upright(image)))
+    except ImageError as error:
+        raise ImageError(f"the image given {error}") from None
+    except Exception as error:  # a file that is damaged is noticed while decoding
+        raise ImageError(f"cannot read the image given: {error}") from error
+
+
 def eight_bits(pixels: NDArray[Any]) -> Pixels:
     """Turn deep pixels into bytes, from the darkest value to the brightest; 255 steps of a sensor at least.
 

@@ -166,13 +166,21 @@ def _ranked(cell: Cell, split: Split, fusion: Fusion, queries: Vectors) -> tuple
 
 
 def fused_scores(fusion: Fusion, queries: Vectors, order: Indices) -> Blocks:
-    """Scores of a fitted fusion for queries in the order in which they were taken, its places in route order."""
+    """Scores of a fitted fusion for queries in the order in which they were taken, its places in route order.
+
+    A place that a query excludes (−∞: none of the traversals that BSF keeps shows it) gets the least of its other
+    scores: a drive may pass it, and means over places need numbers.
+    """
 
     def block(rows: slice) -> Vectors:
         matches = fusion.rank(queries[rows], len(order))
         scores = np.empty(matches.scores.shape, np.float32)
         columns = np.searchsorted(fusion.place_ids_, matches.places)
         np.put_along_axis(scores, columns, matches.scores.astype(np.float32), axis=1)
+        excluded = np.isneginf(scores)
+        if excluded.any():
+            least = np.min(scores, axis=1, keepdims=True, initial=np.inf, where=~excluded)
+            scores = np.where(excluded, least, scores)
         return scores[:, order]
 
     return Blocks((len(queries), len(order)), block)

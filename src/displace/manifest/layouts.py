@@ -42,6 +42,8 @@ _OFF_BY_GPS = 50.0
 """Metres by which positions of one route may differ, in narrow streets say."""
 _BACK, _FEW = 135.0, 0.02
 """Degrees from which on courses are opposite, and the share of places at which they may be: positions jump."""
+_BETWEEN = 0.05
+"""Share of the images that may lie between places, off the route by the rule, before a wider radius is proposed."""
 
 
 @dataclass(frozen=True)
@@ -159,12 +161,13 @@ def assign_by_position(route: Route, known: KnownPlaces) -> Manifest:
         raise ManifestError("the known places have no positions")
     tracks = [track_of(r) for r in route.recordings]
     places, *points = metres_together([known.positions, *tracks])
-    kept, labels, frames = [], [], []
+    kept, labels, frames, beside = [], [], [], []
     ways = np.full((len(tracks), len(places)), np.nan)
     for recording, track, own, way in zip(route.recordings, tracks, points, ways, strict=True):
         place, state = match_places(places, known.positions.heading, own, track.heading, route.rule)
         rows = np.flatnonzero((state == CHOSEN) | ((state == OFF_ROUTE) & route.keep_off_route))
         kept.append(recording.take(rows))
+        beside.append(own[state == OFF_ROUTE])
         labels.append([known.ids[p] if p >= 0 else "" for p in place[rows]])
         if not (state == CHOSEN).any():
             _warn_of_elsewhere(recording.name, own, places, route.rule)
@@ -173,6 +176,7 @@ def assign_by_position(route: Route, known: KnownPlaces) -> Manifest:
         frames.append(np.where(place[rows] >= 0, place[rows], np.nan))
     _warn_of_few(sum(map(len, kept)), sum(map(len, route.recordings)), route.rule)
     _warn_of_ways_back(ways)
+    _warn_of_between(np.concatenate(beside), sum(map(len, route.recordings)), places, route.rule)
     return replace(route, recordings=kept).manifest(labels, frames)
 
 
@@ -204,6 +208,26 @@ def _warn_of_ways_back(ways: Numbers) -> None:
         warnings.warn(
             f"{back:,} of {passed.shape[1]:,} places are passed in opposite directions, where a camera that looks "
             "ahead sees other places. Add a column 'heading' to the positions, or a recording for each direction",
+            RouteWarning,
+            stacklevel=4,
+        )
+
+
+def _warn_of_between(beside: Numbers, n_images: int, places: Numbers, rule: Rule) -> None:
+    """Warn where the images of the anchor are so far apart that others between them count as off the route."""
+    from scipy.spatial import KDTree
+
+    beside, usable = (points[np.isfinite(points).all(axis=1)] for points in (beside, places))
+    if not len(beside) or len(usable) < 2:
+        return
+    tree = KDTree(usable)
+    apart, away = float(np.median(tree.query(usable, 2)[0][:, 1])), tree.query(beside)[0]
+    between = away[(away > max(rule.radius, rule.spacing)) & (away < apart)]
+    if len(between) > _BETWEEN * n_images:
+        warnings.warn(
+            f"{len(between):,} of {n_images:,} images lie between places, which are {apart:.0f} m apart, and farther "
+            f"than {max(rule.radius, rule.spacing):g} m from each: they count as off the route, without a place. "
+            f"displace manifest --radius {np.ceil(between.max()):.0f} takes them",
             RouteWarning,
             stacklevel=4,
         )

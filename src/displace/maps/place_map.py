@@ -34,7 +34,7 @@ from displace.geo import Area, Positions
 from displace.maps import file
 from displace.maps.calibration import Calibration
 from displace.maps.driving import chosen_mode, course_of, similarity_of, tenable_mode
-from displace.maps.questions import as_images, check_same_model
+from displace.maps.questions import as_images, check_no_pixels, check_same_model
 from displace.maps.state import CHOSEN_AT, MapState
 from displace.matches import Matches
 from displace.models import grid_of, model_name
@@ -42,7 +42,7 @@ from displace.places import Places
 from displace.search._database import is_address
 from displace.sequence.adaptation import LEAST_QUERIES, advance
 from displace.sequence.following import Course, Fix, Follower, smooth_fixes
-from displace.sequence.stops import without_stops
+from displace.sequence.stops import in_the_dark, without_stops
 from displace.sequence.stride import right_in_order
 from displace.sequence.tracking import BEGINS_OFF
 from displace.sequence.viewpoint import LEAST_VIEW_FRAMES, Grid, check_view, moved_by, view_of
@@ -412,6 +412,7 @@ class PlaceMap:
         if not len(vectors):
             return [], (0, 0)
         mode = chosen_mode(adapt, len(vectors))
+        unseen = in_the_dark(vectors)
         vectors, view = self._moved_back(state, vectors, adapt, LEAST_VIEW_FRAMES)
         projected, course = state.project(vectors), self._course(state)
         stands = np.arange(len(projected))
@@ -424,6 +425,8 @@ class PlaceMap:
         sure = None if in_order else PlaceMap(state).locate(vectors, 1, adapt="none").confidence
         if sure is not None:  # without the route's order a frame is judged by itself, and capped as a photo
             found = [fix.no_surer(float(limit)) for fix, limit in zip(found, sure, strict=True)]
+        for frame in np.flatnonzero(unseen):
+            found[frame] = found[frame].no_surer(0.0)
         return found, view
 
     def smoothed(
@@ -535,6 +538,7 @@ class PlaceMap:
         images = as_images(queries)
         if images is not None:
             return self._described(images, model)
+        check_no_pixels(queries, self.dim)
         vectors = as_vectors(queries, "queries")  # type: ignore[arg-type]
         if vectors.shape[1] != self.dim:
             raise InputError(f"queries have {vectors.shape[1]} dimensions; the map has {self.dim}")

@@ -12,6 +12,8 @@ import numpy as np
 from displace.errors import InputError, ModelMismatchError
 from displace.models import differences, model_name
 
+PIXELS = "pixels: uint8, shape (height, width, 3), RGB"
+
 
 def as_images(queries: Any) -> list[Any] | None:
     """Queries as a list of images; None where they are descriptors."""
@@ -31,21 +33,40 @@ def as_images(queries: Any) -> list[Any] | None:
         odd = next(query for query in given if not is_image(query))
         what = f"{odd.dtype}, shape {odd.shape}" if isinstance(odd, np.ndarray) else type(odd).__name__
         raise InputError(
-            "images are paths, encoded files, or pixels: uint8, shape (height, width, 3), RGB; descriptors are one "
-            f"array (q, D). Got a list with {what}"
+            f"images are paths, encoded files, or {PIXELS}; descriptors are one array (q, D). Got a list with {what}"
         )
     return None
 
 
 def _pixels(query: Any) -> Any:
     """Pillow images as pixels; anything else unchanged."""
+    if _of_pillow(query):
+        from displace.images import pixels_of  # brings Pillow, which maps do without
+
+        return pixels_of(query)
     return np.asarray(query) if hasattr(query, "__array_interface__") else query
 
 
+def _of_pillow(query: Any) -> bool:
+    """Whether a query is an image that Pillow opened or made, told without importing it."""
+    return hasattr(query, "getexif")
+
+
+def check_no_pixels(queries: Any, dim: int) -> None:
+    """Refuse what cannot be descriptors (q, `dim`) and seems to be a picture, grey or in floating point."""
+    if not isinstance(queries, np.ndarray) or queries.shape[1:] == (dim,):
+        return
+    if queries.ndim in (3, 4) or (queries.ndim == 2 and queries.dtype == np.uint8):
+        raise InputError(
+            f"queries of {queries.dtype}, shape {queries.shape}, are neither descriptors (q, {dim}) nor a picture: "
+            f"give {PIXELS}; of a grey picture, np.stack([grey] * 3, axis=-1)"
+        )
+
+
 def is_image(query: Any) -> bool:
-    """Whether a query is one image: a path, an encoded file or pixels."""
+    """Whether a query is one image: a path, an encoded file, pixels or an image of Pillow."""
     pixels = isinstance(query, np.ndarray) and query.dtype == np.uint8 and query.ndim == 3
-    return pixels or isinstance(query, str | os.PathLike | bytes)
+    return pixels or isinstance(query, str | os.PathLike | bytes) or _of_pillow(query)
 
 
 def check_same_model(model: Mapping[str, Any] | None, fingerprint: Mapping[str, Any] | None) -> None:

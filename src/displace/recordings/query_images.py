@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import tempfile
+import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
 
 import numpy as np
 
-from displace.errors import InputError
+from displace.errors import ImageError, InputError, RouteWarning
 from displace.files.reading import PathLike
 from displace.images import find_images, has_images, natural_key
 from displace.manifest import Manifest
@@ -91,6 +92,7 @@ def images_of(
                 found = find_images(source)
                 if not found:
                     raise InputError(f"no images in {source}{_deeper(source)}")
+                _warn_of_others(source, len(found))
                 images.add_files(found, str(source))
             elif is_video(source):
                 # A dash camera's last video ends where the power did: its frames are as good as others.
@@ -104,8 +106,29 @@ def images_of(
 
 def _deeper(folder: Path) -> str:
     """Say where a folder without images has a video, or images further down."""
+    there = _further_down(folder)
+    return f" itself; give what is in there, such as {quote(str(there))}" if there else ""
+
+
+def _warn_of_others(folder: Path, n_images: int) -> None:
+    """Warn that what a folder has beside its images, in folders of its own or as videos, is not located."""
+    with suppress(ImageError):  # a folder that may not be read could not be given either
+        if there := _further_down(folder):
+            warnings.warn(
+                f"{folder}: only what is in the folder itself is located ({n_images:,} "
+                f"{'image' if n_images == 1 else 'images'}); give what else is in there, too, such as "
+                f"{quote(str(there))}",
+                RouteWarning,
+                stacklevel=4,
+            )
+
+
+def _further_down(folder: Path) -> Path | None:
+    """Return the first video, bag or folder of images in a folder or below it."""
     inside = sorted(folder.iterdir(), key=lambda path: natural_key(path.name))
-    there = [
-        path for path in inside if is_video(path) or is_bag(path) or (path.is_dir() and has_images(path))
-    ]
-    return f" itself; give what is in there, such as {quote(str(there[0]))}" if there else ""
+    for path in inside:
+        if is_video(path) or is_bag(path):
+            return path
+        if path.is_dir() and not path.name.startswith(".") and has_images(path):
+            return path if find_images(path) else _further_down(path)
+    return None

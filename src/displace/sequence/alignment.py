@@ -97,12 +97,15 @@ def align(
     candidates: Iterable[str] | None = None,
     progress: Stage | None = None,
     grid: Grid | None = None,
+    *,
+    alike: bool = False,
 ) -> Alignment:
     """Line up recordings of one route: descriptors (n, D) of frames in the order in which they were taken.
 
     The anchor, whose frames become the places, is by default the one of the `candidates` that the others fit best. With
     the `grid` of descriptors that are one over the picture, recordings from another lane are lined up by the part of
-    the picture that all of them see.
+    the picture that all of them see. With `alike`, what seems to be a second lap is another part of the
+    route.
 
     InputError says why they cannot be lined up: one recording only, too few frames, frames without anything to see, a
     second lap, opposite directions, different routes.
@@ -118,7 +121,7 @@ def align(
         seen, offsets = common_view(seen, grid, least_gain)
         moved = _moved(offsets, grid)
     ready = dict(zip(seen, reduced([standardised_recording(v) for v in seen.values()]), strict=True))
-    laps = [note for name in ready for note in _laps(name, ready[name], kept[name])]
+    laps = [note for name in ready for note in _laps(name, ready[name], kept[name], alike)]
     rounds = 2 if can_refine(ready) else 1
     n_pairs = len(ready) * (len(ready) - 1) // 2
     total = n_pairs + rounds * (len(ready) - 1)
@@ -362,17 +365,21 @@ def _check(recordings: Mapping[str, Vectors], anchor: str | None) -> None:
             raise InputError(f"recording {name!r} shows nothing to line it up by: {found}")
 
 
-def _laps(name: str, vectors: Vectors, frames: Indices) -> list[str]:
-    """Refuse a recording that surely drives a part of its route twice; a note where it may."""
+def _laps(name: str, vectors: Vectors, frames: Indices, alike: bool) -> list[str]:
+    """Refuse a recording that surely drives a part of its route twice; a note where it may, or where parts are alike.
+
+    Similarity cannot tell a second lap from the next aisle of a warehouse; who recorded it can.
+    """
     found = second_lap(vectors)
     if found is None:
         return []
     first, last, again = frames[[found.first, found.last, found.again]].tolist()
     seen = f"what frames {first} to {last} show is seen again from frame {again}"
-    if found.sure:
+    if found.sure and not alike:
         raise InputError(
             f"recording {name!r} drives a part of its route twice: {seen}. Cut it into one recording for each lap "
-            "(or camera)"
+            "(or camera). If it passes no part twice, and the route has parts that look alike (aisles, floors of a car "
+            "park), add --alike"
         )
     return [f"{name}: it may drive a part of its route twice, {seen}; if so, cut it there"]
 

@@ -44,4 +44,7 @@ class Hindsight:
             [moment.off for moment in since],
             self.tracker.motion,
         )
-        return told if self.tracker.roadway is None else on_places(told, self.tracker.roadway)
+        if self.tracker.roadway is not None:
+            told = on_places(told, self.tracker.roadway)
+        # Another street has a path of some frames, too: what the drive is along is as doubtful as for the last frame.
+        return self.tracker.in_doubt(told)

@@ -12,8 +12,9 @@ from math import sqrt
 
 import numpy as np
 
-from displace.arrays import Indices, Vectors
+from displace.arrays import Indices, Vectors, shows_something
 from displace.sequence.engine import Floats
+from displace.truth import Flags
 
 STILL = 0.65
 """A frame belongs to a stop if it differs from the last frame kept by less than this share of the usual change between
@@ -49,6 +50,17 @@ def without_stops(vectors: Vectors, advances: Advances | None = None) -> tuple[V
             counts = np.diff(np.append(kept, len(vectors)))
     means = np.add.reduceat(vectors, kept, axis=0) / counts[:, None].astype(vectors.dtype)
     return means, kept, np.repeat(np.arange(len(kept)), counts)
+
+
+def in_the_dark(vectors: Vectors) -> Flags:
+    """Which descriptors (n, D) of a drive's frames are of several pictures in a row that show nothing (black), (n,).
+
+    They look like a stop, and may be a tunnel or a covered lens: how far the drive went is not known. A single one is
+    a step like any other.
+    """
+    dark = np.concatenate([[False], ~shows_something(vectors), [False]])
+    several: Flags = dark[1:-1] & (dark[:-2] | dark[2:])
+    return several
 
 
 def moving(vectors: Vectors) -> Indices:

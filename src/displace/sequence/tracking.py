@@ -119,7 +119,7 @@ class Tracker:
         self._backwards: _Chain | None = None
         self._gain, self._frame, self._searched, self._doubted = 0.0, 0, 0, 0
         self._matches: deque[int] = deque(maxlen=_LOOKED_AT)
-        self._belonging = Belonging()
+        self._belonging, self._along = Belonging(), 1.0
         self._seen: tuple[Vectors, float] | None = None
         # Earnings on the path and under the null chain: mean over the drive, and around the last frame; and sums of
         # the regression of the former on the latter.
@@ -184,14 +184,14 @@ class Tracker:
             self._learn_level(on_path + top, by_chance + top, on_map)
         # The ratio decays on the map only: off the map nothing speaks for or against the order.
         self._gain += on_path - by_chance - on_map * self._gain / self._MEMORY
-        along = self._belonging.see(on_path + top, self._chance.value)
+        along = self._along = self._belonging.see(on_path + top, self._chance.value)
         trust = self.order
         self._searched = 0 if trust > 0.5 else self._searched + (not stands)
         self._doubted = self._doubted + 1 if trust > 0.5 and along < 0.5 else 0
         told = forwards.belief()
         if trust < _CERTAIN:
             told = self._mixed(told, _alone(places, off, self.begins_off), trust)
-        return told if along > _CERTAIN else self._in_doubt(told, along)
+        return self.in_doubt(told)
 
     def _stands(self) -> bool:
         """Whether the last frames all match one spot."""
@@ -241,8 +241,11 @@ class Tracker:
         mixed += np.float32(share * (1 - trust)) * alone.places
         return Belief(mixed, off_map)
 
-    def _in_doubt(self, told: Belief, along: float) -> Belief:
+    def in_doubt(self, told: Belief) -> Belief:
         """Mix in the case that the drive is not along the route, where it may be anywhere or off the map."""
+        along = self._along
+        if along > _CERTAIN:
+            return told
         off_map = searched_in_vain(told.off_map, self._doubted, _DOUBTED, _DOUBTED_LONGER)
         share = (1 - off_map) / max(1 - told.off_map, 1e-9)
         places = told.places * np.float32(share * along)

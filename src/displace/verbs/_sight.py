@@ -22,7 +22,7 @@ EQUAL = {"names": "equal file names", "order": "images of equal number"}
 
 
 def check_names(
-    store: DescriptorStore, refs: ReferenceSet, table: Path, progress: Progress | None
+    store: DescriptorStore, refs: ReferenceSet, table: Path, progress: Progress | None, alike: bool
 ) -> list[str]:
     """Line recordings up if the images show that equal names are not equal places; return messages about it.
 
@@ -46,7 +46,7 @@ def check_names(
     names, layout = ", ".join(map(str, doubt)), _layout(store.manifest)
     equal, keep = EQUAL[layout], f"--layout {layout} keeps the {layout}"
     try:
-        sighted = Sighted.of(store, [str(name) for name in refs.traversal_ids], None, progress)
+        sighted = Sighted.of(store, [str(name) for name in refs.traversal_ids], None, progress, alike)
     except InputError as error:
         if min(long) < ROUTE or min(doubt.values()) >= OFTEN:
             return [f"{equal} are taken as equal places, but the images do not confirm it ({names})"]

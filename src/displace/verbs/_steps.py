@@ -53,6 +53,8 @@ class Steps:
     """Recordings that the map is built of; None for all."""
     exclude: Sequence[str] = ()
     """Recordings that it is built without."""
+    alike: bool = False
+    """Whether parts of the route look alike, so that what seems to be a second lap is none."""
 
     @property
     def source(self) -> Path | list[Path]:
@@ -110,6 +112,7 @@ class Steps:
                 made,
                 anchor=self.anchor,
                 traversals=names,
+                alike=self.alike,
                 partial=partial,
                 overwrite=True,
                 progress=self.progress,
@@ -117,7 +120,7 @@ class Steps:
             lined = done.found()
         elif self.of_recordings and self.layout == "auto" and self._told_by_names(store.manifest):
             refs = sample(store.stream(self.traversals, self.exclude))
-            lined = check_names(store, refs, self.table, self.progress)
+            lined = check_names(store, refs, self.table, self.progress, self.alike)
         else:
             lined = []
             self._check_lined_up(store.manifest)

@@ -77,6 +77,7 @@ def align(
     *,
     anchor: str | None = None,
     traversals: Traversals = None,
+    alike: bool = False,
     check: bool = False,
     undo: bool = False,
     partial: bool = False,
@@ -100,6 +101,9 @@ def align(
         positions if there are any.
     traversals : sequence of str, optional
         Recordings to use; by default all. The others keep their places.
+    alike : bool
+        The route has parts that look alike, such as aisles or floors of a car park: accept recordings that seem to
+        drive a part of it twice.
     check : bool
         Write a page beside the store to check the result: similarity matrix with the path, pairs of frames, weakest
         stretches first.
@@ -139,7 +143,7 @@ def align(
             f"cannot write to {store}, which keeps the places that are found: copy it to a disk that can be written to"
         )
     _check_blank(described, names, overwrite)
-    sighted = Sighted.of(described, names, anchor, progress)
+    sighted = Sighted.of(described, names, anchor, progress, alike)
     lined = sighted.kept(output)
     return replace(lined, page=_check_page(sighted)) if check else lined
 
@@ -156,7 +160,12 @@ class Sighted:
 
     @classmethod
     def of(
-        cls, store: DescriptorStore, names: Sequence[str], anchor: str | None, progress: Progress | None
+        cls,
+        store: DescriptorStore,
+        names: Sequence[str],
+        anchor: str | None,
+        progress: Progress | None,
+        alike: bool,
     ) -> Sighted:
         """Line recordings up; raises InputError if that is not possible."""
         from displace.models import grid_of
@@ -169,7 +178,12 @@ class Sighted:
         vectors = {name: store.vectors(taken) for name, taken in rows.items()}
         with limit_threads(threads_for(None, len(store), store.dim)):
             found = line_up(
-                vectors, anchor, candidates or None, part(progress, "aligning"), grid=grid_of(store.model)
+                vectors,
+                anchor,
+                candidates or None,
+                part(progress, "aligning"),
+                grid=grid_of(store.model),
+                alike=alike,
             )
         return cls(store, rows, vectors, found)
 

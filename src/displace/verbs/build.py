@@ -60,6 +60,7 @@ def build(
     topic: str | None = None,
     layout: str = "auto",
     anchor: str | None = None,
+    alike: bool = False,
     cluster: Annotated[str | None, Option(metavar="ADDRESS")] = None,
     threads: int | None = None,
     partial: bool = False,
@@ -112,6 +113,9 @@ def build(
         equal names turn out not to be equal places are lined up by sight; names trusts the names.
     anchor : str, optional
         Line the recordings up by sight, along this one: its frames become the places, as in `align`.
+    alike : bool
+        For recordings that are lined up by sight: the route has parts that look alike, such as aisles or floors of a
+        car park, so accept recordings that seem to drive a part of it twice.
     cluster : str, optional
         Build with the workers of a Dask cluster: local, local:4, or a scheduler's address.
     threads : int, optional
@@ -162,7 +166,7 @@ def build(
     with exclusive(output), limit_threads(threads):
         chosen: dict[str, Any] = {"traversals": traversals, "exclude": exclude or ()}
         if several := _stores(listed(store)):
-            _check_alone(model, layout, cluster)
+            _check_alone(model, layout, alike, cluster)
             stores = [showing(whole_store(folder, partial), **chosen) for folder in several]
             stream = joined(stores, **chosen)
         else:
@@ -177,6 +181,7 @@ def build(
                 progress,
                 traversals,
                 exclude or (),
+                alike,
             )
             described = whole_store(steps.described(model, weights, device), partial)
             with steps.tried():
@@ -219,11 +224,12 @@ def _stores(sources: list[Path]) -> list[Path]:
     return sources if len(sources) > 1 and all(map(is_store, sources)) else []
 
 
-def _check_alone(model: str | None, layout: str, cluster: str | None) -> None:
+def _check_alone(model: str | None, layout: str, alike: bool, cluster: str | None) -> None:
     """Refuse options that several stores do not take."""
     for name, value, default in (
         ("model", model, None),
         ("layout", layout, "auto"),
+        ("alike", alike, False),
         ("cluster", cluster, None),
     ):
         if value != default:
