@@ -22,12 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.errors import DisplaceError, ImageError, InputError
+from displace.files.reading import PathLike
 from displace.registry import missing_extra
 
 if TYPE_CHECKING:
     import httpx
 
-Query = str | os.PathLike[str] | bytes | NDArray[np.floating[Any]]
+Query = PathLike | bytes | NDArray[np.floating[Any]]
 """An image file, the content of one, or descriptors (D,) or (q, D)."""
 TRY_AGAIN = (429, 502, 503, 504)
 
@@ -121,7 +122,7 @@ class Client:
             "POST", "/v1/locate", params={"k": k, **options}, content=body, headers={"content-type": kind}
         )
 
-    def describe(self, image: str | os.PathLike[str] | bytes) -> NDArray[np.float32]:
+    def describe(self, image: PathLike | bytes) -> NDArray[np.float32]:
         """Describe an image by the map's model, shape (D,)."""
         body, kind = _body(image)
         answer = self.send("POST", "/v1/describe", content=body, headers={"content-type": kind})

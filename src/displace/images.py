@@ -34,11 +34,10 @@ from numpy.typing import NDArray
 from PIL import Image, TiffImagePlugin, UnidentifiedImageError, WebPImagePlugin
 
 from displace.errors import ImageError
-from displace.files.reading import file_sha256, open_regular
+from displace.files.reading import PathLike, file_sha256, open_regular
 from displace.fork_lock import ForkLock
 
 Pixels = NDArray[np.uint8]
-PathLike = str | os.PathLike[str]
 
 EXTENSIONS = frozenset(
     {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".ppm", ".pgm", ".gif"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from displace.evaluation.results import Result, Results
 from displace.evaluation.suites import Suite
 from displace.files.atomic import make_folder, write_whole
 from displace.files.outputs import read_text
+from displace.files.reading import PathLike
 from displace.models import MODELS
 from displace.progress import Progress
 from displace.registry import unknown
@@ -51,7 +51,7 @@ class Outcome:
         return [result for result in self.cells if not result.ok]
 
 
-def run_suite(suite: Suite, output: str | os.PathLike[str], progress: Progress | None = None) -> Outcome:
+def run_suite(suite: Suite, output: PathLike, progress: Progress | None = None) -> Outcome:
     """Compute the cells of a suite that the results folder `output` does not have; `progress` counts them.
 
     Stopped or killed at any moment, it loses the running cell at most; run again, it goes on.

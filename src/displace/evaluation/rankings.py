@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from displace.arrays import Vectors
 from displace.errors import FormatError
 from displace.files.atomic import atomic_write
-from displace.files.reading import open_regular
+from displace.files.reading import PathLike, open_regular
 from displace.files.schema import require
 from displace.truth import Flags
 
@@ -192,7 +192,7 @@ class Questions(_Arrays):
     def __repr__(self) -> str:
         return f"<Questions: {len(self):,} queries, {len(self.place_ids):,} places>"
 
-    def root(self, folder: str | os.PathLike[str]) -> Path:
+    def root(self, folder: PathLike) -> Path:
         """Folder that image names start from, when the results are in `folder`."""
         return Path(os.path.normpath(Path(folder) / str(self.image_root)))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,8 +9,7 @@ from pathlib import Path
 from displace.errors import FormatError, InputError
 from displace.files import reading
 from displace.files.atomic import make_folder, replacing
-
-PathLike = str | os.PathLike[str]
+from displace.files.reading import PathLike
 
 
 @contextmanager

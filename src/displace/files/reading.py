@@ -8,9 +8,12 @@ import io
 import json
 import os
 import stat
+from collections.abc import Sequence
 from typing import IO, Any
 
 PathLike = str | os.PathLike[str]
+Sources = PathLike | Sequence[PathLike]
+"""One file or folder, or several."""
 
 MAX_TEXT = 2**30
 """Bytes of a table or a list that is read whole."""

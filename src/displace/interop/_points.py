@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.files.outputs import PathLike
+from displace.files.reading import PathLike
 from displace.geo import Positions
 from displace.interop.base import Exporter
 from displace.maps import PlaceMap

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from displace.errors import InputError
-from displace.files.outputs import PathLike, output_file, write_text
-from displace.files.reading import file_sha256
+from displace.files.outputs import output_file, write_text
+from displace.files.reading import PathLike, file_sha256
 from displace.interop.base import Exporter
 from displace.maps import PlaceMap
 from displace.search.faiss import Faiss

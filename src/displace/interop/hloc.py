@@ -22,7 +22,8 @@ from displace.arrays import Vectors, blocks, check_one_of
 from displace.descriptors.imported import check_all_there, names_from, references_of
 from displace.descriptors.store import DescriptorStore, Queries
 from displace.errors import DisplaceError, FormatError, InputError
-from displace.files.outputs import PathLike, output_file, read_text, write_text
+from displace.files.outputs import output_file, read_text, write_text
+from displace.files.reading import PathLike
 from displace.files.schema import MAX_DIM
 from displace.interop.base import Exporter
 from displace.manifest.table import Manifest

@@ -10,7 +10,8 @@ import numpy as np
 
 from displace._version import __version__
 from displace.errors import InputError
-from displace.files.outputs import PathLike, output_file
+from displace.files.outputs import output_file
+from displace.files.reading import PathLike
 from displace.interop.base import Exporter
 from displace.maps import PlaceMap
 from displace.registry import import_extra

@@ -16,7 +16,8 @@ from displace.arrays import Vectors, as_vectors
 from displace.descriptors.imported import described, read_array_file, references_of
 from displace.descriptors.store import DescriptorStore, Queries
 from displace.errors import FormatError, InputError
-from displace.files.outputs import PathLike, output_file, read_text, write_text
+from displace.files.outputs import output_file, read_text, write_text
+from displace.files.reading import PathLike
 from displace.interop.base import Exporter
 from displace.manifest.table import Manifest
 from displace.maps.located import Located

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from displace.cell_layout import CellLayout
 from displace.errors import DisplaceError, InputError, UnknownNameError
+from displace.files.reading import PathLike
 from displace.registry import Registry
 
 if TYPE_CHECKING:
@@ -24,11 +25,11 @@ MODELS: Registry[DescriptorModel] = Registry("model", "displace.models", "Descri
 
 def get_model(
     name: str,
-    weights: str | os.PathLike[str] | None = None,
+    weights: PathLike | None = None,
     device: str = "auto",
     image_size: Size | None = None,
     crop: Crop | None = None,
-    mask: str | os.PathLike[str] | None = None,
+    mask: PathLike | None = None,
 ) -> DescriptorModel:
     """Create the model called `name`, such as ``"hog"`` or ``"cosplace:resnet50-512"``.
 
@@ -80,12 +81,12 @@ def default_model() -> str:
 
 def open_model(
     fingerprint: Mapping[str, Any],
-    weights: str | os.PathLike[str] | None = None,
+    weights: PathLike | None = None,
     device: str = "auto",
     *,
     image_size: Size | None = None,
     crop: Crop | None = None,
-    mask: str | os.PathLike[str] | None = None,
+    mask: PathLike | None = None,
 ) -> DescriptorModel:
     """Make the model that a store or a map recorded.
 

@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import csv
-import os
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,7 +19,7 @@ from typing import Any
 
 from displace.errors import ImageError, InputError, RouteWarning
 from displace.files.atomic import atomic_write, make_folder, write_json, write_whole
-from displace.files.reading import read_json
+from displace.files.reading import PathLike, read_json
 from displace.manifest.csv_file import number_text
 from displace.manifest.recording import FRAMES
 
@@ -67,11 +66,7 @@ class FramesFolder:
     """
 
     def __init__(
-        self,
-        folder: str | os.PathLike[str],
-        source: str | os.PathLike[str],
-        settings: Mapping[str, Any],
-        durable: bool = True,
+        self, folder: PathLike, source: PathLike, settings: Mapping[str, Any], durable: bool = True
     ) -> None:
         self.folder, self.durable = Path(folder), durable
         self.names: list[str] = []

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from displace.errors import ManifestError
+from displace.files.reading import PathLike, Sources
 from displace.images import has_images, natural_key
 from displace.manifest.clock import Clock, instant
 from displace.manifest.position_files import PositionFile, is_track, read_position_file
@@ -41,8 +42,8 @@ _FOLDERS_AROUND = 3
 
 
 def unpack(
-    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    frames: str | os.PathLike[str],
+    source: Sources,
+    frames: PathLike,
     *,
     every: int | str = 1,
     topic: str | None = None,
@@ -96,9 +97,7 @@ def unpack(
     return folders
 
 
-def folders_of(
-    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], frames: str | os.PathLike[str]
-) -> dict[Path, Path]:
+def folders_of(source: Sources, frames: PathLike) -> dict[Path, Path]:
     """Where `unpack` has the images of a source's recordings, and each recording; only names of files are read."""
     parts = _parts(source)
     if parts is not None:
@@ -109,7 +108,7 @@ def folders_of(
     return {child: child for child in children if _is_recording(child)} or {folder: folder}
 
 
-def tells_no_place(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> bool:
+def tells_no_place(source: Sources) -> bool:
     """Whether a source is several videos and nothing else, none with positions; no frame is decoded to tell."""
     named = _named(_parts(source) or [])
     return len(named) > 1 and all(
@@ -225,7 +224,7 @@ def _own_name(given: Path) -> str:
     return given.name if given.is_dir() else given.stem
 
 
-def _parts(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[Path] | None:
+def _parts(source: Sources) -> list[Path] | None:
     """One path for each traversal, or None for a plain folder of images."""
     if not isinstance(source, (str, os.PathLike)):
         parts = [Path(part) for part in source]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -28,6 +27,7 @@ from displace.evaluation.studies import (
 )
 from displace.evaluation.studies.tau import TauCurve
 from displace.files.atomic import make_folder, replacing
+from displace.files.reading import PathLike
 from displace.images import read_image
 from displace.progress import Progress, counted, part
 from displace.report.colours import CONDITIONS, RIGHT, WRONG, Style, other_setting, styles_of
@@ -90,7 +90,7 @@ def _show_dollars(figure: Any) -> None:
             text.set_text(text.get_text().replace("$", r"\$"))
 
 
-def save_figure(figure: Any, path: str | os.PathLike[str]) -> None:
+def save_figure(figure: Any, path: PathLike) -> None:
     """Write a figure as PDF, PNG or SVG, by the file's ending; equal figures give equal files."""
     path = Path(path)
     ending = path.suffix.lower().lstrip(".")
@@ -104,7 +104,7 @@ def save_figure(figure: Any, path: str | os.PathLike[str]) -> None:
 
 def save_figures(
     studies: Sequence[Study],
-    folder: str | os.PathLike[str],
+    folder: PathLike,
     formats: Sequence[str] = ("pdf", "png"),
     progress: Progress | None = None,
 ) -> list[Path]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from typing import ClassVar, Self
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from displace.arrays import LARGEST, Indices, Vectors
 from displace.errors import InputError
+from displace.files.reading import PathLike
 from displace.geo import Area
 from displace.holdout import spread
 from displace.progress import Stage
@@ -65,7 +65,7 @@ class Index(ABC):
 
     @classmethod
     @abstractmethod
-    def open(cls, uri: str | os.PathLike[str]) -> Self:
+    def open(cls, uri: PathLike) -> Self:
         """Open an index that `save` wrote or `build` made elsewhere, without reading all of its rows."""
 
     @abstractmethod
@@ -87,7 +87,7 @@ class Index(ABC):
         """
 
     @abstractmethod
-    def save(self, uri: str | os.PathLike[str]) -> None:
+    def save(self, uri: PathLike) -> None:
         """Write the index, for `open`."""
 
     @classmethod

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from displace.arrays import Indices, Vectors, blocks
 from displace.errors import FormatError
 from displace.files import tensors
+from displace.files.reading import PathLike
 from displace.geo import Area
 from displace.holdout import spread
 from displace.progress import Stage
@@ -70,7 +71,7 @@ class Faiss(Index):
         return made
 
     @classmethod
-    def open(cls, uri: str | os.PathLike[str]) -> Self:
+    def open(cls, uri: PathLike) -> Self:
         """Read an index that faiss wrote, of whatever kind."""
         faiss = _faiss()
         try:
@@ -101,7 +102,7 @@ class Faiss(Index):
             else reranked(queries, best, self.rows, k)
         )
 
-    def save(self, uri: str | os.PathLike[str]) -> None:
+    def save(self, uri: PathLike) -> None:
         """Write the index as faiss does; with int8, the scale and the rows to compare again beside it."""
         _faiss().write_index(self.index, os.fspath(uri))
         if self.kind == "int8":
@@ -221,7 +222,7 @@ def _kind_of(faiss: Any, index: Any) -> str:
     return "float32"
 
 
-def _beside(uri: str | os.PathLike[str]) -> Path:
+def _beside(uri: PathLike) -> Path:
     return Path(f"{os.fspath(uri)}-rows")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +23,7 @@ from displace.evaluation.studies.space import study_space
 from displace.evaluation.studies.study_files import KINDS, Study, replace_study, study_path, topic
 from displace.evaluation.studies.task import DISPLACE, HOPS, METHODS, PAPER, Task, all_methods, budgets
 from displace.evaluation.studies.tau import study_tau
+from displace.files.reading import PathLike
 from displace.progress import Progress
 from displace.registry import check_known, unknown
 
@@ -73,7 +73,7 @@ def run_studies(
     kinds: Sequence[str] = tuple(KINDS),
     *,
     query: str | None = None,
-    root: str | os.PathLike[str] = ".",
+    root: PathLike = ".",
     options: StudyOptions | None = None,
     progress: Progress | None = None,
 ) -> list[Path]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -17,6 +16,7 @@ from displace.evaluation.results import Result, Results
 from displace.evaluation.studies import Study, compressions_of, studies_beside, topic_of
 from displace.evaluation.tables import build_tables
 from displace.files.atomic import write_whole
+from displace.files.reading import PathLike
 from displace.progress import Progress
 from displace.report.html import sections
 from displace.report.html.blocks import Block, read_blocks
@@ -43,7 +43,7 @@ class Report:
 
 def write_report(
     results: Results,
-    output: str | os.PathLike[str],
+    output: PathLike,
     *,
     title: str | None = None,
     picture_bytes: int = 15_000_000,
