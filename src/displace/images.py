@@ -149,8 +149,7 @@ def eight_bits(pixels: NDArray[Any]) -> Pixels:
     """
     darkest, brightest = np.percentile(pixels, (0.1, 99.9), method="nearest")
     shares = (pixels.astype(np.float32) - darkest) / max(brightest - darkest, 255.0)
-    scaled: Pixels = (255 * shares.clip(0, 1)).round().astype(np.uint8)
-    return scaled
+    return (255 * shares.clip(0, 1)).round().astype(np.uint8)
 
 
 def content_hash(path: PathLike) -> str:

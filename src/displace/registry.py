@@ -130,8 +130,7 @@ class Registry(Generic[T]):
         return found
 
     def _base(self) -> type[Any]:
-        base: type[Any] = getattr(importlib.import_module(f"{self.package}.base"), self.base)
-        return base
+        return getattr(importlib.import_module(f"{self.package}.base"), self.base)
 
     def _class_in(self, module_name: str) -> type[T]:
         base = self._base()
@@ -145,8 +144,7 @@ class Registry(Generic[T]):
         ]
         if len(classes) != 1:
             raise TypeError(f"{module_name} must define exactly one {self.base}; it defines {len(classes)}")
-        found: type[T] = classes[0]
-        return found
+        return classes[0]
 
 
 def check_known(kind: str, wanted: Iterable[str], names: Iterable[str]) -> None:

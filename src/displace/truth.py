@@ -183,8 +183,7 @@ class SamePlace:
     def correct(self, ranked: NDArray[Any]) -> Flags:
         """Whether each ranked place is the query's."""
         check_comparable(ranked, self.places)
-        flags: Flags = ranked == self.places[:, None]
-        return flags
+        return ranked == self.places[:, None]
 
     def answerable(self, places: NDArray[Any] | None) -> Flags:
         """Whether each query's place is in the map; None and NaN are not places."""
@@ -268,8 +267,7 @@ class WithinFrames:
     def correct(self, ranked: NDArray[Any]) -> Flags:
         """Whether each ranked place has a frame that is near enough."""
         away = np.abs(self.frames[:, None, None] - self._frames_of(ranked))
-        flags: Flags = np.any(away <= self.tolerance, axis=2)
-        return flags
+        return np.any(away <= self.tolerance, axis=2)
 
     def answerable(self, places: NDArray[Any] | None) -> Flags:
         """Whether any place of the map is near enough."""
@@ -348,8 +346,7 @@ class WithinMetres:
         """Whether each ranked place is near enough."""
         at = look_up(ranked, self.places, self.place_positions)
         away = np.linalg.norm(at - self.positions[:, None, :], axis=2)
-        flags: Flags = away <= self.radius
-        return flags
+        return away <= self.radius
 
     def answerable(self, places: NDArray[Any] | None) -> Flags:
         """Whether any place of the map is near enough."""
@@ -429,5 +426,4 @@ def look_up(ids: NDArray[Any], keys: NDArray[Any], values: NDArray[Any]) -> NDAr
     found = order[at]
     if not np.all(keys[found] == ids):
         raise InputError(f"place {ids[keys[found] != ids].tolist()[0]!r} has no frame or position")
-    result: NDArray[Any] = values[found]
-    return result
+    return values[found]

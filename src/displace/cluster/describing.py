@@ -53,5 +53,4 @@ def _model_of_worker(make: Callable[[], DescriptorModel]) -> DescriptorModel:
     key = repr(make)
     if key not in models:
         models[key] = make()
-    model: DescriptorModel = models[key]
-    return model
+    return models[key]

@@ -83,8 +83,7 @@ def _member(members: zipfile.ZipFile, name: str) -> NDArray[Any]:
     size = len(content.getbuffer()) - content.tell()
     require(not dtype.hasobject and math.prod(shape) * dtype.itemsize == size, f"{name} is cut short")
     content.seek(0)
-    array: NDArray[Any] = np.load(content, allow_pickle=False)
-    return array
+    return np.load(content, allow_pickle=False)
 
 
 def told_truth(correct: Numbers, place_ids: NDArray[Any], own: Any) -> int:
@@ -138,8 +137,7 @@ class Ranking(_Arrays):
 
     def hits(self, k: int = 1) -> Flags:
         """Whether each query has a correct place among its first `k`, shape (q,)."""
-        found: Flags = np.logical_or.reduce(self.correct[:, :k], axis=1)
-        return found
+        return np.logical_or.reduce(self.correct[:, :k], axis=1)
 
 
 @dataclass(frozen=True, eq=False)

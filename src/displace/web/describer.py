@@ -61,8 +61,7 @@ class Describer:
         if model.prepare_is_heavy:
             return await self._lanes_of(model, key).describe(images)
         if len(images) == 1:
-            alone: Vectors = await self._run(_whole, model, images, self.limits)
-            return alone
+            return await self._run(_whole, model, images, self.limits)
         tasks = [self._run(prepared_image, model, image, self.limits) for image in images]
         return stacked(await self._run(described, model, await asyncio.gather(*tasks)))
 

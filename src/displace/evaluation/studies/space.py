@@ -153,8 +153,7 @@ def _scores(done: Run, task: Task, row: int) -> Vectors:
     """Cosine of one query with each place."""
     stored = done.fusion.rows()
     assert stored is not None
-    scores: Vectors = stored.scores(task.queries[row : row + 1])[0]
-    return scores
+    return stored.scores(task.queries[row : row + 1])[0]
 
 
 def _shown(scores: list[Vectors], n_places: int, *needed: int) -> list[int]:

@@ -96,8 +96,7 @@ class Scatter:
     def mean(self) -> Vectors:
         """μ, the mean of the place means (in float64, as N can be large)."""
         if not self.is_on_disk:
-            mean: Vectors = self.means.mean(axis=0, dtype=np.float64)
-            return mean
+            return self.means.mean(axis=0, dtype=np.float64)
         total = np.zeros(self.means.shape[1])
         for rows in self._means_blocks():
             total += self.means[rows].sum(axis=0, dtype=np.float64)
@@ -130,8 +129,7 @@ class Scatter:
         on_disk: Any = DiskRows(means.path.with_suffix(".projected"), projection.shape[1], projection.dtype)
         for rows in self._means_blocks():
             on_disk.append(l2_normalize((means[rows] - mean) @ projection))
-        rows_on_disk: Vectors = on_disk
-        return rows_on_disk
+        return on_disk
 
     @property
     def is_on_disk(self) -> bool:
