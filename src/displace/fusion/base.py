@@ -272,9 +272,8 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         check_not_masked(X, "X")
         check_not_masked(y, "y")
         given = np.asarray(y)
-        if (
-            given.ndim == 1 and given.dtype.kind in "OU"
-        ):  # scikit-learn makes text of all that stands beside text
+        # scikit-learn makes text of all that stands beside text.
+        if given.ndim == 1 and given.dtype.kind in "OU":
             y = as_ids(y, len(given), "y")
         vectors, places = validate_data(self, X, y, dtype=list(FLOATS), ensure_all_finite=False)
         check_finite(vectors, "X")

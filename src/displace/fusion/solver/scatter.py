@@ -220,9 +220,8 @@ class Scatter:
             k = self.counts[at[rows]].astype(self.means.dtype)
             j = other.counts[rows].astype(self.means.dtype)
             rest = np.maximum(k - j, 1)
-            shift = (self.means[at[rows]] - other.means[rows]) * (j / rest)[
-                :, None
-            ]  # rest's mean − the mean before
+            # The rest's mean − the mean before.
+            shift = (self.means[at[rows]] - other.means[rows]) * (j / rest)[:, None]
             deviation = self.means[at[rows]] + shift - other.means[rows]
             self._update(deviation, (k - j) * j / k, sign=-1)
             self.means[at[rows]] += shift
