@@ -16,7 +16,9 @@ from displace.descriptors.store import Queries
 from displace.errors import FormatError, InputError, UnknownNameError
 from displace.evaluation import results as module
 from displace.evaluation.loading import _order
-from displace.evaluation.results import Questions, Ranking, Result, Results
+from displace.evaluation.rankings import Questions, Ranking
+from displace.evaluation.record import Result
+from displace.evaluation.results import Results
 from displace.evaluation.tables import build_tables
 from displace.manifest.table import Manifest
 from displace.truth import Tolerance

@@ -22,11 +22,11 @@ from displace.cli import app
 from displace.datasets.base import Protocol
 from displace.datasets.robotcar import RobotCar
 from displace.errors import FormatError, InputError, UnknownNameError, WriteError
-from displace.evaluation import studies
 from displace.evaluation.benchmark import COMMANDS, _keep_suite, run_suite
 from displace.evaluation.methods import Method
 from displace.evaluation.results import Results
-from displace.evaluation.studies import KINDS
+from displace.evaluation.studies import running
+from displace.evaluation.studies.study_files import KINDS
 from displace.evaluation.suites import Suite
 from displace.evaluation.tables import build_tables
 from displace.report.html.blocks import read_blocks
@@ -469,14 +469,14 @@ def test_refusals_name_the_way_out(results, tmp_path):
 
 def test_what_is_asked_of_studies_reaches_them(tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr(studies, "run_studies", lambda *_, options, **__: asked.append(options))
+    monkeypatch.setattr(running, "run_studies", lambda *_, options, **__: asked.append(options))
     folder = str(generated_results(tmp_path / "results", 20).folder)
     given = ["--rounds", "100", "--number", "7", "--number", "3", "--cases", "--after-fusion"]
     done = CliRunner().invoke(
         app, ["report", folder, "-o", str(tmp_path / "r.html"), "--studies", "cost", *given]
     )
     assert done.exit_code == 0, done.output
-    assert asked == [studies.StudyOptions(after_fusion=True, numbers=(7, 3), cases=True, rounds=100)]
+    assert asked == [running.StudyOptions(after_fusion=True, numbers=(7, 3), cases=True, rounds=100)]
 
 
 def test_the_verb_writes_and_says_what(results, tmp_path):

@@ -14,7 +14,8 @@ from displace.descriptors.store import DescriptorStore, is_store
 from displace.errors import InputError, UnknownNameError
 from displace.evaluation.cells import Cell, compute
 from displace.evaluation.loading import Split, store_digest
-from displace.evaluation.results import Result, Results
+from displace.evaluation.record import Result
+from displace.evaluation.results import Results
 from displace.evaluation.suites import Suite
 from displace.files.atomic import make_folder, write_whole
 from displace.files.outputs import read_text

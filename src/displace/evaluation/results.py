@@ -23,13 +23,11 @@ from typing import Any
 from displace.descriptors.store import is_store
 from displace.errors import FormatError, InputError
 from displace.evaluation.rankings import Questions, Ranking
-from displace.evaluation.record import FORMAT, Result, cut, slug
+from displace.evaluation.record import Result, cut, slug
 from displace.files import schema
 from displace.files.atomic import make_folder, write_json
 from displace.files.reading import PathLike, file_stamp, read_json
 from displace.registry import check_known
-
-__all__ = ["FORMAT", "Questions", "Ranking", "Result", "Results"]
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Callable, Iterable
 
 from displace.evaluation.published import Compared, compare
-from displace.evaluation.results import Result
+from displace.evaluation.record import Result
 from displace.evaluation.tables import BOLD, NOT_RUN, UNDERLINE, Row, Table
 from displace.evaluation.wins import Wins
 from displace.files.outputs import cell_text

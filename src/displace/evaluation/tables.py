@@ -10,8 +10,7 @@ from typing import Any
 
 from displace.errors import InputError
 from displace.evaluation.methods import ALONE, GROUPS
-from displace.evaluation.record import NOTHING_TO_FUSE, grouped, of_last_runs, rule_text
-from displace.evaluation.results import Result
+from displace.evaluation.record import NOTHING_TO_FUSE, Result, grouped, of_last_runs, rule_text
 
 BOLD, UNDERLINE = "bold", "underline"
 NOT_RUN = "–"

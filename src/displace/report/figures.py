@@ -13,19 +13,12 @@ from typing import Any
 import numpy as np
 
 from displace.errors import ImageError, InputError
-from displace.evaluation.studies import (
-    Compression,
-    Cost,
-    Qualitative,
-    Space,
-    Study,
-    TauAblation,
-    about,
-    kind_of,
-    study_path,
-    topic_of,
-)
-from displace.evaluation.studies.tau import TauCurve
+from displace.evaluation.studies.compression import Compression
+from displace.evaluation.studies.cost import Cost
+from displace.evaluation.studies.qualitative import Qualitative
+from displace.evaluation.studies.space import Space
+from displace.evaluation.studies.study_files import Study, about, kind_of, study_path, topic_of
+from displace.evaluation.studies.tau import TauAblation, TauCurve
 from displace.files.atomic import make_folder, replacing
 from displace.files.reading import PathLike
 from displace.images import read_image

@@ -80,7 +80,8 @@ def report(
         displace report results --megabytes 5 --title "Our campus, winter"
     """
     from displace.evaluation.results import Results
-    from displace.evaluation.studies import KINDS, StudyOptions, run_studies
+    from displace.evaluation.studies.running import StudyOptions, run_studies
+    from displace.evaluation.studies.study_files import KINDS
     from displace.files.atomic import make_folder
     from displace.report.figures import save_figures
     from displace.report.html import shown_studies, write_report

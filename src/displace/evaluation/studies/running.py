@@ -14,8 +14,8 @@ from typing import Any
 from displace.descriptors.store import DescriptorStore, is_store
 from displace.errors import DisplaceError, InputError, StudyError, UnknownNameError
 from displace.evaluation.methods import Method
-from displace.evaluation.record import of_last_runs
-from displace.evaluation.results import Result, Results
+from displace.evaluation.record import Result, of_last_runs
+from displace.evaluation.results import Results
 from displace.evaluation.studies.compression import study_compression
 from displace.evaluation.studies.cost import ROUNDS, study_cost
 from displace.evaluation.studies.qualitative import study_examples

@@ -15,7 +15,8 @@ from displace.evaluation.correct_places import correct_places
 from displace.evaluation.loading import store_digest
 from displace.evaluation.methods import Method, methods_named
 from displace.evaluation.rankings import Numbers, are_correct, told_truth
-from displace.evaluation.results import Result, Results
+from displace.evaluation.record import Result
+from displace.evaluation.results import Results
 from displace.fusion.base import Fusion, fit_unwarned
 from displace.recall import as_rule, percent
 from displace.references import ReferenceSet

@@ -10,8 +10,8 @@ from pathlib import Path
 from shlex import quote
 
 from displace.evaluation.benchmark import COMMANDS
-from displace.evaluation.results import Result
-from displace.evaluation.studies import KINDS, kind_of, load_studies
+from displace.evaluation.record import Result
+from displace.evaluation.studies.study_files import KINDS, kind_of, load_studies
 from displace.files.outputs import read_text
 from displace.report.html.markup import cells, folded, heading, html_table, n_of
 

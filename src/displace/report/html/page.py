@@ -11,9 +11,10 @@ from string import Template
 from typing import Any
 
 from displace.errors import InputError
-from displace.evaluation.record import rule_text
-from displace.evaluation.results import Result, Results
-from displace.evaluation.studies import Study, compressions_of, studies_beside, topic_of
+from displace.evaluation.record import Result, rule_text
+from displace.evaluation.results import Results
+from displace.evaluation.studies.compression import compressions_of
+from displace.evaluation.studies.study_files import Study, studies_beside, topic_of
 from displace.evaluation.tables import build_tables
 from displace.files.atomic import write_whole
 from displace.files.reading import PathLike

@@ -10,9 +10,12 @@ from itertools import groupby
 
 from displace.bootstrap import resampled_text
 from displace.evaluation.published import compare
-from displace.evaluation.record import Effort, grouped, rule_text
-from displace.evaluation.results import Result
-from displace.evaluation.studies import Compression, Cost, Qualitative, Space, Study, about, kind_of
+from displace.evaluation.record import Effort, Result, grouped, rule_text
+from displace.evaluation.studies.compression import Compression
+from displace.evaluation.studies.cost import Cost
+from displace.evaluation.studies.qualitative import Qualitative
+from displace.evaluation.studies.space import Space
+from displace.evaluation.studies.study_files import Study, about, kind_of
 from displace.evaluation.table_formats import compared_texts
 from displace.evaluation.tables import BOLD, UNDERLINE, Table
 from displace.report.figures import draw, print_style
