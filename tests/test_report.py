@@ -35,7 +35,7 @@ from displace.report.html.explorer import collect, explorer_data, paths_of
 from displace.report.html.findings import find
 from displace.report.html.markup import thumbnail
 from displace.report.html.plots import plot_overview
-from displace.report.html.sections import duels_html, lead
+from displace.report.html.sections import duels_html, effort_html, lead
 from displace.truth import Tolerance
 
 
@@ -186,6 +186,36 @@ def test_protocols_of_one_data_set_are_told_apart(tmp_path):
     assert [row[0] for row in Rows(page).rows if row and row[0].startswith("made · ")] == names
     blocks = read_blocks(results, build_tables(results))
     assert [record["title"] for record in explorer_data(blocks, collect(blocks, 0))] == names
+
+
+def test_one_protocol_with_two_tolerances_makes_two_tables_and_two_findings(tmp_path):
+    """The summary of each table was the mean over the queries of both."""
+    store = make_store(tmp_path / "made.desc")
+    for tolerance in (Tolerance("exact"), Tolerance("frames", 2)):
+        protocol = Protocol("mine", tolerance)
+        run_suite(make_suite({"made": store.folder}, protocol=protocol), tmp_path / "results")
+    results = Results.open(tmp_path / "results")
+    tables = build_tables(results)
+    blocks = read_blocks(results, tables)
+    for finding in find(tables, blocks, results):
+        (duel,) = finding.wins.duels
+        assert (finding.mean.value, finding.other_mean.value) == (duel.value, duel.rival_value)
+    page = verbs.report(results.folder, tmp_path / "report.html").path.read_text("utf-8")
+    names = [f"made · made · night · mine: {rule}" for rule in ("exact place", "±2 frames")]
+    assert [row[0] for row in Rows(page).rows if row and row[0].startswith("made · ")] == names
+    assert page.count('data-plot="overview') == 2
+
+
+def test_what_methods_cost_is_told_once_for_each_data_set_and_model(tmp_path):
+    """Of two models under two protocols there were four tables, two of each name."""
+    names = ("one", "two")
+    stores = {name: make_store(tmp_path / f"{name}.desc", n_places=12, model=name).folder for name in names}
+    for tolerance in (Tolerance("exact"), Tolerance("frames", 2)):
+        protocol = Protocol(f"made {tolerance}", tolerance)
+        run_suite(make_suite(stores, fusions=["hops"], protocol=protocol), tmp_path / "results")
+    results = Results.open(tmp_path / "results")
+    page = effort_html(read_blocks(results, build_tables(results)))
+    assert page.count("<h3>") == len(names)
 
 
 def test_figures_are_of_all_studies_that_the_page_shows(tmp_path):
@@ -460,6 +490,8 @@ def test_refusals_name_the_way_out(results, tmp_path):
         verbs.report(results.folder, tmp_path / "report.html", megabytes=-1)
     with pytest.raises(UnknownNameError, match="did you mean 'cost'"):
         verbs.report(results.folder, tmp_path / "report.html", studies="costs")
+    with pytest.raises(InputError, match="formats='jpg' must be one of pdf, png, svg"):
+        verbs.report(results.folder, tmp_path / "report.html", studies="tau", formats=["png", "jpg"])
     with pytest.raises(UnknownNameError, match="unknown query 'nihgt'"):
         verbs.report(results.folder, tmp_path / "report.html", studies="tau", query="nihgt")
     generated = generated_results(tmp_path / "results", 20)

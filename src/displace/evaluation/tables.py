@@ -87,6 +87,11 @@ class Table:
     """Ways in which rows rank queries as a drive or a batch."""
 
     @property
+    def rule(self) -> str:
+        """What counts as right (`rule_text`)."""
+        return rule_text(self.protocol, self.tolerance)
+
+    @property
     def title(self) -> str:
         """What the numbers are, with the protocol."""
         projected = (
@@ -94,7 +99,7 @@ class Table:
             if self.projection is None
             else f", randomly projected to {self.projection} dimensions before fusion"
         )
-        return f"Recall@{self.k} on {self.dataset} ({rule_text(self.protocol, self.tolerance)}{self.along}){projected}"
+        return f"Recall@{self.k} on {self.dataset} ({self.rule}{self.along}){projected}"
 
     def __repr__(self) -> str:
         return f"<Table: {self.title}; {len(self.rows)} rows, {len(self.columns)} columns>"

@@ -11,7 +11,7 @@ from string import Template
 from typing import Any
 
 from displace.errors import InputError
-from displace.evaluation.record import Result, rule_text
+from displace.evaluation.record import Result
 from displace.evaluation.results import Results
 from displace.evaluation.studies.compression import compressions_of
 from displace.evaluation.studies.study_files import Study, studies_beside, topic_of
@@ -118,7 +118,7 @@ def _facts(blocks: Sequence[Block], cells: Sequence[Result]) -> str:
     asked = {(block.first.dataset, block.first.query): len(block.questions) for block in blocks}
     impossible = sum(not cell.ok for cell in cells)
     models = dict.fromkeys(block.first.model for block in blocks)
-    protocols = dict.fromkeys(rule_text(block.first.protocol, block.first.tolerance) for block in blocks)
+    protocols = dict.fromkeys(block.first.rule for block in blocks)
     return (
         f"{n_of(len(cells), 'cell')}, {sum(asked.values()):,} queries asked of each method"
         + (" with each model" if len(models) > 1 else "")
