@@ -143,7 +143,7 @@ def test_a_cell_comes_back_as_it_was(tmp_path):
     asked = results.questions(found)
     assert asked.digest() == make_questions().digest()
     assert asked.root(tmp_path / "results") == tmp_path / "route"
-    np.testing.assert_array_equal(asked.correct_of(0), [0, 1])
+    np.testing.assert_array_equal(asked.correct_places.of(0), [0, 1])
 
 
 def test_equal_questions_are_one_file_and_others_another(tmp_path):

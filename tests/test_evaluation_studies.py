@@ -63,7 +63,7 @@ def test_hits_are_those_of_the_rule(route):
     task = studies.Task.of(route.references, route.queries, rule)
     places = np.random.default_rng(0).integers(0, 60, 60)
     np.testing.assert_array_equal(task.hits(places), np.abs(places - route.truth) <= 2)
-    assert task.correct_of(0).tolist() == [0, 1, 2]
+    assert task.correct.of(0).tolist() == [0, 1, 2]
     assert task.setting.protocol == "±2 frames"
 
 
@@ -75,8 +75,8 @@ def test_truth_of_another_length_is_refused(route):
 def test_a_task_takes_truth_as_recall_does(route, task):
     for truth in (route.truth, route.truth.tolist(), [{place} for place in route.truth.tolist()]):
         made = studies.Task.of(route.references, route.queries.tolist(), truth)
-        np.testing.assert_array_equal(made.truth, task.truth)
-        np.testing.assert_array_equal(made.truth_starts, task.truth_starts)
+        np.testing.assert_array_equal(made.correct.places, task.correct.places)
+        np.testing.assert_array_equal(made.correct.starts, task.correct.starts)
     with pytest.raises(InputError, match="queries have 5 dimensions; the references have 48"):
         studies.Task.of(route.references, route.queries[:, :5], route.truth)
     with pytest.raises(InputError, match="tasks must be a sequence"):

@@ -425,7 +425,7 @@ def test_a_method_under_another_name_in_each_table_has_the_name_of_each(results)
 def test_the_truth_that_is_shown_is_the_querys_own_place(results):
     """Under a tolerance of one frame the first query has two correct places; the second one used to be shown."""
     asked = results.questions(next(iter(results)))
-    assert asked.correct_of(0).tolist() == [0, 1]
+    assert asked.correct_places.of(0).tolist() == [0, 1]
     assert [asked.truth_of(row) for row in range(len(asked))] == list(range(len(asked)))
     unknown = dataclasses.replace(asked, query_places=np.full(len(asked), ""))
     assert [unknown.truth_of(row) for row in (0, 5)] == [1, 5]

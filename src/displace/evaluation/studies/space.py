@@ -98,7 +98,7 @@ def study_space(
     scores = [_scores(done, task, row) for done in runs]
     known: NDArray[Any] = runs[0].fusion.place_ids_
     right = np.zeros(len(known), bool)
-    right[task.correct_of(row)] = True
+    right[task.correct.of(row)] = True
     if not right.any() or right.all():
         raise InputError(
             f"query {row} has {int(right.sum())} right places of {len(known)}: nothing confounds it"
@@ -138,7 +138,7 @@ def _telling_query(task: Task, runs: list[Run]) -> tuple[int, str]:
         (~hops.hits & displace.hits, "HOPS is wrong by the widest margin where DisPlace is right"),
         (~hops.hits, "HOPS is wrong by the widest margin; DisPlace is wrong there too"),
     ):
-        rows = [row for row in np.flatnonzero(flags).tolist() if len(task.correct_of(row))]
+        rows = [row for row in np.flatnonzero(flags).tolist() if len(task.correct.of(row))]
         if rows:
             return max(rows, key=lambda row: _margin(task, hops, row)), reason
     return 0, "the first query, as HOPS makes no error that could be mended"
@@ -146,7 +146,7 @@ def _telling_query(task: Task, runs: list[Run]) -> tuple[int, str]:
 
 def _margin(task: Task, done: Run, row: int) -> float:
     """By how much the place found, a wrong one, is more like the query than the best right one."""
-    return float(done.scores[row] - _scores(done, task, row)[task.correct_of(row)].max())
+    return float(done.scores[row] - _scores(done, task, row)[task.correct.of(row)].max())
 
 
 def _scores(done: Run, task: Task, row: int) -> Vectors:

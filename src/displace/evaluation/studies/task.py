@@ -11,10 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from displace.arrays import Vectors, as_vectors, l2_normalize, nearest_rows
 from displace.descriptors.store import DescriptorStore
 from displace.errors import InputError, SingularScatterError
-from displace.evaluation.correct_places import correct_places
+from displace.evaluation.correct_places import CorrectPlaces, correct_places
 from displace.evaluation.loading import store_digest
 from displace.evaluation.methods import Method, methods_named
-from displace.evaluation.rankings import Numbers, are_correct, told_truth
 from displace.evaluation.record import Result
 from displace.evaluation.results import Results
 from displace.fusion.base import Fusion, fit_unwarned
@@ -58,10 +57,8 @@ class Task:
     references: ReferenceSet
     queries: Vectors
     """Shape (q, D)."""
-    truth_starts: Numbers
-    truth: Numbers
-    """The correct places of query i are ``truth[truth_starts[i]:truth_starts[i + 1]]``, rows of
-    ``references.place_ids``."""
+    correct: CorrectPlaces
+    """Of each query, among ``references.place_ids``."""
     query: str = "query"
     dataset: str = "own data"
     model: str = "descriptors"
@@ -86,8 +83,8 @@ class Task:
                 f"queries have {vectors.shape[1]} dimensions; the references have {references.dim}"
             )
         rule = as_rule(truth, len(vectors), "queries")
-        starts, places = correct_places(rule, references.place_ids)
-        return cls(references, vectors, starts, places, **{"protocol": rule.name, **names})
+        correct = correct_places(rule, references.place_ids)
+        return cls(references, vectors, correct, **{"protocol": rule.name, **names})
 
     @classmethod
     def of_result(cls, results: Results, result: Result, store: DescriptorStore) -> Task:
@@ -114,8 +111,7 @@ class Task:
         return cls(
             references,
             store.vectors(rows),
-            asked.truth_starts,
-            asked.truth,
+            asked.correct_places,
             result.query,
             result.dataset,
             result.model,
@@ -150,19 +146,15 @@ class Task:
         references = replace(self.references, vectors=self.references.vectors @ R)
         return replace(self, references=references, queries=self.queries @ R)
 
-    def correct_of(self, row: int) -> Numbers:
-        """Rows of ``references.place_ids`` that are right for one query."""
-        return self.truth[self.truth_starts[row] : self.truth_starts[row + 1]]
-
     def truth_of(self, row: int) -> int:
         """Row of the place that stands for the truth of one query; −1 where there is none."""
         own = self.query_places[row] if self.query_places else None
-        return told_truth(self.correct_of(row), self.references.place_ids, own)
+        return self.correct.shown(row, self.references.place_ids, own)
 
     def hits(self, places: NDArray[Any]) -> Flags:
         """Whether the place given to each query is correct, shape (q,)."""
         found = np.searchsorted(self.references.place_ids, places)
-        return are_correct(found[:, None], self.truth_starts, self.truth)[:, 0]
+        return self.correct.among(found[:, None])[:, 0]
 
     def recall(self, queries: Vectors, rows: Vectors, places: NDArray[Any]) -> float:
         """R@1 (%) of the rows nearest to the queries, both scaled to unit length; `places` are those of the rows."""
