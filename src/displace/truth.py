@@ -163,15 +163,10 @@ class TruthRule(Protocol):
 
 @dataclass(frozen=True)
 class SamePlace:
-    """Correct is the query's own place.
-
-    Parameters
-    ----------
-    places : array of shape (q,)
-        Place id of each query; None or NaN where it has none.
-    """
+    """Correct is the query's own place."""
 
     places: NDArray[Any]
+    """Shape (q,). Place id of each query; None or NaN where it has none."""
     name: str = "exact place"
 
     def __post_init__(self) -> None:
@@ -197,15 +192,11 @@ class SamePlace:
 
 @dataclass(frozen=True)
 class PlaceSets:
-    """Correct is any of a set of places; an empty set has no correct place.
-
-    Parameters
-    ----------
-    sets : sequence of q collections of place ids
-        Sets, lists, arrays or other collections; stored as lists, without None and NaN, which are not places.
-    """
+    """Correct is any of a set of places; an empty set has no correct place."""
 
     sets: Sequence[Collection[Any]]
+    """Of place ids, one for each query: sets, lists, arrays or other collections; stored as lists, without None and
+    NaN, which are not places."""
     name: str = "sets of correct places"
 
     def __post_init__(self) -> None:
@@ -230,22 +221,15 @@ class PlaceSets:
 
 @dataclass(frozen=True)
 class WithinFrames:
-    """Correct is a place that has a frame number at most `tolerance` from the query's.
-
-    Parameters
-    ----------
-    frames : array of shape (q,)
-        Frame number of each query.
-    tolerance : int
-    places, place_frames : arrays of shape (m,), optional
-        Places with a frame number each; a place with several numbers is repeated. By default
-        the place ids are the frame numbers.
-    """
+    """Correct is a place that has a frame number at most `tolerance` from the query's."""
 
     frames: NDArray[Any]
+    """Shape (q,). Frame number of each query."""
     tolerance: int
     places: NDArray[Any] | None = None
     place_frames: NDArray[Any] | None = None
+    """Both of shape (m,). Places with a frame number each; a place with several numbers is repeated. By default the
+    place ids are the frame numbers."""
 
     def __post_init__(self) -> None:
         _check_reach(self.tolerance, "tolerance", "frames")
@@ -307,23 +291,16 @@ class WithinFrames:
 
 @dataclass(frozen=True)
 class WithinMetres:
-    """Correct is a place within `radius` metres of the query.
-
-    Parameters
-    ----------
-    positions : array of shape (q, 2) or (q, 3)
-        Easting and northing of each query; or points in space, of degrees ``Positions(…, degrees=True).in_space()``.
-    radius : float
-    places : array of shape (N,)
-        Each once.
-    place_positions : array of shape (N, 2) or (N, 3)
-        As those of the queries.
-    """
+    """Correct is a place within `radius` metres of the query."""
 
     positions: NDArray[Any]
+    """Shape (q, 2) or (q, 3). Easting and northing of each query; or points in space, of degrees
+    ``Positions(…, degrees=True).in_space()``."""
     radius: float
     places: NDArray[Any]
+    """Shape (N,). Each once."""
     place_positions: NDArray[Any]
+    """Shape (N, 2) or (N, 3). As those of the queries."""
 
     def __post_init__(self) -> None:
         _check_reach(self.radius, "radius", "metres")
