@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.arrays import blocks
+from displace.places import Places
 from displace.truth import Flags, SamePlace, TruthRule, WithinFrames, WithinMetres, look_up
 
 Numbers = NDArray[np.int32]
@@ -72,9 +73,8 @@ def correct_places(rule: TruthRule, place_ids: NDArray[Any]) -> CorrectPlaces:
 
 @correct_places.register
 def _same_place(rule: SamePlace, place_ids: NDArray[Any]) -> CorrectPlaces:
-    at = np.searchsorted(place_ids, rule.places).clip(max=len(place_ids) - 1)
-    found = place_ids[at] == rule.places
-    return _counted(found.astype(np.intp), at[found])
+    rows = Places(place_ids).rows_of(rule.places)
+    return _counted((rows >= 0).astype(np.intp), rows[rows >= 0])
 
 
 @correct_places.register
@@ -82,9 +82,9 @@ def _within_frames(rule: WithinFrames, place_ids: NDArray[Any]) -> CorrectPlaces
     if rule.places is None or rule.place_frames is None:
         frames, row = place_ids.astype(np.float64), np.arange(len(place_ids))
     else:
-        at = np.searchsorted(place_ids, rule.places).clip(max=len(place_ids) - 1)
-        known = (place_ids[at] == rule.places) & np.isfinite(rule.place_frames)
-        frames, row = rule.place_frames[known], at[known]
+        rows = Places(place_ids).rows_of(rule.places)
+        known = (rows >= 0) & np.isfinite(rule.place_frames)
+        frames, row = rule.place_frames[known], rows[known]
     order = np.argsort(frames, kind="stable")
     # A frame more to either side: a sum rounds fractions elsewhere than the rule's difference, which decides.
     first = np.searchsorted(frames[order], rule.frames - rule.tolerance - 1)

@@ -121,6 +121,13 @@ class Table:
             raise InputError(f"no row {label!r}; there are {', '.join(row.label for row in self.rows)}")
         return found
 
+    def results(self) -> Iterator[Result]:
+        """The cells that the numbers were taken from, row by row."""
+        for row in self.rows:
+            for column in self.columns:
+                if column in row.entries:
+                    yield from row.entries[column].results
+
     def panels(self) -> Iterator[tuple[list[str], Table]]:
         """Narrow parts, one for each model where there are several queries, each with the names of its columns."""
         if len(self.queries) == 1:

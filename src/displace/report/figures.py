@@ -195,8 +195,8 @@ def _draw_tau(study: TauAblation) -> Any:
             color=SOFT,
             fontsize=6.5,
         )
-    left.set_title("thin lines: HOPS, no projection", color=SOFT, fontsize=6.5)
-    right.set_title(_paper_setting(study), color=SOFT, fontsize=6.5)
+    _caption(left, "thin lines: HOPS, no projection")
+    _caption(right, _paper_setting(study))
     left.set_ylabel(RECALL)
     right.set_ylabel(f"dimensions n(τ), of {study.setting.dim}   ↓ better")
     right.set_ylim(bottom=0)
@@ -240,14 +240,12 @@ def _draw_cost(study: Cost) -> Any:
     for axes in (left, right):
         _plain_log(axes)
         axes.set_ylabel(RECALL)
-    left.set_title(
-        f"median and quartiles of {study.repeats} interleaved rounds, one thread", color=SOFT, fontsize=6.5
-    )
+    _caption(left, f"median and quartiles of {study.repeats} interleaved rounds, one thread")
     if study.device:
         left.annotate(
             study.device, (0.98, 0.02), xycoords="axes fraction", ha="right", color=SOFT, fontsize=5.5
         )
-    right.set_title(f"bars: 95 % bootstrap of {study.resampled}", color=SOFT, fontsize=6.5)
+    _caption(right, f"bars: 95 % bootstrap of {study.resampled}")
     _legend_below(figure, left, 5)
     return figure
 
@@ -335,6 +333,11 @@ def _new_figure(width: float, height: float, columns: int = 1) -> tuple[Any, Seq
 
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, figure.subplots(1, columns, squeeze=False)[0]
+
+
+def _caption(axes: Any, text: str) -> None:
+    """Put a quiet note above a panel."""
+    axes.set_title(text, color=SOFT, fontsize=6.5)
 
 
 def _line_format(style: Style) -> dict[str, Any]:

@@ -95,18 +95,9 @@ class Task:
         rows = np.flatnonzero(
             (manifest.traversals == result.query) & np.isin(manifest.images, asked.query_images)
         )
-        made_from = result.store.get("content")
         same_places = np.array_equal(references.place_ids, asked.place_ids)
-        wrong = ""
-        if made_from and made_from != store_digest(store):
-            wrong = "images, descriptors or places were changed since"
-        elif not same_places or [manifest.images[row] for row in rows] != asked.query_images.tolist():
-            wrong = "its places or queries differ"
-        if wrong:
-            raise InputError(
-                f"{store.folder} is not the store that {result.name} was made from: {wrong}; give that store, or run "
-                "the suite again"
-            )
+        same = same_places and [manifest.images[row] for row in rows] == asked.query_images.tolist()
+        _check_made_from(result, store, same)
         root = asked.root(results.folder)
         return cls(
             references,
@@ -119,7 +110,7 @@ class Task:
             [(root / image).as_posix() for image in asked.query_images.tolist()],
             [(root / image).as_posix() for image in asked.place_images.tolist()],
             asked.query_places.tolist(),
-            str(made_from or ""),
+            str(result.store.get("content") or ""),
             asked.query_order,
         )
 
@@ -159,6 +150,18 @@ class Task:
     def recall(self, queries: Vectors, rows: Vectors, places: NDArray[Any]) -> float:
         """R@1 (%) of the rows nearest to the queries, both scaled to unit length; `places` are those of the rows."""
         return percent(self.hits(places[nearest_rows(l2_normalize(queries), l2_normalize(rows))]))
+
+
+def _check_made_from(result: Result, store: DescriptorStore, same: bool) -> None:
+    """Refuse another store than that of a result, or one of which places or queries are not the same any more."""
+    content, wrong = result.store.get("content"), "" if same else "its places or queries differ"
+    if content and content != store_digest(store):
+        wrong = "images, descriptors or places were changed since"
+    if wrong:
+        raise InputError(
+            f"{store.folder} is not the store that {result.name} was made from: {wrong}; give that store, or run the "
+            "suite again"
+        )
 
 
 PAPER = Method("displace", {"ridge": 0.0, "center": False}, "DisPlace (paper)")
