@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from displace.arrays import check_count
 from displace.errors import DisplaceError, ImageError, InputError
 from displace.files.reading import PathLike
 from displace.registry import missing_extra
@@ -73,6 +74,7 @@ class Client:
             import httpx
         except ImportError:
             raise missing_extra("httpx", "web") from None
+        check_count(tries, "tries")
         token = token or os.environ.get("DISPLACE_TOKEN")
         headers = {"authorization": f"Bearer {token}"} if token else {}
         self.tries, self.wait = tries, wait
