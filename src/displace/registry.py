@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import importlib.util
 import inspect
 import logging
 import pkgutil
@@ -90,13 +89,10 @@ class Registry(Generic[T]):
         return f"{entry.__module__}:{entry.__qualname__}"
 
     def _own_names(self) -> list[str]:
-        spec = importlib.util.find_spec(self.package)
-        paths = spec.submodule_search_locations if spec else None
-        found = pkgutil.iter_modules(paths) if paths else ()
         names = {file: name for name, file in self.files.items()}
         return [
             names.get(m.name, m.name)
-            for m in found
+            for m in pkgutil.iter_modules(importlib.import_module(self.package).__path__)
             if (self.packages or not m.ispkg) and m.name != "base" and not m.name.startswith("_")
         ]
 

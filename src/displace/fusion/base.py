@@ -191,14 +191,9 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         return self.statistics(refs)
 
     def from_statistics(self, statistics: Any, refs: ReferenceSet | None = None) -> Self:
-        """Fit on statistics alone, such as those of a map that is updated.
+        """Fit on what `statistics` makes, such as that of a map that is updated.
 
-        Parameters
-        ----------
-        statistics : Statistics
-            As `statistics` makes them.
-        refs : ReferenceSet, optional
-            The references themselves, if available: some settings are decided by holding traversals out.
+        If the references themselves are given, settings can be decided by holding traversals out.
         """
         raise NotImplementedError(f"{type(self).__name__} has no statistics to be fitted on")
 
@@ -224,13 +219,7 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     ) -> Statistics:
         """Return the statistics whose `to_arrays` gave `arrays`; by default a `Scatter`.
 
-        Parameters
-        ----------
-        arrays : mapping of str to array
-        rows : array of shape (R, n)
-            The map's rows as stored, for a fusion that needs nothing else.
-        places : array of shape (R,)
-            Place id of each row.
+        A fusion may need no more than the map's rows as stored, (R, n), and the place id of each, (R,).
         """
         return Scatter.from_arrays(arrays)
 

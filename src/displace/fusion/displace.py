@@ -184,15 +184,7 @@ class DisPlace(VectorFusion):
         return statistics.references() if isinstance(statistics, KeptViews) else None
 
     def from_statistics(self, statistics: Scatter | KeptViews, refs: ReferenceSet | None = None) -> Self:
-        """Fit on statistics; without references, what is "auto" is decided by rule.
-
-        Parameters
-        ----------
-        statistics : Scatter or KeptViews
-            Of the references; its `place_ids` become the place ids.
-        refs : ReferenceSet, optional
-            The references themselves, to hold some out.
-        """
+        """Fit on statistics; without references, to hold some out, what is "auto" is decided by rule."""
         if isinstance(statistics, KeptViews):
             return self.fit(statistics.vectors, statistics.places, statistics.traversals, statistics.groups)
         dim = statistics.means.shape[1]

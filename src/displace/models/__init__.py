@@ -88,18 +88,10 @@ def open_model(
     crop: Crop | None = None,
     mask: PathLike | None = None,
 ) -> DescriptorModel:
-    """Make the model that a store or a map recorded.
+    """Make the model that a store or a map recorded, from its `DescriptorModel.fingerprint`.
 
-    Parameters
-    ----------
-    fingerprint : mapping
-        As `DescriptorModel.fingerprint` gave it.
-    weights, device
-        See `get_model`.
-    image_size, crop
-        By default those recorded.
-    mask : path-like, optional
-        Only the hash of a mask is recorded: the same image must be given again.
+    The rest is as in `get_model`; image size and crop are by default those recorded. Of a mask only the hash is: the
+    same image must be given again.
     """
     if fingerprint.get("imported"):
         raise InputError(
