@@ -92,9 +92,9 @@ def _open_stores(suite: Suite) -> tuple[dict[str, DescriptorStore], dict[str, Pa
     """Stores that are there, and the paths of those that are not."""
     absent = {model: path for model, path in suite.stores.items() if not is_store(path)}
     if len(absent) == len(suite.stores):
-        places = "; ".join(f"{model}: {path}" for model, path in absent.items()) or "it names none"
+        looked_at = "; ".join(f"{model}: {path}" for model, path in absent.items()) or "it names none"
         raise InputError(
-            f"suite {suite.name} finds none of its descriptor stores ({places}). Make one with displace extract, or "
+            f"suite {suite.name} finds none of its descriptor stores ({looked_at}). Make one with displace extract, or "
             "say where they are with --store MODEL=PATH or --root FOLDER"
         )
     opened = {model: DescriptorStore(path) for model, path in suite.stores.items() if model not in absent}

@@ -193,7 +193,8 @@ def _table(cells: list[Result], k: int) -> Table:
     rows = grouped(newest, lambda cell: (cell.group, cell.label))
     group_order = list(GROUPS)
     keys = sorted(
-        rows, key=lambda key: (group_order.index(key[0]), min(_place(c, 2) for c in rows[key]), key[1])
+        rows,
+        key=lambda key: (group_order.index(key[0]), min(_run_and_order(c, 2) for c in rows[key]), key[1]),
     )
     return Table(
         first.dataset,
@@ -212,7 +213,7 @@ def _column(cell: Result) -> Column:
     return Column(cell.model, cell.query)
 
 
-def _place(cell: Result, axis: int) -> tuple[int, int]:
+def _run_and_order(cell: Result, axis: int) -> tuple[int, int]:
     """Sort key of models, queries or methods: by the run that last had them, then by their order in the suite."""
     return cell.used, cell.order[axis]
 
@@ -220,11 +221,12 @@ def _place(cell: Result, axis: int) -> tuple[int, int]:
 def _columns(cells: list[Result]) -> list[Column]:
     """The columns, those of a model side by side whichever runs they are of."""
     models = {
-        model: min(_place(cell, 0) for cell in own)
+        model: min(_run_and_order(cell, 0) for cell in own)
         for model, own in grouped(cells, lambda cell: cell.model).items()
     }
     queries = {
-        column: min(_place(cell, 1) for cell in own) for column, own in grouped(cells, _column).items()
+        column: min(_run_and_order(cell, 1) for cell in own)
+        for column, own in grouped(cells, _column).items()
     }
     return sorted(queries, key=lambda column: (models[column.model], column.model, queries[column], column))
 

@@ -323,8 +323,8 @@ def _tile(axes: Any, image: str | None, text: str, right: bool | None = None) ->
     if right is not None:
         box = {"boxstyle": "square,pad=0.2", "facecolor": colour, "edgecolor": "none"}
         mark = "✓" if right else "✗"
-        place = {"transform": axes.transAxes, "ha": "left", "va": "top"}
-        axes.text(0.02, 0.97, mark, color="white", fontsize=8, bbox=box, **place)
+        corner = {"transform": axes.transAxes, "ha": "left", "va": "top"}
+        axes.text(0.02, 0.97, mark, color="white", fontsize=8, bbox=box, **corner)
 
 
 def _new_figure(width: float, height: float, columns: int = 1) -> tuple[Any, Sequence[Any]]:

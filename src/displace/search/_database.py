@@ -66,8 +66,8 @@ class Address:
         """Database, user and host, for messages."""
         parts = _psycopg().conninfo.conninfo_to_dict(self.server)
         user, host = parts.get("user", ""), parts.get("host", "")
-        place = f"{user}@{host}" if user else f"{host}"
-        return f"postgresql://{place}/{parts.get('dbname', '')}#{self.name}"
+        server = f"{user}@{host}" if user else f"{host}"
+        return f"postgresql://{server}/{parts.get('dbname', '')}#{self.name}"
 
 
 def is_address(uri: PathLike) -> bool:

@@ -63,9 +63,9 @@ def _flakes(light: Linear, rng: np.random.Generator, look: Look) -> Linear:
     for count, low, high, strength in ((260, 0.4, 1.0, 0.75), (30, 1.2, 2.6, 0.55), (5, 4.0, 8.0, 0.35)):
         spots = np.zeros((height, width), np.float32)
         n = int(count * look.flakes * height * width / 76800)
-        places = rng.uniform(0, (width, height), (n, 2))
+        centres = rng.uniform(0, (width, height), (n, 2))
         sizes = rng.uniform(low, high, n) * width / 320
-        for (x, y), radius in zip(places, sizes, strict=True):
+        for (x, y), radius in zip(centres, sizes, strict=True):
             cv2.circle(
                 spots, (int(x * 16), int(y * 16)), int(radius * 16), strength, cv2.FILLED, cv2.LINE_AA, 4
             )

@@ -125,8 +125,10 @@ def study_compression(
         )
         for m, values, at in zip(methods, found, full, strict=True)
     ]
-    told = [f"{', '.join(labels)}: {why}" for why, labels in notes.items()]
-    return Compression(task.setting, wanted, list(seeds), curves, [*_told(failed), *told], after_fusion)
+    further = [f"{', '.join(labels)}: {why}" for why, labels in notes.items()]
+    return Compression(
+        task.setting, wanted, list(seeds), curves, [*_failure_notes(failed), *further], after_fusion
+    )
 
 
 def _checked(dims: Sequence[int] | None, own: int, seeds: Sequence[int], after_fusion: bool) -> list[int]:
@@ -150,12 +152,12 @@ def _recall(method: Method, task: Task, failed: Failures) -> float:
         return float("nan")
 
 
-def _told(failed: Failures) -> list[str]:
+def _failure_notes(failed: Failures) -> list[str]:
     """Note the methods that could not be fitted, and at which dimensions; the reason at the largest stands for all.
 
-    >>> _told({"Mine": {64: "singular at 64", 128: "singular at 128"}})
+    >>> _failure_notes({"Mine": {64: "singular at 64", 128: "singular at 128"}})
     ['Mine was not possible at D=64, 128; at D=128: singular at 128']
-    >>> _told({"Mine": {64: "singular"}})
+    >>> _failure_notes({"Mine": {64: "singular"}})
     ['Mine was not possible at D=64: singular']
     """
     notes = []
@@ -229,7 +231,7 @@ def _study(found: Sequence[Result]) -> Compression:
     for cell in cells:
         if not cell.ok:
             failed.setdefault(cell.label, {}).setdefault(cell.dim, cell.error)
-    return Compression(setting, dims, seeds, curves, _told(failed))
+    return Compression(setting, dims, seeds, curves, _failure_notes(failed))
 
 
 def _curve(label: str, cells: Sequence[Result], dims: Sequence[int], seeds: Sequence[int]) -> Curve:

@@ -149,9 +149,9 @@ def _methods(kind: str, results: Results, chosen: Result, options: StudyOptions)
         return [*METHODS[:-1], *own, METHODS[-1], PAPER]
     if kind not in OF_ALL:
         return methods
-    places = {(m.fusion, repr(m.parameters)): at for at, m in enumerate(methods)}
+    known = {(m.fusion, repr(m.parameters)): at for at, m in enumerate(methods)}
     for method in _rows(results, chosen):
-        at = places.setdefault((method.fusion, repr(method.parameters)), len(methods))
+        at = known.setdefault((method.fusion, repr(method.parameters)), len(methods))
         methods[at : at + 1] = [method]
     return methods
 
