@@ -103,7 +103,7 @@ def check_count(value: Any, name: str) -> None:
 
 
 def check_one_of(value: Any, known: Sequence[str], name: str) -> None:
-    """Refuse a parameter that is none of some texts."""
+    """Refuse a value that is not one of the known ones."""
     if value not in known:
         raise InputError(f"{name}={value!r} must be one of {', '.join(known)}")
 

@@ -164,7 +164,7 @@ def _walk(folder: Path, recursive: bool = True) -> Iterator[str]:
 
 
 def _refuse_unreadable(error: OSError) -> None:
-    """Images that are missed without a word would be missing from a map."""
+    """Raise an error: images that are skipped silently would be missing from a map."""
     raise ImageError(
         f"cannot read folder {error.filename}: {error.strerror}; change its permissions, or give the folders beside it "
         "one by one"

@@ -77,7 +77,7 @@ class Matches:
         )
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Make a record of each query, for other programs; places without a score (NaN) are none."""
+        """Make a record of each query, for other programs; places without a score (NaN) are left out."""
         records: list[dict[str, Any]] = []
         for places, scores in zip(self.places.tolist(), self.scores.tolist(), strict=True):
             known = [

@@ -151,7 +151,7 @@ def _check_sorted(ids: NDArray[Any]) -> None:
 
 
 def _joined(old: Numbers | None, new: Numbers | None, old_rows: Rows, new_rows: Rows) -> Numbers | None:
-    """Numbers with `old` at `old_rows`, else `new` at `new_rows`; −1 is none, and where neither is known NaN."""
+    """Numbers of `old` at `old_rows`, else of `new` at `new_rows`; NaN where neither has one (row −1)."""
     sources = [(part, rows) for part, rows in ((new, new_rows), (old, old_rows)) if part is not None]
     if not sources:
         return None

@@ -373,7 +373,7 @@ def check_comparable(ranked: NDArray[Any], truth: NDArray[Any], name: str = "tru
 
 
 def _examples(ids: NDArray[Any]) -> dict[type, Any]:
-    """The first string, the first bytes and the first value that is neither, by kind; what names no place is none."""
+    """The first string, the first bytes and the first other value, by kind; values that name no place do not count."""
     values = ids.ravel()[::-1] if ids.dtype == object else ids.ravel()[:1]
     kinds = (str, bytes)
     return {

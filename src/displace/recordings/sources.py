@@ -123,7 +123,7 @@ def tells_no_place(source: Sources) -> bool:
 def _all_beside(
     named: Mapping[str, tuple[Path, Path]], max_gap: float, clock_offset: Mapping[str, float] | None
 ) -> dict[str, _FilesBeside]:
-    """What lies beside each video or bag; whatever is wrong is said of all, and before a frame is decoded."""
+    """What lies beside each video or bag; errors of all are raised at once, before a frame is decoded."""
     beside: dict[str, _FilesBeside] = {}
     errors: list[ManifestError] = []
     for name, (given, part) in named.items():

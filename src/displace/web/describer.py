@@ -54,7 +54,7 @@ class Describer:
         return sum(lanes.n_processes for lanes in self._lanes.values())
 
     async def describe(self, place_map: PlaceMap, images: list[bytes]) -> Vectors:
-        """Descriptors of images, (q, D); a `DisplaceError` where one is none or cannot be read."""
+        """Descriptors of images, (q, D); a `DisplaceError` if one is no image or cannot be read."""
         if place_map not in self._opened:
             self._opened[place_map] = await self._run(_opened, place_map)
         model, key = self._opened[place_map]

@@ -209,7 +209,7 @@ class Run:
 
 
 def run_paper(task: Task, notes: list[str]) -> list[Run]:
-    """Run DisPlace in the paper's setting; where that is not possible, there is none and `notes` say why."""
+    """Run DisPlace in the paper's setting; if that is not possible the list is empty, and `notes` say why."""
     try:
         return [run(PAPER, task)]
     except SingularScatterError as error:

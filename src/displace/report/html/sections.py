@@ -49,7 +49,7 @@ EXPLAINED = {
 
 
 def lead(findings: Sequence[Finding], n_cells: int) -> str:
-    """One sentence above everything."""
+    """The sentence at the top of the page: how often the method wins."""
     duels = [duel for finding in findings for duel in finding.wins.duels]
     if not duels:
         return f"{n_cells:,} results."
