@@ -18,8 +18,7 @@ from displace.evaluation.record import Result
 from displace.evaluation.results import Results
 from displace.evaluation.suites import Suite
 from displace.files.atomic import make_folder, write_whole
-from displace.files.outputs import read_text
-from displace.files.reading import PathLike
+from displace.files.reading import PathLike, text_of
 from displace.models import MODELS
 from displace.progress import Progress
 from displace.registry import unknown
@@ -191,6 +190,6 @@ def _keep_suite(suite: Suite, folder: Path) -> None:
         write_whole(make_folder(folder / "suites") / f"{suite.name}.toml", suite.text)
     if suite.command:
         kept = make_folder(folder / "suites") / COMMANDS
-        known = read_text(kept, "a list of commands").splitlines() if kept.exists() else []
+        known = text_of(kept, "a list of commands").splitlines() if kept.exists() else []
         if suite.command not in known:
             write_whole(kept, "\n".join([*known, suite.command, ""]))

@@ -22,8 +22,8 @@ from displace.arrays import Vectors, blocks, check_one_of
 from displace.descriptors.imported import check_all_there, names_from, references_of
 from displace.descriptors.store import DescriptorStore, Queries
 from displace.errors import DisplaceError, FormatError, InputError
-from displace.files.outputs import output_file, read_text, write_text
-from displace.files.reading import PathLike
+from displace.files.outputs import output_file, write_text
+from displace.files.reading import PathLike, text_of
 from displace.files.schema import MAX_DIM
 from displace.interop.base import Exporter
 from displace.manifest.table import Manifest
@@ -227,7 +227,7 @@ def write_pairs(
 def read_pairs(path: PathLike) -> dict[str, list[str]]:
     """Read a pairs file: reference images of each query image, in the file's order."""
     pairs: dict[str, list[str]] = {}
-    for number, line in enumerate(read_text(path, "a pairs file").split("\n"), start=1):
+    for number, line in enumerate(text_of(path, "a pairs file").split("\n"), start=1):
         names = line.split()
         if not names:
             continue

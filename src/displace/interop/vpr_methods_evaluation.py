@@ -16,8 +16,8 @@ from displace.arrays import Vectors, as_vectors
 from displace.descriptors.imported import described, read_array_file, references_of
 from displace.descriptors.store import DescriptorStore, Queries
 from displace.errors import FormatError, InputError
-from displace.files.outputs import output_file, read_text, write_text
-from displace.files.reading import PathLike
+from displace.files.outputs import output_file, write_text
+from displace.files.reading import PathLike, text_of
 from displace.interop.base import Exporter
 from displace.manifest.table import Manifest
 from displace.maps.located import Located
@@ -87,7 +87,7 @@ def image_order(folder: PathLike) -> list[str]:
     folder = Path(folder)
     listed = folder.with_name(folder.name + "_images_paths.txt")
     if listed.is_file():
-        return read_text(listed, "a list of images").rstrip("\n").split("\n")
+        return text_of(listed, "a list of images").rstrip("\n").split("\n")
     found = sorted(path.relative_to(folder).as_posix() for path in folder.glob("**/*.jpg"))
     # The program uses glob.glob, which leaves out hidden files.
     return [name for name in found if not any(part.startswith(".") for part in name.split("/"))]
