@@ -21,7 +21,7 @@ from displace.descriptors.imported import write_store
 from displace.descriptors.store import Queries
 from displace.evaluation.benchmark import run_suite
 from displace.evaluation.methods import Method, methods_named
-from displace.evaluation.results import Result
+from displace.evaluation.record import Result
 from displace.evaluation.suites import Suite
 from displace.manifest.table import Manifest
 from displace.truth import Tolerance

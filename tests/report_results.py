@@ -6,7 +6,9 @@ import numpy as np
 from drawn import SMALL, copy_drawn
 
 from displace import verbs
-from displace.evaluation.results import Questions, Ranking, Result, Results
+from displace.evaluation.rankings import Questions, Ranking
+from displace.evaluation.record import Result
+from displace.evaluation.results import Results
 from displace.manifest.table import Manifest
 
 METHODS = """

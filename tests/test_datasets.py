@@ -177,7 +177,10 @@ def test_robotcar_as_downloaded(tmp_path, where):
     assert max(per_traversal.values()) <= len(manifest.place_ids())
     # Frames are numbers of places, so that tolerances in frames hold across speeds.
     protocol = dataset("robotcar").protocol("robotcar-5")
-    references, queries = protocol.split(manifest, "rain")
+    references, queries = (
+        manifest.select(rows)
+        for rows in (protocol.mapped(manifest, "rain"), protocol.asked(manifest, "rain"))
+    )
     rule = protocol.truth(manifest, "rain")
     shared = np.isin(queries.places, references.places)
     assert rule.correct(np.where(shared, queries.places, references.places[0])[:, None])[shared].all()
@@ -426,8 +429,9 @@ def test_a_protocol_without_its_queries_is_named(tmp_path, monkeypatch):
 
 def test_references_need_a_place():
     manifest = Manifest("abc", ["0", "", "0"], ["sun", "sun", "night"])
-    references, queries = Protocol("all", Tolerance("exact")).split(manifest, "night")
-    assert (references.images, queries.images) == (["a"], ["c"])
+    protocol = Protocol("all", Tolerance("exact"))
+    assert protocol.mapped(manifest, "night").tolist() == [True, False, False]
+    assert protocol.asked(manifest, "night").tolist() == [False, False, True]
 
 
 def test_protocol_needs_its_columns(tmp_path):

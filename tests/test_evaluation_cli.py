@@ -399,7 +399,7 @@ def test_a_folder_that_is_read_only_is_told_before_anything_is_computed(run, fol
 def test_studies_are_not_run_for_a_page_that_cannot_be_written(run, folder, monkeypatch):
     if not (folder / "made").exists():
         run("evaluate", "first.desc", "--fusion", "hops", "--query", "night", "-o", "made")
-    monkeypatch.setattr("displace.evaluation.studies.run_studies", None)
+    monkeypatch.setattr("displace.evaluation.studies.running.run_studies", None)
     done = run("report", "made", "-o", "absent/r.html", "--studies", "tau")
     assert done.exit_code == 2, done.output
     assert "absent/r.html: there is no folder" in done.stderr

@@ -10,6 +10,7 @@ from PIL import Image
 
 from displace.errors import InputError
 from displace.evaluation import studies
+from displace.evaluation.studies.task import METHODS
 from displace.report.colours import RIGHT, WRONG, style_of
 from displace.report.figures import draw, save_figure, save_figures
 from displace.report.html.plots import plot_study
@@ -178,7 +179,7 @@ def test_methods_that_cannot_be_projected_leave_room_for_the_others(task):
 
 
 def test_cost_shows_time_and_storage(task):
-    study = studies.study_cost(task, methods=studies.METHODS, repeats=2, n_timed=2)
+    study = studies.study_cost(task, methods=METHODS, repeats=2, n_timed=2)
     left, right = draw(study).axes
     assert "2 interleaved rounds, one thread" in left.get_title()
     assert study.device in [text.get_text() for text in left.texts]
@@ -198,7 +199,7 @@ def test_space_marks_the_query(task):
 
 def test_frames_tell_right_from_wrong_without_colour(task):
     study = studies.study_examples(task, n_columns=2)
-    panels = np.array(draw(study).axes).reshape(2 + len(studies.METHODS) + 1, 2)
+    panels = np.array(draw(study).axes).reshape(2 + len(METHODS) + 1, 2)
     for across, column in enumerate(study.columns):
         for down, pick in enumerate(column.picks, 2):
             axes = panels[down][across]
@@ -212,7 +213,7 @@ def test_frames_tell_right_from_wrong_without_colour(task):
 
 
 def test_methods_that_agree_make_a_figure_that_says_so(task):
-    study = studies.study_examples(task, methods=studies.METHODS[3:4] * 2)
+    study = studies.study_examples(task, methods=METHODS[3:4] * 2)
     assert study.columns == []
     assert "same queries" in draw(study).texts[0].get_text()
 

@@ -16,7 +16,9 @@ from displace.descriptors.store import Queries
 from displace.errors import FormatError, InputError, UnknownNameError
 from displace.evaluation import results as module
 from displace.evaluation.loading import _order
-from displace.evaluation.results import Questions, Ranking, Result, Results
+from displace.evaluation.rankings import Questions, Ranking
+from displace.evaluation.record import Result
+from displace.evaluation.results import Results
 from displace.evaluation.tables import build_tables
 from displace.manifest.table import Manifest
 from displace.truth import Tolerance
@@ -141,7 +143,7 @@ def test_a_cell_comes_back_as_it_was(tmp_path):
     asked = results.questions(found)
     assert asked.digest() == make_questions().digest()
     assert asked.root(tmp_path / "results") == tmp_path / "route"
-    np.testing.assert_array_equal(asked.correct_of(0), [0, 1])
+    np.testing.assert_array_equal(asked.correct_places.of(0), [0, 1])
 
 
 def test_equal_questions_are_one_file_and_others_another(tmp_path):

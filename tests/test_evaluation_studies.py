@@ -22,8 +22,9 @@ from displace.evaluation import studies
 from displace.evaluation.benchmark import run_suite
 from displace.evaluation.methods import Method
 from displace.evaluation.results import Results
-from displace.evaluation.studies import cost, running
+from displace.evaluation.studies import compression, cost, running, study_files
 from displace.evaluation.studies.qualitative import CASES, _cases, choose_columns
+from displace.evaluation.studies.task import METHODS, PAPER
 from displace.fusion import FUSIONS
 from displace.fusion.hops import Hops
 from displace.report.colours import CONDITIONS, style_of, styles_of
@@ -62,7 +63,7 @@ def test_hits_are_those_of_the_rule(route):
     task = studies.Task.of(route.references, route.queries, rule)
     places = np.random.default_rng(0).integers(0, 60, 60)
     np.testing.assert_array_equal(task.hits(places), np.abs(places - route.truth) <= 2)
-    assert task.correct_of(0).tolist() == [0, 1, 2]
+    assert task.correct.of(0).tolist() == [0, 1, 2]
     assert task.setting.protocol == "±2 frames"
 
 
@@ -74,8 +75,8 @@ def test_truth_of_another_length_is_refused(route):
 def test_a_task_takes_truth_as_recall_does(route, task):
     for truth in (route.truth, route.truth.tolist(), [{place} for place in route.truth.tolist()]):
         made = studies.Task.of(route.references, route.queries.tolist(), truth)
-        np.testing.assert_array_equal(made.truth, task.truth)
-        np.testing.assert_array_equal(made.truth_starts, task.truth_starts)
+        np.testing.assert_array_equal(made.correct.places, task.correct.places)
+        np.testing.assert_array_equal(made.correct.starts, task.correct.starts)
     with pytest.raises(InputError, match="queries have 5 dimensions; the references have 48"):
         studies.Task.of(route.references, route.queries[:, :5], route.truth)
     with pytest.raises(InputError, match="tasks must be a sequence"):
@@ -89,7 +90,7 @@ def test_studies_of_descriptors_that_were_changed_are_refused(tmp_path):
     shutil.rmtree(store.folder)
     make_store(tmp_path / "made.desc", seed=1)
     with pytest.raises(InputError, match="descriptors or places were changed since; give that store, or run"):
-        studies.run_studies(Results.open(tmp_path / "results"), ["tau"])
+        running.run_studies(Results.open(tmp_path / "results"), ["tau"])
 
 
 def test_compression_is_mean_and_deviation_over_projections(task, route):
@@ -110,7 +111,7 @@ def test_compression_is_mean_and_deviation_over_projections(task, route):
 
 
 def test_projection_after_fusion_is_of_the_fused_vectors(task, route):
-    methods = studies.METHODS
+    methods = METHODS
     found = studies.study_compression(task, dims=(12, 40), seeds=(5, 6), methods=methods, after_fusion=True)
     before = studies.study_compression(task, dims=(12, 40), seeds=(5, 6), methods=methods)
     assert (found.where, before.where) == ("projected after fusion", "projected before fusion")
@@ -148,7 +149,7 @@ def test_projection_after_fusion_is_of_the_fused_vectors(task, route):
 
 def test_projected_cells_of_a_suite_make_the_same_study(task, route, tmp_path):
     """Recalls of the cells, by seed and dimension, come out as mean and deviation."""
-    from displace.evaluation.results import Result
+    from displace.evaluation.record import Result
 
     rng = np.random.default_rng(0)
     recalls, cells = {}, []
@@ -168,7 +169,7 @@ def test_projected_cells_of_a_suite_make_the_same_study(task, route, tmp_path):
                     recalls={} if error else {1: recalls[label, dim, seed]},
                 )
             )  # fmt: skip
-    (study,) = studies.compressions_of(cells)
+    (study,) = compression.compressions_of(cells)
     assert (study.dims, study.seeds, study.setting.dim) == ([8, 16], [0, 1], 32)
     single, hops = study.curves
     best = [
@@ -180,7 +181,7 @@ def test_projected_cells_of_a_suite_make_the_same_study(task, route, tmp_path):
     assert (single.label, single.plain) == ("Best single", True)
     assert hops.means == [pytest.approx((recalls["HOPS", 8, 0] + recalls["HOPS", 8, 1]) / 2, abs=1e-4), None]
     assert study.notes == ["HOPS was not possible at D=16: singular"]
-    assert studies.compressions_of([cell for cell in cells if cell.projection is None]) == []
+    assert compression.compressions_of([cell for cell in cells if cell.projection is None]) == []
 
 
 def test_best_single_is_the_best_of_all_traversals(task, route):
@@ -196,7 +197,7 @@ def test_best_single_is_the_best_of_all_traversals(task, route):
 def test_what_cannot_be_fitted_is_told_and_left_empty():
     route = make_route(n_places=20, n_traversals=2, dim=48)
     task = studies.Task.of(route.references, route.queries, SamePlace(route.truth))
-    found = studies.study_compression(task, dims=(8, 40), seeds=(0,), methods=[studies.PAPER])
+    found = studies.study_compression(task, dims=(8, 40), seeds=(0,), methods=[PAPER])
     assert found.curves[0].means[0] is not None
     assert found.curves[0].means[1] is None
     assert found.curves[0].full is None
@@ -204,7 +205,7 @@ def test_what_cannot_be_fitted_is_told_and_left_empty():
     assert told.startswith(
         "DisPlace (paper) was not possible at D=40, 48; at D=48: the within-place scatter is singular"
     )
-    rows = studies.study_cost(task, methods=[studies.PAPER, studies.METHODS[3]], repeats=1, n_timed=2)
+    rows = studies.study_cost(task, methods=[PAPER, METHODS[3]], repeats=1, n_timed=2)
     assert [row.label for row in rows.rows] == ["HOPS"]
     assert "DisPlace (paper)" in rows.notes[0]
 
@@ -216,7 +217,7 @@ def test_a_method_that_fails_does_not_end_a_study(task, monkeypatch):
         raise ValueError("no such file: weights.bin")
 
     monkeypatch.setattr(Hops, "_fit", fails)
-    methods = [studies.METHODS[3], Method("pooling")]
+    methods = [METHODS[3], Method("pooling")]
     line = fails.__code__.co_firstlineno + 1
     why = f"ValueError: no such file: weights.bin (test_evaluation_studies.py, line {line})"
     cost = studies.study_cost(task, methods, repeats=1, n_timed=2)
@@ -277,10 +278,10 @@ def test_tau_has_the_papers_setting_beside_ours(task, route):
 
 
 def test_the_heading_of_a_tau_study_names_all_of_its_conditions(task):
-    assert studies.about(studies.study_tau([task], (0.95,))) == str(task.setting)
+    assert study_files.about(studies.study_tau([task], (0.95,))) == str(task.setting)
     both = studies.study_tau([task, dataclasses.replace(task, query="dusk")], (0.95,))
     told = "generated, night, dusk, each against its own references; descriptors, 48-D; protocol exact place"
-    assert studies.about(both) == told
+    assert study_files.about(both) == told
 
 
 def test_where_the_papers_setting_is_singular_the_study_says_so():
@@ -321,7 +322,7 @@ def test_the_four_cases_of_the_paper():
             assert scores
             assert not picks["HOPS"]
     with pytest.raises(InputError, match="needs the default methods"):
-        studies.study_examples(task, studies.METHODS[3:], cases=True)
+        studies.study_examples(task, METHODS[3:], cases=True)
 
 
 def test_each_case_is_told_from_those_that_almost_are_one():
@@ -335,7 +336,7 @@ def test_each_case_is_told_from_those_that_almost_are_one():
         ],
         bool,
     )
-    assert _cases(hits, studies.METHODS, []) == [(1, CASES[0]), (2, CASES[1]), (4, CASES[2]), (6, CASES[3])]
+    assert _cases(hits, METHODS, []) == [(1, CASES[0]), (2, CASES[1]), (4, CASES[2]), (6, CASES[3])]
 
 
 def test_queries_can_be_asked_for_by_number(task):
@@ -348,15 +349,15 @@ def test_queries_can_be_asked_for_by_number(task):
 
 def test_options_make_another_study_in_the_place_of_the_first(two_protocols):
     results = two_protocols.select(protocol="made-2")
-    options = studies.StudyOptions(numbers=(5,), rounds=2)
-    (first,) = studies.run_studies(results, ["space"])
-    (asked,) = studies.run_studies(results, ["space"], options=options)
+    options = running.StudyOptions(numbers=(5,), rounds=2)
+    (first,) = running.run_studies(results, ["space"])
+    (asked,) = running.run_studies(results, ["space"], options=options)
     assert first != asked
     assert not first.exists()
-    (study,) = studies.load_studies(results.folder)
+    (study,) = study_files.load_studies(results.folder)
     assert (study.row, study.reason) == (5, "chosen by the user")
-    (path,) = studies.run_studies(results, ["cost"], options=options)
-    assert studies.load_study(path).repeats == 2
+    (path,) = running.run_studies(results, ["cost"], options=options)
+    assert study_files.load_study(path).repeats == 2
 
 
 def test_cut_eigenvectors_are_those_of_a_refit(task, route):
@@ -498,8 +499,8 @@ def test_cost_counts_bytes_and_interleaves(task, monkeypatch):
         "_milliseconds",
         lambda done, sample: order.append(done.method.label) or float(len(order)),
     )
-    found = studies.study_cost(task, methods=studies.METHODS, repeats=5, n_timed=3)
-    labels = [method.label for method in studies.METHODS]
+    found = studies.study_cost(task, methods=METHODS, repeats=5, n_timed=3)
+    labels = [method.label for method in METHODS]
     rounds = [order[start : start + 5] for start in range(0, 25, 5)]
     assert all(sorted(turn) == sorted(labels) for turn in rounds)
     assert [turn[0] for turn in rounds] == labels
@@ -524,7 +525,7 @@ def test_cost_measures_every_fusion(task):
 @pytest.fixture(scope="module")
 def finished(task):
     return [
-        studies.study_cost(task, methods=studies.METHODS, repeats=1, n_timed=1),
+        studies.study_cost(task, methods=METHODS, repeats=1, n_timed=1),
         studies.study_space(task, n_places=5),
         studies.study_examples(task),
         studies.study_tau([task]),
@@ -534,19 +535,21 @@ def finished(task):
 
 def test_studies_come_back_from_disk(finished, tmp_path):
     for study in finished:
-        studies.save_study(study, studies.study_path(tmp_path, studies.kind_of(study), "own data", "night"))
-    loaded = studies.load_studies(tmp_path)
-    assert [studies.kind_of(study) for study in loaded] == list(studies.KINDS)
+        study_files.save_study(
+            study, study_files.study_path(tmp_path, study_files.kind_of(study), "own data", "night")
+        )
+    loaded = study_files.load_studies(tmp_path)
+    assert [study_files.kind_of(study) for study in loaded] == list(study_files.KINDS)
     assert sorted(map(repr, loaded)) == sorted(map(repr, finished))
 
 
 def test_studies_of_before_there_was_a_choice_are_of_projected_descriptors(finished, tmp_path):
     path = tmp_path / "study.json"
-    studies.save_study(finished[-1], path)
+    study_files.save_study(finished[-1], path)
     record = json.loads(path.read_text("utf-8"))
     assert record.pop("after_fusion") is False
     path.write_text(json.dumps(record))
-    assert studies.load_study(path) == finished[-1]
+    assert study_files.load_study(path) == finished[-1]
 
 
 @pytest.fixture
@@ -561,10 +564,10 @@ def two_protocols(tmp_path):
 
 
 def test_each_protocol_has_its_own_study(two_protocols):
-    written = studies.run_studies(two_protocols, ["qualitative", "tau"], query="sun")
+    written = running.run_studies(two_protocols, ["qualitative", "tau"], query="sun")
     assert len(set(written)) == 4
-    found = studies.load_studies(two_protocols.folder)
-    topics = [studies.topic_of(study) for study in found]
+    found = study_files.load_studies(two_protocols.folder)
+    topics = [study_files.topic_of(study) for study in found]
     # The study of τ covers all queries, whichever is asked for.
     assert sorted(topics) == sorted(
         (kind, "made", protocol, "made", query)
@@ -575,7 +578,7 @@ def test_each_protocol_has_its_own_study(two_protocols):
         study.curves[0].recalls[-1]
         for name in ("made-exact", "made-2")
         for study in found
-        if (studies.kind_of(study), study.setting.protocol) == ("tau", name)
+        if (study_files.kind_of(study), study.setting.protocol) == ("tau", name)
     )
     assert exact < near
 
@@ -584,10 +587,10 @@ def test_a_kept_study_stays_until_it_covers_something_else(two_protocols, monkey
     results = two_protocols.select(protocol="made-2")
 
     def run(**options):
-        (path,) = studies.run_studies(results, ["cost"], **options)
+        (path,) = running.run_studies(results, ["cost"], **options)
         return path, path.stat().st_mtime_ns
 
-    methods = [studies.METHODS[3]]
+    methods = [METHODS[3]]
 
     def study(task, **given):
         return studies.study_cost(task, repeats=1, n_timed=1, **given)
@@ -598,13 +601,13 @@ def test_a_kept_study_stays_until_it_covers_something_else(two_protocols, monkey
     methods.append(Method("pooling"))  # as an installed package does
     second = run()
     assert second[0] != first[0]
-    (study,) = studies.load_studies(results.folder)
+    (study,) = study_files.load_studies(results.folder)
     assert [row.label for row in study.rows] == ["HOPS", "Pooling", "DisPlace"]
     monkeypatch.setattr(Method, "source", property(lambda method: f"edited {method.fusion}"))
     assert run()[0] not in (first[0], second[0])  # the curve of its earlier code stayed
-    assert len(studies.load_studies(results.folder)) == 1
+    assert len(study_files.load_studies(results.folder)) == 1
     run(query="sun")
-    assert len(studies.load_studies(results.folder)) == 2
+    assert len(study_files.load_studies(results.folder)) == 2
 
 
 def test_studies_compare_the_rows_of_the_tables(tmp_path, monkeypatch):
@@ -616,11 +619,11 @@ def test_studies_compare_the_rows_of_the_tables(tmp_path, monkeypatch):
         dataclasses.replace(suite, methods=(own, Method("hops", label="Sum"))),
         tmp_path / "results",
     )
-    compared = [Method("bsf"), studies.METHODS[3]]
+    compared = [Method("bsf"), METHODS[3]]
     monkeypatch.setitem(running._STUDIES, "compression", (studies.study_compression, lambda: compared))
     results = Results.open(tmp_path / "results")
-    studies.run_studies(results, ["compression"])
-    (study,) = studies.load_studies(results.folder)
+    running.run_studies(results, ["compression"])
+    (study,) = study_files.load_studies(results.folder)
     assert [curve.label for curve in study.curves] == ["BSF", "Sum", "BSF, best only"]
     for result in results.select(query=study.setting.query):
         (full,) = (curve.full for curve in study.curves if curve.label == result.label)
@@ -637,9 +640,9 @@ def test_single_queries_are_shown_of_fusions_from_other_packages_too(tmp_path, m
     run_suite(suite, tmp_path / "results")
     monkeypatch.setattr(Method, "source", property(lambda method: "code" * (method.fusion == "bsf")))
     results, labels = Results.open(tmp_path / "results"), []
-    for options in (None, studies.StudyOptions(cases=True)):  # the paper's cases are about its methods
-        studies.run_studies(results, ["qualitative"], options=options)
-        (study,) = studies.load_studies(results.folder)
+    for options in (None, running.StudyOptions(cases=True)):  # the paper's cases are about its methods
+        running.run_studies(results, ["qualitative"], options=options)
+        (study,) = study_files.load_studies(results.folder)
         labels.append([pick.label for pick in study.columns[0].picks])
     paper = ["Best single", "dMat. Avg.", "Pooling", "HOPS", "DisPlace", "DisPlace (paper)"]
     assert labels == [[*paper[:4], "Ours", *paper[4:]], paper]
@@ -651,8 +654,8 @@ def test_studies_are_of_the_descriptors_of_the_last_run(tmp_path):
     recalls = []
     for store in (first, second, first):
         run_suite(suite.with_stores({"made": store.folder}), tmp_path / "results")
-        studies.run_studies(Results.open(tmp_path / "results"), ["tau"])
-        (study,) = studies.load_studies(tmp_path / "results")
+        running.run_studies(Results.open(tmp_path / "results"), ["tau"])
+        (study,) = study_files.load_studies(tmp_path / "results")
         recalls.append(study.curves[0].recalls)
     assert recalls[0] == recalls[2] != recalls[1]
 
@@ -662,8 +665,8 @@ def test_a_study_of_earlier_descriptors_does_not_stand_beside_new_tables(tmp_pat
     first, second = (make_store(tmp_path / f"{seed}.desc", seed=seed) for seed in (0, 1))
     suite, folder = make_suite({"made": first.folder}), tmp_path / "results"
     run_suite(suite, folder)
-    studies.run_studies(Results.open(folder), ["tau"])
-    assert len(studies.studies_beside(folder, Results.open(folder))) == 1
+    running.run_studies(Results.open(folder), ["tau"])
+    assert len(study_files.studies_beside(folder, Results.open(folder))) == 1
     assert not caplog.messages
     run_suite(suite.with_stores({"made": second.folder}), folder)
     report = verbs.report(folder, tmp_path / "report.html", figures=tmp_path / "figures", formats=["svg"])
@@ -671,7 +674,7 @@ def test_a_study_of_earlier_descriptors_does_not_stand_beside_new_tables(tmp_pat
     assert not list((tmp_path / "figures").iterdir())
     (message,) = caplog.messages  # it was said twice, once for the figures
     assert "left out: study tau of made made" in message
-    assert studies.studies_beside(folder, []) == studies.load_studies(folder)
+    assert study_files.studies_beside(folder, []) == study_files.load_studies(folder)
 
 
 def test_projections_before_and_after_fusion_are_two_studies(two_protocols, tmp_path):
@@ -696,7 +699,7 @@ def test_damaged_studies_are_named(tmp_path, text, message):
     path = tmp_path / "study.json"
     path.write_text(text)
     with pytest.raises(FormatError, match=message):
-        studies.load_study(path)
+        study_files.load_study(path)
 
 
 def lab(colour, simulate):
@@ -722,7 +725,7 @@ VISION = {
 
 @pytest.mark.parametrize("vision", VISION)
 def test_methods_of_the_paper_keep_apart(vision):
-    names = [method.fusion for method in studies.METHODS]
+    names = [method.fusion for method in METHODS]
     for a, b in combinations(names, 2):
         colours = (lab(style_of(name).colour, VISION[vision]) for name in (a, b))
         assert np.linalg.norm(next(colours) - next(colours)) > 15, (a, b)
@@ -757,7 +760,7 @@ def test_fusions_from_elsewhere_look_unlike_each_other():
 
 @pytest.mark.parametrize("letter", ["n", "ü", "日"])
 def test_long_names_of_traversals_have_files_of_their_own(tmp_path, letter):
-    paths = {studies.study_path(tmp_path, "tau", "town", "hog", letter * 220 + end) for end in "ab"}
+    paths = {study_files.study_path(tmp_path, "tau", "town", "hog", letter * 220 + end) for end in "ab"}
     assert len(paths) == 2
     for path in paths:
         assert len(path.name.encode()) < 240  # a temporary file beside it has a longer one

@@ -16,8 +16,10 @@ from displace.errors import InputError
 from displace.evaluation.benchmark import run_suite
 from displace.evaluation.methods import Method
 from displace.evaluation.published import compare
-from displace.evaluation.results import Result, Results
-from displace.evaluation.studies import PAPER, compressions_of
+from displace.evaluation.record import Result
+from displace.evaluation.results import Results
+from displace.evaluation.studies.compression import compressions_of
+from displace.evaluation.studies.task import PAPER
 from displace.evaluation.table_formats import FORMATS, to_csv
 from displace.evaluation.tables import BOLD, UNDERLINE, Column, build_tables
 from displace.evaluation.wins import Duel, Wins, all_wins, count_wins

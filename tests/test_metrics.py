@@ -251,6 +251,12 @@ class TestQueriesWithoutACorrectPlace:
         assert recall_at(self.ranked, nowhere, ks=(1,)).n_unanswerable == 3
 
 
+def test_rankings_truth_and_ks_may_be_generated():
+    rankings, truth = [[1, 2], [2, 1]], [1, 1]
+    found = recall_at(iter(rankings), (place for place in truth), ks=(k for k in (1, 2)))
+    assert found == recall_at(rankings, truth, ks=(1, 2)) == {1: 50.0, 2: 100.0}
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [

@@ -22,11 +22,11 @@ from displace.cli import app
 from displace.datasets.base import Protocol
 from displace.datasets.robotcar import RobotCar
 from displace.errors import FormatError, InputError, UnknownNameError, WriteError
-from displace.evaluation import studies
 from displace.evaluation.benchmark import COMMANDS, _keep_suite, run_suite
 from displace.evaluation.methods import Method
 from displace.evaluation.results import Results
-from displace.evaluation.studies import KINDS
+from displace.evaluation.studies import running
+from displace.evaluation.studies.study_files import KINDS
 from displace.evaluation.suites import Suite
 from displace.evaluation.tables import build_tables
 from displace.report.html.blocks import read_blocks
@@ -35,7 +35,7 @@ from displace.report.html.explorer import collect, explorer_data, paths_of
 from displace.report.html.findings import find
 from displace.report.html.markup import thumbnail
 from displace.report.html.plots import plot_overview
-from displace.report.html.sections import duels_html, lead
+from displace.report.html.sections import duels_html, effort_html, lead
 from displace.truth import Tolerance
 
 
@@ -186,6 +186,36 @@ def test_protocols_of_one_data_set_are_told_apart(tmp_path):
     assert [row[0] for row in Rows(page).rows if row and row[0].startswith("made · ")] == names
     blocks = read_blocks(results, build_tables(results))
     assert [record["title"] for record in explorer_data(blocks, collect(blocks, 0))] == names
+
+
+def test_one_protocol_with_two_tolerances_makes_two_tables_and_two_findings(tmp_path):
+    """The summary of each table was the mean over the queries of both."""
+    store = make_store(tmp_path / "made.desc")
+    for tolerance in (Tolerance("exact"), Tolerance("frames", 2)):
+        protocol = Protocol("mine", tolerance)
+        run_suite(make_suite({"made": store.folder}, protocol=protocol), tmp_path / "results")
+    results = Results.open(tmp_path / "results")
+    tables = build_tables(results)
+    blocks = read_blocks(results, tables)
+    for finding in find(tables, blocks, results):
+        (duel,) = finding.wins.duels
+        assert (finding.mean.value, finding.other_mean.value) == (duel.value, duel.rival_value)
+    page = verbs.report(results.folder, tmp_path / "report.html").path.read_text("utf-8")
+    names = [f"made · made · night · mine: {rule}" for rule in ("exact place", "±2 frames")]
+    assert [row[0] for row in Rows(page).rows if row and row[0].startswith("made · ")] == names
+    assert page.count('data-plot="overview') == 2
+
+
+def test_what_methods_cost_is_told_once_for_each_data_set_and_model(tmp_path):
+    """Of two models under two protocols there were four tables, two of each name."""
+    names = ("one", "two")
+    stores = {name: make_store(tmp_path / f"{name}.desc", n_places=12, model=name).folder for name in names}
+    for tolerance in (Tolerance("exact"), Tolerance("frames", 2)):
+        protocol = Protocol(f"made {tolerance}", tolerance)
+        run_suite(make_suite(stores, fusions=["hops"], protocol=protocol), tmp_path / "results")
+    results = Results.open(tmp_path / "results")
+    page = effort_html(read_blocks(results, build_tables(results)))
+    assert page.count("<h3>") == len(names)
 
 
 def test_figures_are_of_all_studies_that_the_page_shows(tmp_path):
@@ -395,7 +425,7 @@ def test_a_method_under_another_name_in_each_table_has_the_name_of_each(results)
 def test_the_truth_that_is_shown_is_the_querys_own_place(results):
     """Under a tolerance of one frame the first query has two correct places; the second one used to be shown."""
     asked = results.questions(next(iter(results)))
-    assert asked.correct_of(0).tolist() == [0, 1]
+    assert asked.correct_places.of(0).tolist() == [0, 1]
     assert [asked.truth_of(row) for row in range(len(asked))] == list(range(len(asked)))
     unknown = dataclasses.replace(asked, query_places=np.full(len(asked), ""))
     assert [unknown.truth_of(row) for row in (0, 5)] == [1, 5]
@@ -460,6 +490,8 @@ def test_refusals_name_the_way_out(results, tmp_path):
         verbs.report(results.folder, tmp_path / "report.html", megabytes=-1)
     with pytest.raises(UnknownNameError, match="did you mean 'cost'"):
         verbs.report(results.folder, tmp_path / "report.html", studies="costs")
+    with pytest.raises(InputError, match="formats='jpg' must be one of pdf, png, svg"):
+        verbs.report(results.folder, tmp_path / "report.html", studies="tau", formats=["png", "jpg"])
     with pytest.raises(UnknownNameError, match="unknown query 'nihgt'"):
         verbs.report(results.folder, tmp_path / "report.html", studies="tau", query="nihgt")
     generated = generated_results(tmp_path / "results", 20)
@@ -469,14 +501,14 @@ def test_refusals_name_the_way_out(results, tmp_path):
 
 def test_what_is_asked_of_studies_reaches_them(tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr(studies, "run_studies", lambda *_, options, **__: asked.append(options))
+    monkeypatch.setattr(running, "run_studies", lambda *_, options, **__: asked.append(options))
     folder = str(generated_results(tmp_path / "results", 20).folder)
     given = ["--rounds", "100", "--number", "7", "--number", "3", "--cases", "--after-fusion"]
     done = CliRunner().invoke(
         app, ["report", folder, "-o", str(tmp_path / "r.html"), "--studies", "cost", *given]
     )
     assert done.exit_code == 0, done.output
-    assert asked == [studies.StudyOptions(after_fusion=True, numbers=(7, 3), cases=True, rounds=100)]
+    assert asked == [running.StudyOptions(after_fusion=True, numbers=(7, 3), cases=True, rounds=100)]
 
 
 def test_the_verb_writes_and_says_what(results, tmp_path):

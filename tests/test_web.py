@@ -736,6 +736,10 @@ class TestTheClient:
             with pytest.raises(DisplaceError, match=said):
                 client.locate(query)
 
+    def test_a_request_is_sent_once_at_least(self):
+        with pytest.raises(InputError, match="tries=0 must be a whole number of at least 1"):
+            Client("http://map", tries=0)
+
     def test_sends_again_while_the_server_is_busy(self):
         answers = [httpx.Response(503), httpx.ConnectError("no"), httpx.Response(200, json={"places": 1})]
         waited = []

@@ -103,7 +103,7 @@ def check_count(value: Any, name: str) -> None:
 
 
 def check_one_of(value: Any, known: Sequence[str], name: str) -> None:
-    """Refuse a parameter that is none of some texts."""
+    """Refuse a value that is not one of the known ones."""
     if value not in known:
         raise InputError(f"{name}={value!r} must be one of {', '.join(known)}")
 
@@ -137,14 +137,12 @@ def l2_normalize(vectors: Vectors) -> Vectors:
         vectors = np.ldexp(vectors, -np.frexp(np.abs(vectors).max(axis=-1, keepdims=True))[1])
         squares = np.einsum("...d,...d->...", vectors, vectors)
         squares = np.where(squares > 0, squares, 1)
-    unit: Vectors = vectors / np.sqrt(squares)[..., None]
-    return unit
+    return vectors / np.sqrt(squares)[..., None]
 
 
 def sigmoid(x: NDArray[Real]) -> NDArray[Real]:
     """1/(1 + e⁻ˣ), without overflow."""
-    result: NDArray[Real] = 1 / (1 + np.exp(-np.clip(x, -50, 50)))
-    return result
+    return 1 / (1 + np.exp(-np.clip(x, -50, 50)))
 
 
 def log_odds(probability: ArrayLike, least: float) -> NDArray[np.float64]:
@@ -178,8 +176,7 @@ def top_k(scores: Vectors, k: int) -> Indices:
     n = scores.shape[1]
     k = min(k, n)
     if k == 1:
-        first: Indices = scores.argmax(axis=1)[:, None]
-        return first
+        return scores.argmax(axis=1)[:, None]
     if k >= n:
         return np.argsort(-scores, axis=1, kind="stable")
     best = np.empty((len(scores), k), np.intp)
@@ -205,8 +202,7 @@ def _many_best(score: Vectors, k: int) -> list[int]:
     """Columns of the `k` highest scores, by a partition."""
     # At least k columns reach the k-th best score; a stable sort keeps equal ones in order.
     columns = np.flatnonzero(score >= np.partition(score, len(score) - k)[len(score) - k])
-    best: list[int] = columns[np.argsort(-score[columns], kind="stable")[:k]].tolist()
-    return best
+    return columns[np.argsort(-score[columns], kind="stable")[:k]].tolist()
 
 
 def ranked(

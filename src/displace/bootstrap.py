@@ -223,9 +223,7 @@ def _circular_sums(values: NDArray[np.float64], length: int) -> NDArray[np.float
     if length == 1:
         return values
     ends = np.cumsum(np.concatenate([[0.0], values, values[: length - 1]]))
-    return np.asarray(
-        np.round(ends[length:] - ends[:-length], 9)
-    )  # equal blocks are equal, also of fractions
+    return np.round(ends[length:] - ends[:-length], 9)  # equal blocks are equal, also of fractions
 
 
 def _drawn_sums(

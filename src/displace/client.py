@@ -15,19 +15,20 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from displace.arrays import check_count
 from displace.errors import DisplaceError, ImageError, InputError
+from displace.files.reading import PathLike
 from displace.registry import missing_extra
 
 if TYPE_CHECKING:
     import httpx
 
-Query = str | os.PathLike[str] | bytes | NDArray[np.floating[Any]]
+Query = PathLike | bytes | NDArray[np.floating[Any]]
 """An image file, the content of one, or descriptors (D,) or (q, D)."""
 TRY_AGAIN = (429, 502, 503, 504)
 
@@ -73,6 +74,7 @@ class Client:
             import httpx
         except ImportError:
             raise missing_extra("httpx", "web") from None
+        check_count(tries, "tries")
         token = token or os.environ.get("DISPLACE_TOKEN")
         headers = {"authorization": f"Bearer {token}"} if token else {}
         self.tries, self.wait = tries, wait
@@ -84,9 +86,7 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -121,7 +121,7 @@ class Client:
             "POST", "/v1/locate", params={"k": k, **options}, content=body, headers={"content-type": kind}
         )
 
-    def describe(self, image: str | os.PathLike[str] | bytes) -> NDArray[np.float32]:
+    def describe(self, image: PathLike | bytes) -> NDArray[np.float32]:
         """Describe an image by the map's model, shape (D,)."""
         body, kind = _body(image)
         answer = self.send("POST", "/v1/describe", content=body, headers={"content-type": kind})

@@ -104,7 +104,7 @@ class ModelMismatchError(DisplaceError):
 
 
 def why_not(error: Exception) -> str:
-    """Say why something could not be done; of errors that are not this package's with their kind and line."""
+    """Say why something could not be done; errors from outside this package are told with their type and line."""
     if isinstance(error, DisplaceError):
         return str(error)
     frames = [

@@ -68,8 +68,7 @@ class Positions:
     @property
     def known(self) -> NDArray[np.bool_]:
         """Which rows have a position."""
-        known: NDArray[np.bool_] = np.isfinite(self.points.sum(axis=1))
-        return known
+        return np.isfinite(self.points.sum(axis=1))
 
     @property
     def origin(self) -> tuple[float, float]:
@@ -187,8 +186,7 @@ def longitudes_near(longitudes: ArrayLike, start: ArrayLike) -> Numbers:
     array([179., 181.])
     """
     values = np.asarray(longitudes, np.float64)
-    near: Numbers = values - 360 * np.round((values - np.asarray(start)) / 360)
-    return near
+    return values - 360 * np.round((values - np.asarray(start)) / 360)
 
 
 def radii_at(latitude: float) -> tuple[float, float]:

@@ -128,7 +128,7 @@ def _quarters(places: NDArray[Any], traversals: NDArray[Any], route: NDArray[Any
 def _stretch(
     route: NDArray[Any], start: int, length: int, margin: float
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Places of a stretch, and those of them at its edges."""
+    """Places of a stretch, and those at its edges."""
     stretch = route[start : start + length]
     n = int(np.ceil(margin * length))
     return stretch, np.concatenate([stretch[:n], stretch[len(stretch) - n :]])

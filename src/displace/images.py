@@ -25,20 +25,19 @@ import os
 import re
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, TiffImagePlugin, UnidentifiedImageError, WebPImagePlugin
+from PIL import Image, ImageOps, TiffImagePlugin, UnidentifiedImageError, WebPImagePlugin
 
 from displace.errors import ImageError
-from displace.files.reading import file_sha256, open_regular
+from displace.files.reading import PathLike, file_sha256, open_regular
 from displace.fork_lock import ForkLock
 
 Pixels = NDArray[np.uint8]
-PathLike = str | os.PathLike[str]
 
 EXTENSIONS = frozenset(
     {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".ppm", ".pgm", ".gif"}
@@ -53,17 +52,7 @@ MAX_SCANNED = 10**9
 """Pixels that all scans of a JPEG with more than that may go over."""
 
 _DIGITS = re.compile(r"(\d+)")
-_ORIENTATION = 0x0112
 _SCAN = b"\xff\xda"
-_UPRIGHT = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
 _PLUGINS = (TiffImagePlugin, WebPImagePlugin)  # importing them registers the formats with Pillow
 # Changing the warning filters is not thread-safe before Python 3.14, and images are read in threads.
 _FILTERS = ForkLock()
@@ -160,8 +149,7 @@ def eight_bits(pixels: NDArray[Any]) -> Pixels:
     """
     darkest, brightest = np.percentile(pixels, (0.1, 99.9), method="nearest")
     shares = (pixels.astype(np.float32) - darkest) / max(brightest - darkest, 255.0)
-    scaled: Pixels = (255 * shares.clip(0, 1)).round().astype(np.uint8)
-    return scaled
+    return (255 * shares.clip(0, 1)).round().astype(np.uint8)
 
 
 def content_hash(path: PathLike) -> str:
@@ -186,7 +174,7 @@ def _walk(folder: Path, recursive: bool = True) -> Iterator[str]:
 
 
 def _refuse_unreadable(error: OSError) -> None:
-    """Images that are missed without a word would be missing from a map."""
+    """Raise an error: images that are skipped silently would be missing from a map."""
     raise ImageError(
         f"cannot read folder {error.filename}: {error.strerror}; change its permissions, or give the folders beside it "
         "one by one"
@@ -238,9 +226,7 @@ def exif_of(image: PathLike, directory: int) -> dict[int, Any]:
             if "exif" not in opened.info and opened.format != "TIFF":
                 return {}
             return dict(opened.getexif().get_ifd(directory))
-    except (
-        Exception
-    ):  # damaged images and EXIF raise nearly every type; extraction says what is wrong with images
+    except Exception:  # damaged images raise nearly every type; extraction says what is wrong with them
         return {}
 
 
@@ -278,11 +264,10 @@ def _check_scans(image: Image.Image, file: IO[bytes]) -> None:
 def _upright(image: Image.Image) -> Image.Image:
     """Decode, then apply the EXIF orientation (Pillow has done so already while decoding TIFF)."""
     image.load()
-    try:
-        orientation = image.getexif().get(_ORIENTATION, 1)
-    except Exception:  # damaged EXIF data raise nearly every type, and are no reason to lose the picture
-        orientation = 1
-    return image.transpose(_UPRIGHT[orientation]) if orientation in _UPRIGHT else image
+    # Damaged EXIF data raise nearly every type, and are no reason to lose the picture.
+    with suppress(Exception):
+        ImageOps.exif_transpose(image, in_place=True)
+    return image
 
 
 def _rgb(image: Image.Image) -> Image.Image:

@@ -16,30 +16,20 @@ from displace.geo import Positions
 
 @dataclass(frozen=True, eq=False)
 class Matches:
-    """Ranked places, best first.
-
-    Parameters
-    ----------
-    places : array of shape (q, k)
-        Place ids.
-    scores : array of shape (q, k)
-        Higher is better; comparable within one query, and between queries of one fusion.
-    confidence : array of shape (q,), optional
-        Probability that the first place is correct, if the source is calibrated.
-    positions : Positions, optional
-        Position of the first place of each query, if known.
-    view : (int, int)
-        Shift of the queries' pictures against those of the map, which was undone: `PlaceMap.view_of`.
-    adapted : bool
-        Whether the matching was adapted to the condition of all queries together.
-    """
+    """Ranked places, best first."""
 
     places: NDArray[Any]
+    """Shape (q, k). Place ids."""
     scores: Vectors
+    """Shape (q, k). Higher is better; comparable within one query, and between queries of one fusion."""
     confidence: Vectors | None = None
+    """Shape (q,). Probability that the first place is correct, if the source is calibrated."""
     positions: Positions | None = None
+    """Position of the first place of each query, if known."""
     view: tuple[int, int] = (0, 0)
+    """Shift of the queries' pictures against those of the map, which was undone: `PlaceMap.view_of`."""
     adapted: bool = False
+    """Whether the matching was adapted to the condition of all queries together."""
 
     def __len__(self) -> int:
         return len(self.places)
@@ -87,7 +77,7 @@ class Matches:
         )
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Make a record of each query, for other programs; places without a score (NaN) are none."""
+        """Make a record of each query, for other programs; places without a score (NaN) are left out."""
         records: list[dict[str, Any]] = []
         for places, scores in zip(self.places.tolist(), self.scores.tolist(), strict=True):
             known = [

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from displace.errors import InputError
 from displace.geo import Numbers, Positions, as_numbers
@@ -21,46 +20,33 @@ _IN_STEP = 2.0
 class Places:
     """The places of references or of a map, in the order of their sorted ids.
 
-    Parameters
-    ----------
-    ids : array of shape (N,)
-        Sorted, each once.
-    positions : Positions, optional
-        Where each place is.
-    images : sequence of N str, optional
-        One reference image of each place; blank if unknown.
-    frames : array of shape (N,), optional
-        Number of each place along the route, NaN if unknown. None if the places have no order.
-
-    Examples
-    --------
     >>> places = Places(np.array(["barn", "gate", "mill"]), frames=[2, 0, 1])
     >>> places.ids[places.order].tolist()
     ['gate', 'mill', 'barn']
     """
 
     ids: NDArray[Any]
+    """Shape (N,). Sorted, each once."""
     positions: Positions | None = None
+    """Where each place is."""
     images: list[str] | None = None
+    """One reference image of each place; blank if unknown."""
     frames: Numbers | None = None
+    """Shape (N,). Number of each place along the route, NaN if unknown; None if the places have no order."""
 
-    def __init__(
-        self,
-        ids: NDArray[Any],
-        positions: Positions | None = None,
-        images: Sequence[str] | None = None,
-        frames: ArrayLike | None = None,
-    ) -> None:
-        ids = np.asarray(ids)
-        _check_sorted(ids)
-        numbers = None if frames is None else as_numbers(frames, "frames")
-        for name, values in (("positions", positions), ("images", images), ("frames", numbers)):
-            if values is not None and len(values) != len(ids):
-                raise InputError(f"{name} has {len(values)} entries; the references have {len(ids)} places")
-        object.__setattr__(self, "ids", ids)
-        object.__setattr__(self, "positions", positions)
-        object.__setattr__(self, "images", None if images is None else list(images))
-        object.__setattr__(self, "frames", numbers)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ids", np.asarray(self.ids))
+        _check_sorted(self.ids)
+        if self.frames is not None:
+            object.__setattr__(self, "frames", as_numbers(self.frames, "frames"))
+        for name in ("positions", "images", "frames"):
+            values = getattr(self, name)
+            if values is not None and len(values) != len(self.ids):
+                raise InputError(
+                    f"{name} has {len(values)} entries; the references have {len(self.ids)} places"
+                )
+        if self.images is not None:
+            object.__setattr__(self, "images", list(self.images))
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -165,7 +151,7 @@ def _check_sorted(ids: NDArray[Any]) -> None:
 
 
 def _joined(old: Numbers | None, new: Numbers | None, old_rows: Rows, new_rows: Rows) -> Numbers | None:
-    """Numbers with `old` at `old_rows`, else `new` at `new_rows`; −1 is none, and where neither is known NaN."""
+    """Numbers of `old` at `old_rows`, else of `new` at `new_rows`; NaN where neither has one (row −1)."""
     sources = [(part, rows) for part, rows in ((new, new_rows), (old, old_rows)) if part is not None]
     if not sources:
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -74,7 +74,7 @@ def recall_at(
     >>> recall_at([[4, 9]], WithinFrames(np.array([5]), tolerance=1), ks=(1,))[1]
     100.0
     """
-    ranked = _as_ranking(ranked_places.places if isinstance(ranked_places, Matches) else ranked_places)
+    ranked = _as_ranking(ranked_places.places if isinstance(ranked_places, Matches) else _held(ranked_places))
     ranked = ranked[:, None] if ranked.ndim == 1 else ranked
     if ranked.ndim != 2:
         raise InputError(f"ranked_places must have shape (q, k); got shape {ranked.shape}")
@@ -82,8 +82,8 @@ def recall_at(
         raise InputError(f"unanswerable={unanswerable!r} must be 'miss' or 'drop'")
     _check_names(ranked)
     known = None if places is None else _known_places(places, ranked)
-    ks = _usable_ks(ks, ranked.shape[1], known)
-    rule = as_rule(truth, len(ranked), "ranked_places")
+    ks = _usable_ks(_held(ks), ranked.shape[1], known)
+    rule = as_rule(_held(truth), len(ranked), "ranked_places")
     if len(ranked) == 0:
         raise InputError("no queries: ranked_places is empty")
     if unanswerable == "drop" and known is None and _knows_no_map(rule):
@@ -101,6 +101,11 @@ def recall_at(
         raise InputError("no query has a correct place in the map: nothing is left to count")
     values = {k: percent(hit_within[counted, min(k, ranked.shape[1]) - 1]) for k in ks}
     return Recalls(values, rule.name, int(counted.sum()), int((~has_answer).sum()), unanswerable)
+
+
+def _held(values: Any) -> Any:
+    """Values that can be gone through more than once."""
+    return list(values) if isinstance(values, Iterator) else values
 
 
 def _as_ranking(places: Any) -> NDArray[Any]:

@@ -314,6 +314,16 @@ def occurrence(groups: Indices) -> Indices:
     return counts
 
 
+def rows_of_each(index: Indices) -> list[Indices]:
+    """Rows of each group, in order of the groups.
+
+    >>> [rows.tolist() for rows in rows_of_each(np.array([7, 3, 7]))]
+    [[1], [0, 2]]
+    """
+    order = np.argsort(index, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(index[order])) + 1)
+
+
 def slot_of_each(place_index: Indices, traversals: NDArray[Any] | None) -> Indices:
     """Number the slots, 0 … K−1, so that each holds a place at most once.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import importlib.util
 import inspect
 import logging
 import pkgutil
@@ -90,13 +89,10 @@ class Registry(Generic[T]):
         return f"{entry.__module__}:{entry.__qualname__}"
 
     def _own_names(self) -> list[str]:
-        spec = importlib.util.find_spec(self.package)
-        paths = spec.submodule_search_locations if spec else None
-        found = pkgutil.iter_modules(paths) if paths else ()
         names = {file: name for name, file in self.files.items()}
         return [
             names.get(m.name, m.name)
-            for m in found
+            for m in pkgutil.iter_modules(importlib.import_module(self.package).__path__)
             if (self.packages or not m.ispkg) and m.name != "base" and not m.name.startswith("_")
         ]
 
@@ -130,8 +126,7 @@ class Registry(Generic[T]):
         return found
 
     def _base(self) -> type[Any]:
-        base: type[Any] = getattr(importlib.import_module(f"{self.package}.base"), self.base)
-        return base
+        return getattr(importlib.import_module(f"{self.package}.base"), self.base)
 
     def _class_in(self, module_name: str) -> type[T]:
         base = self._base()
@@ -145,8 +140,7 @@ class Registry(Generic[T]):
         ]
         if len(classes) != 1:
             raise TypeError(f"{module_name} must define exactly one {self.base}; it defines {len(classes)}")
-        found: type[T] = classes[0]
-        return found
+        return classes[0]
 
 
 def check_known(kind: str, wanted: Iterable[str], names: Iterable[str]) -> None:

@@ -163,15 +163,10 @@ class TruthRule(Protocol):
 
 @dataclass(frozen=True)
 class SamePlace:
-    """Correct is the query's own place.
-
-    Parameters
-    ----------
-    places : array of shape (q,)
-        Place id of each query; None or NaN where it has none.
-    """
+    """Correct is the query's own place."""
 
     places: NDArray[Any]
+    """Shape (q,). Place id of each query; None or NaN where it has none."""
     name: str = "exact place"
 
     def __post_init__(self) -> None:
@@ -183,8 +178,7 @@ class SamePlace:
     def correct(self, ranked: NDArray[Any]) -> Flags:
         """Whether each ranked place is the query's."""
         check_comparable(ranked, self.places)
-        flags: Flags = ranked == self.places[:, None]
-        return flags
+        return ranked == self.places[:, None]
 
     def answerable(self, places: NDArray[Any] | None) -> Flags:
         """Whether each query's place is in the map; None and NaN are not places."""
@@ -198,15 +192,11 @@ class SamePlace:
 
 @dataclass(frozen=True)
 class PlaceSets:
-    """Correct is any of a set of places; an empty set has no correct place.
-
-    Parameters
-    ----------
-    sets : sequence of q collections of place ids
-        Sets, lists, arrays or other collections; stored as lists, without None and NaN, which are not places.
-    """
+    """Correct is any of a set of places; an empty set has no correct place."""
 
     sets: Sequence[Collection[Any]]
+    """Of place ids, one for each query: sets, lists, arrays or other collections; stored as lists, without None and
+    NaN, which are not places."""
     name: str = "sets of correct places"
 
     def __post_init__(self) -> None:
@@ -231,22 +221,15 @@ class PlaceSets:
 
 @dataclass(frozen=True)
 class WithinFrames:
-    """Correct is a place that has a frame number at most `tolerance` from the query's.
-
-    Parameters
-    ----------
-    frames : array of shape (q,)
-        Frame number of each query.
-    tolerance : int
-    places, place_frames : arrays of shape (m,), optional
-        Places with a frame number each; a place with several numbers is repeated. By default
-        the place ids are the frame numbers.
-    """
+    """Correct is a place that has a frame number at most `tolerance` from the query's."""
 
     frames: NDArray[Any]
+    """Shape (q,). Frame number of each query."""
     tolerance: int
     places: NDArray[Any] | None = None
     place_frames: NDArray[Any] | None = None
+    """Both of shape (m,). Places with a frame number each; a place with several numbers is repeated. By default the
+    place ids are the frame numbers."""
 
     def __post_init__(self) -> None:
         _check_reach(self.tolerance, "tolerance", "frames")
@@ -268,8 +251,7 @@ class WithinFrames:
     def correct(self, ranked: NDArray[Any]) -> Flags:
         """Whether each ranked place has a frame that is near enough."""
         away = np.abs(self.frames[:, None, None] - self._frames_of(ranked))
-        flags: Flags = np.any(away <= self.tolerance, axis=2)
-        return flags
+        return np.any(away <= self.tolerance, axis=2)
 
     def answerable(self, places: NDArray[Any] | None) -> Flags:
         """Whether any place of the map is near enough."""
@@ -309,23 +291,16 @@ class WithinFrames:
 
 @dataclass(frozen=True)
 class WithinMetres:
-    """Correct is a place within `radius` metres of the query.
-
-    Parameters
-    ----------
-    positions : array of shape (q, 2) or (q, 3)
-        Easting and northing of each query; or points in space, of degrees ``Positions(…, degrees=True).in_space()``.
-    radius : float
-    places : array of shape (N,)
-        Each once.
-    place_positions : array of shape (N, 2) or (N, 3)
-        As those of the queries.
-    """
+    """Correct is a place within `radius` metres of the query."""
 
     positions: NDArray[Any]
+    """Shape (q, 2) or (q, 3). Easting and northing of each query; or points in space, of degrees
+    ``Positions(…, degrees=True).in_space()``."""
     radius: float
     places: NDArray[Any]
+    """Shape (N,). Each once."""
     place_positions: NDArray[Any]
+    """Shape (N, 2) or (N, 3). As those of the queries."""
 
     def __post_init__(self) -> None:
         _check_reach(self.radius, "radius", "metres")
@@ -348,8 +323,7 @@ class WithinMetres:
         """Whether each ranked place is near enough."""
         at = look_up(ranked, self.places, self.place_positions)
         away = np.linalg.norm(at - self.positions[:, None, :], axis=2)
-        flags: Flags = away <= self.radius
-        return flags
+        return away <= self.radius
 
     def answerable(self, places: NDArray[Any] | None) -> Flags:
         """Whether any place of the map is near enough."""
@@ -399,7 +373,7 @@ def check_comparable(ranked: NDArray[Any], truth: NDArray[Any], name: str = "tru
 
 
 def _examples(ids: NDArray[Any]) -> dict[type, Any]:
-    """The first string, the first bytes and the first value that is neither, by kind; what names no place is none."""
+    """The first string, the first bytes and the first other value, by kind; values that name no place do not count."""
     values = ids.ravel()[::-1] if ids.dtype == object else ids.ravel()[:1]
     kinds = (str, bytes)
     return {
@@ -429,5 +403,4 @@ def look_up(ids: NDArray[Any], keys: NDArray[Any], values: NDArray[Any]) -> NDAr
     found = order[at]
     if not np.all(keys[found] == ids):
         raise InputError(f"place {ids[keys[found] != ids].tolist()[0]!r} has no frame or position")
-    result: NDArray[Any] = values[found]
-    return result
+    return values[found]

@@ -96,8 +96,7 @@ def _strong_directions(deviations: Vectors) -> Vectors:
     m, dim = deviations.shape
     if m >= dim:
         values, vectors = np.linalg.eigh(deviations.T @ deviations)
-        directions: Vectors = vectors.T[values > values.sum() / dim]
-        return directions
+        return vectors.T[values > values.sum() / dim]
     values, vectors = np.linalg.eigh(deviations @ deviations.T)
     keep = values > max(values.sum() / dim, 1e-6 * values[-1])
     directions = (vectors[:, keep] / np.sqrt(values[keep])).T @ deviations

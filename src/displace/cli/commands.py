@@ -157,8 +157,7 @@ class Verb:
     @property
     def function(self) -> Callable[..., Any]:
         """The verb itself."""
-        function: Callable[..., Any] = getattr(self.module, self.module.__name__.rpartition(".")[2])
-        return function
+        return getattr(self.module, self.module.__name__.rpartition(".")[2])
 
     @property
     def name(self) -> str:

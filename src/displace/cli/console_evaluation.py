@@ -15,8 +15,7 @@ from rich.text import Text
 from displace.cli.console import bare_table, err, out, say, show_text
 from displace.evaluation.benchmark import Outcome
 from displace.evaluation.published import compare
-from displace.evaluation.record import NOTHING_TO_FUSE, Effort
-from displace.evaluation.results import Result
+from displace.evaluation.record import NOTHING_TO_FUSE, Effort, Result
 from displace.evaluation.table_formats import compared_texts
 from displace.evaluation.tables import BOLD, NOT_RUN, UNDERLINE, Table, as_printed, beyond_frames, impossible
 from displace.evaluation.wins import Wins

@@ -20,9 +20,8 @@ def describer_on(client: Any, make: Callable[[], DescriptorModel], batch_size: i
     def describer(files: list[tuple[str, str]]) -> Generator[Part[str]]:
         from distributed import as_completed
 
-        files = [
-            (content, str(Path(path).absolute())) for content, path in files
-        ]  # workers have other folders
+        # Workers have other folders.
+        files = [(content, str(Path(path).absolute())) for content, path in files]
         chunks = [files[start : start + FILES_AT_ONCE] for start in range(0, len(files), FILES_AT_ONCE)]
         futures = [client.submit(described, chunk, make, batch_size, pure=False) for chunk in chunks]
         for _, result in as_completed(futures, with_results=True):
@@ -53,5 +52,4 @@ def _model_of_worker(make: Callable[[], DescriptorModel]) -> DescriptorModel:
     key = repr(make)
     if key not in models:
         models[key] = make()
-    model: DescriptorModel = models[key]
-    return model
+    return models[key]

@@ -7,7 +7,6 @@ worker dies, Dask computes its results again on the others.
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from displace.descriptors.shards import load_checked
 from displace.descriptors.store import DescriptorStore
 from displace.errors import DisplaceError, InputError
 from displace.files.disk_rows import DiskRows
+from displace.files.reading import PathLike
 from displace.fusion.base import Fusion, Rows
 from displace.fusion.solver.scatter import Scatter
 from displace.maps.digests import Digests
@@ -73,7 +73,7 @@ def build_on_cluster(
     store: DescriptorStore,
     fusion: str | Fusion = "displace",
     *,
-    folder: str | os.PathLike[str],
+    folder: PathLike,
     traversals: Sequence[str] | None = None,
     exclude: Sequence[str] = (),
     dtype: str = "float16",

@@ -67,10 +67,6 @@ class Protocol:
         )
         return [name for name in named if name != query]
 
-    def split(self, manifest: Manifest, query: str) -> tuple[Manifest, Manifest]:
-        """References (rows with a place only) and queries when `query` is located."""
-        return manifest.select(self.mapped(manifest, query)), manifest.select(self.asked(manifest, query))
-
     def mapped(self, manifest: Manifest, query: str) -> NDArray[np.bool_]:
         """Which images of the manifest are the references when `query` is located: those with a place."""
         names = self.references_for(query, manifest.traversal_names())
@@ -86,39 +82,31 @@ class Protocol:
 
     def count(self, manifest: Manifest, query: str) -> Counts:
         """Size of the evaluation with `query`."""
-        references, queries = self.split(manifest, query)
-        return Counts(len(references.place_ids()), len(references), len(queries))
+        mapped, asked = self.mapped(manifest, query), self.asked(manifest, query)
+        return Counts(len(np.unique(manifest.places[mapped])), int(mapped.sum()), int(asked.sum()))
 
     def truth(self, manifest: Manifest, query: str) -> TruthRule:
         """Rule for `displace.recall_at`: one truth for each image of `query`, in the manifest's order."""
+        mapped, asked = self.mapped(manifest, query), self.asked(manifest, query)
+        if self.tolerance.kind == "exact":
+            return SamePlace(manifest.places[asked])
         if self.tolerance.kind == "frames":
-            return _frames(self, manifest, query)
-        if self.tolerance.kind == "metres":
-            return _metres(self, manifest, query)
-        return SamePlace(self.split(manifest, query)[1].places)
-
-
-def _frames(protocol: Protocol, manifest: Manifest, query: str) -> TruthRule:
-    references, queries = protocol.split(manifest, query)
-    if references.frame is None or queries.frame is None:
-        raise InputError(
-            f"protocol {protocol.name!r} counts frames, but the manifest has no column 'frame'; add one, or "
-            "count exact places"
-        )
-    return WithinFrames(queries.frame, int(protocol.tolerance.value), references.places, references.frame)
-
-
-def _metres(protocol: Protocol, manifest: Manifest, query: str) -> TruthRule:
-    geo = manifest.geo
-    if geo is None:
-        raise InputError(
-            f"protocol {protocol.name!r} counts metres, but the manifest has no positions; count frames ('2 frames') "
-            "or exact places"
-        )
-    mapped, asked = protocol.mapped(manifest, query), protocol.asked(manifest, query)
-    ids, rows = np.unique(manifest.places[mapped], return_inverse=True)
-    at = mean_positions(geo.take(mapped), rows, len(ids))
-    return WithinMetres(geo.take(asked).in_space(), protocol.tolerance.value, ids, at.in_space())
+            frames, places = manifest.frame, manifest.places[mapped]
+            if frames is None:
+                raise InputError(
+                    f"protocol {self.name!r} counts frames, but the manifest has no column 'frame'; add one, or count "
+                    "exact places"
+                )
+            return WithinFrames(frames[asked], int(self.tolerance.value), places, frames[mapped])
+        geo = manifest.geo
+        if geo is None:
+            raise InputError(
+                f"protocol {self.name!r} counts metres, but the manifest has no positions; count frames ('2 frames') "
+                "or exact places"
+            )
+        ids, rows = np.unique(manifest.places[mapped], return_inverse=True)
+        at = mean_positions(geo.take(mapped), rows, len(ids))
+        return WithinMetres(geo.take(asked).in_space(), self.tolerance.value, ids, at.in_space())
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from displace.datasets.base import Counts, Dataset, Protocol, first_folder
-from displace.files.outputs import read_text
+from displace.files.reading import text_of
 from displace.images import has_images
 from displace.manifest.layouts import Route, by_names
 from displace.manifest.place_assignment import Rule
@@ -81,7 +81,7 @@ def _chosen_names(root: Path) -> set[str] | None:
     """Names of the frames that are used, without their ending, if there is a list of them."""
     for pattern in _LISTS:
         for path in sorted(root.glob(pattern)):
-            lines = read_text(path, "a list of frames").splitlines()
+            lines = text_of(path, "a list of frames").splitlines()
             return {Path(line.strip()).stem for line in lines if line.strip()}
     return None
 

@@ -6,7 +6,6 @@ places that the other drives never pass.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from displace.datasets.town.looks import TRAVERSALS
 from displace.datasets.town.randomness import stream
 from displace.datasets.town.writing import Chunk, DrawnTown, check, write_chunks
 from displace.errors import InputError
+from displace.files.reading import PathLike
 from displace.progress import Stage
 from displace.truth import Tolerance
 
@@ -91,7 +91,7 @@ def driven(traversal: str, places: int = PLACES, seed: int = 0) -> NDArray[np.fl
 
 
 def write(
-    folder: str | os.PathLike[str],
+    folder: PathLike,
     places: int = PLACES,
     traversals: Sequence[str] = TRAVERSALS,
     seed: int = 0,

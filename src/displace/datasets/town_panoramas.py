@@ -5,7 +5,6 @@ It is for places with many views: panoramas cut into pictures, or several camera
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from displace.datasets.town.looks import TRAVERSALS
 from displace.datasets.town.plan import MAX_PLACES
 from displace.datasets.town.writing import Chunk, DrawnTown, check, write_chunks
 from displace.errors import InputError
+from displace.files.reading import PathLike
 from displace.progress import Stage
 from displace.truth import Tolerance
 
@@ -29,7 +29,7 @@ _CHUNK = 5
 
 
 def write(
-    folder: str | os.PathLike[str],
+    folder: PathLike,
     places: int = PLACES,
     traversals: Sequence[str] = TRAVERSALS,
     headings: int = HEADINGS,

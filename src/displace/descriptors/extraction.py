@@ -36,6 +36,7 @@ from displace.descriptors.store import DescriptorStore
 from displace.descriptors.store_index import StoreIndex
 from displace.descriptors.store_writing import opened_for_writing
 from displace.errors import ImageError, InputError, SkippedImagesError, StoreError
+from displace.files.reading import PathLike
 from displace.images import content_hash
 from displace.manifest.table import Manifest
 from displace.models.base import DescriptorModel
@@ -76,7 +77,7 @@ class Extraction:
 def extract(
     manifest: Manifest,
     model: DescriptorModel,
-    folder: str | os.PathLike[str],
+    folder: PathLike,
     *,
     dtype: str | None = None,
     overwrite: bool = False,
@@ -259,7 +260,7 @@ class ShardBuffer:
 
 def describe(
     model: DescriptorModel,
-    images: Sequence[str | os.PathLike[str] | bytes | NDArray[np.uint8]],
+    images: Sequence[PathLike | bytes | NDArray[np.uint8]],
     *,
     workers: int | None = None,
     batch_size: int = 16,

@@ -59,15 +59,9 @@ def read_array_file(path: PathLike, way_out: str = "") -> NDArray[Any]:
 def read_rows(path: PathLike, manifest: Manifest, traversals: Sequence[str] | None = None) -> Queries:
     """Read descriptors that have no names: row i is that of the manifest's image i.
 
-    Parameters
-    ----------
-    path : path-like
-        A ``.npy`` file with an array (m, D). Or a ``.npz`` file with one such array; or with one for each traversal,
-        under its name, whose rows are in the order of the traversal's images in the manifest.
-    manifest : Manifest
-        Of m images.
-    traversals : sequence of str, optional
-        Those to return; by default all. A single array may have rows for these alone.
+    The file is a ``.npy`` with an array (m, D). Or a ``.npz`` with one such array; or with one for each traversal,
+    under its name, whose rows are in the order of the traversal's images in the manifest. Returned are those of
+    `traversals`, by default of all; a single array may have rows for these alone.
     """
     packed = Path(path).suffix.lower() == ".npz"
     arrays = _packed_arrays(path) if packed else {"": read_array_file(path)}

@@ -13,7 +13,6 @@ has, the shards hold a vector for each content. Both are only ever replaced or a
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +25,7 @@ from displace.arrays import Indices, Vectors
 from displace.descriptors.shards import Shards
 from displace.descriptors.store_index import INDEX, StoreIndex
 from displace.errors import InputError
+from displace.files.reading import PathLike
 from displace.manifest.place_assignment import places_of
 from displace.manifest.table import Manifest
 from displace.references import ReferenceSet, ReferenceStream, view_groups
@@ -81,7 +81,7 @@ class DescriptorStore:
     >>> matches = fusion.rank(store.queries("night").vectors)          # doctest: +SKIP
     """
 
-    def __init__(self, folder: str | os.PathLike[str], verify: bool = False) -> None:
+    def __init__(self, folder: PathLike, verify: bool = False) -> None:
         folder = Path(folder)
         index = StoreIndex.read(folder)
         shards = Shards(folder / "shards", index.owner, index.dim, index.dtype)
@@ -228,6 +228,6 @@ class DescriptorStore:
         return np.isin(self.traversals, np.array(wanted, dtype=np.str_))
 
 
-def is_store(path: str | os.PathLike[str]) -> bool:
+def is_store(path: PathLike) -> bool:
     """Whether `path` is the folder of a descriptor store."""
     return (Path(path) / INDEX).is_file()

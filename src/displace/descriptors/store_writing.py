@@ -14,11 +14,12 @@ from displace.descriptors.store import DescriptorStore, is_store
 from displace.descriptors.store_index import INDEX, StoreIndex
 from displace.errors import StoreError
 from displace.files.atomic import make_folder, remove_leftovers
+from displace.files.reading import PathLike
 from displace.manifest.table import Manifest
 from displace.models import differences, model_name
 
 
-def relabel(folder: str | os.PathLike[str], manifest: Manifest) -> DescriptorStore:
+def relabel(folder: PathLike, manifest: Manifest) -> DescriptorStore:
     """Replace places, traversals and positions of a store on disk; see `DescriptorStore.with_manifest`."""
     DescriptorStore(folder)  # refuses other folders before a lock file is created
     _check_no_links(Path(folder))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,10 +14,11 @@ from displace.descriptors.store import DescriptorStore, is_store
 from displace.errors import InputError, UnknownNameError
 from displace.evaluation.cells import Cell, compute
 from displace.evaluation.loading import Split, store_digest
-from displace.evaluation.results import Result, Results
+from displace.evaluation.record import Result
+from displace.evaluation.results import Results
 from displace.evaluation.suites import Suite
 from displace.files.atomic import make_folder, write_whole
-from displace.files.outputs import read_text
+from displace.files.reading import PathLike, text_of
 from displace.models import MODELS
 from displace.progress import Progress
 from displace.registry import unknown
@@ -51,7 +51,7 @@ class Outcome:
         return [result for result in self.cells if not result.ok]
 
 
-def run_suite(suite: Suite, output: str | os.PathLike[str], progress: Progress | None = None) -> Outcome:
+def run_suite(suite: Suite, output: PathLike, progress: Progress | None = None) -> Outcome:
     """Compute the cells of a suite that the results folder `output` does not have; `progress` counts them.
 
     Stopped or killed at any moment, it loses the running cell at most; run again, it goes on.
@@ -91,9 +91,9 @@ def _open_stores(suite: Suite) -> tuple[dict[str, DescriptorStore], dict[str, Pa
     """Stores that are there, and the paths of those that are not."""
     absent = {model: path for model, path in suite.stores.items() if not is_store(path)}
     if len(absent) == len(suite.stores):
-        places = "; ".join(f"{model}: {path}" for model, path in absent.items()) or "it names none"
+        looked_at = "; ".join(f"{model}: {path}" for model, path in absent.items()) or "it names none"
         raise InputError(
-            f"suite {suite.name} finds none of its descriptor stores ({places}). Make one with displace extract, or "
+            f"suite {suite.name} finds none of its descriptor stores ({looked_at}). Make one with displace extract, or "
             "say where they are with --store MODEL=PATH or --root FOLDER"
         )
     opened = {model: DescriptorStore(path) for model, path in suite.stores.items() if model not in absent}
@@ -190,6 +190,6 @@ def _keep_suite(suite: Suite, folder: Path) -> None:
         write_whole(make_folder(folder / "suites") / f"{suite.name}.toml", suite.text)
     if suite.command:
         kept = make_folder(folder / "suites") / COMMANDS
-        known = read_text(kept, "a list of commands").splitlines() if kept.exists() else []
+        known = text_of(kept, "a list of commands").splitlines() if kept.exists() else []
         if suite.command not in known:
             write_whole(kept, "\n".join([*known, suite.command, ""]))

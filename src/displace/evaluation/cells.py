@@ -23,17 +23,15 @@ from displace.errors import DisplaceError, DisplaceWarning, FallbackWarning, Inp
 from displace.evaluation.loading import Split
 from displace.evaluation.methods import ALONE, Method
 from displace.evaluation.rankings import Ranking
-from displace.evaluation.results import Result
+from displace.evaluation.record import Result
 from displace.fusion.base import AS_GIVEN, Fusion
 from displace.maps.driving import rows_in_order, similarity_of
-from displace.recall import percent
+from displace.recall import DEFAULT_KS, percent
 from displace.references import ReferenceSet
 from displace.sequence import SEQUENCES
 from displace.sequence.adaptation import LEAST_QUERIES
 from displace.sequence.engine import Blocks
 from displace.threads import n_threads
-
-KS = (1, 5, 10)
 
 
 @dataclass(frozen=True)
@@ -142,7 +140,7 @@ def compute(
     notes = [str(w.message) for w in caught if issubclass(w.category, DisplaceWarning)]
     return replace(
         result,
-        recalls={k: percent(ranking.hits(k)) for k in sorted({*KS, cell.k}) if k <= cell.k},
+        recalls={k: percent(ranking.hits(k)) for k in sorted({*DEFAULT_KS, cell.k}) if k <= cell.k},
         seconds={"fit": fitted - start, "rank": ranked - fitted},
         n_bytes=n_bytes,
         n=int(n),

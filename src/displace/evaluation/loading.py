@@ -56,15 +56,15 @@ class Split:
         place_ids, first, index = np.unique(
             manifest.places[references], return_index=True, return_inverse=True
         )
-        starts, truth = correct_places(protocol.truth(manifest, query), place_ids)
+        correct = correct_places(protocol.truth(manifest, query), place_ids)
         images = np.array(manifest.images)
         questions = Questions(
             place_ids,
             images[references][first],
             images[queries],
             manifest.places[queries],
-            starts,
-            truth,
+            correct.starts,
+            correct.places,
             np.array(_relative(manifest.root, folder)),
             _order(store, protocol, query),
         )

@@ -100,9 +100,7 @@ def _other_sizes(table: Table) -> list[str]:
     expected = DATASETS.get(table.dataset)().protocol(table.protocol).expected
     found = {
         result.query: Counts(result.n_places, result.n_references, result.n_queries)
-        for row in table.rows
-        for entry in row.entries.values()
-        for result in entry.results
+        for result in table.results()
     }
     return [
         f"{query} is not the whole data set: {counts}; published with {expected}"
@@ -115,11 +113,9 @@ def _other_dims(rows: list[Compared], table: Table) -> list[str]:
     """Say which models do not have the paper's number of dimensions."""
     compared = {compared.column for compared in rows}
     found = {
-        column.model: result.dim
-        for row in table.rows
-        for column, entry in row.entries.items()
-        for result in entry.results
-        if column in compared
+        result.model: result.dim
+        for result in table.results()
+        if Column(result.model, result.query) in compared
     }
     return [
         f"{model} has {dim} dimensions here; published with {DIMS[model]}"

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 
 from displace.arrays import Vectors
 from displace.errors import FormatError
+from displace.evaluation.correct_places import CorrectPlaces, Numbers
 from displace.files.atomic import atomic_write
-from displace.files.reading import open_regular
+from displace.files.reading import PathLike, open_regular
 from displace.files.schema import require
 from displace.truth import Flags
 
-Numbers = NDArray[np.int32]
 MAX_BYTES = 2**31
 """Of one array."""
 _DAMAGED = (
@@ -83,36 +83,7 @@ def _member(members: zipfile.ZipFile, name: str) -> NDArray[Any]:
     size = len(content.getbuffer()) - content.tell()
     require(not dtype.hasobject and math.prod(shape) * dtype.itemsize == size, f"{name} is cut short")
     content.seek(0)
-    array: NDArray[Any] = np.load(content, allow_pickle=False)
-    return array
-
-
-def told_truth(correct: Numbers, place_ids: NDArray[Any], own: Any) -> int:
-    """The correct place to show if several are: the query's own, else the middle one; −1 if there is none.
-
-    Along a route, the middle one is the nearest.
-
-    >>> ids = np.array(["a", "b", "c", "d"])
-    >>> told_truth(np.array([0, 1, 2]), ids, "a"), told_truth(np.array([0, 1, 2]), ids, "")
-    (0, 1)
-    """
-    owned = correct[place_ids[correct] == own]
-    if len(owned):
-        return int(owned[0])
-    return int(correct[len(correct) // 2]) if len(correct) else -1
-
-
-def are_correct(places: NDArray[Any], starts: Numbers, truth: Numbers) -> Flags:
-    """Whether each place of a ranking (q, k) is one of ``truth[starts[i]:starts[i + 1]]``, the correct ones of query i.
-
-    >>> are_correct(np.array([[0, 2], [1, 0]]), np.array([0, 2, 3]), np.array([0, 1, 0]))
-    array([[ True, False],
-           [False,  True]])
-    """
-    n = 1 + max(int(places.max(initial=0)), int(truth.max(initial=0)))
-    query = np.repeat(np.arange(len(places), dtype=np.int64), np.diff(starts))
-    asked = np.arange(len(places), dtype=np.int64)[:, None] * n + places
-    return np.isin(asked, query * n + truth)
+    return np.load(content, allow_pickle=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,8 +109,7 @@ class Ranking(_Arrays):
 
     def hits(self, k: int = 1) -> Flags:
         """Whether each query has a correct place among its first `k`, shape (q,)."""
-        found: Flags = np.logical_or.reduce(self.correct[:, :k], axis=1)
-        return found
+        return np.logical_or.reduce(self.correct[:, :k], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,17 +162,18 @@ class Questions(_Arrays):
     def __repr__(self) -> str:
         return f"<Questions: {len(self):,} queries, {len(self.place_ids):,} places>"
 
-    def root(self, folder: str | os.PathLike[str]) -> Path:
+    def root(self, folder: PathLike) -> Path:
         """Folder that image names start from, when the results are in `folder`."""
         return Path(os.path.normpath(Path(folder) / str(self.image_root)))
 
-    def correct_of(self, query: int) -> Numbers:
-        """Indices of the correct places of one query."""
-        return self.truth[self.truth_starts[query] : self.truth_starts[query + 1]]
+    @property
+    def correct_places(self) -> CorrectPlaces:
+        """The correct places of all queries."""
+        return CorrectPlaces(self.truth_starts, self.truth)
 
     def truth_of(self, query: int) -> int:
-        """Return the place that stands for the truth of a query (`told_truth`)."""
-        return told_truth(self.correct_of(query), self.place_ids, self.query_places[query])
+        """Return the place that stands for the truth of a query (`CorrectPlaces.shown`)."""
+        return self.correct_places.shown(query, self.place_ids, self.query_places[query])
 
     @property
     def order(self) -> NDArray[np.float64]:
@@ -216,7 +187,7 @@ class Questions(_Arrays):
 
     def correct(self, places: NDArray[Any]) -> Flags:
         """Whether each ranked place (q, k), an index into `place_ids`, is correct for its query."""
-        return are_correct(places, self.truth_starts, self.truth)
+        return self.correct_places.among(places)
 
     def digest(self) -> str:
         """Hash of everything asked, wherever the images lie; equal questions have equal digests."""

@@ -90,6 +90,11 @@ class Result:
         return not self.error
 
     @property
+    def rule(self) -> str:
+        """What counts as right (`rule_text`)."""
+        return rule_text(self.protocol, self.tolerance)
+
+    @property
     def nothing_to_fuse(self) -> bool:
         """Whether every place has one reference: all fusions are plain retrieval then."""
         return 0 < self.n_places == self.n_references

@@ -14,7 +14,6 @@ The record is written last: where it is there, so was all the rest (`Results.com
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -24,13 +23,11 @@ from typing import Any
 from displace.descriptors.store import is_store
 from displace.errors import FormatError, InputError
 from displace.evaluation.rankings import Questions, Ranking
-from displace.evaluation.record import FORMAT, Result, cut, slug
+from displace.evaluation.record import Result, cut, slug
 from displace.files import schema
 from displace.files.atomic import make_folder, write_json
-from displace.files.reading import file_stamp, read_json
+from displace.files.reading import PathLike, file_stamp, read_json
 from displace.registry import check_known
-
-__all__ = ["FORMAT", "Questions", "Ranking", "Result", "Results"]
 
 logger = logging.getLogger(__name__)
 
@@ -45,14 +42,14 @@ class Results:
     ...     print(result.label, result.recalls[1])
     """
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
+    def __init__(self, folder: PathLike) -> None:
         self.folder = Path(folder)
         self._filters: tuple[Callable[[Result], bool], ...] = ()
         self._records: dict[Path, tuple[tuple[int, int, int] | None, Result]] = {}
         """What was read, and of which file: it is read again where another has taken its place."""
 
     @classmethod
-    def open(cls, folder: str | os.PathLike[str]) -> Results:
+    def open(cls, folder: PathLike) -> Results:
         """Return the results in a folder that must have some."""
         results = cls(folder)
         if not any((results.folder / CELLS).glob("*.json")):

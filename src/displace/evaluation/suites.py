@@ -26,7 +26,6 @@
 
 from __future__ import annotations
 
-import os
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -39,7 +38,7 @@ from displace.datasets import DATASETS
 from displace.datasets.base import Protocol
 from displace.errors import DisplaceError, InputError, UnknownNameError
 from displace.evaluation.methods import ALONE, Method, method_of
-from displace.files.reading import read_text
+from displace.files.reading import PathLike, read_text
 from displace.registry import check_known, unknown
 from displace.truth import Tolerance
 
@@ -101,7 +100,7 @@ class Suite:
             raise InputError("seeds is empty; give at least one for the random projections")
 
     @classmethod
-    def read(cls, source: str | os.PathLike[str], root: str | os.PathLike[str] | None = None) -> Suite:
+    def read(cls, source: PathLike, root: PathLike | None = None) -> Suite:
         """Read a TOML file, or the suite of that name that comes with the package (`shipped_for`).
 
         Its descriptor stores are relative to `root`; by default to the file's folder, or to the present one for a suite
@@ -128,7 +127,7 @@ class Suite:
                 f"suite {source} has a value of another kind than is asked for: {error}"
             ) from None
 
-    def with_stores(self, stores: Mapping[str, str | os.PathLike[str]]) -> Suite:
+    def with_stores(self, stores: Mapping[str, PathLike]) -> Suite:
         """Return the suite with these models' stores replaced or added."""
         return replace(self, stores=self.stores | {model: Path(path) for model, path in stores.items()})
 
@@ -149,7 +148,7 @@ def shipped_suites() -> list[str]:
     )
 
 
-def shipped_for(source: str | os.PathLike[str]) -> str | None:
+def shipped_for(source: PathLike) -> str | None:
     """Name of the package's suite that stands in for `source`; None where that is a file, or no suite has its name.
 
     >>> shipped_for("robotcar"), shipped_for("suites/robotcar.toml"), shipped_for("mine.toml")

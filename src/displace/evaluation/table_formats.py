@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Callable, Iterable
 
 from displace.evaluation.published import Compared, compare
-from displace.evaluation.results import Result
+from displace.evaluation.record import Result
 from displace.evaluation.tables import BOLD, NOT_RUN, UNDERLINE, Row, Table
 from displace.evaluation.wins import Wins
 from displace.files.outputs import cell_text
@@ -53,14 +53,7 @@ def wins_to_markdown(wins: Wins) -> str:
 
 def to_csv(*tables: Table) -> str:
     """One line for each cell of the tables, with all that a spreadsheet may want."""
-    cells = [
-        result
-        for table in tables
-        for row in table.rows
-        for column in table.columns
-        if column in row.entries
-        for result in row.entries[column].results
-    ]
+    cells = [result for table in tables for result in table.results()]
     further = sorted({k for result in cells for k in result.recalls} - {*DEFAULT_KS})
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -10,8 +10,7 @@ from typing import Any
 
 from displace.errors import InputError
 from displace.evaluation.methods import ALONE, GROUPS
-from displace.evaluation.record import NOTHING_TO_FUSE, grouped, of_last_runs, rule_text
-from displace.evaluation.results import Result
+from displace.evaluation.record import NOTHING_TO_FUSE, Result, grouped, of_last_runs, rule_text
 
 BOLD, UNDERLINE = "bold", "underline"
 NOT_RUN = "–"
@@ -88,6 +87,11 @@ class Table:
     """Ways in which rows rank queries as a drive or a batch."""
 
     @property
+    def rule(self) -> str:
+        """What counts as right (`rule_text`)."""
+        return rule_text(self.protocol, self.tolerance)
+
+    @property
     def title(self) -> str:
         """What the numbers are, with the protocol."""
         projected = (
@@ -95,7 +99,7 @@ class Table:
             if self.projection is None
             else f", randomly projected to {self.projection} dimensions before fusion"
         )
-        return f"Recall@{self.k} on {self.dataset} ({rule_text(self.protocol, self.tolerance)}{self.along}){projected}"
+        return f"Recall@{self.k} on {self.dataset} ({self.rule}{self.along}){projected}"
 
     def __repr__(self) -> str:
         return f"<Table: {self.title}; {len(self.rows)} rows, {len(self.columns)} columns>"
@@ -116,6 +120,13 @@ class Table:
         if found is None:
             raise InputError(f"no row {label!r}; there are {', '.join(row.label for row in self.rows)}")
         return found
+
+    def results(self) -> Iterator[Result]:
+        """The cells that the numbers were taken from, row by row."""
+        for row in self.rows:
+            for column in self.columns:
+                if column in row.entries:
+                    yield from row.entries[column].results
 
     def panels(self) -> Iterator[tuple[list[str], Table]]:
         """Narrow parts, one for each model where there are several queries, each with the names of its columns."""
@@ -182,7 +193,8 @@ def _table(cells: list[Result], k: int) -> Table:
     rows = grouped(newest, lambda cell: (cell.group, cell.label))
     group_order = list(GROUPS)
     keys = sorted(
-        rows, key=lambda key: (group_order.index(key[0]), min(_place(c, 2) for c in rows[key]), key[1])
+        rows,
+        key=lambda key: (group_order.index(key[0]), min(_run_and_order(c, 2) for c in rows[key]), key[1]),
     )
     return Table(
         first.dataset,
@@ -201,7 +213,7 @@ def _column(cell: Result) -> Column:
     return Column(cell.model, cell.query)
 
 
-def _place(cell: Result, axis: int) -> tuple[int, int]:
+def _run_and_order(cell: Result, axis: int) -> tuple[int, int]:
     """Sort key of models, queries or methods: by the run that last had them, then by their order in the suite."""
     return cell.used, cell.order[axis]
 
@@ -209,11 +221,12 @@ def _place(cell: Result, axis: int) -> tuple[int, int]:
 def _columns(cells: list[Result]) -> list[Column]:
     """The columns, those of a model side by side whichever runs they are of."""
     models = {
-        model: min(_place(cell, 0) for cell in own)
+        model: min(_run_and_order(cell, 0) for cell in own)
         for model, own in grouped(cells, lambda cell: cell.model).items()
     }
     queries = {
-        column: min(_place(cell, 1) for cell in own) for column, own in grouped(cells, _column).items()
+        column: min(_run_and_order(cell, 1) for cell in own)
+        for column, own in grouped(cells, _column).items()
     }
     return sorted(queries, key=lambda column: (models[column.model], column.model, queries[column], column))
 

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import IO, Any
 
 from displace.errors import DisplaceError, WriteError
+from displace.files.reading import PathLike
 
 _RANDOM = re.compile(r"\w{8}\.tmp")
 """End of the names of temporary files, after the file's own name."""
 
 
 @contextmanager
-def atomic_write(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
+def atomic_write(path: PathLike, mode: str = "wb") -> Iterator[IO[Any]]:
     """Open a temporary file beside `path`; on success make it durable and rename it to `path`.
 
     If the block raises or the process dies, `path` is unchanged. Mode is "wb", or "w" for UTF-8 text.
@@ -31,7 +32,7 @@ def atomic_write(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+def replacing(path: PathLike) -> Iterator[Path]:
     """Give the name of a temporary file beside `path` to write; on success it becomes `path`, durably.
 
     For libraries that write to a name; `atomic_write` opens the file itself. Errors of the system become a
@@ -65,7 +66,7 @@ def _replacing(path: Path) -> Iterator[Path]:
     sync_folder(path.parent)
 
 
-def check_file(path: str | os.PathLike[str]) -> None:
+def check_file(path: PathLike) -> None:
     """Refuse the name of a folder or device, or in a missing folder, before a long computation."""
     path = Path(path)
     if path.is_dir():
@@ -76,7 +77,7 @@ def check_file(path: str | os.PathLike[str]) -> None:
         raise WriteError(path, f"there is no folder {path.parent}")
 
 
-def make_folder(path: str | os.PathLike[str]) -> Path:
+def make_folder(path: PathLike) -> Path:
     """Make a folder and its parents, durably, if missing; errors of the system become a `WriteError`."""
     try:
         absent = [folder for folder in (Path(path), *Path(path).parents) if not folder.exists()]
@@ -90,7 +91,7 @@ def make_folder(path: str | os.PathLike[str]) -> Path:
     return Path(path)
 
 
-def remove_leftovers(path: str | os.PathLike[str]) -> None:
+def remove_leftovers(path: PathLike) -> None:
     """Remove temporary files that killed writers of `path` left beside it; call it as its one writer only."""
     path = Path(path)
     start = f".{path.name}."
@@ -100,18 +101,18 @@ def remove_leftovers(path: str | os.PathLike[str]) -> None:
             Path(entry.path).unlink(missing_ok=True)
 
 
-def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
+def write_whole(path: PathLike, content: str | bytes) -> None:
     """Write a file of UTF-8 text or of bytes, atomically."""
     with atomic_write(path, "w" if isinstance(content, str) else "wb") as file:
         file.write(content)
 
 
-def write_json(path: str | os.PathLike[str], record: Any, indent: int | None = 1) -> None:
+def write_json(path: PathLike, record: Any, indent: int | None = 1) -> None:
     """Write `record` as JSON, atomically; without `indent` on one line, ten times as fast."""
     write_whole(path, json.dumps(record, indent=indent, ensure_ascii=False) + "\n")
 
 
-def sync_folder(folder: str | os.PathLike[str]) -> None:
+def sync_folder(folder: PathLike) -> None:
     """Make renames inside `folder` durable, if the system supports it."""
     if not hasattr(os, "O_DIRECTORY"):
         return

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
+
+from displace.files.reading import PathLike
 
 
 class DiskRows:
@@ -25,7 +26,7 @@ class DiskRows:
            [1., 1.]], dtype=float32)
     """
 
-    def __init__(self, path: str | os.PathLike[str], dim: int, dtype: DTypeLike) -> None:
+    def __init__(self, path: PathLike, dim: int, dtype: DTypeLike) -> None:
         self.path, self.dim, self.dtype = Path(path), dim, np.dtype(dtype)
         self._n = 0
         self.path.write_bytes(b"")

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from displace.errors import FormatError, InputError
-from displace.files import reading
+from displace.errors import InputError
 from displace.files.atomic import make_folder, replacing
-
-PathLike = str | os.PathLike[str]
+from displace.files.reading import PathLike
 
 
 @contextmanager
@@ -36,16 +33,6 @@ def write_text(path: PathLike, text: str) -> None:
         ) from None
     with output_file(path) as temporary:
         temporary.write_bytes(content)
-
-
-def read_text(path: PathLike, what: str) -> str:
-    """Read UTF-8 text; errors name `what` it should be."""
-    try:
-        return reading.read_text(path)
-    except OSError as error:
-        raise FormatError(f"cannot read {what} {path}: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise FormatError(f"{path} is not {what}: it is not UTF-8 text") from None
 
 
 def cell_text(text: str) -> str:

@@ -8,9 +8,14 @@ import io
 import json
 import os
 import stat
+from collections.abc import Sequence
 from typing import IO, Any
 
+from displace.errors import FormatError
+
 PathLike = str | os.PathLike[str]
+Sources = PathLike | Sequence[PathLike]
+"""One file or folder, or several."""
 
 MAX_TEXT = 2**30
 """Bytes of a table or a list that is read whole."""
@@ -58,6 +63,16 @@ def read_text(path: PathLike, limit: int = MAX_TEXT) -> str:
     with open_regular(path) as file:
         check_size(file, path, limit)
         return file.read(limit + 1).decode("utf-8")
+
+
+def text_of(path: PathLike, what: str) -> str:
+    """Text of a regular file; errors name `what` it should be."""
+    try:
+        return read_text(path)
+    except OSError as error:
+        raise FormatError(f"cannot read {what} {path}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise FormatError(f"{path} is not {what}: it is not UTF-8 text") from None
 
 
 def read_json(path: PathLike) -> Any:

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from displace.errors import FormatError
 from displace.files import schema
 from displace.files.atomic import replacing
-from displace.files.reading import open_regular, parse_json
+from displace.files.reading import PathLike, open_regular, parse_json
 
 DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I8": "|i1", "U8": "|u1"}
 KINDS = {dtype: name for name, dtype in DTYPES.items()}
@@ -45,7 +45,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def write(
-    path: str | os.PathLike[str],
+    path: PathLike,
     header: Mapping[str, Any],
     arrays: Mapping[str, NDArray[Any]],
     check: Callable[[Path], object] | None = None,
@@ -108,9 +108,7 @@ def _chunks(array: NDArray[Any]) -> Iterator[memoryview | bytes]:
         yield flat[start : start + CHUNK].data
 
 
-def read(
-    path: str | os.PathLike[str], kind: str, version: int, verify: bool = True
-) -> tuple[dict[str, Any], Arrays]:
+def read(path: PathLike, kind: str, version: int, verify: bool = True) -> tuple[dict[str, Any], Arrays]:
     """Read the header and memory-map the arrays of a file of format `kind`.
 
     The file is opened once: while another one takes its place, this one is read to its end. FormatError where it is not

@@ -191,22 +191,16 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         return self.statistics(refs)
 
     def from_statistics(self, statistics: Any, refs: ReferenceSet | None = None) -> Self:
-        """Fit on statistics alone, such as those of a map that is updated.
+        """Fit on what `statistics` makes, such as that of a map that is updated.
 
-        Parameters
-        ----------
-        statistics : Statistics
-            As `statistics` makes them.
-        refs : ReferenceSet, optional
-            The references themselves, if available: some settings are decided by holding traversals out.
+        If the references themselves are given, settings can be decided by holding traversals out.
         """
         raise NotImplementedError(f"{type(self).__name__} has no statistics to be fitted on")
 
     def rows_of(self, statistics: Any) -> Vectors:
         """Rows of some places, from their statistics; the fusion must be fitted unless it is `place_by_place`."""
         rows = clone(self).from_statistics(statistics).rows()
-        vectors: Vectors = rows.vectors
-        return vectors
+        return rows.vectors
 
     def wants_references(self, n_places: int, dim: int, n_traversals: int) -> bool:  # noqa: ARG002
         """Whether `from_statistics` decides better with the references; only if they are few."""
@@ -214,8 +208,7 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     def for_blocks(self, places: NDArray[Any], traversals: NDArray[Any]) -> Fusion:  # noqa: ARG002
         """Return the unfitted fusion for references that are read a block of places at a time; by default a clone."""
-        same: Fusion = clone(self)
-        return same
+        return clone(self)
 
     @classmethod
     def restored_statistics(
@@ -226,13 +219,7 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     ) -> Statistics:
         """Return the statistics whose `to_arrays` gave `arrays`; by default a `Scatter`.
 
-        Parameters
-        ----------
-        arrays : mapping of str to array
-        rows : array of shape (R, n)
-            The map's rows as stored, for a fusion that needs nothing else.
-        places : array of shape (R,)
-            Place id of each row.
+        A fusion may need no more than the map's rows as stored, (R, n), and the place id of each, (R,).
         """
         return Scatter.from_arrays(arrays)
 
@@ -274,9 +261,8 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         check_not_masked(X, "X")
         check_not_masked(y, "y")
         given = np.asarray(y)
-        if (
-            given.ndim == 1 and given.dtype.kind in "OU"
-        ):  # scikit-learn makes text of all that stands beside text
+        # scikit-learn makes text of all that stands beside text.
+        if given.ndim == 1 and given.dtype.kind in "OU":
             y = as_ids(y, len(given), "y")
         vectors, places = validate_data(self, X, y, dtype=list(FLOATS), ensure_all_finite=False)
         check_finite(vectors, "X")

@@ -177,23 +177,14 @@ class DisPlace(VectorFusion):
         """Return the statistics it was fitted on, or the references where each of them became a row."""
         if isinstance(statistics, Scatter) and self.settings()["n_rows"] == "all":
             return KeptViews.of(refs)
-        kept: Scatter | KeptViews = statistics
-        return kept
+        return statistics
 
     def references_in(self, statistics: Any) -> ReferenceSet | None:
         """The references themselves, if views are separated."""
         return statistics.references() if isinstance(statistics, KeptViews) else None
 
     def from_statistics(self, statistics: Scatter | KeptViews, refs: ReferenceSet | None = None) -> Self:
-        """Fit on statistics; without references, what is "auto" is decided by rule.
-
-        Parameters
-        ----------
-        statistics : Scatter or KeptViews
-            Of the references; its `place_ids` become the place ids.
-        refs : ReferenceSet, optional
-            The references themselves, to hold some out.
-        """
+        """Fit on statistics; without references, to hold some out, what is "auto" is decided by rule."""
         if isinstance(statistics, KeptViews):
             return self.fit(statistics.vectors, statistics.places, statistics.traversals, statistics.groups)
         dim = statistics.means.shape[1]
@@ -226,8 +217,7 @@ class DisPlace(VectorFusion):
         labels = np.unique(traversals, return_inverse=True)[1]
         index = np.unique(places, return_inverse=True)[1]
         if not several_images(index, labels):
-            one_view: Fusion = clone(self).set_params(views=False, project=True)
-            return one_view
+            return clone(self).set_params(views=False, project=True)
         if not labels.any():
             return Pooling()
         raise InputError(

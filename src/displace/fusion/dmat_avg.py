@@ -20,8 +20,7 @@ class DMatAvg(ScoreFusion):
 
     def _fuse(self, similarities: Vectors) -> Vectors:
         counts = self.present_.sum(axis=0).astype(similarities.dtype)
-        mean: Vectors = similarities.sum(axis=1) / counts
-        return mean
+        return similarities.sum(axis=1) / counts
 
     def rows(self) -> Rows:
         """The mean of each place's unit references, not normalised: q·(1/K)Σr̂ is the mean similarity."""

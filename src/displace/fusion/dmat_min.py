@@ -15,5 +15,4 @@ class DMatMin(ScoreFusion):
     missing = -np.inf
 
     def _fuse(self, similarities: Vectors) -> Vectors:
-        best: Vectors = similarities.max(axis=1)
-        return best
+        return similarities.max(axis=1)

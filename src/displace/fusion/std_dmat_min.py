@@ -51,8 +51,7 @@ class StdDMatMin(ScoreFusion):
         similarities -= mean
         similarities /= deviation
         similarities[:, ~self.present_] = -np.inf
-        best: Vectors = similarities.max(axis=1)
-        return best
+        return similarities.max(axis=1)
 
     def _moments_of_each(self, similarities: Vectors) -> tuple[Vectors, Vectors]:
         """Mean and standard deviation over the places present, shapes (b, K, 1)."""

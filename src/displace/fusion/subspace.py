@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from displace.arrays import Indices, Vectors, l2_normalize
 from displace.errors import InputError
 from displace.fusion.base import Fusion, is_whole
+from displace.references import rows_of_each
 
 ROUNDING = 1e-5
 """Singular values below this share of the largest are rounding."""
@@ -56,9 +57,7 @@ class Subspace(Fusion):
             )
         limit = max(1, X.shape[1] // 2)
         most = limit if self.n_components is None else min(limit, self.n_components)
-        order = np.argsort(index, kind="stable")
-        members = np.split(order, np.flatnonzero(np.diff(index[order])) + 1)
-        bases = [basis_of(l2_normalize(X[rows]), most) for rows in members]
+        bases = [basis_of(l2_normalize(X[rows]), most) for rows in rows_of_each(index)]
         self.basis_ = np.concatenate(bases)
         self.starts_ = np.cumsum([0, *(len(basis) for basis in bases[:-1])])
 
@@ -90,5 +89,4 @@ def basis_of(references: Vectors, most: int) -> Vectors:
     turn = np.linalg.qr(np.column_stack([total, np.eye(r, dtype=V.dtype)]))[0].T
     basis = turn @ V[:r]
     basis[0] *= 1.0 if float(turn[0] @ total) >= 0 else -1.0
-    kept: Vectors = basis.astype(references.dtype, copy=False)
-    return kept
+    return basis.astype(references.dtype, copy=False)

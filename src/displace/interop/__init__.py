@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from displace.errors import InputError, PluginError
+from displace.files.reading import PathLike
 from displace.registry import Registry
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ EXPORTERS: Registry[Exporter] = Registry(
 )
 
 
-def export(name: str, source: object, output: str | os.PathLike[str], **options: Any) -> list[Path]:
+def export(name: str, source: object, output: PathLike, **options: Any) -> list[Path]:
     """Write a map, located images or a descriptor store for another program.
 
     Parameters

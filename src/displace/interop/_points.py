@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.files.outputs import PathLike
+from displace.files.reading import PathLike
 from displace.geo import Positions
 from displace.interop.base import Exporter
 from displace.maps import PlaceMap
@@ -106,41 +106,15 @@ class PointExporter(Exporter, ABC):
         crs: str | None = None,
         places: int = 1,
     ) -> list[Path]:
-        """Write located images: image, best place, score, confidence, position.
+        """Write located images: image, best places, scores, confidence, position.
 
-        Parameters
-        ----------
-        located : Located
-        path : path-like
-        min_confidence : float
-            Images below it have a blank place and position: not in the map.
-        crs : str, optional
-            UTM zone of a map whose positions are easting and northing, such as ``EPSG:32630``. GeoJSON needs it, CSV
-            gets latitude and longitude as well.
-        places : int
-            Best places of each image; the second and further ones as ``place_2``, ``score_2`` …
-
-        Returns
-        -------
-        list of Path
-            The file.
+        Images below `min_confidence` have a blank place and position: not in the map. `places` are the best places of
+        each; the second and further ones are ``place_2``, ``score_2`` … `crs` is the UTM zone of a map whose positions
+        are easting and northing, such as ``EPSG:32630``: GeoJSON needs it, CSV gets latitude and longitude as well.
         """
         return cls.write(locations_table(located, min_confidence, places), path, crs)
 
     @classmethod
     def write_map(cls, place_map: PlaceMap, path: PathLike, *, crs: str | None = None) -> list[Path]:
-        """Write the places of a map: place, reference image, position.
-
-        Parameters
-        ----------
-        place_map : PlaceMap
-        path : path-like
-        crs : str, optional
-            As for located images.
-
-        Returns
-        -------
-        list of Path
-            The file.
-        """
+        """Write the places of a map: place, reference image, position; `crs` is as for located images."""
         return cls.write(places_table(place_map), path, crs)

@@ -7,7 +7,8 @@ import io
 from pathlib import Path
 from typing import Any
 
-from displace.files.outputs import PathLike, cell_text, write_text
+from displace.files.outputs import cell_text, write_text
+from displace.files.reading import PathLike
 from displace.interop._points import PointExporter, PointTable, numbers
 from displace.interop._utm import as_degrees
 from displace.manifest.csv_file import number_text

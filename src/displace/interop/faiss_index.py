@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from displace.errors import InputError
-from displace.files.outputs import PathLike, output_file, write_text
-from displace.files.reading import file_sha256
+from displace.files.outputs import output_file, write_text
+from displace.files.reading import PathLike, file_sha256
 from displace.interop.base import Exporter
 from displace.maps import PlaceMap
 from displace.search.faiss import Faiss
@@ -16,19 +16,9 @@ from displace.search.faiss import Faiss
 def write_index(place_map: PlaceMap, path: PathLike) -> list[Path]:
     """Write the rows of a map as a faiss index (inner product), and the place of each row as JSON.
 
-    Queries must be projected as in the map before they are searched: `onnx.write_projection` exports that step. If a
-    place has several rows (pooling), its score is the best of theirs.
-
-    Parameters
-    ----------
-    place_map : PlaceMap
-    path : path-like
-        The index, by custom ``*.faiss``; ``*.faiss.places.json`` beside it has the places.
-
-    Returns
-    -------
-    list of Path
-        Both files.
+    The index is by custom ``*.faiss``; the places are beside it, ``*.faiss.places.json``. Queries must be projected as
+    in the map before they are searched: `onnx.write_projection` exports that step. If a place has several rows
+    (pooling), its score is the best of theirs.
     """
     index = Faiss.build(place_map.rows())
     with output_file(path) as temporary:

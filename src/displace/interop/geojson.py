@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from displace.errors import InputError
-from displace.files.outputs import PathLike, write_text
+from displace.files.outputs import write_text
+from displace.files.reading import PathLike
 from displace.interop._points import PointExporter, PointTable, numbers
 from displace.interop._utm import as_degrees
 

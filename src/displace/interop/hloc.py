@@ -22,7 +22,8 @@ from displace.arrays import Vectors, blocks, check_one_of
 from displace.descriptors.imported import check_all_there, names_from, references_of
 from displace.descriptors.store import DescriptorStore, Queries
 from displace.errors import DisplaceError, FormatError, InputError
-from displace.files.outputs import PathLike, output_file, read_text, write_text
+from displace.files.outputs import output_file, write_text
+from displace.files.reading import PathLike, text_of
 from displace.files.schema import MAX_DIM
 from displace.interop.base import Exporter
 from displace.manifest.table import Manifest
@@ -45,24 +46,10 @@ def write_descriptors(
     dtype: str | None = None,
     progress: Progress | None = None,
 ) -> list[Path]:
-    """Write the descriptors of a store as hloc's global features.
+    """Write the descriptors of a store as hloc's global features, by custom ``global-feats-*.h5``.
 
-    Parameters
-    ----------
-    store : DescriptorStore
-    path : path-like
-        By custom ``global-feats-*.h5``.
-    root : path-like, optional
-        hloc's image folder, from which names start; by default they are as in the store's manifest.
-    dtype : {"float16", "float32"}, optional
-        By default the store's own; hloc itself writes float16.
-    progress : callable, optional
-        Called as ``progress("writing", done, total)``.
-
-    Returns
-    -------
-    list of Path
-        The file.
+    Names start from hloc's image folder `root`; by default they are as in the store's manifest. `dtype` is "float16",
+    as hloc itself writes, or "float32"; by default the store's own. `progress` counts images.
     """
     h5py = _h5py()
     if dtype is not None:
@@ -102,24 +89,10 @@ def read_names(path: PathLike) -> list[str]:
 def read_descriptors(
     path: PathLike, manifest: Manifest, *, root: PathLike | None = None, progress: Progress | None = None
 ) -> Queries:
-    """Read hloc's global features of the images of a manifest.
+    """Read hloc's global features of the images of a manifest, in its order; others in the file are not read.
 
-    Parameters
-    ----------
-    path : path-like
-        HDF5 file; images that the manifest does not list are not read.
-    manifest : Manifest
-        Says which place and traversal each image belongs to.
-    root : path-like, optional
-        hloc's image folder, from which the file's names start; by default they are as in the manifest.
-    progress : callable, optional
-        Called as ``progress("reading", done, total)``.
-
-    Returns
-    -------
-    Queries
-        Vectors (m, D) in the manifest's order, places, and the manifest. `Located.of` locates them, `read_references`
-        makes references of them, `descriptors.imported.write_store` a descriptor store.
+    The file's names start from hloc's image folder `root`; by default they are as in the manifest. `Located.of` locates
+    what is returned, `read_references` makes references of it, `descriptors.imported.write_store` a descriptor store.
     """
     names = names_from(manifest, root)
     with _opened(path) as file:
@@ -172,8 +145,7 @@ def _vector(file: Any, name: str, path: PathLike) -> Vectors:
         raise FormatError(f"{name}/{KEY} in {path} lies in another file, which is not read; copy it in")
     if len(data) > MAX_DIM:
         raise FormatError(f"{name}/{KEY} in {path} has {len(data)} numbers; at most {MAX_DIM} are possible")
-    vector: Vectors = data[()]
-    return vector
+    return data[()]
 
 
 def _own(file: Any, name: str, path: PathLike) -> Any:
@@ -231,25 +203,11 @@ def write_pairs(
     reference_prefix: str = "",
     min_confidence: float = 0.0,
 ) -> list[Path]:
-    """Write the pairs file of located images, each with the reference images of its best places.
+    """Write the pairs file of located images, by custom ``pairs-*.txt``: each with the images of its best places.
 
-    Parameters
-    ----------
-    located : Located
-        Its number of places per image (`k`) is hloc's ``num_matched``.
-    path : path-like
-        By custom ``pairs-*.txt``.
-    references : Manifest, optional
-        Pair with all its images of a place; by default with the one image that the map has.
-    query_prefix, reference_prefix : str
-        Put before the images' names, so that they start from hloc's image folder (``"query/"``, ``"db/"``).
-    min_confidence : float
-        Leave images below it out: not in the map.
-
-    Returns
-    -------
-    list of Path
-        The file.
+    Places per image (`k`) are hloc's ``num_matched``; images below `min_confidence` are left out: not in the map. With
+    `references` all images of a place in that manifest are paired, by default the one that the map has. `query_prefix`
+    and `reference_prefix` make the images' names start from hloc's image folder (``"query/"``, ``"db/"``).
     """
     images = _images_of_places(located, references)
     accepted = located.accepted(min_confidence)
@@ -269,7 +227,7 @@ def write_pairs(
 def read_pairs(path: PathLike) -> dict[str, list[str]]:
     """Read a pairs file: reference images of each query image, in the file's order."""
     pairs: dict[str, list[str]] = {}
-    for number, line in enumerate(read_text(path, "a pairs file").split("\n"), start=1):
+    for number, line in enumerate(text_of(path, "a pairs file").split("\n"), start=1):
         names = line.split()
         if not names:
             continue

@@ -10,7 +10,8 @@ import numpy as np
 
 from displace._version import __version__
 from displace.errors import InputError
-from displace.files.outputs import PathLike, output_file
+from displace.files.outputs import output_file
+from displace.files.reading import PathLike
 from displace.interop.base import Exporter
 from displace.maps import PlaceMap
 from displace.registry import import_extra
@@ -28,17 +29,6 @@ def write_projection(place_map: PlaceMap, path: PathLike) -> list[Path]:
     Its input ``descriptors`` is float32 (batch, D), as the descriptor model gives them; its output ``projected`` is
     float32 (batch, n), unit length, ready for an inner product with the map's rows. Maps without a projection (hops,
     pooling, single) normalise only. The model's metadata name the fusion and the descriptor model.
-
-    Parameters
-    ----------
-    place_map : PlaceMap
-    path : path-like
-        By custom ``*.onnx``.
-
-    Returns
-    -------
-    list of Path
-        The file.
     """
     onnx = import_extra("onnx", "onnx")
     size = sum(array.nbytes for array in (place_map.projection, place_map.mean) if array is not None)

@@ -16,7 +16,8 @@ from displace.arrays import Vectors, as_vectors
 from displace.descriptors.imported import described, read_array_file, references_of
 from displace.descriptors.store import DescriptorStore, Queries
 from displace.errors import FormatError, InputError
-from displace.files.outputs import PathLike, output_file, read_text, write_text
+from displace.files.outputs import output_file, write_text
+from displace.files.reading import PathLike, text_of
 from displace.interop.base import Exporter
 from displace.manifest.table import Manifest
 from displace.maps.located import Located
@@ -28,22 +29,10 @@ SIDES = ("database", "queries")
 def write_descriptors(
     store: DescriptorStore, folder: PathLike, *, queries: str, database: Sequence[str] | None = None
 ) -> list[Path]:
-    """Write the descriptors of a store: one traversal as queries, others as database.
+    """Write the descriptors of a store, two arrays and two lists of image names, into a folder, which is made.
 
-    Parameters
-    ----------
-    store : DescriptorStore
-    folder : path-like
-        Made where it does not exist.
-    queries : str
-        Traversal whose images are the queries.
-    database : sequence of str, optional
-        Traversals whose images are the database; by default all others.
-
-    Returns
-    -------
-    list of Path
-        Two arrays and two lists of image names.
+    The images of the traversal `queries` are the queries, those of the traversals `database` the database; by default
+    of all others.
     """
     names = list(database or [name for name in store.manifest.traversal_names() if name != queries])
     if not names:
@@ -62,19 +51,8 @@ def write_descriptors(
 def write_locations(located: Located, folder: PathLike) -> list[Path]:
     """Write the rows of a map as database and located images, projected as the map does, as queries.
 
-    Nearest by Euclidean distance is then best by the map's score.
-
-    Parameters
-    ----------
-    located : Located
-        With `vectors`.
-    folder : path-like
-        Made where it does not exist.
-
-    Returns
-    -------
-    list of Path
-        Two arrays and lists of image names; that of the database only if the map has images.
+    Nearest by Euclidean distance is then best by the map's score. The database has a list of image names if the map has
+    images. `located` must have its `vectors`.
     """
     place_map = located.whole_map
     if located.vectors is None:
@@ -109,7 +87,7 @@ def image_order(folder: PathLike) -> list[str]:
     folder = Path(folder)
     listed = folder.with_name(folder.name + "_images_paths.txt")
     if listed.is_file():
-        return read_text(listed, "a list of images").rstrip("\n").split("\n")
+        return text_of(listed, "a list of images").rstrip("\n").split("\n")
     found = sorted(path.relative_to(folder).as_posix() for path in folder.glob("**/*.jpg"))
     # The program uses glob.glob, which leaves out hidden files.
     return [name for name in found if not any(part.startswith(".") for part in name.split("/"))]
@@ -118,23 +96,12 @@ def image_order(folder: PathLike) -> list[str]:
 def read_descriptors(
     folder: PathLike, side: str, manifest: Manifest, *, images: PathLike | None = None
 ) -> Queries:
-    """Read one side's descriptors for the images of a manifest.
+    """Read the descriptors of one side, "database" or "queries", for the images of a manifest, in its order.
 
-    Parameters
-    ----------
-    folder : path-like
-        Folder of the arrays, in VPR-methods-evaluation a run's folder below ``logs``.
-    side : {"database", "queries"}
-    manifest : Manifest
-        Says which place and traversal each image belongs to; images that it does not list are left out.
-    images : path-like, optional
-        The folder of images that the program was given for this side; names and their order come from it. By
-        default the list ``database_images_paths.txt`` beside the arrays, with names as in the manifest.
-
-    Returns
-    -------
-    Queries
-        Vectors (m, D) in the manifest's order, places, and the manifest.
+    The arrays are in `folder`, in VPR-methods-evaluation a run's folder below ``logs``. Names and their order are those
+    of the folder `images`, which the program was given for this side; by default of the list
+    ``database_images_paths.txt`` beside the arrays, with names as in the manifest. Images that the manifest does not
+    list are left out.
     """
     vectors = read_array(folder, side)
     names = image_order(Path(folder) / side if images is None else images)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import difflib
-import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from shlex import quote
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.errors import ManifestError
-from displace.files.reading import open_csv
+from displace.files.reading import PathLike, open_csv
 
 REQUIRED = ("image", "place", "traversal")
 NUMBERS = (
@@ -34,7 +33,7 @@ Texts = dict[str, list[str]]
 NumberColumns = dict[str, NDArray[np.float64]]
 
 
-def is_table(path: str | os.PathLike[str]) -> bool:
+def is_table(path: PathLike) -> bool:
     """Whether a file begins as a manifest does."""
     try:
         with open_csv(path) as file:
@@ -44,7 +43,7 @@ def is_table(path: str | os.PathLike[str]) -> bool:
     return set(REQUIRED) <= set(header)
 
 
-def read_table(path: str | os.PathLike[str]) -> tuple[Texts, NumberColumns]:
+def read_table(path: PathLike) -> tuple[Texts, NumberColumns]:
     """Read a manifest's columns: texts stripped of blanks around them, numbers with NaN for blanks.
 
     ManifestError names every problem of the file, not only the first.

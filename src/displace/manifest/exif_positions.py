@@ -86,7 +86,7 @@ def gps_of(image: Path) -> tuple[float, float] | None:
 def _angle(
     tags: Mapping[int, Any], hemisphere: int, angle: int, signs: Mapping[str, int], limit: float
 ) -> float:
-    """Signed degrees from degrees, minutes and seconds; NaN where they are none."""
+    """Signed degrees from degrees, minutes and seconds; NaN where these are impossible."""
     parts = [float(part) for part in tags[angle]]
     degrees = sum(part / unit for part, unit in zip(parts, (1, 60, 3600), strict=True))
     sign = signs[str(tags[hemisphere]).strip("\0 ").upper()]

@@ -52,13 +52,13 @@ class KnownPlaces:
     def of(cls, manifest: Manifest) -> KnownPlaces:
         """Take the places of a manifest; a place's position is the mean of its images'.
 
-        They are in the order of their frame numbers, where the manifest has such, else of their first appearance.
+        They are in the order of their smallest frame numbers; those without one last, in order of appearance.
         """
-        ids = _in_route_order(manifest)
-        row_of = {place: row for row, place in enumerate(ids)}
-        rows = np.array([row_of.get(place, -1) for place in manifest.places.tolist()])
-        geo = manifest.geo
-        positions = None if geo is None else mean_positions(geo, rows, len(ids))
+        ids, places = manifest.place_ids(), places_of(manifest)
+        if places.frames is not None:
+            numbers = np.where(np.isnan(places.frames), np.inf, places.frames)
+            ids.sort(key=dict(zip(places.ids.tolist(), numbers.tolist(), strict=True)).__getitem__)
+        positions = places.positions_of(np.array(ids, dtype=np.str_))
         return cls(ids, positions, place_of_each_name(manifest.images, manifest.places.tolist()))
 
 
@@ -101,18 +101,6 @@ def place_of_each_name(images: Iterable[str], places: Iterable[str]) -> dict[str
         stem = image.rsplit("/", 1)[-1].rsplit(".", 1)[0]
         names[stem] = place if names.get(stem, place) == place else ""
     return names
-
-
-def _in_route_order(manifest: Manifest) -> list[str]:
-    """Places by their smallest frame number; those without one last, in order of appearance."""
-    ids = manifest.place_ids()
-    if manifest.frame is None:
-        return ids
-    first: dict[str, float] = {}
-    for place, frame in zip(manifest.places.tolist(), manifest.frame.tolist(), strict=True):
-        if frame < first.get(place, np.inf):
-            first[place] = frame
-    return sorted(ids, key=lambda place: first.get(place, np.inf))
 
 
 def metres_together(tracks: Sequence[Positions]) -> list[Numbers]:
@@ -203,21 +191,20 @@ def choose_anchor(tracks: Sequence[Positions], points: Sequence[Numbers], rule: 
 
 def mean_positions(geo: Positions, rows: Rows, n: int) -> Positions:
     """Mean position and heading of each place; `rows` says which place each position belongs to."""
-    used = (rows >= 0) & geo.known
     points, headings = np.full((n, 2), np.nan), None
-    counts = np.bincount(rows[used], minlength=n)
+    given, own = geo.points[geo.known], rows[geo.known]
+    counts = np.bincount(own, minlength=n)
     some = counts > 0
-    given = geo.points[used]
     if geo.degrees:
-        _, first, place = np.unique(rows[used], return_index=True, return_inverse=True)
+        _, first, place = np.unique(own, return_index=True, return_inverse=True)
         given[:, 1] = longitudes_near(given[:, 1], given[first[place], 1])
     for axis in range(2):
-        sums = np.bincount(rows[used], weights=given[:, axis], minlength=n)
+        sums = np.bincount(own, weights=given[:, axis], minlength=n)
         points[some, axis] = sums[some] / counts[some]
     if geo.degrees:
         points[:, 1] = longitudes_near(points[:, 1], 0.0)
     if geo.heading is not None:
-        with_heading = used & np.isfinite(geo.heading)
+        with_heading = geo.known & np.isfinite(geo.heading)
         angle = np.radians(geo.heading[with_heading])
         east = np.bincount(rows[with_heading], weights=np.sin(angle), minlength=n)
         north = np.bincount(rows[with_heading], weights=np.cos(angle), minlength=n)

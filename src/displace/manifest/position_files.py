@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import logging
-import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.errors import ManifestError, RouteWarning
-from displace.files.reading import open_csv
+from displace.files.reading import PathLike, open_csv
 from displace.geo import Numbers, Positions, as_seconds, at_times
 from displace.manifest.clock import Clock
 from displace.manifest.csv_file import number_column
@@ -222,7 +221,7 @@ def is_track(path: Path) -> bool:
     return ending in (".gpx", ".nmea") or (ending in _PERHAPS_NMEA and is_nmea(path))
 
 
-def read_position_file(path: str | os.PathLike[str]) -> PositionFile:
+def read_position_file(path: PathLike) -> PositionFile:
     """Read a CSV file of positions, a GPX track or an NMEA log; what is not a number is listed with its line.
 
     Columns of CSV are separated by commas, or by semicolons or tabs: numbers may have decimal commas then.

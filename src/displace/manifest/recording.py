@@ -91,7 +91,7 @@ def find_recordings(
 
 
 def refuse_all(errors: Sequence[ManifestError]) -> None:
-    """Raise what is wrong with the positions of recordings, of all of them at once."""
+    """Raise the errors about the positions of all recordings at once."""
     if len(errors) > 1:
         raise ManifestError(f"positions of {len(errors)} recordings cannot be used:", [*map(str, errors)])
     if errors:
@@ -99,7 +99,7 @@ def refuse_all(errors: Sequence[ManifestError]) -> None:
 
 
 def check_offsets(clock_offset: Mapping[str, float] | None, names: Iterable[str]) -> None:
-    """Refuse an offset for a traversal that is none."""
+    """Refuse an offset for a traversal that does not exist."""
     check_known("traversal for clock_offset", [name for name in clock_offset or () if name], list(names))
 
 

@@ -27,6 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from displace.errors import InputError, ManifestError
 from displace.files.atomic import atomic_write, make_folder
+from displace.files.reading import PathLike
 from displace.geo import Numbers, Positions
 from displace.manifest.csv_file import LIMITS, LONGEST, NUMBERS, REQUIRED, number_text, read_table
 from displace.progress import Stage
@@ -72,7 +73,7 @@ class Manifest:
         images: Iterable[str],
         places: Iterable[str],
         traversals: Iterable[str],
-        root: str | os.PathLike[str] = ".",
+        root: PathLike = ".",
         **numbers: ArrayLike | None,
     ) -> None:
         self.images = list(images)
@@ -102,12 +103,12 @@ class Manifest:
                 )
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str]) -> Manifest:
+    def read(cls, path: PathLike) -> Manifest:
         """Read a CSV file; a file with problems raises one `ManifestError` that lists all of them."""
         texts, numbers = read_table(path)
         return cls(texts["image"], texts["place"], texts["traversal"], Path(path).parent, **numbers)
 
-    def write(self, path: str | os.PathLike[str]) -> None:
+    def write(self, path: PathLike) -> None:
         """Write as CSV, atomically; relative image paths become relative to the file's folder."""
         path = Path(path)
         names = [*REQUIRED, *self.numbers]

@@ -50,9 +50,8 @@ def times_in_exif(images: Sequence[Path]) -> tuple[Numbers, bool] | None:
     Times without one are taken as UTC. None unless at least half of the images have a time. Images that cannot be read
     count as without; extraction reports them.
     """
-    if not any(
-        map(_exif_time, (*images[:1], *images[-1:]))
-    ):  # most recordings have none: do not read all images
+    # Most recordings have none: do not read all images.
+    if not any(map(_exif_time, (*images[:1], *images[-1:]))):
         return None
     found = [_exif_time(image) for image in images]
     times = np.array([np.nan if time is None else time[0] for time in found])

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from displace.cell_layout import CellLayout
 from displace.errors import DisplaceError, InputError, UnknownNameError
+from displace.files.reading import PathLike
 from displace.registry import Registry
 
 if TYPE_CHECKING:
@@ -24,11 +25,11 @@ MODELS: Registry[DescriptorModel] = Registry("model", "displace.models", "Descri
 
 def get_model(
     name: str,
-    weights: str | os.PathLike[str] | None = None,
+    weights: PathLike | None = None,
     device: str = "auto",
     image_size: Size | None = None,
     crop: Crop | None = None,
-    mask: str | os.PathLike[str] | None = None,
+    mask: PathLike | None = None,
 ) -> DescriptorModel:
     """Create the model called `name`, such as ``"hog"`` or ``"cosplace:resnet50-512"``.
 
@@ -80,25 +81,17 @@ def default_model() -> str:
 
 def open_model(
     fingerprint: Mapping[str, Any],
-    weights: str | os.PathLike[str] | None = None,
+    weights: PathLike | None = None,
     device: str = "auto",
     *,
     image_size: Size | None = None,
     crop: Crop | None = None,
-    mask: str | os.PathLike[str] | None = None,
+    mask: PathLike | None = None,
 ) -> DescriptorModel:
-    """Make the model that a store or a map recorded.
+    """Make the model that a store or a map recorded, from its `DescriptorModel.fingerprint`.
 
-    Parameters
-    ----------
-    fingerprint : mapping
-        As `DescriptorModel.fingerprint` gave it.
-    weights, device
-        See `get_model`.
-    image_size, crop
-        By default those recorded.
-    mask : path-like, optional
-        Only the hash of a mask is recorded: the same image must be given again.
+    The rest is as in `get_model`; image size and crop are by default those recorded. Of a mask only the hash is: the
+    same image must be given again.
     """
     if fingerprint.get("imported"):
         raise InputError(

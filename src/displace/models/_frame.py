@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.errors import ImageError, InputError
+from displace.files.reading import PathLike
 from displace.images import content_hash, open_image
 
 Crop = Sequence[float] | str
@@ -31,7 +32,7 @@ class Frame:
     mask_sha256: str | None = None
 
     @classmethod
-    def read(cls, crop: Crop | None, mask: str | os.PathLike[str] | None) -> Frame:
+    def read(cls, crop: Crop | None, mask: PathLike | None) -> Frame:
         """Check `crop` and read the image `mask`."""
         edges = _edges(crop) if crop is not None else (0, 0, 0, 0)
         if mask is None:

@@ -153,5 +153,4 @@ def _interpolate(planes: Planes, size: tuple[int, int]) -> Planes:
         resized = functional.interpolate(
             batch, size=size, mode="bilinear", align_corners=False, antialias=True
         )
-    array: Planes = resized[0].numpy()
-    return array
+    return resized[0].numpy()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from displace.cell_layout import CellLayout
 from displace.errors import InputError, UnknownNameError
+from displace.files.reading import PathLike
 from displace.models._frame import Crop, Frame
 from displace.models._weights import Progress, Weights, cached_path
 from displace.registry import check_known, missing_extra
@@ -90,11 +90,11 @@ class DescriptorModel(ABC):
     def __init__(
         self,
         variant: str | None = None,
-        weights: str | os.PathLike[str] | None = None,
+        weights: PathLike | None = None,
         device: str = "auto",
         image_size: Size | None = None,
         crop: Crop | None = None,
-        mask: str | os.PathLike[str] | None = None,
+        mask: PathLike | None = None,
     ) -> None:
         for module, package in self.packages.items():
             if importlib.util.find_spec(module) is None:

@@ -29,8 +29,7 @@ class Denormalized(TensorResize):
 
     def __call__(self, image: Pixels) -> Planes:
         """Turn an RGB image into a network's input."""
-        planes: Planes = np.clip(super().__call__(image) * STD + MEAN, 0, 1)
-        return planes
+        return np.clip(super().__call__(image) * STD + MEAN, 0, 1)
 
 
 class NetVLAD(TorchModel):

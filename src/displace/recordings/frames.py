@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import csv
-import os
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,7 +19,7 @@ from typing import Any
 
 from displace.errors import ImageError, InputError, RouteWarning
 from displace.files.atomic import atomic_write, make_folder, write_json, write_whole
-from displace.files.reading import read_json
+from displace.files.reading import PathLike, read_json
 from displace.manifest.csv_file import number_text
 from displace.manifest.recording import FRAMES
 
@@ -67,11 +66,7 @@ class FramesFolder:
     """
 
     def __init__(
-        self,
-        folder: str | os.PathLike[str],
-        source: str | os.PathLike[str],
-        settings: Mapping[str, Any],
-        durable: bool = True,
+        self, folder: PathLike, source: PathLike, settings: Mapping[str, Any], durable: bool = True
     ) -> None:
         self.folder, self.durable = Path(folder), durable
         self.names: list[str] = []
@@ -142,7 +137,7 @@ class FramesFolder:
 
 
 def warn_of_images(every: int | str, folders: Iterable[str]) -> None:
-    """Warn that of folders of images all are taken, where fewer were asked for."""
+    """Warn that `every` does not apply to folders of images: all of them are taken."""
     names = ", ".join(folders)
     if str(every).strip() != "1" and names:
         warnings.warn(
@@ -162,7 +157,7 @@ def write_columns(path: Path, images: Sequence[str], columns: Mapping[str, Itera
 
 
 def taken_with(folder: Path) -> dict[str, Any]:
-    """Settings that frames were taken with; none of a folder that was not taken out of a recording."""
+    """Settings with which frames were taken; empty for a folder that holds no frames of a recording."""
     try:
         return dict(read_json(folder / _RECORD)["settings"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -170,7 +165,7 @@ def taken_with(folder: Path) -> dict[str, Any]:
 
 
 def is_of(folder: Path, source: Path) -> bool:
-    """Whether frames were taken out of a recording as it is now; True of a folder that was not taken out of one."""
+    """Whether frames are of a recording as it is now; True for a folder that holds no frames of one."""
     try:
         known = read_json(folder / _RECORD)["source"]
     except (OSError, ValueError, KeyError, TypeError):

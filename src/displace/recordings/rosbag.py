@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from displace.errors import DisplaceError, ImageError
+from displace.files.reading import PathLike
 from displace.geo import Numbers, Positions, at_times
 from displace.progress import Stage
 from displace.recordings.frames import FramesFolder, Sampler
@@ -23,7 +24,7 @@ POSITION_TYPES = ("sensor_msgs/msg/NavSatFix", "nav_msgs/msg/Odometry")
 _NO_PATH = "the path has '#', '?' or '%': rosbags opens no such database"
 
 
-def is_bag(path: str | os.PathLike[str]) -> bool:
+def is_bag(path: PathLike) -> bool:
     """Whether the path looks like a bag: ``.bag``, ``.mcap``, ``.db3``, or a folder with ``metadata.yaml``."""
     path = Path(path)
     if path.is_dir():
@@ -32,8 +33,8 @@ def is_bag(path: str | os.PathLike[str]) -> bool:
 
 
 def extract_bag(
-    bag: str | os.PathLike[str],
-    folder: str | os.PathLike[str],
+    bag: PathLike,
+    folder: PathLike,
     *,
     topic: str | None = None,
     positions_topic: str | None = None,

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from displace.errors import ManifestError
+from displace.files.reading import PathLike, Sources
 from displace.images import find_images, has_images, natural_key
 from displace.manifest.clock import Clock, instant
 from displace.manifest.layouts import unequal
@@ -46,8 +47,8 @@ number, and so many."""
 
 
 def unpack(
-    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    frames: str | os.PathLike[str],
+    source: Sources,
+    frames: PathLike,
     *,
     every: int | str = 1,
     topic: str | None = None,
@@ -83,27 +84,25 @@ def unpack(
     }
     named = _named(parts)
     check_offsets(clock_offset, named)
-    logs = _logs(named, max_gap, clock_offset)
-    warn_of_images(every, [name for name in named if name not in logs])
+    beside = _all_beside(named, max_gap, clock_offset)
+    warn_of_images(every, [name for name in named if name not in beside])
     shared = cache(tracks_in)
     folders: dict[str, Path] = {}
     for name, (given, part) in named.items():
         report = partial(progress, name) if progress else None
-        if name not in logs:
+        if name not in beside:
             folders[name] = part
             continue
         if is_bag(part):
             folders[name] = extract_bag(part, Path(frames) / name, progress=report, **bags)
         else:
             folders[name] = extract_frames(part, Path(frames) / name, progress=report, **videos)
-        places = dict.fromkeys((part.resolve().parent, given.resolve().parent))
-        logs[name].bring(folders[name], places, shared, max_gap)
+        around = dict.fromkeys((part.resolve().parent, given.resolve().parent))
+        beside[name].write_positions(folders[name], around, shared, max_gap)
     return folders
 
 
-def folders_of(
-    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], frames: str | os.PathLike[str]
-) -> dict[Path, Path]:
+def folders_of(source: Sources, frames: PathLike) -> dict[Path, Path]:
     """Where `unpack` has the images of a source's recordings, and each recording; only names of files are read."""
     parts = _parts(source)
     if parts is not None:
@@ -114,7 +113,7 @@ def folders_of(
     return {child: child for child in children if _is_recording(child)} or {folder: folder}
 
 
-def tells_no_place(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> bool:
+def tells_no_place(source: Sources) -> bool:
     """Whether a source is several videos and nothing else, none with positions; no frame is decoded to tell."""
     named = _named(_parts(source) or [])
     return len(named) > 1 and all(
@@ -126,9 +125,7 @@ def tells_no_place(source: str | os.PathLike[str] | Sequence[str | os.PathLike[s
     )
 
 
-def check_numbers(
-    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], every: int | str
-) -> None:
+def check_numbers(source: Sources, every: int | str) -> None:
     """Refuse recordings of surely different numbers of frames for the layout "order", before any is decoded."""
     sampler = Sampler(every)
     named = _named(_parts(source) or [])
@@ -148,30 +145,30 @@ def _number_taken(part: Path, sampler: Sampler) -> int:
     return round(frames_of(part) / sampler.count)
 
 
-def _logs(
+def _all_beside(
     named: Mapping[str, tuple[Path, Path]], max_gap: float, clock_offset: Mapping[str, float] | None
-) -> dict[str, _Log]:
-    """What lies beside each video or bag; whatever is wrong is said of all, and before a frame is decoded."""
-    logs: dict[str, _Log] = {}
+) -> dict[str, _FilesBeside]:
+    """What lies beside each video or bag; errors of all are raised at once, before a frame is decoded."""
+    beside: dict[str, _FilesBeside] = {}
     errors: list[ManifestError] = []
     for name, (given, part) in named.items():
         if is_video(part):
             opened(part).release()
         try:
             if _is_file(part):
-                logs[name] = _Log.beside(name, given, part, max_gap, clock_offset)
+                beside[name] = _FilesBeside.of(name, given, part, max_gap, clock_offset)
         except ManifestError as error:
             errors.append(error)
     refuse_all(errors)
-    return logs
+    return beside
 
 
 @dataclass(frozen=True)
-class _Log:
+class _FilesBeside:
     """What lies beside a video or bag and may hold its positions."""
 
     stems: list[Path]
-    """Paths without ending of which such files are."""
+    """Paths without ending that such files have."""
     csv_files: list[PositionFile]
     """All of them, also those without positions."""
     own: list[PositionFile]
@@ -180,9 +177,9 @@ class _Log:
     """What the times of its frames count from."""
 
     @classmethod
-    def beside(
+    def of(
         cls, name: str, given: Path, part: Path, max_gap: float, clock_offset: Mapping[str, float] | None
-    ) -> _Log:
+    ) -> _FilesBeside:
         """Read what lies beside a recording; it is refused where its times cannot be those of a video."""
         stems = _stems(name, given, part)
         csv_files, tracks = files_of(stems)
@@ -193,29 +190,29 @@ class _Log:
             own[0].on_clock(np.arange(0.0, length_of(part) + 1), max(max_gap, 1.0), clock)
         return cls(stems, read, own, clock)
 
-    def bring(
+    def write_positions(
         self,
         folder: Path,
-        places: Iterable[Path],
+        around: Iterable[Path],
         shared: Callable[[Path], list[PositionFile]],
         max_gap: float,
     ) -> None:
         """Write positions of frames into their folder, where the recording has no others; old ones do not stay there.
 
-        Without a file of its own they are looked for in tracks that lie in some places.
+        Without a file of its own they are looked for in tracks that lie in folders `around` it.
         """
         frames, copy = read_position_file(folder / FRAMES), folder / POSITIONS
         copy.unlink(missing_ok=True)
         if frames.positions is not None and not self.own:
             return
         names = frames.images or []
-        around = [] if self.own else [track for place in places for track in shared(place)]
-        positions = Pictures((), names, frames.times, self.clock).positions(self.own, around, max_gap)
+        tracks = [] if self.own else [track for parent in around for track in shared(parent)]
+        positions = Pictures((), names, frames.times, self.clock).positions(self.own, tracks, max_gap)
         if positions is None:
             warn_of_unused(self.clock.name, self.stems, self.csv_files)
             return
         write_columns(copy, names, positions.columns())
-        if self.clock.began is not None and self.clock.by and (around or self.own[0].dates is not None):
+        if self.clock.began is not None and self.clock.by and (tracks or self.own[0].dates is not None):
             began = instant(self.clock.began + self.clock.offset)
             logger.warning("%s began at %s, by %s", self.clock.name, began, self.clock.by)
 
@@ -252,7 +249,7 @@ def _own_name(given: Path) -> str:
     return given.name if given.is_dir() else given.stem
 
 
-def _parts(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[Path] | None:
+def _parts(source: Sources) -> list[Path] | None:
     """One path for each traversal, or None for a plain folder of images."""
     if not isinstance(source, (str, os.PathLike)):
         parts = [Path(part) for part in source]

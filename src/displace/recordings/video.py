@@ -13,7 +13,7 @@ from typing import IO
 import cv2
 
 from displace.errors import ImageError, RouteWarning
-from displace.files.reading import open_regular
+from displace.files.reading import PathLike, open_regular
 from displace.manifest.taken_at import dates_in_names
 from displace.progress import Stage
 from displace.recordings.frames import FramesFolder, Sampler
@@ -37,15 +37,15 @@ _LARGEST_HEADER = 256 * 2**20
 """Bytes of a header that is read; that of ten hours has about ten million."""
 
 
-def is_video(path: str | os.PathLike[str]) -> bool:
+def is_video(path: PathLike) -> bool:
     """Whether the file's name says that it is a video."""
     path = Path(path)
     return path.suffix.lower() in EXTENSIONS and not path.name.startswith(".")
 
 
 def extract_frames(
-    video: str | os.PathLike[str],
-    folder: str | os.PathLike[str],
+    video: PathLike,
+    folder: PathLike,
     every: int | str = 1,
     *,
     allow_truncated: bool = False,

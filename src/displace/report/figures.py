@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,20 +13,14 @@ from typing import Any
 import numpy as np
 
 from displace.errors import ImageError, InputError
-from displace.evaluation.studies import (
-    Compression,
-    Cost,
-    Qualitative,
-    Space,
-    Study,
-    TauAblation,
-    about,
-    kind_of,
-    study_path,
-    topic_of,
-)
-from displace.evaluation.studies.tau import TauCurve
+from displace.evaluation.studies.compression import Compression
+from displace.evaluation.studies.cost import Cost
+from displace.evaluation.studies.qualitative import Qualitative
+from displace.evaluation.studies.space import Space
+from displace.evaluation.studies.study_files import Study, about, kind_of, study_path, topic_of
+from displace.evaluation.studies.tau import TauAblation, TauCurve
 from displace.files.atomic import make_folder, replacing
+from displace.files.reading import PathLike
 from displace.images import read_image
 from displace.progress import Progress, counted, part
 from displace.report.colours import CONDITIONS, RIGHT, WRONG, Style, other_setting, styles_of
@@ -90,7 +83,7 @@ def _show_dollars(figure: Any) -> None:
             text.set_text(text.get_text().replace("$", r"\$"))
 
 
-def save_figure(figure: Any, path: str | os.PathLike[str]) -> None:
+def save_figure(figure: Any, path: PathLike) -> None:
     """Write a figure as PDF, PNG or SVG, by the file's ending; equal figures give equal files."""
     path = Path(path)
     ending = path.suffix.lower().lstrip(".")
@@ -104,7 +97,7 @@ def save_figure(figure: Any, path: str | os.PathLike[str]) -> None:
 
 def save_figures(
     studies: Sequence[Study],
-    folder: str | os.PathLike[str],
+    folder: PathLike,
     formats: Sequence[str] = ("pdf", "png"),
     progress: Progress | None = None,
 ) -> list[Path]:
@@ -202,8 +195,8 @@ def _draw_tau(study: TauAblation) -> Any:
             color=SOFT,
             fontsize=6.5,
         )
-    left.set_title("thin lines: HOPS, no projection", color=SOFT, fontsize=6.5)
-    right.set_title(_paper_setting(study), color=SOFT, fontsize=6.5)
+    _caption(left, "thin lines: HOPS, no projection")
+    _caption(right, _paper_setting(study))
     left.set_ylabel(RECALL)
     right.set_ylabel(f"dimensions n(τ), of {study.setting.dim}   ↓ better")
     right.set_ylim(bottom=0)
@@ -247,14 +240,12 @@ def _draw_cost(study: Cost) -> Any:
     for axes in (left, right):
         _plain_log(axes)
         axes.set_ylabel(RECALL)
-    left.set_title(
-        f"median and quartiles of {study.repeats} interleaved rounds, one thread", color=SOFT, fontsize=6.5
-    )
+    _caption(left, f"median and quartiles of {study.repeats} interleaved rounds, one thread")
     if study.device:
         left.annotate(
             study.device, (0.98, 0.02), xycoords="axes fraction", ha="right", color=SOFT, fontsize=5.5
         )
-    right.set_title(f"bars: 95 % bootstrap of {study.resampled}", color=SOFT, fontsize=6.5)
+    _caption(right, f"bars: 95 % bootstrap of {study.resampled}")
     _legend_below(figure, left, 5)
     return figure
 
@@ -332,8 +323,8 @@ def _tile(axes: Any, image: str | None, text: str, right: bool | None = None) ->
     if right is not None:
         box = {"boxstyle": "square,pad=0.2", "facecolor": colour, "edgecolor": "none"}
         mark = "✓" if right else "✗"
-        place = {"transform": axes.transAxes, "ha": "left", "va": "top"}
-        axes.text(0.02, 0.97, mark, color="white", fontsize=8, bbox=box, **place)
+        corner = {"transform": axes.transAxes, "ha": "left", "va": "top"}
+        axes.text(0.02, 0.97, mark, color="white", fontsize=8, bbox=box, **corner)
 
 
 def _new_figure(width: float, height: float, columns: int = 1) -> tuple[Any, Sequence[Any]]:
@@ -342,6 +333,11 @@ def _new_figure(width: float, height: float, columns: int = 1) -> tuple[Any, Seq
 
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, figure.subplots(1, columns, squeeze=False)[0]
+
+
+def _caption(axes: Any, text: str) -> None:
+    """Put a quiet note above a panel."""
+    axes.set_title(text, color=SOFT, fontsize=6.5)
 
 
 def _line_format(style: Style) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from displace.errors import DatabaseError, DisplaceError, InputError
+from displace.files.reading import PathLike
 from displace.registry import import_extra
 
 T = TypeVar("T")
@@ -39,7 +40,7 @@ class Address:
     """The map."""
 
     @classmethod
-    def parse(cls, uri: str | os.PathLike[str]) -> Address:
+    def parse(cls, uri: PathLike) -> Address:
         """Read ``postgresql://user@host/database#name``."""
         server, _, name = os.fspath(uri).partition("#")
         name = unquote(name)
@@ -65,11 +66,11 @@ class Address:
         """Database, user and host, for messages."""
         parts = _psycopg().conninfo.conninfo_to_dict(self.server)
         user, host = parts.get("user", ""), parts.get("host", "")
-        place = f"{user}@{host}" if user else f"{host}"
-        return f"postgresql://{place}/{parts.get('dbname', '')}#{self.name}"
+        server = f"{user}@{host}" if user else f"{host}"
+        return f"postgresql://{server}/{parts.get('dbname', '')}#{self.name}"
 
 
-def is_address(uri: str | os.PathLike[str]) -> bool:
+def is_address(uri: PathLike) -> bool:
     """Whether `uri` is the address of a PostgreSQL database rather than a path."""
     return os.fspath(uri).startswith(("postgresql://", "postgres://"))
 

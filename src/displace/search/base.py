@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from typing import ClassVar, Self
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from displace.arrays import LARGEST, Indices, Vectors
 from displace.errors import InputError
+from displace.files.reading import PathLike
 from displace.geo import Area
 from displace.holdout import spread
 from displace.progress import Stage
@@ -65,7 +65,7 @@ class Index(ABC):
 
     @classmethod
     @abstractmethod
-    def open(cls, uri: str | os.PathLike[str]) -> Self:
+    def open(cls, uri: PathLike) -> Self:
         """Open an index that `save` wrote or `build` made elsewhere, without reading all of its rows."""
 
     @abstractmethod
@@ -87,7 +87,7 @@ class Index(ABC):
         """
 
     @abstractmethod
-    def save(self, uri: str | os.PathLike[str]) -> None:
+    def save(self, uri: PathLike) -> None:
         """Write the index, for `open`."""
 
     @classmethod
@@ -135,8 +135,7 @@ def noisy_sample(rows: Vectors, n: int) -> Vectors:
     sample = np.asarray(rows[spread(len(rows), n)], np.float32)
     noise = np.random.default_rng(0).standard_normal(sample.shape).astype(np.float32)
     length = np.linalg.norm(sample, axis=1, keepdims=True)
-    noisy: Vectors = sample + noise * (length / np.float32(np.sqrt(max(1, sample.shape[1]))))
-    return noisy
+    return sample + noise * (length / np.float32(np.sqrt(max(1, sample.shape[1]))))
 
 
 def checked_queries(queries: Vectors, dim: int) -> Vectors:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, Self
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 from displace.arrays import Indices, Vectors, blocks, ranked, top_k
 from displace.errors import FormatError
 from displace.files import tensors
+from displace.files.reading import PathLike
 from displace.geo import Area
 from displace.progress import Stage
 from displace.search._top import best_rows, reranked
@@ -64,7 +64,7 @@ class Exact(Index):
         return index
 
     @classmethod
-    def open(cls, uri: str | os.PathLike[str]) -> Self:
+    def open(cls, uri: PathLike) -> Self:
         """Memory-map what `save` wrote."""
         header, arrays = tensors.read(uri, FORMAT, VERSION, verify=False)
         try:
@@ -104,7 +104,7 @@ class Exact(Index):
             return best_rows(queries, self.codes, k)
         return ranked(len(queries), self.n_rows, k, lambda some: queries[some] @ columns)
 
-    def save(self, uri: str | os.PathLike[str]) -> None:
+    def save(self, uri: PathLike) -> None:
         """Write the rows as they are kept; with int8, also those that are compared again."""
         arrays = {"codes": self.codes, "scales": self.scales, "rows": self.rows}
         header = {"format": FORMAT, "version": VERSION, "kind": self.kind}

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from displace.arrays import Indices, Vectors, blocks
 from displace.errors import FormatError
 from displace.files import tensors
+from displace.files.reading import PathLike
 from displace.geo import Area
 from displace.holdout import spread
 from displace.progress import Stage
@@ -70,7 +71,7 @@ class Faiss(Index):
         return made
 
     @classmethod
-    def open(cls, uri: str | os.PathLike[str]) -> Self:
+    def open(cls, uri: PathLike) -> Self:
         """Read an index that faiss wrote, of whatever kind."""
         faiss = _faiss()
         try:
@@ -101,7 +102,7 @@ class Faiss(Index):
             else reranked(queries, best, self.rows, k)
         )
 
-    def save(self, uri: str | os.PathLike[str]) -> None:
+    def save(self, uri: PathLike) -> None:
         """Write the index as faiss does; with int8, the scale and the rows to compare again beside it."""
         _faiss().write_index(self.index, os.fspath(uri))
         if self.kind == "int8":
@@ -151,8 +152,7 @@ class Faiss(Index):
             return None
         dtype = np.dtype("uint8" if self.kind == "int8" else self.kind)
         raw = _faiss().rev_swig_ptr(self.index.codes.data(), self.n_rows * self.dim * dtype.itemsize)
-        codes: NDArray[Any] = raw.view(dtype).reshape(self.n_rows, self.dim)
-        return codes
+        return raw.view(dtype).reshape(self.n_rows, self.dim)
 
     def _look_further(self) -> bool:
         """Let an approximate search look at more rows; False at its limit."""
@@ -221,7 +221,7 @@ def _kind_of(faiss: Any, index: Any) -> str:
     return "float32"
 
 
-def _beside(uri: str | os.PathLike[str]) -> Path:
+def _beside(uri: PathLike) -> Path:
     return Path(f"{os.fspath(uri)}-rows")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any, Self
 
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from displace.arrays import Indices, Vectors, blocks
 from displace.errors import DatabaseError, InputError
+from displace.files.reading import PathLike
 from displace.geo import Area, Positions, radii_at
 from displace.progress import Stage
 from displace.search._database import Address, Database, migrate, schema_version
@@ -54,7 +54,7 @@ class PgVector(Index):
     def load(
         cls,
         rows: Vectors,
-        uri: str | os.PathLike[str],
+        uri: PathLike,
         kind: str = "",
         *,
         places: Indices | None = None,
@@ -101,7 +101,7 @@ class PgVector(Index):
         return made
 
     @classmethod
-    def open(cls, uri: str | os.PathLike[str]) -> Self:
+    def open(cls, uri: PathLike) -> Self:
         """Open the present version of a map."""
         database = Database(Address.parse(uri))
         return cls(database, database.read(lambda connection: _record(connection, database.address.name)))
@@ -129,7 +129,7 @@ class PgVector(Index):
             where, values = "", {}
         return self.database.read(lambda connection: self._search(connection, queries, k, where, values))
 
-    def save(self, uri: str | os.PathLike[str]) -> None:
+    def save(self, uri: PathLike) -> None:
         """Load the same rows as another map."""
         type(self).load(self.rows(), uri, self.kind).database.close()
 

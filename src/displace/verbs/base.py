@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from displace.errors import InputError, ManifestError, RouteWarning
+from displace.files.reading import PathLike as PathLike
+from displace.files.reading import Sources as Sources
 
 if TYPE_CHECKING:
     from displace.descriptors.store import DescriptorStore
     from displace.manifest.table import Manifest
     from displace.references import ReferenceSet
 
-PathLike = str | os.PathLike[str]
-Sources = PathLike | Sequence[PathLike]
 MAP_ENDING = ".displace"
 
 

@@ -27,7 +27,7 @@ from displace.verbs.base import (
 if TYPE_CHECKING:
     from displace.datasets.base import Protocol
     from displace.descriptors.store import DescriptorStore
-    from displace.evaluation.results import Result
+    from displace.evaluation.record import Result
 
 logger = logging.getLogger(__name__)
 

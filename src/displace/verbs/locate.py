@@ -169,14 +169,7 @@ def locate(
             follow=bool(follow),
         )
     else:
-        if stores := [source for source in sources if is_store(source)]:
-            raise InputError(
-                f"{stores[0]} is a descriptor store, which is located alone; leave the other sources out"
-            )
-        if traversal is not None:
-            raise InputError(
-                f"traversal={traversal!r} applies to a descriptor store; images have no traversal"
-            )
+        _check_images(sources, traversal)
         describe = _describer(place_map, device=device, **options)
         with images_of(sources, every, part(progress, "frames"), topic) as images:
             drives = {} if follow is False or centre is not None else images.videos()
@@ -194,6 +187,18 @@ def _check_order(map_file: PathLike, sources: Sequence[PathLike]) -> None:
     behind = [str(source) for source in sources if Path(source).suffix == MAP_ENDING]
     if behind and Path(map_file).suffix != MAP_ENDING and "://" not in str(map_file):
         raise InputError(f"the map comes first: displace locate {quote(behind[0])} {quote(str(map_file))}")
+
+
+def _check_images(sources: Sequence[Path], traversal: str | None) -> None:
+    """Refuse what applies to a descriptor store alone."""
+    from displace.descriptors.store import is_store
+
+    if stores := [source for source in sources if is_store(source)]:
+        raise InputError(
+            f"{stores[0]} is a descriptor store, which is located alone; leave the other sources out"
+        )
+    if traversal is not None:
+        raise InputError(f"traversal={traversal!r} applies to a descriptor store; images have no traversal")
 
 
 def _served(address: str, options: dict[str, PathLike | None]) -> RemoteMap:

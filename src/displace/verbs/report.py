@@ -79,14 +79,18 @@ def report(
         displace report results --studies qualitative,space --query dusk --cases --number 1746
         displace report results --megabytes 5 --title "Our campus, winter"
     """
+    from displace.arrays import check_one_of
     from displace.evaluation.results import Results
-    from displace.evaluation.studies import KINDS, StudyOptions, run_studies
+    from displace.evaluation.studies.running import StudyOptions, run_studies
+    from displace.evaluation.studies.study_files import KINDS
     from displace.files.atomic import make_folder
-    from displace.report.figures import save_figures
+    from displace.report.figures import FORMATS, save_figures
     from displace.report.html import shown_studies, write_report
 
     if not 0 <= megabytes <= 1e6:
         raise InputError(f"megabytes={megabytes} must be at least 0 and at most 1,000,000")
+    for ending in formats:
+        check_one_of(ending, FORMATS, "formats")
     check_own_output(output, ("<title>displace report",), "report")
     if figures is not None:
         make_folder(figures)

@@ -6,7 +6,7 @@ import ipaddress
 import logging
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -100,12 +100,7 @@ def serve(
     except ImportError:
         raise missing_extra("fastapi", "web") from None
     check_limit(min_confidence, known=True)
-    if not 0 <= port <= 65535:
-        raise InputError(f"port={port} must be 0 to 65535")
-    if workers is not None and workers < 0:
-        raise InputError(f"workers={workers} must be 0 or more")
-    if not rate > 0:
-        raise InputError(f"rate={rate} must be more than 0 requests a second")
+    _check_numbers(port, workers, rate)
     tokens = read_tokens(token_file)
     if tokens.full is None and not is_loopback(host):
         raise InputError(
@@ -113,12 +108,7 @@ def serve(
             f"--token-file, or set {TOKEN} in the environment"
         )
     roots = [Path(folder) for folder in images or ()]
-    for root in roots:
-        if not root.is_dir():
-            raise InputError(f"images={str(root)!r} is not a folder")
-    for name, file in (("weights", weights), ("mask", mask)):
-        if file is not None and not Path(file).is_file():
-            raise InputError(f"{name}={str(file)!r} is not a file")
+    _check_files(roots, {"weights": weights, "mask": mask})
     _check_free(host, port)
     logger.warning(
         "reading %s and opening its model; weights that are not here are downloaded first", map_file
@@ -147,6 +137,26 @@ def serve(
         server_header=False,
         timeout_graceful_shutdown=30,
     )
+
+
+def _check_numbers(port: int, workers: int | None, rate: float) -> None:
+    """Refuse numbers that cannot be."""
+    if not 0 <= port <= 65535:
+        raise InputError(f"port={port} must be 0 to 65535")
+    if workers is not None and workers < 0:
+        raise InputError(f"workers={workers} must be 0 or more")
+    if not rate > 0:
+        raise InputError(f"rate={rate} must be more than 0 requests a second")
+
+
+def _check_files(folders: Sequence[Path], files: Mapping[str, PathLike | None]) -> None:
+    """Refuse folders of images, and files by the names of their options, that are not there."""
+    for folder in folders:
+        if not folder.is_dir():
+            raise InputError(f"images={str(folder)!r} is not a folder")
+    for name, file in files.items():
+        if file is not None and not Path(file).is_file():
+            raise InputError(f"{name}={str(file)!r} is not a file")
 
 
 def _check_free(host: str, port: int) -> None:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from displace.verbs.base import Argument, Option, Output, PathLike, check_own_output
 
 if TYPE_CHECKING:
-    from displace.evaluation.results import Result, Results
+    from displace.evaluation.record import Result
+    from displace.evaluation.results import Results
     from displace.evaluation.tables import Table
     from displace.evaluation.wins import Wins
 

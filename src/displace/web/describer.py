@@ -54,15 +54,14 @@ class Describer:
         return sum(lanes.n_processes for lanes in self._lanes.values())
 
     async def describe(self, place_map: PlaceMap, images: list[bytes]) -> Vectors:
-        """Descriptors of images, (q, D); a `DisplaceError` where one is none or cannot be read."""
+        """Descriptors of images, (q, D); a `DisplaceError` if one is no image or cannot be read."""
         if place_map not in self._opened:
             self._opened[place_map] = await self._run(_opened, place_map)
         model, key = self._opened[place_map]
         if model.prepare_is_heavy:
             return await self._lanes_of(model, key).describe(images)
         if len(images) == 1:
-            alone: Vectors = await self._run(_whole, model, images, self.limits)
-            return alone
+            return await self._run(_whole, model, images, self.limits)
         tasks = [self._run(prepared_image, model, image, self.limits) for image in images]
         return stacked(await self._run(described, model, await asyncio.gather(*tasks)))
 

@@ -67,7 +67,7 @@ class Gallery:
             return None
 
     def say_if_of_other_places(self, place_map: PlaceMap) -> None:
-        """Say so where a manifest has none of a map's places: no picture would ever be shown."""
+        """Warn if a manifest has none of a map's places: no picture would ever be shown."""
         if self.named and not self.named.keys() & set(map(str, place_map.place_ids.tolist())):
             log.warning(
                 "the manifest has none of the map's places, so no picture is shown: its places are called %s …, the "
@@ -77,7 +77,7 @@ class Gallery:
             )
 
     def _say_if_outside(self) -> None:
-        """Say so where the first picture lies elsewhere; the others most likely do, too."""
+        """Warn if the first picture lies outside the roots; most likely the others do, too."""
         first = next((path for images in self.named.values() for path in images.values()), None)
         if first is not None and not self._inside(first):
             folders = ", ".join(map(str, self.roots))

@@ -1,4 +1,4 @@
-"""What stands around every request: tokens, rates, time, counting, headers."""
+"""What every request passes: tokens, rates, a time limit, counting, headers."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Guard:
             self._count(scope, status or 500, time.perf_counter() - start)
 
     def _refusal(self, scope: Scope, headers: dict[bytes, bytes]) -> Response | None:
-        """What a request that goes no further is told."""
+        """The answer to a request that is not passed on; None if it is."""
         method = scope["method"]
         if method == "OPTIONS" and headers.get(b"origin") in self.origins:
             allowed = {"access-control-allow-methods": "GET, POST, DELETE"}

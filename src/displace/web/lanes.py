@@ -103,7 +103,7 @@ class Lanes:
                     return taken
 
     def _share(self) -> list[WaitingImage]:
-        """Take one lane's share of the queue out of it, but for images whose clients have gone."""
+        """Take one lane's share out of the queue, except images whose clients have gone."""
         share, taken = -(-len(self.queue) // len(self.lanes)), [self.queue.popleft()]
         while len(taken) < min(share, TOGETHER) and not (taken[0].again or self.queue[0].again):
             taken.append(self.queue.popleft())

@@ -59,7 +59,7 @@ class RateLimit:
         self.full: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def admits(self, client: str) -> bool:
-        """Count a request, and say whether it is one too many."""
+        """Count a request, and say whether it may go on."""
         now = self.clock()
         level, since = self.full.pop(client, (0.0, now))
         level = max(0.0, level - (now - since) * self.per_second)

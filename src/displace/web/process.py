@@ -48,7 +48,7 @@ def leave_out_pillow() -> None:
 
 
 def log_config() -> dict[str, Any]:
-    """What uvicorn is told about logging: its own lines as ever, those of the map server as JSON on stderr."""
+    """Logging options of uvicorn: its own lines as usual, those of the map server as JSON on stderr."""
     from uvicorn.config import LOGGING_CONFIG
 
     config = copy.deepcopy(LOGGING_CONFIG)

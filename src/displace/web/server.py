@@ -82,8 +82,7 @@ class Server:
             asyncio.get_running_loop().call_soon(self._look_again)
         if self._looked:
             return self.host.current
-        hosted: Hosted = await self.in_pool(self.host.refresh)
-        return hosted
+        return await self.in_pool(self.host.refresh)
 
     def _look_again(self) -> None:
         self._looked = False

@@ -32,7 +32,7 @@ Answer = Prepared | RefusedError
 """A prepared image, or why there is none."""
 COMMAND = (sys.executable, "-P", "-c", "from displace.web.worker import main; main()")
 LAST_SECONDS = 10.0
-"""For the image that a process is at when it is to end."""
+"""For the image that a process is working on when it is told to end."""
 
 
 class WorkerEndedError(DisplaceError):

@@ -30,8 +30,7 @@ def develop(light: Linear, look: Look, seed: int, place: float) -> NDArray[np.ui
         _expose(plane, 1.35 * gain * float(tone), look.noise * noise_crop(name, plane.shape, rng, 2))
         for plane, tone, name in zip(cv2.split(light), tint, ("red", "green", "blue"), strict=True)
     ]
-    picture: NDArray[np.uint8] = cv2.merge(channels)
-    return picture
+    return cv2.merge(channels)
 
 
 def _expose(plane: Linear, gain: float, grain: Linear) -> NDArray[np.uint8]:
@@ -39,14 +38,12 @@ def _expose(plane: Linear, gain: float, grain: Linear) -> NDArray[np.uint8]:
     value = np.sqrt(1 - np.exp(np.maximum(plane, 0) * np.float32(-gain)))
     # Noise grows in the dark parts, where the sensor's gain shows.
     value += grain * (1.25 - value)
-    result: NDArray[np.uint8] = cv2.convertScaleAbs(np.maximum(value, 0), alpha=255)
-    return result
+    return cv2.convertScaleAbs(np.maximum(value, 0), alpha=255)
 
 
 def _over(light: Linear, tone: float, amount: Linear) -> Linear:
     """Light with a grey tone over it, by `amount`, (height, width)."""
-    result: NDArray[np.float32] = light + (np.float32(tone) - light) * cv2.merge([amount, amount, amount])
-    return result
+    return light + (np.float32(tone) - light) * cv2.merge([amount, amount, amount])
 
 
 def _bloom(light: Linear, look: Look) -> Linear:
@@ -56,8 +53,7 @@ def _bloom(light: Linear, look: Look) -> Linear:
     small = cv2.resize(bright, None, fx=0.25, fy=0.25, interpolation=cv2.INTER_AREA)
     halo = 0.5 * cv2.GaussianBlur(small, (0, 0), 0.8) + 0.35 * cv2.GaussianBlur(small, (0, 0), 3.5)
     height, width = light.shape[:2]
-    result: NDArray[np.float32] = light + cv2.resize(halo, (width, height), interpolation=cv2.INTER_LINEAR)
-    return result
+    return light + cv2.resize(halo, (width, height), interpolation=cv2.INTER_LINEAR)
 
 
 def _flakes(light: Linear, rng: np.random.Generator, look: Look) -> Linear:
@@ -67,9 +63,9 @@ def _flakes(light: Linear, rng: np.random.Generator, look: Look) -> Linear:
     for count, low, high, strength in ((260, 0.4, 1.0, 0.75), (30, 1.2, 2.6, 0.55), (5, 4.0, 8.0, 0.35)):
         spots = np.zeros((height, width), np.float32)
         n = int(count * look.flakes * height * width / 76800)
-        places = rng.uniform(0, (width, height), (n, 2))
+        centres = rng.uniform(0, (width, height), (n, 2))
         sizes = rng.uniform(low, high, n) * width / 320
-        for (x, y), radius in zip(places, sizes, strict=True):
+        for (x, y), radius in zip(centres, sizes, strict=True):
             cv2.circle(
                 spots, (int(x * 16), int(y * 16)), int(radius * 16), strength, cv2.FILLED, cv2.LINE_AA, 4
             )
@@ -108,8 +104,7 @@ def _drops(light: Linear, rng: np.random.Generator, look: Look) -> Linear:
         y[area] -= dy * inside * 5
         soft[area] = np.maximum(soft[area], inside)
     bent = cv2.remap(cv2.blur(light, (5, 5)), x, y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT_101)
-    result: NDArray[np.float32] = light + (bent - light) * cv2.merge([soft, soft, soft])
-    return result
+    return light + (bent - light) * cv2.merge([soft, soft, soft])
 
 
 def _shake(light: Linear, rng: np.random.Generator, blur: float) -> Linear:
@@ -124,7 +119,4 @@ def _shake(light: Linear, rng: np.random.Generator, blur: float) -> Linear:
     steps = np.linspace(-length / 2, length / 2, 4 * size)
     for step in steps:
         kernel[round(middle + step * math.sin(angle)), round(middle + step * math.cos(angle))] += 1
-    result: NDArray[np.float32] = cv2.filter2D(
-        light, -1, kernel / kernel.sum(), borderType=cv2.BORDER_REPLICATE
-    )
-    return result
+    return cv2.filter2D(light, -1, kernel / kernel.sum(), borderType=cv2.BORDER_REPLICATE)

@@ -31,39 +31,32 @@ def _fill_side(seed: int, made: StreetPlan, side: int) -> None:
     """Divide one side of the street into lots and build on them."""
     street, district = made.street, made.street.district
     rng = stream(seed, "lots", street.index, side)
-    begin, end = street.frontage(side, district.edge)
-    position, number, last_opening = begin, 0, 0.0
+    position, end = street.frontage(side, district.edge)
+    number, last_opening = 0, 0.0
     # One street keeps to one or two house types, as if built at one time.
-    row = [str(rng.choice(district.styles)) for _ in range(2)]
+    usual = [str(rng.choice(district.styles)) for _ in range(2)]
     while position < end - 4:
         chance = rng.random()
-        if end - position > 30 and position - last_opening > 22 and chance < district.side_road:
+        room = end - position if position - last_opening > 22 else 0.0
+        if room > 30 and chance < district.side_road:
             _side_road(seed, made, side, position, number)
-            position += _SIDE_WIDTH + 4
-            last_opening = position
-        elif (
-            end - position > 40
-            and position - last_opening > 22
-            and chance < district.side_road + district.park
-        ):
+            position = last_opening = position + _SIDE_WIDTH + 4
+        elif room > 40 and chance < district.side_road + district.park:
             width = float(rng.uniform(16, 26))
             _park(made, side, position, width, rng)
-            position += width
-            last_opening = position
+            position = last_opening = position + width
         else:
-            style = STYLES[
-                row[int(rng.random() < 0.3)] if rng.random() < 0.8 else str(rng.choice(district.styles))
-            ]
-            width = min(float(rng.choice(style.widths)), end - position)
+            name = usual[int(rng.random() < 0.3)] if rng.random() < 0.8 else str(rng.choice(district.styles))
+            width = min(float(rng.choice(STYLES[name].widths)), end - position)
             corner = street.point(
                 position + (width if side > 0 else 0), side * (district.edge + district.setback)
             )
-            along, inward = _facing(street, side)
             key = (seed, "house", street.index, side, number)
-            made.buildings.append(_house(key, style, corner, along, inward, width))
+            made.buildings.append(_house(key, STYLES[name], corner, *_facing(street, side), width))
             if district.border:
-                ends = (street.point(position + at, side * (district.edge + 0.2)) for at in (0.6, width))
-                first, last = ends
+                first, last = (
+                    street.point(position + at, side * (district.edge + 0.2)) for at in (0.6, width)
+                )
                 made.hedges.append((first, last, float(rng.uniform(0.7, 1.3)), district.border))
             position += width + district.gap * float(rng.uniform(0.7, 1.3))
         number += 1

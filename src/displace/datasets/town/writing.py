@@ -6,7 +6,6 @@ import gc
 import json
 import math
 import multiprocessing
-import os
 import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
@@ -25,6 +24,7 @@ from displace.datasets.town.plan import MAX_PLACES
 from displace.datasets.town.render import SIZE, check_place, check_size, look_named, position, render
 from displace.errors import DatasetError, InputError
 from displace.files.atomic import make_folder, write_json, write_whole
+from displace.files.reading import PathLike
 from displace.manifest.table import Manifest
 from displace.progress import Stage
 
@@ -75,7 +75,7 @@ class Chunk(NamedTuple):
 
 
 def write(
-    folder: str | os.PathLike[str],
+    folder: PathLike,
     places: int = PLACES,
     traversals: Sequence[str] = TRAVERSALS,
     seed: int = 0,

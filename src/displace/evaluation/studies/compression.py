@@ -37,6 +37,15 @@ class Curve:
     full: float | None
     """R@1 (%) of the descriptors as they are."""
 
+    @classmethod
+    def of(cls, label: str, fusion: str, plain: bool, recalls: Iterable[Values], full: float) -> Curve:
+        """Take mean and deviation of the recalls over the seeds, at each dimension; there may be none."""
+        known = list(recalls)
+        means = [row.mean() if len(row) else np.nan for row in known]
+        # Of a sample; 0 for a single seed.
+        spread = [row.std(ddof=min(1, len(row) - 1)) if len(row) else np.nan for row in known]
+        return cls(label, fusion, plain, _numbers(means), _numbers(spread), _numbers([full])[0])
+
     @property
     def empty(self) -> bool:
         """Whether the method could be fitted at no dimension: there is nothing to draw."""
@@ -78,10 +87,7 @@ def study_compression(
     possible for fusions that hold one vector for each place.
     """
     methods = all_methods() if methods is None else methods
-    own = task.references.vectors.shape[1]
-    wanted = _checked(dims, own, seeds, after_fusion)
-    found = np.full((len(methods), len(wanted), len(seeds)), np.nan)
-    full = np.full(len(methods), np.nan)
+    wanted = _checked(dims, task.references.dim, seeds, after_fusion)
     notes: dict[str, list[str]] = {}
     failed: Failures = {}
     total, done = (len(wanted) * len(seeds) + 1) * len(methods), 0
@@ -99,28 +105,30 @@ def study_compression(
             tell()
         return values
 
-    full[:] = recalls(task)
+    full = recalls(task)
+    found = np.full((len(methods), len(wanted), len(seeds)), np.nan)
     if after_fusion:
         for number, method in enumerate(methods):
             found[number] = _after_fusion(method, task, wanted, seeds, notes)
             tell(len(wanted) * len(seeds))
     else:
-        for row, dim in enumerate(wanted):
-            for column, seed in enumerate(seeds):
-                found[:, row, column] = recalls(task.projected(random_projection(own, dim, seed)))
+        for row, column in np.ndindex(found.shape[1:]):
+            R = random_projection(task.references.dim, wanted[row], seeds[column])
+            found[:, row, column] = recalls(task.projected(R))
     curves = [
-        Curve(
+        Curve.of(
             m.label,
             m.fusion,
             not m.parameters,
-            numbers(values.mean(1)),
-            numbers(values.std(1, ddof=min(1, len(seeds) - 1))),  # of a sample; 0 for a single seed
-            numbers([at])[0],
+            (row[:0] if np.isnan(row).any() else row for row in values),
+            at,
         )
         for m, values, at in zip(methods, found, full, strict=True)
     ]
-    told = [f"{', '.join(labels)}: {why}" for why, labels in notes.items()]
-    return Compression(task.setting, wanted, list(seeds), curves, [*_told(failed), *told], after_fusion)
+    further = [f"{', '.join(labels)}: {why}" for why, labels in notes.items()]
+    return Compression(
+        task.setting, wanted, list(seeds), curves, [*_failure_notes(failed), *further], after_fusion
+    )
 
 
 def _checked(dims: Sequence[int] | None, own: int, seeds: Sequence[int], after_fusion: bool) -> list[int]:
@@ -144,12 +152,12 @@ def _recall(method: Method, task: Task, failed: Failures) -> float:
         return float("nan")
 
 
-def _told(failed: Failures) -> list[str]:
+def _failure_notes(failed: Failures) -> list[str]:
     """Note the methods that could not be fitted, and at which dimensions; the reason at the largest stands for all.
 
-    >>> _told({"Mine": {64: "singular at 64", 128: "singular at 128"}})
+    >>> _failure_notes({"Mine": {64: "singular at 64", 128: "singular at 128"}})
     ['Mine was not possible at D=64, 128; at D=128: singular at 128']
-    >>> _told({"Mine": {64: "singular"}})
+    >>> _failure_notes({"Mine": {64: "singular"}})
     ['Mine was not possible at D=64: singular']
     """
     notes = []
@@ -197,7 +205,7 @@ def _note(notes: dict[str, list[str]], why: str, method: Method) -> None:
         labels.append(method.label)
 
 
-def numbers(values: Any) -> list[float | None]:
+def _numbers(values: Any) -> list[float | None]:
     """Plain numbers, None for NaN, which JSON does not have."""
     return [None if np.isnan(value) else round(float(value), 4) for value in values]
 
@@ -223,7 +231,7 @@ def _study(found: Sequence[Result]) -> Compression:
     for cell in cells:
         if not cell.ok:
             failed.setdefault(cell.label, {}).setdefault(cell.dim, cell.error)
-    return Compression(setting, dims, seeds, curves, _told(failed))
+    return Compression(setting, dims, seeds, curves, _failure_notes(failed))
 
 
 def _curve(label: str, cells: Sequence[Result], dims: Sequence[int], seeds: Sequence[int]) -> Curve:
@@ -236,8 +244,5 @@ def _curve(label: str, cells: Sequence[Result], dims: Sequence[int], seeds: Sequ
         elif cell.ok and cell.projection is not None:
             at = dims.index(cell.projection), seeds.index(cell.seed)
             found[at] = np.fmax(found[at], cell.recalls[1])
-    known = [row[~np.isnan(row)] for row in found]
-    means = [row.mean() if len(row) else np.nan for row in known]
-    spread = [row.std(ddof=min(1, len(row) - 1)) if len(row) else np.nan for row in known]
     plain = label == BEST_SINGLE.label or not cells[0].parameters
-    return Curve(label, cells[0].fusion, plain, numbers(means), numbers(spread), numbers([full])[0])
+    return Curve.of(label, cells[0].fusion, plain, (row[~np.isnan(row)] for row in found), full)

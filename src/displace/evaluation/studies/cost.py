@@ -101,8 +101,8 @@ def study_cost(
         for done in runs:  # what is loaded or allocated once is not a query's time
             done.fusion.rank(sample[:1], k=K)
         for turn in counted(range(repeats), part(progress, "timing")):
-            for place in np.roll(np.arange(len(runs)), -turn).tolist():
-                times[place, turn] = _milliseconds(runs[place], sample)
+            for number in np.roll(np.arange(len(runs)), -turn).tolist():
+                times[number, turn] = _milliseconds(runs[number], sample)
     rows = [_row(done, spent, task.query_order) for done, spent in zip(runs, times, strict=True)]
     return Cost(task.setting, repeats, n_timed, rows, notes, device_name())
 

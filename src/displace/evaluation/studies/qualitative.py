@@ -96,14 +96,14 @@ def study_examples(
     if len(methods) < 2:
         raise InputError(f"methods has {len(methods)}; at least 2 are needed to differ")
     check_count(n_columns, "n_columns")
-    runs = [run(method, task) for method in counted(methods, part(progress, "examples"))]
-    hits = np.stack([done.hits for done in runs])
-    notes: list[str] = []
     for row in rows:
         if not 0 <= row < len(task.queries):
             raise InputError(
                 f"rows has {row}; it must be at least 0 and below {len(task.queries)}, the queries"
             )
+    runs = [run(method, task) for method in counted(methods, part(progress, "examples"))]
+    hits = np.stack([done.hits for done in runs])
+    notes: list[str] = []
     if rows:
         chosen, rule = [(row, "") for row in rows], ROWS_RULE
     elif cases:
@@ -158,8 +158,7 @@ def choose_columns(hits: Flags, n_columns: int) -> list[int]:
 
 def _differing(hits: Flags) -> Flags:
     count = hits.sum(axis=0)
-    differing: Flags = (count > 0) & (count < len(hits))
-    return differing
+    return (count > 0) & (count < len(hits))
 
 
 def _column(row: int, case: str, runs: Sequence[Run], task: Task) -> Example:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,8 +14,8 @@ from typing import Any
 from displace.descriptors.store import DescriptorStore, is_store
 from displace.errors import DisplaceError, InputError, StudyError, UnknownNameError
 from displace.evaluation.methods import Method
-from displace.evaluation.record import of_last_runs
-from displace.evaluation.results import Result, Results
+from displace.evaluation.record import Result, of_last_runs
+from displace.evaluation.results import Results
 from displace.evaluation.studies.compression import study_compression
 from displace.evaluation.studies.cost import ROUNDS, study_cost
 from displace.evaluation.studies.qualitative import study_examples
@@ -24,6 +23,7 @@ from displace.evaluation.studies.space import study_space
 from displace.evaluation.studies.study_files import KINDS, Study, replace_study, study_path, topic
 from displace.evaluation.studies.task import DISPLACE, HOPS, METHODS, PAPER, Task, all_methods, budgets
 from displace.evaluation.studies.tau import study_tau
+from displace.files.reading import PathLike
 from displace.progress import Progress
 from displace.registry import check_known, unknown
 
@@ -73,7 +73,7 @@ def run_studies(
     kinds: Sequence[str] = tuple(KINDS),
     *,
     query: str | None = None,
-    root: str | os.PathLike[str] = ".",
+    root: PathLike = ".",
     options: StudyOptions | None = None,
     progress: Progress | None = None,
 ) -> list[Path]:
@@ -149,9 +149,9 @@ def _methods(kind: str, results: Results, chosen: Result, options: StudyOptions)
         return [*METHODS[:-1], *own, METHODS[-1], PAPER]
     if kind not in OF_ALL:
         return methods
-    places = {(m.fusion, repr(m.parameters)): at for at, m in enumerate(methods)}
+    known = {(m.fusion, repr(m.parameters)): at for at, m in enumerate(methods)}
     for method in _rows(results, chosen):
-        at = places.setdefault((method.fusion, repr(method.parameters)), len(methods))
+        at = known.setdefault((method.fusion, repr(method.parameters)), len(methods))
         methods[at : at + 1] = [method]
     return methods
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from displace.arrays import Vectors, l2_normalize, top_k
 from displace.errors import InputError
 from displace.evaluation.studies.task import DISPLACE, HOPS, Run, Setting, Task, run, run_paper
 from displace.fusion.base import VectorFusion
 from displace.progress import Progress, counted, part
+from displace.truth import Flags
 
 ROLES = ("other", "truth", "confounder", "query")
 
@@ -96,21 +95,13 @@ def study_space(
     runs = [run(HOPS, task), run(DISPLACE, task), *run_paper(task, notes)]
     row, reason = (row, "chosen by the user") if row is not None else _telling_query(task, runs)
     scores = [_scores(done, task, row) for done in runs]
-    known: NDArray[Any] = runs[0].fusion.place_ids_
-    right = np.zeros(len(known), bool)
-    right[task.correct_of(row)] = True
-    if not right.any() or right.all():
-        raise InputError(
-            f"query {row} has {int(right.sum())} right places of {len(known)}: nothing confounds it"
-        )
+    known, right = task.references.place_ids, _right(task, row)
     truth = task.truth_of(row)
     confounder = int(np.argmax(np.where(right, -np.inf, scores[0])))
     best = [int(np.argmax(np.where(right, score, -np.inf))) for score in scores]
     shown = _shown(scores, n_places, confounder, *best, truth)
-    keep = np.isin(task.references.places, known[shown])
-    near = task.references.select(keep)
-    at_right = np.isin(near.places, known[right])
-    roles = np.where(at_right, 1, np.where(near.places == known[confounder], 2, 0))
+    near = task.references.select(np.isin(task.references.places, known[shown]))
+    roles = np.where(np.isin(near.places, known[right]), 1, np.where(near.places == known[confounder], 2, 0))
     spaces = counted(list(zip(runs, scores, best, strict=True)), part(progress, "descriptor space"))
     views = [
         _view(done, score, near.vectors, task.queries[row], found, confounder, seed)
@@ -131,6 +122,17 @@ def study_space(
     )
 
 
+def _right(task: Task, row: int) -> Flags:
+    """Which places are right for a query: some, and not all."""
+    right = np.zeros(len(task.references.place_ids), bool)
+    right[task.correct.of(row)] = True
+    if not right.any() or right.all():
+        raise InputError(
+            f"query {row} has {int(right.sum())} right places of {len(right)}: nothing confounds it"
+        )
+    return right
+
+
 def _telling_query(task: Task, runs: list[Run]) -> tuple[int, str]:
     """Return the query that HOPS is most wrong about, if possible one that DisPlace mends, and why it was chosen."""
     hops, displace = runs[:2]
@@ -138,7 +140,7 @@ def _telling_query(task: Task, runs: list[Run]) -> tuple[int, str]:
         (~hops.hits & displace.hits, "HOPS is wrong by the widest margin where DisPlace is right"),
         (~hops.hits, "HOPS is wrong by the widest margin; DisPlace is wrong there too"),
     ):
-        rows = [row for row in np.flatnonzero(flags).tolist() if len(task.correct_of(row))]
+        rows = [row for row in np.flatnonzero(flags).tolist() if len(task.correct.of(row))]
         if rows:
             return max(rows, key=lambda row: _margin(task, hops, row)), reason
     return 0, "the first query, as HOPS makes no error that could be mended"
@@ -146,15 +148,14 @@ def _telling_query(task: Task, runs: list[Run]) -> tuple[int, str]:
 
 def _margin(task: Task, done: Run, row: int) -> float:
     """By how much the place found, a wrong one, is more like the query than the best right one."""
-    return float(done.scores[row] - _scores(done, task, row)[task.correct_of(row)].max())
+    return float(done.scores[row] - _scores(done, task, row)[task.correct.of(row)].max())
 
 
 def _scores(done: Run, task: Task, row: int) -> Vectors:
     """Cosine of one query with each place."""
     stored = done.fusion.rows()
     assert stored is not None
-    scores: Vectors = stored.scores(task.queries[row : row + 1])[0]
-    return scores
+    return stored.scores(task.queries[row : row + 1])[0]
 
 
 def _shown(scores: list[Vectors], n_places: int, *needed: int) -> list[int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import re
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -19,7 +18,7 @@ from displace.evaluation.studies.space import Space
 from displace.evaluation.studies.tau import TauAblation
 from displace.files import schema
 from displace.files.atomic import make_folder, write_json
-from displace.files.reading import read_json
+from displace.files.reading import PathLike, read_json
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +60,7 @@ def topic(kind: str, *names: str, after_fusion: bool = False) -> tuple[str, ...]
     return (kind, *names, "after fusion") if kind == "compression" and after_fusion else (kind, *names)
 
 
-def study_path(folder: str | os.PathLike[str], kind: str, *names: str) -> Path:
+def study_path(folder: PathLike, kind: str, *names: str) -> Path:
     """Return the file of a study of some data in the results folder, readable and the same each time.
 
     >>> study_path("results", "tau", "town", "hog", "night").as_posix()
@@ -73,13 +72,13 @@ def study_path(folder: str | os.PathLike[str], kind: str, *names: str) -> Path:
     return Path(folder) / FOLDER / f"{kind}-{'-'.join(parts)}.json"
 
 
-def save_study(study: Study, path: str | os.PathLike[str]) -> None:
+def save_study(study: Study, path: PathLike) -> None:
     """Write a study as JSON, atomically."""
     make_folder(Path(path).parent)
     write_json(path, {"format": FORMAT, "study": kind_of(study), **asdict(study)})
 
 
-def replace_study(study: Study, path: str | os.PathLike[str]) -> None:
+def replace_study(study: Study, path: PathLike) -> None:
     """Write a study, and remove others of the same topic: they are of earlier descriptors, settings or methods."""
     save_study(study, path)
     for other in Path(path).parent.glob(f"{kind_of(study)}-*.json"):
@@ -87,7 +86,7 @@ def replace_study(study: Study, path: str | os.PathLike[str]) -> None:
             other.unlink()
 
 
-def load_study(path: str | os.PathLike[str]) -> Study:
+def load_study(path: PathLike) -> Study:
     """Read a study; a damaged, foreign or later file raises an error that names it."""
     try:
         record = schema.mapping(read_json(path), "the record")
@@ -102,14 +101,14 @@ def load_study(path: str | os.PathLike[str]) -> Study:
         ) from None
 
 
-def load_studies(folder: str | os.PathLike[str]) -> list[Study]:
+def load_studies(folder: PathLike) -> list[Study]:
     """Read all studies of a results folder, in the order of `KINDS`, then by file name."""
     order = list(KINDS)
     found = sorted((Path(folder) / FOLDER).glob("*.json"))
     return sorted((load_study(path) for path in found), key=lambda study: order.index(kind_of(study)))
 
 
-def studies_beside(folder: str | os.PathLike[str], cells: Iterable[Result]) -> list[Study]:
+def studies_beside(folder: PathLike, cells: Iterable[Result]) -> list[Study]:
     """Read the studies that may stand beside the tables of `cells`: others are of earlier descriptors or references."""
     bases = {
         (cell.dataset, cell.protocol, cell.model, cell.query): cell.basis

@@ -11,11 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 from displace.arrays import Vectors, as_vectors, l2_normalize, nearest_rows
 from displace.descriptors.store import DescriptorStore
 from displace.errors import InputError, SingularScatterError
-from displace.evaluation.correct_places import correct_places
+from displace.evaluation.correct_places import CorrectPlaces, correct_places
 from displace.evaluation.loading import store_digest
 from displace.evaluation.methods import Method, methods_named
-from displace.evaluation.rankings import Numbers, are_correct, told_truth
-from displace.evaluation.results import Result, Results
+from displace.evaluation.record import Result
+from displace.evaluation.results import Results
 from displace.fusion.base import Fusion, fit_unwarned
 from displace.recall import as_rule, percent
 from displace.references import ReferenceSet
@@ -57,10 +57,8 @@ class Task:
     references: ReferenceSet
     queries: Vectors
     """Shape (q, D)."""
-    truth_starts: Numbers
-    truth: Numbers
-    """The correct places of query i are ``truth[truth_starts[i]:truth_starts[i + 1]]``, rows of
-    ``references.place_ids``."""
+    correct: CorrectPlaces
+    """Of each query, among ``references.place_ids``."""
     query: str = "query"
     dataset: str = "own data"
     model: str = "descriptors"
@@ -85,8 +83,8 @@ class Task:
                 f"queries have {vectors.shape[1]} dimensions; the references have {references.dim}"
             )
         rule = as_rule(truth, len(vectors), "queries")
-        starts, places = correct_places(rule, references.place_ids)
-        return cls(references, vectors, starts, places, **{"protocol": rule.name, **names})
+        correct = correct_places(rule, references.place_ids)
+        return cls(references, vectors, correct, **{"protocol": rule.name, **names})
 
     @classmethod
     def of_result(cls, results: Results, result: Result, store: DescriptorStore) -> Task:
@@ -97,24 +95,14 @@ class Task:
         rows = np.flatnonzero(
             (manifest.traversals == result.query) & np.isin(manifest.images, asked.query_images)
         )
-        made_from = result.store.get("content")
         same_places = np.array_equal(references.place_ids, asked.place_ids)
-        wrong = ""
-        if made_from and made_from != store_digest(store):
-            wrong = "images, descriptors or places were changed since"
-        elif not same_places or [manifest.images[row] for row in rows] != asked.query_images.tolist():
-            wrong = "its places or queries differ"
-        if wrong:
-            raise InputError(
-                f"{store.folder} is not the store that {result.name} was made from: {wrong}; give that store, or run "
-                "the suite again"
-            )
+        same = same_places and [manifest.images[row] for row in rows] == asked.query_images.tolist()
+        _check_made_from(result, store, same)
         root = asked.root(results.folder)
         return cls(
             references,
             store.vectors(rows),
-            asked.truth_starts,
-            asked.truth,
+            asked.correct_places,
             result.query,
             result.dataset,
             result.model,
@@ -122,7 +110,7 @@ class Task:
             [(root / image).as_posix() for image in asked.query_images.tolist()],
             [(root / image).as_posix() for image in asked.place_images.tolist()],
             asked.query_places.tolist(),
-            str(made_from or ""),
+            str(result.store.get("content") or ""),
             asked.query_order,
         )
 
@@ -149,23 +137,31 @@ class Task:
         references = replace(self.references, vectors=self.references.vectors @ R)
         return replace(self, references=references, queries=self.queries @ R)
 
-    def correct_of(self, row: int) -> Numbers:
-        """Rows of ``references.place_ids`` that are right for one query."""
-        return self.truth[self.truth_starts[row] : self.truth_starts[row + 1]]
-
     def truth_of(self, row: int) -> int:
         """Row of the place that stands for the truth of one query; −1 where there is none."""
         own = self.query_places[row] if self.query_places else None
-        return told_truth(self.correct_of(row), self.references.place_ids, own)
+        return self.correct.shown(row, self.references.place_ids, own)
 
     def hits(self, places: NDArray[Any]) -> Flags:
         """Whether the place given to each query is correct, shape (q,)."""
         found = np.searchsorted(self.references.place_ids, places)
-        return are_correct(found[:, None], self.truth_starts, self.truth)[:, 0]
+        return self.correct.among(found[:, None])[:, 0]
 
     def recall(self, queries: Vectors, rows: Vectors, places: NDArray[Any]) -> float:
         """R@1 (%) of the rows nearest to the queries, both scaled to unit length; `places` are those of the rows."""
         return percent(self.hits(places[nearest_rows(l2_normalize(queries), l2_normalize(rows))]))
+
+
+def _check_made_from(result: Result, store: DescriptorStore, same: bool) -> None:
+    """Refuse another store than that of a result, or one of which places or queries are not the same any more."""
+    content, wrong = result.store.get("content"), "" if same else "its places or queries differ"
+    if content and content != store_digest(store):
+        wrong = "images, descriptors or places were changed since"
+    if wrong:
+        raise InputError(
+            f"{store.folder} is not the store that {result.name} was made from: {wrong}; give that store, or run the "
+            "suite again"
+        )
 
 
 PAPER = Method("displace", {"ridge": 0.0, "center": False}, "DisPlace (paper)")
@@ -213,7 +209,7 @@ class Run:
 
 
 def run_paper(task: Task, notes: list[str]) -> list[Run]:
-    """Run DisPlace in the paper's setting; where that is not possible, there is none and `notes` say why."""
+    """Run DisPlace in the paper's setting; if that is not possible the list is empty, and `notes` say why."""
     try:
         return [run(PAPER, task)]
     except SingularScatterError as error:

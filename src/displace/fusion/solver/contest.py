@@ -144,8 +144,7 @@ class Round:
         return self._right(l2_normalize(self.queries), l2_normalize(rows), places)
 
     def _right(self, queries: Vectors, rows: Vectors, places: Indices) -> Hits:
-        right: Hits = places[(queries @ rows.T).argmax(axis=1)] == self.truth
-        return right
+        return places[(queries @ rows.T).argmax(axis=1)] == self.truth
 
 
 def place_means(scatter: Scatter, places: Indices) -> Scatter:

@@ -96,17 +96,16 @@ class Scatter:
     def mean(self) -> Vectors:
         """μ, the mean of the place means (in float64, as N can be large)."""
         if not self.is_on_disk:
-            mean: Vectors = self.means.mean(axis=0, dtype=np.float64)
-            return mean
+            return self.means.mean(axis=0, dtype=np.float64)
         total = np.zeros(self.means.shape[1])
-        for rows in self._means_blocks():
+        for rows in self._blocks(len(self.means)):
             total += self.means[rows].sum(axis=0, dtype=np.float64)
         return total / len(self.means)
 
     def mean_square(self) -> float:
         """Mean over the references of the squared length of their place's mean."""
         total = 0.0
-        for rows in self._means_blocks():
+        for rows in self._blocks(len(self.means)):
             part = self.means[rows]
             total += float(self.counts[rows] @ np.einsum("nd,nd->n", part, part, dtype=np.float64))
         return total / self.n_references if self.n_references else 0.0
@@ -120,7 +119,9 @@ class Scatter:
     def means_are_equal(self) -> bool:
         """Whether all places have the same mean, but for rounding."""
         first, limit = self.means[:1], self.rounding
-        return not any(np.any(np.abs(self.means[rows] - first) > limit) for rows in self._means_blocks())
+        return not any(
+            np.any(np.abs(self.means[rows] - first) > limit) for rows in self._blocks(len(self.means))
+        )
 
     def projected(self, projection: Vectors, mean: Vectors) -> Vectors:
         """Place means as unit vectors of the projected space, (N, n); on disk if the means are."""
@@ -128,10 +129,9 @@ class Scatter:
             return l2_normalize((self.means - mean) @ projection)
         means: Any = self.means
         on_disk: Any = DiskRows(means.path.with_suffix(".projected"), projection.shape[1], projection.dtype)
-        for rows in self._means_blocks():
+        for rows in self._blocks(len(self.means)):
             on_disk.append(l2_normalize((means[rows] - mean) @ projection))
-        rows_on_disk: Vectors = on_disk
-        return rows_on_disk
+        return on_disk
 
     @property
     def is_on_disk(self) -> bool:
@@ -139,8 +139,9 @@ class Scatter:
         means: Any = self.means
         return isinstance(means, DiskRows)
 
-    def _means_blocks(self) -> Iterator[slice]:
-        return blocks(len(self.means), row_bytes=self.means.itemsize * self.means.shape[1])
+    def _blocks(self, n_rows: int) -> Iterator[slice]:
+        """Slices of so many rows as the means are, a bounded number of bytes each."""
+        return blocks(n_rows, row_bytes=self.means.itemsize * self.means.shape[1])
 
     def within_trace(self) -> float:
         """tr(S_W)."""
@@ -158,7 +159,7 @@ class Scatter:
         """Return S_B, its lower triangle, without holding B."""
         S_B, mean = np.zeros_like(self.within), self.mean
         (syrk,) = get_blas_funcs(("syrk",), (S_B,))
-        for rows in self._means_blocks():
+        for rows in self._blocks(len(self.means)):
             S_B = syrk(1, self.between_rows(rows, mean).T, beta=1, c=S_B, lower=True, overwrite_c=1)
         return S_B
 
@@ -200,7 +201,7 @@ class Scatter:
         self._make_room_for(other.place_ids)
         self.within += other.within
         at = np.searchsorted(self.place_ids, other.place_ids)
-        for rows in blocks(len(at), row_bytes=self.means.itemsize * self.means.shape[1]):
+        for rows in self._blocks(len(at)):
             k = self.counts[at[rows]].astype(self.means.dtype)
             j = other.counts[rows].astype(self.means.dtype)
             deviation = other.means[rows] - self.means[at[rows]]
@@ -218,13 +219,12 @@ class Scatter:
         self._check_removable(other.place_ids, other.counts)
         self.within -= other.within
         at = np.searchsorted(self.place_ids, other.place_ids)
-        for rows in blocks(len(at), row_bytes=self.means.itemsize * self.means.shape[1]):
+        for rows in self._blocks(len(at)):
             k = self.counts[at[rows]].astype(self.means.dtype)
             j = other.counts[rows].astype(self.means.dtype)
             rest = np.maximum(k - j, 1)
-            shift = (self.means[at[rows]] - other.means[rows]) * (j / rest)[
-                :, None
-            ]  # rest's mean − the mean before
+            # The rest's mean − the mean before.
+            shift = (self.means[at[rows]] - other.means[rows]) * (j / rest)[:, None]
             deviation = self.means[at[rows]] + shift - other.means[rows]
             self._update(deviation, (k - j) * j / k, sign=-1)
             self.means[at[rows]] += shift
@@ -278,7 +278,7 @@ class Scatter:
         turn = occurrence(index)
         order = np.argsort(turn, kind="stable")
         for rows in np.split(order, np.cumsum(np.bincount(turn))[:-1]) if len(order) else []:
-            for block in blocks(len(rows), row_bytes=self.means.itemsize * self.means.shape[1]):
+            for block in self._blocks(len(rows)):
                 yield rows[block]
 
     def _update(self, deviation: Vectors, weight: Vectors, sign: int = 1) -> None:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from displace.arrays import Indices, Vectors, l2_normalize
 from displace.holdout import spread
-from displace.references import occurrence
+from displace.references import occurrence, rows_of_each, sum_by
 
 REPEATED = 0.65
 """Share of views that must be nearer to their own place than to another for views to count as repeated."""
@@ -150,9 +150,7 @@ def merged(rows: Vectors, places: Indices, most: int) -> tuple[Vectors, Indices]
         if end - start > most:
             label[start:end] = start + _ward(rows[start:end], most)
     kept, index = np.unique(label, return_inverse=True)
-    sums = np.zeros((len(kept), rows.shape[1]), rows.dtype)
-    np.add.at(sums, index, rows)
-    return l2_normalize(sums), places[kept]
+    return l2_normalize(sum_by(rows, index, len(kept))), places[kept]
 
 
 def _ward(rows: Vectors, most: int) -> Indices:
@@ -182,9 +180,8 @@ class _Centred:
 def _found(centred: _Centred, index: Indices, labels: Indices) -> Indices:
     """Groups by mutual nearest neighbours within places."""
     group = np.empty(len(index), np.intp)
-    order = np.argsort(index, kind="stable")
     next_group = 0
-    for rows in np.split(order, np.flatnonzero(np.diff(index[order])) + 1):
+    for rows in rows_of_each(index):
         local = labels[rows]
         alone = len(np.unique(local)) == len(local)
         clusters = np.zeros(len(rows), np.intp) if alone else _paired(centred[rows], local)
@@ -215,12 +212,10 @@ def _share_at_home(centred: _Centred, index: Indices, labels: Indices) -> float:
 
     Both are given the same number of candidates, so that chance is one half.
     """
-    order = np.argsort(index, kind="stable")
-    members = np.split(order, np.flatnonzero(np.diff(index[order])) + 1)
-    n = len(members)
+    members = rows_of_each(index)
+    half = len(members) // 2
     wins = tries = 0
-    for place in range(n):
-        own, other = members[place], members[(place + n // 2) % n]
+    for own, other in zip(members, members[half:] + members[:half], strict=True):
         mine, theirs = centred[own], centred[other]
         at_home, away = mine @ mine.T, mine @ theirs.T
         for row, label in enumerate(labels[own]):

@@ -26,5 +26,4 @@ class GridNetwork(EfficientNet):
 
 def lite_network() -> GridNetwork:
     """Build EfficientNet-Lite0 for the descriptor."""
-    network: GridNetwork = GridNetwork.from_name("efficientnet-lite0")
-    return network
+    return GridNetwork.from_name("efficientnet-lite0")

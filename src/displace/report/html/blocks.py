@@ -10,7 +10,9 @@ from shlex import quote
 import numpy as np
 
 from displace.errors import InputError
-from displace.evaluation.results import Questions, Ranking, Result, Results
+from displace.evaluation.rankings import Questions, Ranking
+from displace.evaluation.record import Result
+from displace.evaluation.results import Results
 from displace.evaluation.tables import Table
 from displace.fusion import DEFAULT
 from displace.truth import Flags

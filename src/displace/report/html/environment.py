@@ -10,9 +10,9 @@ from pathlib import Path
 from shlex import quote
 
 from displace.evaluation.benchmark import COMMANDS
-from displace.evaluation.results import Result
-from displace.evaluation.studies import KINDS, kind_of, load_studies
-from displace.files.outputs import read_text
+from displace.evaluation.record import Result
+from displace.evaluation.studies.study_files import KINDS, kind_of, load_studies
+from displace.files.reading import text_of
 from displace.report.html.markup import cells, folded, heading, html_table, n_of
 
 
@@ -20,11 +20,11 @@ def environment_html(results: Sequence[Result], folder: Path) -> str:
     """Versions, descriptors, methods with their settings, suites, and the commands."""
     suites = sorted((folder / "suites").glob("*.toml"))
     shown = [
-        folded(f"Suite {path.name}", f"<pre>{escape(read_text(path, 'a suite'))}</pre>") for path in suites
+        folded(f"Suite {path.name}", f"<pre>{escape(text_of(path, 'a suite'))}</pre>") for path in suites
     ]
     name = quote(folder.name)
     typed = folder / "suites" / COMMANDS
-    given = read_text(typed, "a list of commands") if typed.exists() else ""
+    given = text_of(typed, "a list of commands") if typed.exists() else ""
     recorded = {Path(suite).stem for suite in re.findall(r"^displace bench '?([^'\s]+)", given, re.MULTILINE)}
     commands = [
         f"displace bench {quote(path.name)} -o {name}/" for path in suites if path.stem not in recorded

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.evaluation.record import rule_text
 from displace.holdout import spread
 from displace.progress import Progress
 from displace.report.colours import style_of
@@ -59,7 +58,7 @@ def explorer_data(blocks: Sequence[Block], album: Album) -> list[dict[str, Any]]
     """Return a record of plain types for each block; `album` has the pictures of the page."""
     total = sum(len(block.questions) * len(block.results) for block in blocks)
     share = min(1.0, MAX_ENTRIES / max(1, total))
-    titles = told_apart([(block.title, block.first.protocol) for block in blocks])
+    titles = told_apart([(block.title, block.first.rule) for block in blocks])
     return [
         {"title": title, **_columns(block, album, share)} for title, block in zip(titles, blocks, strict=True)
     ]
@@ -82,7 +81,7 @@ def _columns(block: Block, album: Album, share: float) -> dict[str, Any]:
     place_thumbs = [album.number(path_of(block, str(asked.place_images[place]))) for place in shown]
     query_thumbs = [album.number(path_of(block, str(asked.query_images[row]))) for row in rows]
     return {
-        "protocol": rule_text(block.first.protocol, block.first.tolerance),
+        "protocol": block.first.rule,
         "total": n,
         "methods": [
             {"label": r.label, "group": r.group, "colour": style_of(r.fusion, not r.parameters).colour}

@@ -43,14 +43,9 @@ def find(tables: Sequence[Table], blocks: Sequence[Block], results: Results) -> 
     for table in tables:
         for model in table.models if table.projection is None else ():
             part = replace(table, columns=[column for column in table.columns if column.model == model])
-            mine = [
-                b
-                for b in blocks
-                if (b.first.dataset, b.first.protocol, b.first.model)
-                == (table.dataset, table.protocol, model)
-            ]
-            finding = _finding(part, model, mine, results)
-            if finding is not None:
+            own = (table.dataset, table.rule, model)
+            mine = [b for b in blocks if (b.first.dataset, b.first.rule, b.first.model) == own]
+            if (finding := _finding(part, model, mine, results)) is not None:
                 findings.append(finding)
     return findings
 

@@ -75,7 +75,7 @@ def heading(text: str, detail: str = "") -> str:
 
 
 def folded(title: str, body: str) -> str:
-    """Return what opens with a click."""
+    """Return a part of the page that opens with a click."""
     return f"<details><summary>{escape(title)}</summary>{body}</details>"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -12,11 +11,13 @@ from string import Template
 from typing import Any
 
 from displace.errors import InputError
-from displace.evaluation.record import rule_text
-from displace.evaluation.results import Result, Results
-from displace.evaluation.studies import Study, compressions_of, studies_beside, topic_of
+from displace.evaluation.record import Result
+from displace.evaluation.results import Results
+from displace.evaluation.studies.compression import compressions_of
+from displace.evaluation.studies.study_files import Study, studies_beside, topic_of
 from displace.evaluation.tables import build_tables
 from displace.files.atomic import write_whole
+from displace.files.reading import PathLike
 from displace.progress import Progress
 from displace.report.html import sections
 from displace.report.html.blocks import Block, read_blocks
@@ -43,7 +44,7 @@ class Report:
 
 def write_report(
     results: Results,
-    output: str | os.PathLike[str],
+    output: PathLike,
     *,
     title: str | None = None,
     picture_bytes: int = 15_000_000,
@@ -117,7 +118,7 @@ def _facts(blocks: Sequence[Block], cells: Sequence[Result]) -> str:
     asked = {(block.first.dataset, block.first.query): len(block.questions) for block in blocks}
     impossible = sum(not cell.ok for cell in cells)
     models = dict.fromkeys(block.first.model for block in blocks)
-    protocols = dict.fromkeys(rule_text(block.first.protocol, block.first.tolerance) for block in blocks)
+    protocols = dict.fromkeys(block.first.rule for block in blocks)
     return (
         f"{n_of(len(cells), 'cell')}, {sum(asked.values()):,} queries asked of each method"
         + (" with each model" if len(models) > 1 else "")

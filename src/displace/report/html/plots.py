@@ -10,8 +10,12 @@ from typing import Any
 import numpy as np
 
 from displace.bootstrap import bootstrap, resampled_text
-from displace.evaluation.results import Result
-from displace.evaluation.studies import Compression, Cost, Space, Study, TauAblation, kind_of
+from displace.evaluation.record import Result
+from displace.evaluation.studies.compression import Compression
+from displace.evaluation.studies.cost import Cost
+from displace.evaluation.studies.space import Space
+from displace.evaluation.studies.study_files import Study, kind_of
+from displace.evaluation.studies.tau import TauAblation
 from displace.report.colours import Style, style_of, styles_of
 from displace.report.figures import RECALL, TAU, tau_curves
 from displace.report.html.blocks import Block

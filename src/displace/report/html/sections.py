@@ -10,9 +10,12 @@ from itertools import groupby
 
 from displace.bootstrap import resampled_text
 from displace.evaluation.published import compare
-from displace.evaluation.record import Effort, grouped, rule_text
-from displace.evaluation.results import Result
-from displace.evaluation.studies import Compression, Cost, Qualitative, Space, Study, about, kind_of
+from displace.evaluation.record import Effort, Result, grouped
+from displace.evaluation.studies.compression import Compression
+from displace.evaluation.studies.cost import Cost
+from displace.evaluation.studies.qualitative import Qualitative
+from displace.evaluation.studies.space import Space
+from displace.evaluation.studies.study_files import Study, about, kind_of
 from displace.evaluation.table_formats import compared_texts
 from displace.evaluation.tables import BOLD, UNDERLINE, Table
 from displace.report.figures import draw, print_style, same_curves
@@ -46,7 +49,7 @@ EXPLAINED = {
 
 
 def lead(findings: Sequence[Finding], n_cells: int) -> str:
-    """One sentence above everything."""
+    """The sentence at the top of the page: how often the method wins."""
     duels = [duel for finding in findings for duel in finding.wins.duels]
     if not duels:
         return f"{n_cells:,} results."
@@ -82,7 +85,7 @@ def summary(findings: Sequence[Finding]) -> str:
     parts = []
     for finding in findings:
         table = finding.table
-        head = heading(table.dataset, f"{finding.model} · {rule_text(table.protocol, table.tolerance)}")
+        head = heading(table.dataset, f"{finding.model} · {table.rule}")
         parts.append(f'<div class="finding">{head}<p>{escape(" ".join(sentences(finding)))}</p></div>')
     return f'<div class="findings">{"".join(parts)}</div>'
 
@@ -91,12 +94,12 @@ def overview(blocks: Sequence[Block], plots: dict[str, Plot]) -> str:
     """Return a plot for each data set and model, and add it to `plots`."""
 
     def key(block: Block) -> tuple[str, str, str]:
-        return block.first.dataset, block.first.protocol, block.first.model
+        return block.first.dataset, block.first.rule, block.first.model
 
     parts = []
-    for number, ((dataset, protocol, model), group) in enumerate(groupby(blocks, key=key)):
+    for number, ((dataset, rule, model), group) in enumerate(groupby(blocks, key=key)):
         plots[f"overview{number}"] = plot_overview(list(group))
-        parts.append(heading(dataset, f"{model} · {protocol}") + _plot(f"overview{number}"))
+        parts.append(heading(dataset, f"{model} · {rule}") + _plot(f"overview{number}"))
     return "".join(parts)
 
 
@@ -126,7 +129,7 @@ def duels_html(findings: Sequence[Finding]) -> str:
     duels = [(finding, duel) for finding in findings for duel in finding.wins.duels]
     names = told_apart(
         [
-            (f"{finding.table.dataset} · {duel.column.model} · {duel.column.query}", finding.table.protocol)
+            (f"{finding.table.dataset} · {duel.column.model} · {duel.column.query}", finding.table.rule)
             for finding, duel in duels
         ]
     )
@@ -167,15 +170,11 @@ def published_html(tables: Sequence[Table]) -> str:
 
 def effort_html(blocks: Sequence[Block]) -> str:
     """Dimensions, bytes and times of each multi-reference method, for each data set and model."""
-
-    def key(block: Block) -> tuple[str, str]:
-        return block.first.dataset, block.first.model
-
+    several = (result for block in blocks for result in block.results if result.group != "single")
     parts = []
-    for (dataset, model), group in groupby(blocks, key=key):
-        several = (result for block in group for result in block.results if result.group != "single")
+    for (dataset, model), results in grouped(several, lambda result: (result.dataset, result.model)).items():
         head = ["method", "dimensions", "stored, MB", "fit, s", "one of many queries, ms"]
-        rows = [_effort_row(*of_one) for of_one in grouped(several, lambda result: result.label).items()]
+        rows = [_effort_row(*of_one) for of_one in grouped(results, lambda result: result.label).items()]
         parts.append(heading(dataset, model) + html_table("recalls", head, rows))
     return "".join(parts)
 
