@@ -137,12 +137,14 @@ def l2_normalize(vectors: Vectors) -> Vectors:
         vectors = np.ldexp(vectors, -np.frexp(np.abs(vectors).max(axis=-1, keepdims=True))[1])
         squares = np.einsum("...d,...d->...", vectors, vectors)
         squares = np.where(squares > 0, squares, 1)
-    return vectors / np.sqrt(squares)[..., None]
+    unit: Vectors = vectors / np.sqrt(squares)[..., None]
+    return unit
 
 
 def sigmoid(x: NDArray[Real]) -> NDArray[Real]:
     """1/(1 + e⁻ˣ), without overflow."""
-    return 1 / (1 + np.exp(-np.clip(x, -50, 50)))
+    result: NDArray[Real] = 1 / (1 + np.exp(-np.clip(x, -50, 50)))
+    return result
 
 
 def log_odds(probability: ArrayLike, least: float) -> NDArray[np.float64]:
@@ -176,7 +178,8 @@ def top_k(scores: Vectors, k: int) -> Indices:
     n = scores.shape[1]
     k = min(k, n)
     if k == 1:
-        return scores.argmax(axis=1)[:, None]
+        first: Indices = scores.argmax(axis=1)[:, None]
+        return first
     if k >= n:
         return np.argsort(-scores, axis=1, kind="stable")
     best = np.empty((len(scores), k), np.intp)
@@ -202,7 +205,8 @@ def _many_best(score: Vectors, k: int) -> list[int]:
     """Columns of the `k` highest scores, by a partition."""
     # At least k columns reach the k-th best score; a stable sort keeps equal ones in order.
     columns = np.flatnonzero(score >= np.partition(score, len(score) - k)[len(score) - k])
-    return columns[np.argsort(-score[columns], kind="stable")[:k]].tolist()
+    best: list[int] = columns[np.argsort(-score[columns], kind="stable")[:k]].tolist()
+    return best
 
 
 def ranked(

@@ -223,7 +223,8 @@ def _circular_sums(values: NDArray[np.float64], length: int) -> NDArray[np.float
     if length == 1:
         return values
     ends = np.cumsum(np.concatenate([[0.0], values, values[: length - 1]]))
-    return np.round(ends[length:] - ends[:-length], 9)  # equal blocks are equal, also of fractions
+    sums: NDArray[np.float64] = np.round(ends[length:] - ends[:-length], 9)  # equal blocks stay equal
+    return sums
 
 
 def _drawn_sums(

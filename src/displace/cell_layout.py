@@ -51,9 +51,11 @@ class CellLayout:
         here, near = (np.einsum("nrck,nrck->n", a, cells) for cells in (b, around))
         n = self.rows * self.columns
         pairs = (3 * self.rows - 2) * (3 * self.columns - 2) - n
-        return here / n - (near - here) / max(pairs, 1)
+        result: Vectors = here / n - (near - here) / max(pairs, 1)
+        return result
 
 
 def _unit(cells: Vectors) -> Vectors:
     lengths = np.sqrt(np.einsum("nrck,nrck->nrc", cells, cells))[..., None]
-    return np.divide(cells, lengths, out=np.zeros_like(cells), where=lengths > 0)
+    unit: Vectors = np.divide(cells, lengths, out=np.zeros_like(cells), where=lengths > 0)
+    return unit

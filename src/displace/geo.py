@@ -68,7 +68,8 @@ class Positions:
     @property
     def known(self) -> NDArray[np.bool_]:
         """Which rows have a position."""
-        return np.isfinite(self.points.sum(axis=1))
+        known: NDArray[np.bool_] = np.isfinite(self.points.sum(axis=1))
+        return known
 
     @property
     def origin(self) -> tuple[float, float]:
@@ -186,7 +187,8 @@ def longitudes_near(longitudes: ArrayLike, start: ArrayLike) -> Numbers:
     array([179., 181.])
     """
     values = np.asarray(longitudes, np.float64)
-    return values - 360 * np.round((values - np.asarray(start)) / 360)
+    near: Numbers = values - 360 * np.round((values - np.asarray(start)) / 360)
+    return near
 
 
 def radii_at(latitude: float) -> tuple[float, float]:

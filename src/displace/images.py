@@ -149,7 +149,8 @@ def eight_bits(pixels: NDArray[Any]) -> Pixels:
     """
     darkest, brightest = np.percentile(pixels, (0.1, 99.9), method="nearest")
     shares = (pixels.astype(np.float32) - darkest) / max(brightest - darkest, 255.0)
-    return (255 * shares.clip(0, 1)).round().astype(np.uint8)
+    scaled: Pixels = (255 * shares.clip(0, 1)).round().astype(np.uint8)
+    return scaled
 
 
 def content_hash(path: PathLike) -> str:

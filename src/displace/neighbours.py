@@ -192,10 +192,12 @@ def _shifts(a: Vectors, b: Vectors) -> Indices:
         first, last = np.maximum(at - AROUND, 0), np.minimum(at + AROUND + 1, len(along))
         sums = np.concatenate([[0.0], np.cumsum(along, dtype=np.float64)])
         means[shift + reach, max(0, -shift) + at] = (sums[last] - sums[first]) / (last - first)
-    return means.argmax(axis=0) - reach
+    found: Indices = means.argmax(axis=0) - reach
+    return found
 
 
 def _standardised(similarity: Vectors) -> Vectors:
     """Rows of zero mean and unit deviation: what an image shares with all others does not identify its place."""
     centred = similarity - similarity.mean(axis=1, keepdims=True)
-    return centred / np.maximum(centred.std(axis=1, keepdims=True), 1e-6)
+    result: Vectors = centred / np.maximum(centred.std(axis=1, keepdims=True), 1e-6)
+    return result

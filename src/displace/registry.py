@@ -126,7 +126,8 @@ class Registry(Generic[T]):
         return found
 
     def _base(self) -> type[Any]:
-        return getattr(importlib.import_module(f"{self.package}.base"), self.base)
+        base: type[Any] = getattr(importlib.import_module(f"{self.package}.base"), self.base)
+        return base
 
     def _class_in(self, module_name: str) -> type[T]:
         base = self._base()
@@ -140,7 +141,8 @@ class Registry(Generic[T]):
         ]
         if len(classes) != 1:
             raise TypeError(f"{module_name} must define exactly one {self.base}; it defines {len(classes)}")
-        return classes[0]
+        found: type[T] = classes[0]
+        return found
 
 
 def check_known(kind: str, wanted: Iterable[str], names: Iterable[str]) -> None:

@@ -178,7 +178,8 @@ class SamePlace:
     def correct(self, ranked: NDArray[Any]) -> Flags:
         """Whether each ranked place is the query's."""
         check_comparable(ranked, self.places)
-        return ranked == self.places[:, None]
+        flags: Flags = ranked == self.places[:, None]
+        return flags
 
     def answerable(self, places: NDArray[Any] | None) -> Flags:
         """Whether each query's place is in the map; None and NaN are not places."""
@@ -251,7 +252,8 @@ class WithinFrames:
     def correct(self, ranked: NDArray[Any]) -> Flags:
         """Whether each ranked place has a frame that is near enough."""
         away = np.abs(self.frames[:, None, None] - self._frames_of(ranked))
-        return np.any(away <= self.tolerance, axis=2)
+        flags: Flags = np.any(away <= self.tolerance, axis=2)
+        return flags
 
     def answerable(self, places: NDArray[Any] | None) -> Flags:
         """Whether any place of the map is near enough."""
@@ -323,7 +325,8 @@ class WithinMetres:
         """Whether each ranked place is near enough."""
         at = look_up(ranked, self.places, self.place_positions)
         away = np.linalg.norm(at - self.positions[:, None, :], axis=2)
-        return away <= self.radius
+        flags: Flags = away <= self.radius
+        return flags
 
     def answerable(self, places: NDArray[Any] | None) -> Flags:
         """Whether any place of the map is near enough."""
@@ -403,4 +406,5 @@ def look_up(ids: NDArray[Any], keys: NDArray[Any], values: NDArray[Any]) -> NDAr
     found = order[at]
     if not np.all(keys[found] == ids):
         raise InputError(f"place {ids[keys[found] != ids].tolist()[0]!r} has no frame or position")
-    return values[found]
+    result: NDArray[Any] = values[found]
+    return result

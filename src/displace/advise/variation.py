@@ -96,7 +96,8 @@ def _strong_directions(deviations: Vectors) -> Vectors:
     m, dim = deviations.shape
     if m >= dim:
         values, vectors = np.linalg.eigh(deviations.T @ deviations)
-        return vectors.T[values > values.sum() / dim]
+        directions: Vectors = vectors.T[values > values.sum() / dim]
+        return directions
     values, vectors = np.linalg.eigh(deviations @ deviations.T)
     keep = values > max(values.sum() / dim, 1e-6 * values[-1])
     directions = (vectors[:, keep] / np.sqrt(values[keep])).T @ deviations

@@ -157,7 +157,8 @@ class Verb:
     @property
     def function(self) -> Callable[..., Any]:
         """The verb itself."""
-        return getattr(self.module, self.module.__name__.rpartition(".")[2])
+        function: Callable[..., Any] = getattr(self.module, self.module.__name__.rpartition(".")[2])
+        return function
 
     @property
     def name(self) -> str:

@@ -52,4 +52,5 @@ def _model_of_worker(make: Callable[[], DescriptorModel]) -> DescriptorModel:
     key = repr(make)
     if key not in models:
         models[key] = make()
-    return models[key]
+    model: DescriptorModel = models[key]
+    return model

@@ -206,7 +206,8 @@ class Shards:
 def load_checked(path: Path) -> NDArray[Any]:
     """Map the vectors of one shard after comparing their checksum; OSError where it cannot be read."""
     check_digest(path, read_json(path.with_suffix(".json")).get("sha256"))
-    return np.load(path, mmap_mode="r", allow_pickle=False)
+    shard: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    return shard
 
 
 def check_digest(path: Path, digest: str | None) -> None:

@@ -83,7 +83,8 @@ def _member(members: zipfile.ZipFile, name: str) -> NDArray[Any]:
     size = len(content.getbuffer()) - content.tell()
     require(not dtype.hasobject and math.prod(shape) * dtype.itemsize == size, f"{name} is cut short")
     content.seek(0)
-    return np.load(content, allow_pickle=False)
+    array: NDArray[Any] = np.load(content, allow_pickle=False)
+    return array
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +110,8 @@ class Ranking(_Arrays):
 
     def hits(self, k: int = 1) -> Flags:
         """Whether each query has a correct place among its first `k`, shape (q,)."""
-        return np.logical_or.reduce(self.correct[:, :k], axis=1)
+        found: Flags = np.logical_or.reduce(self.correct[:, :k], axis=1)
+        return found
 
 
 @dataclass(frozen=True, eq=False)

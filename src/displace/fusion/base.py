@@ -200,7 +200,8 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     def rows_of(self, statistics: Any) -> Vectors:
         """Rows of some places, from their statistics; the fusion must be fitted unless it is `place_by_place`."""
         rows = clone(self).from_statistics(statistics).rows()
-        return rows.vectors
+        vectors: Vectors = rows.vectors
+        return vectors
 
     def wants_references(self, n_places: int, dim: int, n_traversals: int) -> bool:  # noqa: ARG002
         """Whether `from_statistics` decides better with the references; only if they are few."""
@@ -208,7 +209,8 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     def for_blocks(self, places: NDArray[Any], traversals: NDArray[Any]) -> Fusion:  # noqa: ARG002
         """Return the unfitted fusion for references that are read a block of places at a time; by default a clone."""
-        return clone(self)
+        same: Fusion = clone(self)
+        return same
 
     @classmethod
     def restored_statistics(

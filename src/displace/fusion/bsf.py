@@ -62,7 +62,8 @@ class Bsf(ScoreFusion):
         with np.errstate(divide="ignore", invalid="ignore"):
             log_likelihood = -np.einsum("bkn,bkn->bn", energy, used) / count
         log_likelihood[count == 0] = -np.inf
-        return log_likelihood - logsumexp(log_likelihood, axis=1, keepdims=True)
+        posterior: Vectors = log_likelihood - logsumexp(log_likelihood, axis=1, keepdims=True)
+        return posterior
 
     def _kept(self, distances: Vectors) -> NDArray[np.bool_]:
         """Which traversals each query keeps, shape (b, K)."""
@@ -71,7 +72,8 @@ class Bsf(ScoreFusion):
         nearest = np.where(self.present_, distances, np.inf).min(axis=2)
         # Copies of the query differ by rounding, and no multiple of a distance of 0 reaches another.
         limit = (1 + self.selection) * nearest.min(axis=1, keepdims=True) + 1e-6
-        return nearest <= limit
+        kept: NDArray[np.bool_] = nearest <= limit
+        return kept
 
     def _layers(self) -> int:
         return 5 * len(self.present_)

@@ -177,7 +177,8 @@ class DisPlace(VectorFusion):
         """Return the statistics it was fitted on, or the references where each of them became a row."""
         if isinstance(statistics, Scatter) and self.settings()["n_rows"] == "all":
             return KeptViews.of(refs)
-        return statistics
+        kept: Scatter | KeptViews = statistics
+        return kept
 
     def references_in(self, statistics: Any) -> ReferenceSet | None:
         """The references themselves, if views are separated."""
@@ -217,7 +218,8 @@ class DisPlace(VectorFusion):
         labels = np.unique(traversals, return_inverse=True)[1]
         index = np.unique(places, return_inverse=True)[1]
         if not several_images(index, labels):
-            return clone(self).set_params(views=False, project=True)
+            one_view: Fusion = clone(self).set_params(views=False, project=True)
+            return one_view
         if not labels.any():
             return Pooling()
         raise InputError(

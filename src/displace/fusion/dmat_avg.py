@@ -20,7 +20,8 @@ class DMatAvg(ScoreFusion):
 
     def _fuse(self, similarities: Vectors) -> Vectors:
         counts = self.present_.sum(axis=0).astype(similarities.dtype)
-        return similarities.sum(axis=1) / counts
+        mean: Vectors = similarities.sum(axis=1) / counts
+        return mean
 
     def rows(self) -> Rows:
         """The mean of each place's unit references, not normalised: q·(1/K)Σr̂ is the mean similarity."""

@@ -15,4 +15,5 @@ class DMatMin(ScoreFusion):
     missing = -np.inf
 
     def _fuse(self, similarities: Vectors) -> Vectors:
-        return similarities.max(axis=1)
+        best: Vectors = similarities.max(axis=1)
+        return best

@@ -51,7 +51,8 @@ class StdDMatMin(ScoreFusion):
         similarities -= mean
         similarities /= deviation
         similarities[:, ~self.present_] = -np.inf
-        return similarities.max(axis=1)
+        best: Vectors = similarities.max(axis=1)
+        return best
 
     def _moments_of_each(self, similarities: Vectors) -> tuple[Vectors, Vectors]:
         """Mean and standard deviation over the places present, shapes (b, K, 1)."""

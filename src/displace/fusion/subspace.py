@@ -89,4 +89,5 @@ def basis_of(references: Vectors, most: int) -> Vectors:
     turn = np.linalg.qr(np.column_stack([total, np.eye(r, dtype=V.dtype)]))[0].T
     basis = turn @ V[:r]
     basis[0] *= 1.0 if float(turn[0] @ total) >= 0 else -1.0
-    return basis.astype(references.dtype, copy=False)
+    kept: Vectors = basis.astype(references.dtype, copy=False)
+    return kept

@@ -145,7 +145,8 @@ def _vector(file: Any, name: str, path: PathLike) -> Vectors:
         raise FormatError(f"{name}/{KEY} in {path} lies in another file, which is not read; copy it in")
     if len(data) > MAX_DIM:
         raise FormatError(f"{name}/{KEY} in {path} has {len(data)} numbers; at most {MAX_DIM} are possible")
-    return data[()]
+    vector: Vectors = data[()]
+    return vector
 
 
 def _own(file: Any, name: str, path: PathLike) -> Any:

@@ -153,4 +153,5 @@ def _interpolate(planes: Planes, size: tuple[int, int]) -> Planes:
         resized = functional.interpolate(
             batch, size=size, mode="bilinear", align_corners=False, antialias=True
         )
-    return resized[0].numpy()
+    array: Planes = resized[0].numpy()
+    return array

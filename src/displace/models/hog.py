@@ -53,7 +53,8 @@ class Hog(DescriptorModel):
             return np.zeros(self.dim, np.float32)
         small = cv2.resize(grey, (WIDTH, HEIGHT), interpolation=cv2.INTER_AREA)
         histograms = hog(small, ORIENTATIONS, (CELL, CELL), (BLOCK, BLOCK), block_norm="L2-Hys")
-        return l2_normalize(histograms[None])[0].astype(np.float32)
+        vector: NDArray[np.float32] = l2_normalize(histograms[None])[0].astype(np.float32)
+        return vector
 
     def describe(self, batch: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the prepared descriptors, (b, 3168)."""

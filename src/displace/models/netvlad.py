@@ -29,7 +29,8 @@ class Denormalized(TensorResize):
 
     def __call__(self, image: Pixels) -> Planes:
         """Turn an RGB image into a network's input."""
-        return np.clip(super().__call__(image) * STD + MEAN, 0, 1)
+        planes: Planes = np.clip(super().__call__(image) * STD + MEAN, 0, 1)
+        return planes
 
 
 class NetVLAD(TorchModel):

@@ -135,7 +135,8 @@ def noisy_sample(rows: Vectors, n: int) -> Vectors:
     sample = np.asarray(rows[spread(len(rows), n)], np.float32)
     noise = np.random.default_rng(0).standard_normal(sample.shape).astype(np.float32)
     length = np.linalg.norm(sample, axis=1, keepdims=True)
-    return sample + noise * (length / np.float32(np.sqrt(max(1, sample.shape[1]))))
+    noisy: Vectors = sample + noise * (length / np.float32(np.sqrt(max(1, sample.shape[1]))))
+    return noisy
 
 
 def checked_queries(queries: Vectors, dim: int) -> Vectors:

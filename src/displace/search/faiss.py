@@ -152,7 +152,8 @@ class Faiss(Index):
             return None
         dtype = np.dtype("uint8" if self.kind == "int8" else self.kind)
         raw = _faiss().rev_swig_ptr(self.index.codes.data(), self.n_rows * self.dim * dtype.itemsize)
-        return raw.view(dtype).reshape(self.n_rows, self.dim)
+        codes: NDArray[Any] = raw.view(dtype).reshape(self.n_rows, self.dim)
+        return codes
 
     def _look_further(self) -> bool:
         """Let an approximate search look at more rows; False at its limit."""

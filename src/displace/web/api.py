@@ -203,7 +203,8 @@ def _fix_record(fix: Any, place_map: PlaceMap, stretches: int) -> dict[str, Any]
 def _stretches(belief: Vectors, most: int) -> list[float]:
     """A belief of at most so many numbers: each is that of one place, or of neighbours together."""
     starts = np.linspace(0, len(belief), min(most, len(belief)), endpoint=False).astype(np.intp)
-    return np.add.reduceat(belief, starts).tolist()
+    summed: list[float] = np.add.reduceat(belief, starts).tolist()
+    return summed
 
 
 def _add_map(app: FastAPI, server: Server) -> None:

@@ -61,7 +61,8 @@ class Describer:
         if model.prepare_is_heavy:
             return await self._lanes_of(model, key).describe(images)
         if len(images) == 1:
-            return await self._run(_whole, model, images, self.limits)
+            alone: Vectors = await self._run(_whole, model, images, self.limits)
+            return alone
         tasks = [self._run(prepared_image, model, image, self.limits) for image in images]
         return stacked(await self._run(described, model, await asyncio.gather(*tasks)))
 

@@ -82,7 +82,8 @@ class Server:
             asyncio.get_running_loop().call_soon(self._look_again)
         if self._looked:
             return self.host.current
-        return await self.in_pool(self.host.refresh)
+        hosted: Hosted = await self.in_pool(self.host.refresh)
+        return hosted
 
     def _look_again(self) -> None:
         self._looked = False

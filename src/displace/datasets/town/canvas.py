@@ -89,7 +89,8 @@ def toned(texture: Texture, factor: NDArray[np.float32]) -> Texture:
     """Texture with its colours multiplied by `factor`, one (0 to 2) for each pixel."""
     steps = cv2.convertScaleAbs(factor, alpha=128)
     same = np.full_like(steps, 128)
-    return cv2.multiply(texture, cv2.merge([steps, steps, steps, same]), scale=1 / 128)
+    product: Texture = cv2.multiply(texture, cv2.merge([steps, steps, steps, same]), scale=1 / 128)
+    return product
 
 
 def _ink(colour: Sequence[float], glow: float) -> tuple[float, ...]:

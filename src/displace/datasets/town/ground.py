@@ -105,7 +105,10 @@ def _tile(tile: NDArray[np.float32], view: View, per_metre: float) -> NDArray[np
     least = (inverse[:, :2] @ np.array([[0, columns, columns, 0], [0, 0, rows, rows]])).min(axis=1)
     inverse[:, 2] = (inverse[:, 2] + least) % TILE - least
     flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
-    return cv2.warpAffine(tile, inverse, (columns, rows), flags=flags, borderMode=cv2.BORDER_REPLICATE)
+    result: NDArray[np.float32] = cv2.warpAffine(
+        tile, inverse, (columns, rows), flags=flags, borderMode=cv2.BORDER_REPLICATE
+    )
+    return result
 
 
 def _centre_line(plans: Sequence[StreetPlan]) -> list[tuple[StreetPlan, list[Point]]]:

@@ -30,7 +30,8 @@ def develop(light: Linear, look: Look, seed: int, place: float) -> NDArray[np.ui
         _expose(plane, 1.35 * gain * float(tone), look.noise * noise_crop(name, plane.shape, rng, 2))
         for plane, tone, name in zip(cv2.split(light), tint, ("red", "green", "blue"), strict=True)
     ]
-    return cv2.merge(channels)
+    picture: NDArray[np.uint8] = cv2.merge(channels)
+    return picture
 
 
 def _expose(plane: Linear, gain: float, grain: Linear) -> NDArray[np.uint8]:
@@ -38,12 +39,14 @@ def _expose(plane: Linear, gain: float, grain: Linear) -> NDArray[np.uint8]:
     value = np.sqrt(1 - np.exp(np.maximum(plane, 0) * np.float32(-gain)))
     # Noise grows in the dark parts, where the sensor's gain shows.
     value += grain * (1.25 - value)
-    return cv2.convertScaleAbs(np.maximum(value, 0), alpha=255)
+    result: NDArray[np.uint8] = cv2.convertScaleAbs(np.maximum(value, 0), alpha=255)
+    return result
 
 
 def _over(light: Linear, tone: float, amount: Linear) -> Linear:
     """Light with a grey tone over it, by `amount`, (height, width)."""
-    return light + (np.float32(tone) - light) * cv2.merge([amount, amount, amount])
+    result: NDArray[np.float32] = light + (np.float32(tone) - light) * cv2.merge([amount, amount, amount])
+    return result
 
 
 def _bloom(light: Linear, look: Look) -> Linear:
@@ -53,7 +56,8 @@ def _bloom(light: Linear, look: Look) -> Linear:
     small = cv2.resize(bright, None, fx=0.25, fy=0.25, interpolation=cv2.INTER_AREA)
     halo = 0.5 * cv2.GaussianBlur(small, (0, 0), 0.8) + 0.35 * cv2.GaussianBlur(small, (0, 0), 3.5)
     height, width = light.shape[:2]
-    return light + cv2.resize(halo, (width, height), interpolation=cv2.INTER_LINEAR)
+    result: NDArray[np.float32] = light + cv2.resize(halo, (width, height), interpolation=cv2.INTER_LINEAR)
+    return result
 
 
 def _flakes(light: Linear, rng: np.random.Generator, look: Look) -> Linear:
@@ -104,7 +108,8 @@ def _drops(light: Linear, rng: np.random.Generator, look: Look) -> Linear:
         y[area] -= dy * inside * 5
         soft[area] = np.maximum(soft[area], inside)
     bent = cv2.remap(cv2.blur(light, (5, 5)), x, y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT_101)
-    return light + (bent - light) * cv2.merge([soft, soft, soft])
+    result: NDArray[np.float32] = light + (bent - light) * cv2.merge([soft, soft, soft])
+    return result
 
 
 def _shake(light: Linear, rng: np.random.Generator, blur: float) -> Linear:
@@ -119,4 +124,7 @@ def _shake(light: Linear, rng: np.random.Generator, blur: float) -> Linear:
     steps = np.linspace(-length / 2, length / 2, 4 * size)
     for step in steps:
         kernel[round(middle + step * math.sin(angle)), round(middle + step * math.cos(angle))] += 1
-    return cv2.filter2D(light, -1, kernel / kernel.sum(), borderType=cv2.BORDER_REPLICATE)
+    result: NDArray[np.float32] = cv2.filter2D(
+        light, -1, kernel / kernel.sum(), borderType=cv2.BORDER_REPLICATE
+    )
+    return result

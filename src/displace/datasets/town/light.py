@@ -63,7 +63,8 @@ def _skylight(normals: Linear, kinds: NDArray[np.int8], height: Linear, look: Lo
     # Walls turned towards the brighter half of the sky give an overcast day some relief.
     azimuth = math.radians(look.sun[0])
     amount *= 1 + 0.14 * (normals[0] * math.sin(azimuth) + normals[1] * math.cos(azimuth))
-    return amount * planes(look.skylight)
+    result: NDArray[np.float32] = amount * planes(look.skylight)
+    return result
 
 
 def _sunlight(scene: Scene, position: Linear, normals: Linear, kinds: NDArray[np.int8], look: Look) -> Linear:
@@ -80,7 +81,8 @@ def _sunlight(scene: Scene, position: Linear, normals: Linear, kinds: NDArray[np
     height = position[2] + np.float32(scene.pose.height)
     free = np.clip(1 - (top - height) / 0.35, 0, 1)
     free[(kinds == ROOF) | (kinds == LEAVES)] = 1
-    return facing * free * planes(look.sunlight)
+    result: NDArray[np.float32] = facing * free * planes(look.sunlight)
+    return result
 
 
 def _casters(
@@ -138,7 +140,8 @@ def _headlights(rays: Linear, depth: Linear, look: Look) -> Linear:
     side = (north * rays[0] - east * rays[1]) / length
     drop = rays[2] / length + 0.09
     beam = np.exp(-((side / 0.33) ** 2) - (drop / 0.12) ** 2)
-    return beam * np.float32(9 * look.lamplight) / (depth * np.sqrt(depth) + 12)
+    result: NDArray[np.float32] = beam * np.float32(9 * look.lamplight) / (depth * np.sqrt(depth) + 12)
+    return result
 
 
 def _reflect(colours: Linear, scene: Scene, wet: Linear, rays: Linear) -> Linear:
@@ -158,4 +161,5 @@ def _reflect(colours: Linear, scene: Scene, wet: Linear, rays: Linear) -> Linear
     mirrored = np.array(cv2.split(cv2.blur(mirrored, (3, 11))))
     # Grazing light is reflected, steep light is not.
     grazing = np.clip(1 - (y - horizon) / (0.75 * height), 0.25, 1) ** 2
-    return colours + mirrored * (wet * grazing * np.float32(0.75))
+    result: NDArray[np.float32] = colours + mirrored * (wet * grazing * np.float32(0.75))
+    return result

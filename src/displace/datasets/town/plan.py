@@ -154,7 +154,8 @@ def streets(seed: int) -> tuple[Street, ...]:
 def chainages(seed: int) -> NDArray[np.float64]:
     """Distance of every place from the start of the route, (MAX_PLACES,)."""
     steps = stream(seed, "places").uniform(*SPACING, MAX_PLACES)
-    return 15.0 + np.cumsum(steps) - steps[0]
+    result: NDArray[np.float64] = 15.0 + np.cumsum(steps) - steps[0]
+    return result
 
 
 def chainage_of(seed: int, place: float) -> float:

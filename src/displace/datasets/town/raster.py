@@ -154,7 +154,10 @@ def _warp(
     matrix[:, 2] += 0.5 * (matrix[:, 0] + matrix[:, 1])
     matrix[0] -= corner[0] * matrix[2]
     matrix[1] -= corner[1] * matrix[2]
-    return cv2.warpPerspective(texture, matrix, size, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
+    result: NDArray[np.uint8] = cv2.warpPerspective(
+        texture, matrix, size, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE
+    )
+    return result
 
 
 class Sheet(NamedTuple):
@@ -271,4 +274,5 @@ def _level(paint: Paint, across: int, down: int) -> Texture:
         max(2, columns // 2) if across >= down else columns,
         max(2, rows // 2) if down >= across else rows,
     )
-    return cv2.resize(larger, size, interpolation=cv2.INTER_AREA)
+    result: NDArray[np.uint8] = cv2.resize(larger, size, interpolation=cv2.INTER_AREA)
+    return result

@@ -23,7 +23,8 @@ def planes(values: Sequence[float], factor: float = 1.0) -> NDArray[np.float32]:
 
 def dot(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float32]:
     """Inner product of vectors given as planes."""
-    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
+    result: NDArray[np.float32] = a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
+    return result
 
 
 def sky(rays: NDArray[np.float32], look: Look, seed: int, place: float) -> NDArray[np.float32]:
@@ -55,7 +56,8 @@ def _glow(colours: NDArray[np.float32], rays: NDArray[np.float32], look: Look) -
         return colours
     near = np.clip(dot(look.towards_sun, rays) / np.sqrt(dot(rays, rays)), 0, 1)
     wide, aureole, disc = (cv2.pow(near, power) for power in (12, 160, 3000))
-    return colours + (0.35 * wide + 0.8 * aureole + 3 * disc) * planes(look.sunlight)
+    result: NDArray[np.float32] = colours + (0.35 * wide + 0.8 * aureole + 3 * disc) * planes(look.sunlight)
+    return result
 
 
 def _clouds(
@@ -77,7 +79,8 @@ def _clouds(
     amount = np.clip((pattern + 3.2 * look.clouds - 1.6) * 0.8, 0, 1) * np.clip(rise * 8, 0, 1)
     light = planes(look.skylight, 0.85) + planes(look.sunlight, 0.22)
     body = light * (0.92 - 0.16 * look.clouds * pattern)
-    return colours + (body - colours) * (0.85 * amount)
+    result: NDArray[np.float32] = colours + (body - colours) * (0.85 * amount)
+    return result
 
 
 @lru_cache(maxsize=8)

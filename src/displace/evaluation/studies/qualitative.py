@@ -158,7 +158,8 @@ def choose_columns(hits: Flags, n_columns: int) -> list[int]:
 
 def _differing(hits: Flags) -> Flags:
     count = hits.sum(axis=0)
-    return (count > 0) & (count < len(hits))
+    differing: Flags = (count > 0) & (count < len(hits))
+    return differing
 
 
 def _column(row: int, case: str, runs: Sequence[Run], task: Task) -> Example:

@@ -155,7 +155,8 @@ def _scores(done: Run, task: Task, row: int) -> Vectors:
     """Cosine of one query with each place."""
     stored = done.fusion.rows()
     assert stored is not None
-    return stored.scores(task.queries[row : row + 1])[0]
+    scores: Vectors = stored.scores(task.queries[row : row + 1])[0]
+    return scores
 
 
 def _shown(scores: list[Vectors], n_places: int, *needed: int) -> list[int]:

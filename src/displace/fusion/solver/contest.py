@@ -144,7 +144,8 @@ class Round:
         return self._right(l2_normalize(self.queries), l2_normalize(rows), places)
 
     def _right(self, queries: Vectors, rows: Vectors, places: Indices) -> Hits:
-        return places[(queries @ rows.T).argmax(axis=1)] == self.truth
+        right: Hits = places[(queries @ rows.T).argmax(axis=1)] == self.truth
+        return right
 
 
 def place_means(scatter: Scatter, places: Indices) -> Scatter:

@@ -96,7 +96,8 @@ class Scatter:
     def mean(self) -> Vectors:
         """μ, the mean of the place means (in float64, as N can be large)."""
         if not self.is_on_disk:
-            return self.means.mean(axis=0, dtype=np.float64)
+            mean: Vectors = self.means.mean(axis=0, dtype=np.float64)
+            return mean
         total = np.zeros(self.means.shape[1])
         for rows in self._blocks(len(self.means)):
             total += self.means[rows].sum(axis=0, dtype=np.float64)
@@ -131,7 +132,8 @@ class Scatter:
         on_disk: Any = DiskRows(means.path.with_suffix(".projected"), projection.shape[1], projection.dtype)
         for rows in self._blocks(len(self.means)):
             on_disk.append(l2_normalize((means[rows] - mean) @ projection))
-        return on_disk
+        rows_on_disk: Vectors = on_disk
+        return rows_on_disk
 
     @property
     def is_on_disk(self) -> bool:

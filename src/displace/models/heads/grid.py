@@ -26,4 +26,5 @@ class GridNetwork(EfficientNet):
 
 def lite_network() -> GridNetwork:
     """Build EfficientNet-Lite0 for the descriptor."""
-    return GridNetwork.from_name("efficientnet-lite0")
+    network: GridNetwork = GridNetwork.from_name("efficientnet-lite0")
+    return network

@@ -100,7 +100,8 @@ def _mark(demo: Demo, row: int, at: Numbers, found: Numbers, confidence: float, 
 def _peak(at: Numbers, found: Numbers) -> Numbers:
     """Highest point of the arc from a wrong match's true position to where it was placed."""
     height = min(ARC_HEIGHT * float(np.linalg.norm(found - at)), MAX_ARC)
-    return (at + found) / 2 + np.array([0.0, -height if found[0] > at[0] else height])
+    peak: Numbers = (at + found) / 2 + np.array([0.0, -height if found[0] > at[0] else height])
+    return peak
 
 
 def _legend(road: Numbers, low: float, high: float, north: Numbers, demo: Demo) -> list[str]:
