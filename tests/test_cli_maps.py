@@ -246,6 +246,8 @@ def test_crop_is_that_of_the_map_and_a_mask_is_asked_for(run, folder):
     for name, options in (("crop", {"crop": "0,0,0.2,0"}), ("mask", {"mask": folder / "mask.png"})):
         verbs.extract(folder / "route.csv", folder / f"{name}.desc", **options)
         verbs.build(folder / f"{name}.desc", folder / f"{name}.displace", calibration=False)
+    built = run("build", "mask.desc", "-o", "mask.displace", "--overwrite", "--no-calibration")
+    assert "next: displace locate mask.displace PHOTO, FOLDER or VIDEO --mask FILE" in built.output
     done = run("locate", "crop.displace", "town/sun/0005.jpg", "--json")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)[0]["places"][0] == "0005"
@@ -342,6 +344,10 @@ def test_unreadable_images_are_named_and_the_others_located(run, folder):
         (["locate", "route.csv", "town/sun/0005.jpg"], "make a map of it with: displace build route.csv"),
         (["serve", "no.displace"], "make a map with: displace build SOURCE -o no.displace"),
         (["locate", "town.displace", "town/sun", "--traversal", "sun"], "applies to a descriptor store"),
+        (
+            ["locate", "town.displace", "route.csv"],
+            "displace extract route.csv -o STORE, and locate that store",
+        ),
         (
             ["locate", "town.displace", "town/sun/0005.jpg", "--crop", "0,0,0.2,0"],
             "displace extract MANIFEST -o STORE -m hog",

@@ -150,8 +150,12 @@ def show_build(place_map: PlaceMap, given: Mapping[str, Any]) -> None:
     if skipped:
         say(f"{len(skipped):,} images are not in the map, because they could not be read", "yellow", err)
         show_skipped(skipped, err)
-    imported = (place_map.model or {}).get("imported")  # another program describes its queries
-    say(f"next: displace locate {quote(str(output))} {'STORE' if imported else 'PHOTO, FOLDER or VIDEO'}")
+    model = place_map.model or {}
+    asked = (
+        "STORE" if model.get("imported") else "PHOTO, FOLDER or VIDEO"
+    )  # another program describes its queries
+    mask = " --mask FILE" if model.get("mask_sha256") else ""
+    say(f"next: displace locate {quote(str(output))} {asked}{mask}")
 
 
 def show_export(written: list[Path] | list[str], _: Mapping[str, Any]) -> None:

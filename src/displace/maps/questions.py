@@ -79,7 +79,7 @@ def check_same_model(model: Mapping[str, Any] | None, fingerprint: Mapping[str, 
     ]
     if parts:
         raise ModelMismatchError(
-            f"the queries were described by {model_name(fingerprint)}, the map's references by "
+            f"the images given were described by {model_name(fingerprint)}, the map's references by "
             f"{model_name(model)}; they differ in\n  " + "\n  ".join(parts) + _described_alike(model)
         )
 

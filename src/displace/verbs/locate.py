@@ -197,6 +197,11 @@ def _check_images(sources: Sequence[Path], traversal: str | None) -> None:
         raise InputError(
             f"{stores[0]} is a descriptor store, which is located alone; leave the other sources out"
         )
+    if tables := [source for source in sources if source.suffix.lower() == ".csv"]:
+        raise InputError(
+            f"{tables[0]} is a table, not an image; describe the images of a manifest with displace extract "
+            f"{quote(str(tables[0]))} -o STORE, and locate that store"
+        )
     if traversal is not None:
         raise InputError(f"traversal={traversal!r} applies to a descriptor store; images have no traversal")
 
