@@ -547,8 +547,14 @@ def test_frames_that_show_nothing_are_said_where_their_names_give_the_places(tmp
         verbs.build(tmp_path / "dark", tmp_path / "dark.displace")
     assert not (tmp_path / "dark.displace").exists()
     record(tmp_path / "dark" / "sun", wall(0, 40), np.arange(12), np.random.default_rng(0), 1.0)
-    with pytest.warns(RouteWarning, match="are no references: 12 of 'black', 12 of 'covered'"):
+    told = "are no references: 12 of 'black', 12 of 'covered'"
+    alone = r"one recording only, 'sun', that shows anything \('black', 'covered': black, covered"
+    with pytest.warns(RouteWarning, match=told), pytest.raises(InputError, match=alone):
         verbs.build(tmp_path / "dark", tmp_path / "some.displace")
+    assert not (tmp_path / "some.displace").exists()
+    verbs.manifest(tmp_path / "dark", tmp_path / "dark.csv")  # as the message says
+    with pytest.warns(RouteWarning, match=told):
+        verbs.build(tmp_path / "dark.csv", tmp_path / "some.displace")
     assert PlaceMap.load(tmp_path / "some.displace").traversals == {"sun": 12}
 
 

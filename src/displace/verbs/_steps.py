@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from displace.errors import DisplaceError, InputError, RouteWarning
 from displace.progress import Progress
-from displace.verbs.base import PathLike, Sources, listed
+from displace.verbs.base import PathLike, Sources, listed, showing
 
 if TYPE_CHECKING:
     from displace.descriptors.store import DescriptorStore
@@ -150,6 +150,19 @@ class Steps:
         """Recordings of a manifest that the map is built of."""
         names = manifest.traversal_names() if self.traversals is None else self.traversals
         return [name for name in names if name not in self.exclude]
+
+    def showing(self, store: DescriptorStore) -> DescriptorStore:
+        """The store without places of images that show nothing; refuses recordings of which that leaves one."""
+        shown = showing(store, self.traversals, self.exclude)
+        before, left = self._placed(store), self._placed(shown)
+        if self.of_recordings and len(left) == 1 < len(before):
+            name, dark = *left, ", ".join(map(repr, sorted(before - left)))
+            raise self._one_only(f"{name!r}, that shows anything ({dark}: black, covered or of one colour)")
+        return shown
+
+    def _placed(self, store: DescriptorStore) -> set[str]:
+        """Recordings of the map that have images with a place."""
+        return set(store.traversals[store.places != ""].tolist()).intersection(self._chosen(store.manifest))
 
     def _check_lined_up(self, manifest: Manifest) -> None:
         """Refuse recordings that an earlier run left out when it lined up the others."""

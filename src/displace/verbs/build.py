@@ -186,7 +186,7 @@ def build(
             described = whole_store(steps.described(model, weights, device), partial)
             with steps.tried():
                 steps.place(described, partial)
-                stores = [showing(DescriptorStore(described.folder), **chosen)]
+                stores = [steps.showing(DescriptorStore(described.folder))]
             stream = stores[0].stream(**chosen)
         described = stores[0]
         tolerance = own_tolerance(*stores) if tolerance is None else tolerance
