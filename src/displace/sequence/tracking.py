@@ -243,14 +243,11 @@ class Tracker:
 
     def in_doubt(self, told: Belief) -> Belief:
         """Mix in the case that the drive is not along the route, where it may be anywhere or off the map."""
-        along = self._along
-        if along > _CERTAIN:
+        if self._along > _CERTAIN:
             return told
         off_map = searched_in_vain(told.off_map, self._doubted, _DOUBTED, _DOUBTED_LONGER)
-        share = (1 - off_map) / max(1 - told.off_map, 1e-9)
-        places = told.places * np.float32(share * along)
-        places += np.float32((1 - along) * (1 - off_map) / len(places))
-        return Belief(places, off_map)
+        on_map = (1 - off_map) / max(1 - told.off_map, 1e-9)
+        return told.in_doubt(on_map).in_doubt(self._along, to_off_map=0.0)
 
 
 class _Mean:
