@@ -435,7 +435,9 @@ def test_one_traversal_measures_from_the_mean_of_its_references(route, fusion, t
     assert not before.calibration.centred
     best, scores = before.state.best(before.state.project(queries), 20, "exact")
     plain = before.state.witness.evidence(queries, best, scores)
-    np.testing.assert_allclose(before.locate(queries).confidence, before.calibration.probability(plain))
+    np.testing.assert_allclose(
+        before.locate(queries, search="exact").confidence, before.calibration.probability(plain)
+    )
 
 
 @pytest.mark.filterwarnings("ignore:DisPlace falls back")
