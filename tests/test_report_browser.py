@@ -92,9 +92,9 @@ def visit(browser):
 
 
 def draw_all(page):
-    for node in page.query_selector_all("[data-plot]"):
-        node.scroll_into_view_if_needed()
-        page.wait_for_function("node => node.dataset.drawn === 'yes'", arg=node)
+    for plot in page.locator("[data-plot]").all():
+        plot.scroll_into_view_if_needed()
+        sync_api.expect(plot).to_have_attribute("data-drawn", "yes", timeout=LIMIT)
 
 
 def hits(results, query):
@@ -208,9 +208,7 @@ def test_a_query_shows_its_pictures_and_who_is_right(visit, report, results):
     page.click("#ex-rows .ex-row")
     images = page.query_selector_all("#ex-detail img")
     assert len(images) == 2 + len(found)
-    page.wait_for_function(
-        "[...document.querySelectorAll('#ex-detail img')].every(image => image.naturalWidth > 0)"
-    )
+    page.eval_on_selector_all("#ex-detail img", "images => Promise.all(images.map(image => image.decode()))")
     captions = [node.inner_text() for node in page.query_selector_all("#ex-detail figcaption")]
     assert captions[0].startswith("query")
     assert captions[1].split() == ["truth", "place", "0013"]
@@ -252,7 +250,7 @@ def test_5000_queries_and_all_the_pictures_that_fit(visit, tmp_path):
     page = visit(report.path)
     assert shown_counts(page)["all"] == 5000
     loaded = page.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd / 1000")
-    page.wait_for_function("document.querySelector('[data-plot]').dataset.drawn === 'yes'")
+    sync_api.expect(page.locator("[data-plot]").first).to_have_attribute("data-drawn", "yes", timeout=LIMIT)
     drawn = page.evaluate("performance.now() / 1000")
     print(f"{report.n_bytes / 1e6:.0f} MB: explorer after {loaded:.1f} s, first plot after {drawn:.1f} s")
     draw_all(page)
@@ -260,7 +258,7 @@ def test_5000_queries_and_all_the_pictures_that_fit(visit, tmp_path):
     assert shown_counts(page)["loss"] == (~found["DisPlace"] & found["Pooling"]).sum()
     assert page.locator("#ex-rows .ex-row").count() < 60
     page.eval_on_selector("#ex-list", "node => { node.scrollTop = node.scrollHeight; }")
-    page.wait_for_function("[...document.querySelectorAll('.ex-number')].at(-1).textContent === '4999'")
+    sync_api.expect(page.locator(".ex-number").last).to_have_text("4999", timeout=LIMIT)
     assert page.locator("#ex-rows .ex-row").count() < 60
     assert page.errors == []
 
