@@ -310,5 +310,8 @@ def test_descriptors(run: Run) -> None:
 
 
 def test_descriptors_in_float64(run: Run) -> None:
+    """Position embeddings are interpolated in float32, so processors differ by up to 1e-8; the smallest known mistake,
+    another epsilon in a layer norm, is 6e-7."""
     assert run.float64
-    assert_close(run, "/desc_float64", 1e-9, run.float64)
+    interpolated = any("pos_embed" in name for name, *_ in run.names)
+    assert_close(run, "/desc_float64", 5e-8 if interpolated else 1e-9, run.float64)
