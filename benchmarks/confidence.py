@@ -41,6 +41,8 @@ from displace.places import Places
 
 Descriptors = dict[str, np.ndarray]
 
+CACHE = Path(tempfile.gettempdir()) / "displace-confidence"
+"""Where descriptors are kept."""
 TOWN_PLACES = 200
 GAP = 5
 """Places at each side of a map that are neither in it nor in the half that it does not hold."""
@@ -158,7 +160,7 @@ def main(argv: list[str]) -> None:
 def parser_of(name: str, description: str | None) -> argparse.ArgumentParser:
     """Options of the benchmarks that describe the shared sets."""
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks {name}", description=description)
-    parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "displace-confidence")
+    parser.add_argument("--cache", type=Path, default=CACHE)
     parser.add_argument("--models", default="hog,efficientnet_lite")
     return parser
 

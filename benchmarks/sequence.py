@@ -14,6 +14,8 @@ import numpy as np
 import displace
 from benchmarks._measure import Cost, header, measure, row
 from benchmarks._shared import shared_folder
+from benchmarks.confidence import CACHE, shared_data
+from benchmarks.seasons import MADE, railway
 from displace.datasets import town_drives
 from displace.datasets.town.writing import Chunk, write_chunks
 from displace.descriptors.extraction import describe
@@ -40,6 +42,8 @@ LACKED = 20
 """Places between two of the anchor's frames that it lacks; where fewer are, frames were dropped on the way."""
 LAG = 10
 """Frames after which a followed drive is asked again where it was."""
+WAYS = "single", "followed", f"{LAG} frames later", "smoothed"
+"""What `recalls` are of."""
 
 
 def main(argv: list[str]) -> None:
@@ -170,29 +174,38 @@ def steps_that_look() -> None:
 
 def real_seasons(n_drives: int, model_name: str) -> None:
     """How well generated drives along a real railway line up: speeds, stops, detours, gaps, dropped frames."""
-    folder = shared_folder() / "data" / "nordland811"
-    if not folder.is_dir():
-        print(f"skipped: no {folder}")
+    shared = shared_data(CACHE)
+    if shared is None:
         return
-    model = get_model(model_name)
-    seasons = {
-        season: describe(model, sorted((folder / season).glob("*.jpg"))) for season in ("summer", "winter")
-    }
+    seen, grid = railway(shared, model_name, CACHE), get_model(model_name).grid
     total = np.zeros(3, int)
+    found: dict[str, list[list[list[str]]]] = {name: [] for name in MADE}
     header(f"alignment, {model_name}", "within ±2", "p90", "null precision", "null recall")
     for seed in range(n_drives):
         rng = np.random.default_rng(seed)
         drop = 0.3 * (seed % 2)
         anchor, anchor_frames = drive(650, rng, detour=False, drop=drop)
         queries, query_frames = drive(650, rng, detour=True, drop=drop)
-        recordings = {"summer": seasons["summer"][query_frames], "winter": seasons["winter"][anchor_frames]}
-        tracks = align(recordings, anchor="winter", grid=model.grid).tracks
+        recordings = {"summer": seen["summer"][query_frames], "winter": seen["winter"][anchor_frames]}
+        tracks = align(recordings, anchor="winter", grid=grid).tracks
         at = anchor[tracks["winter"].references]
         *errors, counts = judged(tracks["summer"], queries, at)
         name = f"summer to winter, drive {seed}, {len(queries)} frames"
         row(name, *errors, *precision_and_recall(*counts))
         total += counts
+        drives = {"summer": (recordings["summer"], queries), "winter": (recordings["winter"], anchor)}
+        by_sight = place_map_of({name: aligned(tracks[name], drives[name]) for name in drives})
+        by_truth = place_map_of({name: nearest(drives[name], at) for name in drives})
+        for name in MADE:
+            asked = seen[name], np.arange(len(seen[name])), at
+            found[name].append([recalls(by_sight, *asked), recalls(by_truth, *asked)])
     row("all of them", "", "", *precision_and_recall(*total))
+    header(f"R@1 (±2 frames), {model_name}: map by sight / by truth", *WAYS, "single, worst drive")
+    for name in MADE:
+        sight, truth = np.array(found[name], float).transpose(1, 2, 0)
+        means = zip(sight.mean(axis=1), truth.mean(axis=1), strict=True)
+        worst = f"{(sight - truth)[0].min():+.1f}"
+        row(name, *(f"{mine:.1f} / {theirs:.1f}" for mine, theirs in means), worst)
 
 
 def speeds() -> None:
@@ -392,7 +405,7 @@ def judged(track: Track, places: np.ndarray, at: np.ndarray) -> tuple[str, str, 
     all that were given none, and all without a place. Neither of the last two counts frames of which both are true: the
     anchor drove past, and no frame of it was taken within `NEAR` places.
     """
-    away = np.abs(np.where(np.isnan(places), np.inf, places)[:, None] - at)
+    away = distances(places, at)
     nearest, order = away.min(axis=1), np.sort(at)
     around = np.concatenate([[np.inf], np.diff(order), [np.inf]])[np.searchsorted(order, places)]
     null = (nearest > FAR) & (np.isnan(places) | (around >= LACKED))
@@ -403,6 +416,11 @@ def judged(track: Track, places: np.ndarray, at: np.ndarray) -> tuple[str, str, 
     ]
     counts = np.array([(null & off).sum(), (off & told).sum(), null.sum()])
     return f"{100 * np.mean(np.array(error) <= 2):.1f} %", f"{np.quantile(error, 0.9):.0f}", counts
+
+
+def distances(places: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Distances (q, N) of frames from the anchor's, in places; infinite where a frame has no place (NaN)."""
+    return np.abs(np.where(np.isnan(places), np.inf, places)[:, None] - at)
 
 
 def precision_and_recall(both: int, found: int, true: int) -> tuple[str, str]:
@@ -423,7 +441,7 @@ def town(folder: Path, model_name: str) -> None:
             row(f"{name}, {len(track.places)} frames", *errors, *precision_and_recall(*counts))
     lined = place_map_of({name: aligned(found.tracks[name], drives[name]) for name in MAPPED})
     true = place_map_of({name: nearest(drives[name], at) for name in MAPPED})
-    header("R@1 (±2 frames)", "single", "followed", f"{LAG} frames later", "smoothed")
+    header("R@1 (±2 frames)", *WAYS)
     for title, place_map in (("map by sight", lined), ("map by truth", true)):
         for name in ("night", "snow"):
             size = f"{sum(place_map.traversals.values())} references"
@@ -500,7 +518,7 @@ def elsewhere_judged(
     place_map: displace.PlaceMap, frames: np.ndarray, places: np.ndarray, at: np.ndarray
 ) -> tuple[float, ...]:
     """Shares of a drive, followed and smoothed: frames located wrongly, frames elsewhere told so; right on the map."""
-    away = np.abs(np.where(np.isnan(places), np.inf, places)[:, None] - at)
+    away = distances(places, at)
     gone = away.min(axis=1) > 2
     ways = followed(place_map, frames)[0], place_map.smooth(frames)
     off = [np.array([fix.off_map > 0.5 for fix in fixes]) for fixes in ways]
@@ -545,7 +563,7 @@ def removed(
         holed = place_map_of({name: nearest(drives[name], at, kept) for name in MAPPED}, renumbered)
         for name in ("night", "snow"):
             frames, places = drives[name]
-            missing = np.abs(places[:, None] - at[kept]).min(axis=1) > 2
+            missing = distances(places, at[kept]).min(axis=1) > 2
             now, later = followed(holed, frames, begins_off)
             for way, fixes in (
                 ("followed", now),
@@ -584,7 +602,7 @@ def aligned(track: Track, drive: References) -> References:
 
 def nearest(drive: References, at: np.ndarray, kept: np.ndarray | None = None) -> References:
     """For each place the frame that was taken nearest to it, where one was within a place."""
-    away = np.abs(drive[1][:, None] - at)
+    away = distances(drive[1], at)
     places = np.arange(len(at)) if kept is None else kept
     places = places[away[:, places].min(axis=0) <= 1]
     return drive[0][away[:, places].argmin(axis=0)], places
@@ -607,7 +625,7 @@ def recalls(
     place_map: displace.PlaceMap, frames: np.ndarray, places: np.ndarray, at: np.ndarray
 ) -> list[str]:
     """R@1 of each frame for itself, followed, later and smoothed, of frames at places of the map."""
-    away = np.abs(places[:, None] - at)
+    away = distances(places, at)
     here = away.min(axis=1) <= 2
     drive = *followed(place_map, frames), place_map.smooth(frames)
     ways = (
@@ -620,7 +638,7 @@ def recalls(
 
 def shuffled(place_map: displace.PlaceMap, frames: np.ndarray, places: np.ndarray, at: np.ndarray) -> None:
     """Frames that follow no order: what single frames reach must stay."""
-    header("R@1, frames shuffled", "single", "followed", f"{LAG} frames later", "smoothed")
+    header("R@1, frames shuffled", *WAYS)
     for seed in range(2):
         order = np.random.default_rng(seed).permutation(len(frames))
         row(f"snow, order {seed}", *recalls(place_map, frames[order], places[order], at))
