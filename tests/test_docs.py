@@ -190,7 +190,7 @@ def test_the_search_backend_on_the_page_finds_what_exact_search_finds(tmp_path, 
 
 
 def test_the_sequence_method_on_the_page_is_a_row_of_tables(monkeypatch):
-    monkeypatch.setitem(SEQUENCES._found, "window", defined_in("drives.md")["Window"])
+    monkeypatch.setitem(SEQUENCES._found, "window", defined_in("drives_method.md")["Window"])
     route = make_route(n_places=30, n_traversals=3, dim=8)
     fusion = get_fusion("hops")().fit(route.references.vectors, route.references.places)
     places, scores = ranked_along(
