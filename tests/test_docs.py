@@ -24,6 +24,10 @@ from displace.synthetic import make_route
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+LINKING = [
+    *PAGES,
+    *(ROOT / f"{name}.md" for name in ("ARCHITECTURE", "CONTRIBUTING", "SECURITY", "CHANGELOG")),
+]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -33,10 +37,23 @@ def test_sessions_in_the_documentation(page):
 
 
 def test_links_between_pages_lead_somewhere():
-    for page in PAGES:
+    for page in LINKING:
         for target in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")):
             if "://" not in target:
                 assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_pages_that_are_named_are_there():
+    """In code and in the changelog, whose readers look for them in the repository."""
+    files = [
+        *LINKING,
+        *(ROOT / "src").rglob("*.py"),
+        *(ROOT / "benchmarks").glob("*.py"),
+        *(ROOT / "tests").glob("*.py"),
+    ]
+    for file in files:
+        for name in re.findall(r"\bdocs/\w+\.md", file.read_text(encoding="utf-8")):
+            assert (ROOT / name).is_file(), f"{file.name} names {name}"
 
 
 def anchors(page):
@@ -46,7 +63,7 @@ def anchors(page):
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", LINKING, ids=lambda page: page.name)
 def test_links_to_headings_lead_somewhere(page):
     for target, anchor in re.findall(r"\]\(([^)#\s:]*)#([^)\s]+)\)", page.read_text(encoding="utf-8")):
         assert anchor in anchors(page.parent / target if target else page), f"{target}#{anchor}"
