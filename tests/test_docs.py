@@ -73,6 +73,19 @@ ELSEWHERE = {"databases.md", "numbers.md"}
 """Pages with names of tables in a database, and of constants without their modules (`test_numbers.py`)."""
 
 
+def test_what_to_expect_of_drives_is_what_the_page_of_measurements_says():
+    """The few figures for users are beside the same commands, with the same options."""
+    page, measured = (
+        (ROOT / "docs" / name).read_text("utf-8") for name in ("drives.md", "drives_measured.md")
+    )
+    rows = re.findall(r"^\|.*\| ([^|]+) \| `(--only [^`]+)` \|$", page, re.MULTILINE)
+    assert len(rows) == 5
+    for figures, options in rows:
+        assert options.split(" --drives")[0] in " ".join(measured.split())
+        for figure in re.findall(r"\d+\.\d+", figures):
+            assert f" {figure} " in measured, figure
+
+
 def test_names_of_the_package_in_the_documentation_are_there():
     for page in [*PAGES, ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]:
         if page.name not in ELSEWHERE:
