@@ -28,6 +28,7 @@ napoleon_google_docstring = False
 napoleon_use_rtype = False
 
 html_theme = "furo"
+html_static_path, html_css_files = ["site.css"], ["site.css"]
 html_title = f"displace {__version__}"
 
 

@@ -24,6 +24,10 @@ from displace.synthetic import make_route
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+LINKING = [
+    *PAGES,
+    *(ROOT / f"{name}.md" for name in ("ARCHITECTURE", "CONTRIBUTING", "SECURITY", "CHANGELOG")),
+]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -33,10 +37,23 @@ def test_sessions_in_the_documentation(page):
 
 
 def test_links_between_pages_lead_somewhere():
-    for page in PAGES:
+    for page in LINKING:
         for target in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")):
             if "://" not in target:
                 assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_pages_that_are_named_are_there():
+    """In code and in the changelog, whose readers look for them in the repository."""
+    files = [
+        *LINKING,
+        *(ROOT / "src").rglob("*.py"),
+        *(ROOT / "benchmarks").glob("*.py"),
+        *(ROOT / "tests").glob("*.py"),
+    ]
+    for file in files:
+        for name in re.findall(r"\bdocs/\w+\.md", file.read_text(encoding="utf-8")):
+            assert (ROOT / name).is_file(), f"{file.name} names {name}"
 
 
 def anchors(page):
@@ -46,7 +63,7 @@ def anchors(page):
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", LINKING, ids=lambda page: page.name)
 def test_links_to_headings_lead_somewhere(page):
     for target, anchor in re.findall(r"\]\(([^)#\s:]*)#([^)\s]+)\)", page.read_text(encoding="utf-8")):
         assert anchor in anchors(page.parent / target if target else page), f"{target}#{anchor}"
@@ -54,6 +71,19 @@ def test_links_to_headings_lead_somewhere(page):
 
 ELSEWHERE = {"databases.md", "numbers.md"}
 """Pages with names of tables in a database, and of constants without their modules (`test_numbers.py`)."""
+
+
+def test_what_to_expect_of_drives_is_what_the_page_of_measurements_says():
+    """The few figures for users are beside the same commands, with the same options."""
+    page, measured = (
+        (ROOT / "docs" / name).read_text("utf-8") for name in ("drives.md", "drives_measured.md")
+    )
+    rows = re.findall(r"^\|.*\| ([^|]+) \| `(--only [^`]+)` \|$", page, re.MULTILINE)
+    assert len(rows) == 5
+    for figures, options in rows:
+        assert options.split(" --drives")[0] in " ".join(measured.split())
+        for figure in re.findall(r"\d+\.\d+", figures):
+            assert f" {figure} " in measured, figure
 
 
 def test_names_of_the_package_in_the_documentation_are_there():
@@ -190,7 +220,7 @@ def test_the_search_backend_on_the_page_finds_what_exact_search_finds(tmp_path, 
 
 
 def test_the_sequence_method_on_the_page_is_a_row_of_tables(monkeypatch):
-    monkeypatch.setitem(SEQUENCES._found, "window", defined_in("drives.md")["Window"])
+    monkeypatch.setitem(SEQUENCES._found, "window", defined_in("drives_method.md")["Window"])
     route = make_route(n_places=30, n_traversals=3, dim=8)
     fusion = get_fusion("hops")().fit(route.references.vectors, route.references.places)
     places, scores = ranked_along(
