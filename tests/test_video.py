@@ -175,6 +175,25 @@ def test_truncated_on_request(tmp_path):
     assert 0 < len(find_images(folder)) < 50
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are sent the POSIX way")
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_frames_to_locate_are_removed_where_the_process_is_told_to_end(tmp_path, name):
+    """A closed terminal, `timeout` or systemd left all frames of the video in the folder for temporary files."""
+    source, temporary = video(tmp_path / "a.avi"), tmp_path / "temporary"
+    temporary.mkdir()
+    code = f"""
+import os, signal, tempfile
+from displace.recordings.query_images import images_of
+signal.signal(signal.{name}, signal.SIG_DFL)
+tempfile.tempdir = {str(temporary)!r}
+with images_of([{str(source)!r}], "1", None) as images:
+    assert images.paths[0].is_relative_to(tempfile.tempdir)
+    os.kill(os.getpid(), signal.{name})
+"""
+    assert subprocess.run([sys.executable, "-c", code]).returncode == -getattr(signal, name)
+    assert list(temporary.iterdir()) == []
+
+
 def test_what_can_be_read_of_a_truncated_video_is_located(tmp_path):
     """The last video of a dash camera ends where the power did; `locate` refused it and has no option to take it."""
     source = video(tmp_path / "cut.mkv", codec="mp4v")
