@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import signal
 import subprocess
 import sys
@@ -152,6 +153,25 @@ def test_of_a_damaged_video_there_is_one_message(tmp_path, ending, codec):
     assert "moov" not in done.stderr
     assert "Unexpected" not in done.stderr
     assert "WARN" not in done.stderr
+
+
+@pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="names of files are text there")
+def test_a_name_in_another_encoding_is_refused(tmp_path):
+    """Of an old disk or archive; OpenCV ended the process with a segmentation fault, without a word."""
+    named = tmp_path / os.fsdecode(b"Stra\xdfe.avi")
+    video(tmp_path / "a.avi").rename(named)
+    code = f"""
+from displace.errors import ImageError
+from displace.recordings.video import frames_of, opened
+for read in (opened, frames_of):
+    try:
+        read(__import__("pathlib").Path({str(named)!r}))
+    except ImageError as error:
+        print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("is not valid text") == done.stdout.count(r"Stra\udcdfe.avi'; rename it") == 2
 
 
 @pytest.mark.parametrize(("suffix", "codec"), [("avi", "MJPG"), ("mkv", "mp4v"), ("mp4", "mp4v")])

@@ -100,6 +100,13 @@ def opened(video: Path) -> cv2.VideoCapture:
 
 def _capture(video: Path) -> cv2.VideoCapture:
     """Open a video; what is wrong with it is said by the caller, not by OpenCV, FFmpeg or other readers in between."""
+    try:
+        str(video).encode()
+    except UnicodeEncodeError:  # which would crash OpenCV
+        raise ImageError(
+            f"the name of a video is not valid text: {str(video)!r}; rename it (and its folder, if need be), or set "
+            "PYTHONUTF8=1 where names of files are UTF-8 and the locale says otherwise"
+        ) from None
     os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")
     ffmpeg = cv2.videoio_registry.hasBackend(cv2.CAP_FFMPEG)
     before = cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_ERROR)
