@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import os
 import signal
 import subprocess
@@ -235,6 +236,24 @@ def test_missing_video_and_unwritable_folder(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ImageError, match="cannot write frames"):
         extract_frames(video(tmp_path / "a.avi", n=2), tmp_path / "file" / "f")
+
+
+@pytest.mark.parametrize(
+    ("durable", "way_out"), [(True, "choose another place with -o"), (False, "environment (TMPDIR)")]
+)
+def test_where_there_is_no_room_for_frames_the_way_out_is_named(tmp_path, monkeypatch, durable, way_out):
+    """Frames to locate are in the system's folder for temporary files, often a small one: that was not said."""
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("displace.recordings.frames.write_whole", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
+    source = video(tmp_path / "a.avi", n=2)
+    with pytest.raises(ImageError, match="cannot write frame") as refused:
+        extract_frames(source, tmp_path / "f", durable=durable)
+    assert "Make room, take fewer frames with --every" in str(refused.value)
+    assert way_out in str(refused.value)
 
 
 def test_progress(tmp_path):

@@ -101,7 +101,13 @@ class FramesFolder:
                 return
             write_whole(self.folder / name, content)
         except OSError as error:
-            raise ImageError(f"cannot write frame {self.folder / name}: {error.strerror}") from None
+            way_out = (
+                "choose another place with -o" if self.durable else "name another folder in the environment (TMPDIR)"
+            )
+            raise ImageError(
+                f"cannot write frame {self.folder / name}: {error.strerror}. Make room, take fewer frames with --every, "
+                f"or {way_out}"
+            ) from None
 
     def keep(self, number: int, time: float, suffix: str, content: Callable[[], bytes]) -> None:
         """Take in the next frame, by its number in the source; what an earlier run has written stays."""
