@@ -525,3 +525,13 @@ def test_what_can_be_read_of_a_damaged_video_is_counted_then(tmp_path, monkeypat
     monkeypatch.setattr("displace.recordings.sources.frames_of", lambda path: 60 if path.stem == "a" else 30)
     options = {"layout": "order", "allow_truncated": True}
     assert verbs.manifest(videos, tmp_path / "route.csv", **options).places == 30
+
+
+@pytest.mark.parametrize("kept", ["@eaDir/a.avi", ".Trash-1000/files", "#recycle"])
+def test_what_systems_keep_beside_a_video_is_no_recording(tmp_path, kept):
+    """A folder with one video was refused: it held two, with the one that a network disk had made of it."""
+    (tmp_path / "mon" / kept).mkdir(parents=True)
+    for folder in (tmp_path / "mon", tmp_path / "mon" / kept):
+        video(folder / "a.avi", n=2)
+    assert unpack([tmp_path / "mon"], tmp_path / "f") == {"mon": tmp_path / "f" / "mon"}
+    assert unpack(tmp_path / "mon", tmp_path / "g") == {"a": tmp_path / "g" / "a"}

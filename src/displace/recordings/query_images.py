@@ -18,7 +18,7 @@ import numpy as np
 
 from displace.errors import ImageError, InputError, RouteWarning
 from displace.files.reading import PathLike
-from displace.images import find_images, has_images, natural_key
+from displace.images import find_images, has_images, is_hidden, natural_key
 from displace.manifest import Manifest
 from displace.progress import Stage
 from displace.recordings.frames import read_frames, warn_of_images
@@ -157,6 +157,6 @@ def _further_down(folder: Path) -> Path | None:
     for path in inside:
         if is_video(path) or is_bag(path):
             return path
-        if path.is_dir() and not path.name.startswith(".") and has_images(path):
+        if path.is_dir() and not is_hidden(path.name) and has_images(path):
             return path if find_images(path) else _further_down(path)
     return None

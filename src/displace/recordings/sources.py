@@ -16,7 +16,7 @@ import numpy as np
 
 from displace.errors import ManifestError
 from displace.files.reading import PathLike, Sources
-from displace.images import find_images, has_images, natural_key
+from displace.images import find_images, has_images, is_hidden, natural_key
 from displace.manifest.clock import Clock, instant
 from displace.manifest.layouts import unequal
 from displace.manifest.position_files import PositionFile, is_track, read_position_file
@@ -279,13 +279,14 @@ def _is_file(path: Path) -> bool:
 def _is_recording(path: Path) -> bool:
     if _is_file(path):
         return True
-    return path.is_dir() and not path.name.startswith(".") and (has_images(path) or bool(_files_in(path)))
+    return path.is_dir() and not is_hidden(path.name) and (has_images(path) or bool(_files_in(path)))
 
 
 def _files_in(folder: Path) -> list[Path]:
-    """Videos and bags at any depth; of a bag that is a folder, only the folder."""
+    """Videos and bags at any depth, except in hidden folders; of a bag that is a folder, only the folder."""
     found = sorted(filter(_is_file, folder.rglob("*")), key=lambda path: natural_key(str(path)))
-    return [path for path in found if not any(map(is_bag, path.parents))]
+    shown = [path for path in found if not any(map(is_hidden, path.relative_to(folder).parts))]
+    return [path for path in shown if not any(map(is_bag, path.parents))]
 
 
 def _recorded_as(part: Path) -> Path:
