@@ -101,12 +101,10 @@ class FramesFolder:
                 return
             write_whole(self.folder / name, content)
         except OSError as error:
-            way_out = (
-                "choose another place with -o" if self.durable else "name another folder in the environment (TMPDIR)"
-            )
+            place = "choose another place with -o" if self.durable else "name another folder in the environment (TMPDIR)"
             raise ImageError(
-                f"cannot write frame {self.folder / name}: {error.strerror}. Make room, take fewer frames with --every, "
-                f"or {way_out}"
+                f"cannot write frame {self.folder / name}: {error.strerror}. "
+                f"Make room, take fewer frames with --every, or {place}"
             ) from None
 
     def keep(self, number: int, time: float, suffix: str, content: Callable[[], bytes]) -> None:
