@@ -239,7 +239,8 @@ def test_missing_video_and_unwritable_folder(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("durable", "way_out"), [(True, "choose another place with -o"), (False, "environment (TMPDIR)")]
+    ("durable", "way_out"),
+    [(True, "choose another place with -o"), (False, "name another folder (TMPDIR=…)")],
 )
 def test_where_there_is_no_room_for_frames_the_way_out_is_named(tmp_path, monkeypatch, durable, way_out):
     """Frames to locate are in the system's folder for temporary files, often a small one: that was not said."""

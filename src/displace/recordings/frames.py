@@ -101,7 +101,7 @@ class FramesFolder:
                 return
             write_whole(self.folder / name, content)
         except OSError as error:
-            place = "choose another place with -o" if self.durable else "name another folder in the environment (TMPDIR)"
+            place = "choose another place with -o" if self.durable else "name another folder (TMPDIR=…)"
             raise ImageError(
                 f"cannot write frame {self.folder / name}: {error.strerror}. "
                 f"Make room, take fewer frames with --every, or {place}"
