@@ -439,6 +439,14 @@ def test_a_track_of_the_day_that_is_of_another_time_is_named_and_not_used(tmp_pa
     assert build_manifest(folders).geo is None
 
 
+def test_a_track_of_a_receiver_without_a_fix_is_refused(tmp_path):
+    """It ended in a traceback."""
+    source = created(video(tmp_path / "sun.mp4", n=3, codec="mp4v"), NOON)
+    (tmp_path / "sun.gpx").write_text(gpx(("2027-01-15T12:00:00Z", 0, 0), ("2027-01-15T12:00:02Z", 0, 0)))
+    with pytest.raises(ManifestError, match=r"sun\.gpx has no position: .* other than 0, 0"):
+        unpack([source], tmp_path / "f")
+
+
 @pytest.mark.parametrize("track", ["sun.kml", "sun.FIT"])
 def test_a_track_beside_a_video_that_is_not_read_is_named(tmp_path, track):
     source = video(tmp_path / "sun.avi", n=3)
