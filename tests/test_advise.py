@@ -568,6 +568,12 @@ def test_what_adapting_gives_is_told():
     ]
     assert "the mean R@1 of 3 held-out traversals by" in note
     assert "points, from" in note
+    references = route.references
+    _, second, third = np.unique(references.traversals)
+    keep = (references.traversals != second) | (references.places < 90)
+    keep &= (references.traversals != third) | (references.places >= 40)
+    one = advise(references.select(keep), fusions=["hops"]).notes
+    assert any("the mean R@1 of 1 held-out traversal by" in note for note in one)
     few = advise(make_route(n_places=40, n_traversals=3, dim=24).references, fusions=["hops"]).notes
     assert not [note for note in few if "adapt" in note]
 

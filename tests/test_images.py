@@ -34,7 +34,7 @@ def test_natural_order_counts_and_ignores_case():
 
 
 def test_find_images(tmp_path):
-    for name in ("10.JPG", "9.jpeg", "x.txt", ".hidden.jpg", "sub/1.png", ".cache/2.png"):
+    for name in ("10.JPG", "9.jpeg", "x.txt", ".hidden.jpg", "sub/1.png", ".cache/2.png", "@eaDir/3.png"):
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(b"")

@@ -648,3 +648,16 @@ def test_links_to_the_folder_itself_are_no_traversals(tmp_path):
     (tmp_path / "route" / "again").symlink_to(tmp_path / "route")
     (tmp_path / "route" / "up").symlink_to(tmp_path)
     assert set(build_manifest(tmp_path / "route").traversals) == {"sun", "night"}
+
+
+@pytest.mark.parametrize(
+    "kept", ["@eaDir", "#recycle", "@Recycle", "$RECYCLE.BIN", "System Volume Information", "__MACOSX"]
+)
+def test_what_systems_keep_beside_images_is_no_recording(tmp_path, kept):
+    """Thumbnails of a network disk became traversals, and second images of places."""
+    names = [f"{day}/{name}.jpg" for day in ("mon", "tue") for name in "abc"]
+    touch(tmp_path, [*names, f"{kept}/a.jpg", f"mon/{kept}/a.jpg/small.jpg", f"tue/{kept}/a.jpg"])
+    for source in (tmp_path, [tmp_path / "mon", tmp_path / "tue"]):
+        manifest = build_manifest(unpack(source, tmp_path / "f"))
+        assert sorted(grid(manifest).values()) == names
+        assert sorted(set(manifest.traversals)) == ["mon", "tue"]

@@ -3,21 +3,23 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import unicodedata
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import displace
 from displace.advise.advising import choices_of
 from displace.datasets import DATASETS
-from displace.errors import MissingExtraError, PluginError, UnknownNameError
+from displace.errors import InputError, MissingExtraError, PluginError, UnknownNameError
 from displace.evaluation.methods import methods_named
 from displace.fusion import FUSIONS
 from displace.interop import EXPORTERS
 from displace.models import MODELS
 from displace.models.base import DescriptorModel
-from displace.registry import missing_extra
+from displace.registry import looks_the_same, missing_extra, unknown
 from displace.search import INDEXES
 from displace.sequence import SEQUENCES
 from displace.verbs.listing import listing
@@ -152,3 +154,15 @@ def test_a_missing_extra_says_how_to_install_it():
 def test_entries_of_the_package_are_found_without_reading_what_is_installed(monkeypatch):
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: pytest.fail("metadata were read"))
     assert FUSIONS.name_of(FUSIONS.get("hops")) == "hops"
+
+
+@pytest.mark.parametrize("forms", [("NFC", "NFD"), ("NFD", "NFC")])
+def test_a_name_that_looks_like_a_known_one_is_explained(forms):
+    """ "did you mean" was said of a name with an umlaut, and the same name, letter for letter."""
+    known, given = (unicodedata.normalize(form, "früh") for form in forms)
+    assert "looks the same" in unknown("traversal", given, ["dusk", known])
+    assert "copy the name from here. Known: dusk" in unknown("traversal", given, ["dusk", known])
+    assert looks_the_same("fruh", [known]) == looks_the_same("1", [1]) == ""
+    place_map = displace.build(displace.ReferenceSet(np.eye(4), [0, 0, 1, 1], ["dusk", known] * 2))
+    with pytest.raises(InputError, match=r"looks the same.*copy the name from here\. It has dusk"):
+        place_map.remove(given)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import re
+from shlex import quote
 
 import cv2
 import numpy as np
@@ -241,6 +243,20 @@ def test_a_folder_where_a_manifest_is_expected_is_explained(tmp_path, route):
         ManifestError, match="is a folder, but a manifest is a CSV file; make one with: displace manifest"
     ):
         verbs.extract(route.root)
+
+
+def test_a_recording_where_a_manifest_is_expected_is_explained(tmp_path):
+    """A video was said to be no UTF-8 text, to be saved as CSV."""
+    for name in ("my drive.mp4", "a.db3"):
+        (tmp_path / name).write_bytes(b"\0\0\0\x20ftyp\xe1")
+        path = tmp_path / name
+        with pytest.raises(
+            ManifestError, match=re.escape(f"CSV file; make one with: displace manifest {quote(str(path))}")
+        ):
+            verbs.extract(path)
+    (tmp_path / "x.csv").write_bytes(b"\xe1")
+    with pytest.raises(ManifestError, match="is not UTF-8 text"):
+        verbs.extract(tmp_path / "x.csv")
 
 
 @pytest.mark.parametrize(

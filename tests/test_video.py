@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import errno
+import os
 import signal
 import subprocess
 import sys
@@ -142,7 +144,7 @@ video.extract_frames({str(source)!r}, {str(tmp_path / "f")!r})
 
 @pytest.mark.parametrize(("ending", "codec"), [("mp4", "mp4v"), ("avi", "MJPG")])
 def test_of_a_damaged_video_there_is_one_message(tmp_path, ending, codec):
-    """FFmpeg wrote "moov atom not found" in front of it, OpenCV's own reader "Unexpected element"."""
+    """FFmpeg wrote "moov atom not found" in front of it, OpenCV's reader "Unexpected element", OpenCV itself "WARN"."""
     source = video(tmp_path / f"cut.{ending}", codec=codec)
     source.write_bytes(source.read_bytes()[:1000])
     arguments = ["manifest", str(source), "-o", str(tmp_path / "route.csv")]
@@ -151,6 +153,26 @@ def test_of_a_damaged_video_there_is_one_message(tmp_path, ending, codec):
     assert "cannot read video" in done.stderr
     assert "moov" not in done.stderr
     assert "Unexpected" not in done.stderr
+    assert "WARN" not in done.stderr
+
+
+@pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="names of files are text there")
+def test_a_name_in_another_encoding_is_refused(tmp_path):
+    """Of an old disk or archive; OpenCV ended the process with a segmentation fault, without a word."""
+    named = tmp_path / os.fsdecode(b"Stra\xdfe.avi")
+    video(tmp_path / "a.avi").rename(named)
+    code = f"""
+from displace.errors import ImageError
+from displace.recordings.video import frames_of, opened
+for read in (opened, frames_of):
+    try:
+        read(__import__("pathlib").Path({str(named)!r}))
+    except ImageError as error:
+        print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("is not valid text") == done.stdout.count(r"Stra\udcdfe.avi'; rename it") == 2
 
 
 @pytest.mark.parametrize(("suffix", "codec"), [("avi", "MJPG"), ("mkv", "mp4v"), ("mp4", "mp4v")])
@@ -174,6 +196,25 @@ def test_truncated_on_request(tmp_path):
     assert 0 < len(find_images(folder)) < 50
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are sent the POSIX way")
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_frames_to_locate_are_removed_where_the_process_is_told_to_end(tmp_path, name):
+    """A closed terminal, `timeout` or systemd left all frames of the video in the folder for temporary files."""
+    source, temporary = video(tmp_path / "a.avi"), tmp_path / "temporary"
+    temporary.mkdir()
+    code = f"""
+import os, signal, tempfile
+from displace.recordings.query_images import images_of
+signal.signal(signal.{name}, signal.SIG_DFL)
+tempfile.tempdir = {str(temporary)!r}
+with images_of([{str(source)!r}], "1", None) as images:
+    assert images.paths[0].is_relative_to(tempfile.tempdir)
+    os.kill(os.getpid(), signal.{name})
+"""
+    assert subprocess.run([sys.executable, "-c", code]).returncode == -getattr(signal, name)
+    assert list(temporary.iterdir()) == []
+
+
 def test_what_can_be_read_of_a_truncated_video_is_located(tmp_path):
     """The last video of a dash camera ends where the power did; `locate` refused it and has no option to take it."""
     source = video(tmp_path / "cut.mkv", codec="mp4v")
@@ -195,6 +236,25 @@ def test_missing_video_and_unwritable_folder(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ImageError, match="cannot write frames"):
         extract_frames(video(tmp_path / "a.avi", n=2), tmp_path / "file" / "f")
+
+
+@pytest.mark.parametrize(
+    ("durable", "way_out"),
+    [(True, "choose another place with -o"), (False, "name another folder (TMPDIR=…)")],
+)
+def test_where_there_is_no_room_for_frames_the_way_out_is_named(tmp_path, monkeypatch, durable, way_out):
+    """Frames to locate are in the system's folder for temporary files, often a small one: that was not said."""
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("displace.recordings.frames.write_whole", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
+    source = video(tmp_path / "a.avi", n=2)
+    with pytest.raises(ImageError, match="cannot write frame") as refused:
+        extract_frames(source, tmp_path / "f", durable=durable)
+    assert "Make room, take fewer frames with --every" in str(refused.value)
+    assert way_out in str(refused.value)
 
 
 def test_progress(tmp_path):
@@ -379,6 +439,14 @@ def test_a_track_of_the_day_that_is_of_another_time_is_named_and_not_used(tmp_pa
     assert build_manifest(folders).geo is None
 
 
+def test_a_track_of_a_receiver_without_a_fix_is_refused(tmp_path):
+    """It ended in a traceback."""
+    source = created(video(tmp_path / "sun.mp4", n=3, codec="mp4v"), NOON)
+    (tmp_path / "sun.gpx").write_text(gpx(("2027-01-15T12:00:00Z", 0, 0), ("2027-01-15T12:00:02Z", 0, 0)))
+    with pytest.raises(ManifestError, match=r"sun\.gpx has no position: .* other than 0, 0"):
+        unpack([source], tmp_path / "f")
+
+
 @pytest.mark.parametrize("track", ["sun.kml", "sun.FIT"])
 def test_a_track_beside_a_video_that_is_not_read_is_named(tmp_path, track):
     source = video(tmp_path / "sun.avi", n=3)
@@ -466,3 +534,13 @@ def test_what_can_be_read_of_a_damaged_video_is_counted_then(tmp_path, monkeypat
     monkeypatch.setattr("displace.recordings.sources.frames_of", lambda path: 60 if path.stem == "a" else 30)
     options = {"layout": "order", "allow_truncated": True}
     assert verbs.manifest(videos, tmp_path / "route.csv", **options).places == 30
+
+
+@pytest.mark.parametrize("kept", ["@eaDir/a.avi", ".Trash-1000/files", "#recycle"])
+def test_what_systems_keep_beside_a_video_is_no_recording(tmp_path, kept):
+    """A folder with one video was refused: it held two, with the one that a network disk had made of it."""
+    (tmp_path / "mon" / kept).mkdir(parents=True)
+    for folder in (tmp_path / "mon", tmp_path / "mon" / kept):
+        video(folder / "a.avi", n=2)
+    assert unpack([tmp_path / "mon"], tmp_path / "f") == {"mon": tmp_path / "f" / "mon"}
+    assert unpack(tmp_path / "mon", tmp_path / "g") == {"a": tmp_path / "g" / "a"}

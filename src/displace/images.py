@@ -44,6 +44,14 @@ EXTENSIONS = frozenset(
 ) | {".heic", ".heif"}
 """File name endings that count as images, in lower case."""
 
+_OF_SYSTEMS = frozenset(
+    {
+        *("@eadir", "#recycle", "#snapshot", "@recycle", "@recently-snapshot"),
+        *("$recycle.bin", "system volume information", "__macosx"),
+    }
+)
+"""Folders in which network disks, Windows and archives of macOS keep thumbnails and what was deleted, in lower case."""
+
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "PPM", "GIF", "HEIF")
 """Formats that are decoded, whatever the file's name. The last needs a plug-in of Pillow."""
 MAX_SCANS = 24
@@ -77,6 +85,15 @@ def _counted(digits: str) -> int:
         part = digits[start : start + 4000]
         number = number * 10 ** len(part) + int(part)
     return number
+
+
+def is_hidden(folder: str) -> bool:
+    """Whether a folder is, by its name, none that people keep images in.
+
+    >>> is_hidden(".cache"), is_hidden("@eaDir"), is_hidden("monday")
+    (True, True, False)
+    """
+    return folder.startswith(".") or folder.lower() in _OF_SYSTEMS
 
 
 def is_image(path: PathLike) -> bool:
@@ -167,7 +184,7 @@ def _walk(folder: Path, recursive: bool = True) -> Iterator[str]:
     for parent, folders, names in os.walk(folder, onerror=_refuse_unreadable, followlinks=True):
         kept = []
         for name in sorted(folders):
-            if not name.startswith(".") and (key := _identity(f"{parent}{os.sep}{name}")) not in seen:
+            if not is_hidden(name) and (key := _identity(f"{parent}{os.sep}{name}")) not in seen:
                 seen.add(key)
                 kept.append(name)
         folders[:] = kept if recursive else ()

@@ -12,6 +12,7 @@ import importlib
 import inspect
 import logging
 import pkgutil
+import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -166,10 +167,24 @@ def unknown(kind: str, name: str, names: Iterable[str]) -> str:
     names = list(names)
     if "," in name and all(part.strip() in names for part in name.split(",")):
         return f"unknown {kind} '{name}'; repeat the option for each of several. Known: {', '.join(names)}"
+    if same := looks_the_same(name, names):
+        return f"unknown {kind} '{name}'{same} Known: {', '.join(names)}"
     lower = {known.lower(): known for known in reversed(names)}
     near = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.5)
     hint = f"; did you mean '{lower[near[0]]}'?" if near else "."
     return f"unknown {kind} '{name}'{hint} Known: {', '.join(names)}"
+
+
+def looks_the_same(name: object, names: Iterable[object]) -> str:
+    """Say that a name looks like a known one and is other characters, as "ü" and "u" with dots are; "" if not."""
+    written = {str(known) for known in names}
+    composed = {unicodedata.normalize("NFC", known) for known in written}
+    if str(name) in written or unicodedata.normalize("NFC", str(name)) not in composed:
+        return ""
+    return (
+        ": one looks the same, but its accents are characters of their own (as in names of files from macOS); "
+        "copy the name from here."
+    )
 
 
 def import_extra(module: str, extra: str, package: str = "") -> Any:

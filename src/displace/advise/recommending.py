@@ -102,8 +102,9 @@ def adapting_note(best: Contender) -> str | None:
     order, _ = in_groups(best.order[name] for name in names)
     gain = paired_bootstrap(adapted, np.concatenate(plain), groups=groups, order=order)
     before = float(np.mean([percent(flags) for flags in plain]))
+    traversals = "traversal" if len(names) == 1 else "traversals"
     return (
         f"Adapting the matching to the drive (--adapt batch; displace locate does so for {LEAST_QUERIES} or more "
-        f"images) changed the mean R@1 of {len(names)} held-out traversals by {gain.value:+z.1f} "
+        f"images) changed the mean R@1 of {len(names)} held-out {traversals} by {gain.value:+z.1f} "
         f"[{gain.low:+z.1f}, {gain.high:+z.1f}] points, from {before:.1f}"
     )

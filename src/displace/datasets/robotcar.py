@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from displace.datasets.base import Counts, Dataset, Protocol, first_folder
-from displace.images import has_images, natural_key
+from displace.images import has_images, is_hidden, natural_key
 from displace.manifest.layouts import Route, by_order, by_positions
 from displace.manifest.place_assignment import Rule
 from displace.manifest.position_files import read_position_file
@@ -85,7 +85,7 @@ def condition(folder_name: str) -> str:
 
 def _recordings(root: Path) -> list[Recording]:
     """Read all traversals that have images."""
-    folders = [path for path in root.iterdir() if path.is_dir() and not path.name.startswith(".")]
+    folders = [path for path in root.iterdir() if path.is_dir() and not is_hidden(path.name)]
     found = [_recording(path) for path in sorted(folders, key=lambda path: natural_key(path.name))]
     return [recording for recording in found if len(recording)]
 

@@ -85,38 +85,44 @@ class PositionFile:
         from every fix has no position, see `at_times`.
         """
         clock = clock or Clock("")
-        if self.positions is None:
-            raise ManifestError(
-                f"{self.called} has no row with easting and northing or latitude and longitude"
-            )
+        positions = self._known_positions()
         if self.images is not None:
-            return self._by_name(self.positions, names)
+            return self._by_name(positions, names)
         if self.times is None:
             raise ManifestError(f"{self.called} needs a column 'image' or 'timestamp'")
         taken = self._taken(self.times, names, images) if times is None else times
         taken = self.on_clock(taken, max_gap, clock)
-        found = at_times(self.positions, self._apart(self.positions), taken, max_gap)
-        fixes = self.times[self.positions.known]
+        found = at_times(positions, self._apart(positions), taken, max_gap)
+        fixes = self.times[positions.known]
         self._warn_of_clocks(fixes, taken, max_gap, clock)
         self._log_gaps(fixes, taken, found.known)
         return found
 
     def on_clock(self, times: Numbers, max_gap: float, clock: Clock) -> Numbers:
         """Times of images on the clock of the file's; refused where it has a position at none of them."""
-        assert self.positions is not None
+        positions = self._known_positions()
         assert self.times is not None
-        known = self.positions.known & np.isfinite(self.times)
+        known = positions.known & np.isfinite(self.times)
         if not known.any():
             raise ManifestError(f"{self.called} has no row with both a time stamp and a position")
         fixes = self.times[known]
         taken = clock.times(times, fixes, self.called)
-        if not at_times(self.positions, self.times, taken, max_gap).known.any():
+        if not at_times(positions, self.times, taken, max_gap).known.any():
             raise ManifestError(
                 f"no image has a position in {self.called}: images are from {span_of(taken)}, positions from "
                 f"{span_of(fixes)}; both must be on one clock. Times that name no zone, as in names of images, "
                 f"count as UTC. {clock.advice(taken, fixes)}"
             )
         return taken
+
+    def _known_positions(self) -> Positions:
+        """Positions of the file, which is refused without any."""
+        if self.positions is None:
+            raise ManifestError(
+                f"{self.called} has no position: no row has easting and northing, or latitude and longitude other "
+                "than 0, 0 (a receiver without a fix)"
+            )
+        return self.positions
 
     def _warn_of_clocks(self, fixes: Numbers, images: Numbers, max_gap: float, clock: Clock) -> None:
         """Warn where the images begin as much before the positions as they end, or as much after: clocks may differ."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from displace.errors import ManifestError, RouteWarning
 from displace.files.reading import PathLike
 from displace.geo import Positions
-from displace.images import find_images, has_images, natural_key
+from displace.images import find_images, has_images, is_hidden, natural_key
 from displace.manifest.clock import Clock
 from displace.manifest.csv_file import REQUIRED
 from displace.manifest.position_files import ALIASES, PositionFile, is_track, read_position_file
@@ -179,7 +179,7 @@ def _traversal_folders(source: Path) -> dict[str, Path]:
     if not source.is_dir():
         raise ManifestError(f"no folder at {source}")
     while True:
-        entries = (e for e in os.scandir(source) if e.is_dir() and not e.name.startswith("."))
+        entries = (e for e in os.scandir(source) if e.is_dir() and not is_hidden(e.name))
         # A link to the folder itself, or to one around it, is no traversal.
         around = {source.resolve(), *source.resolve().parents}
         children = [Path(e.path) for e in entries if Path(e.path).resolve() not in around]

@@ -11,6 +11,7 @@ from displace.maps.digests import digests_of
 from displace.maps.state import MapState
 from displace.maps.statistics import MapStatistics
 from displace.references import ReferenceSet
+from displace.registry import looks_the_same
 
 FAR = 50.0
 """Median distance (m) above which places of the same ids are different places (or the map's tolerance, if larger)."""
@@ -112,7 +113,9 @@ def check_removal(state: MapState, kept: MapStatistics, refs: ReferenceSet) -> N
 def check_name(state: MapState, name: str) -> None:
     """Refuse a traversal that is not in the map."""
     if name not in state.traversals:
-        raise InputError(f"the map has no traversal {name!r}; it has {', '.join(state.traversals)}")
+        same = looks_the_same(name, state.traversals)
+        has = f"{same} It has" if same else "; it has"
+        raise InputError(f"the map has no traversal {name!r}{has} {', '.join(state.traversals)}")
 
 
 def usable_statistics(state: MapState) -> MapStatistics:

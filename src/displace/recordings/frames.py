@@ -101,7 +101,11 @@ class FramesFolder:
                 return
             write_whole(self.folder / name, content)
         except OSError as error:
-            raise ImageError(f"cannot write frame {self.folder / name}: {error.strerror}") from None
+            place = "choose another place with -o" if self.durable else "name another folder (TMPDIR=…)"
+            raise ImageError(
+                f"cannot write frame {self.folder / name}: {error.strerror}. "
+                f"Make room, take fewer frames with --every, or {place}"
+            ) from None
 
     def keep(self, number: int, time: float, suffix: str, content: Callable[[], bytes]) -> None:
         """Take in the next frame, by its number in the source; what an earlier run has written stays."""

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
+import signal
 import tempfile
+import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
+from typing import NoReturn
 
 import numpy as np
 
 from displace.errors import ImageError, InputError, RouteWarning
 from displace.files.reading import PathLike
-from displace.images import find_images, has_images, natural_key
+from displace.images import find_images, has_images, is_hidden, natural_key
 from displace.manifest import Manifest
 from displace.progress import Stage
 from displace.recordings.frames import read_frames, warn_of_images
@@ -80,11 +83,11 @@ def images_of(
 ) -> Iterator[QueryImages]:
     """All images named, in folders, videos or bags; frames of these live as long as the context."""
     images = QueryImages()
-    with tempfile.TemporaryDirectory(prefix="displace-") as frames:
+    with _frames_folder() as frames:
         for number, source in enumerate(map(Path, sources)):
             if not source.exists():
                 raise InputError(f"no file or folder {source}")
-            folder = Path(frames) / str(number)
+            folder = frames / str(number)
             if is_bag(source):
                 extract_bag(source, folder, topic=topic, every=every, durable=False, progress=progress)
                 images.add_frames(source, folder)
@@ -102,6 +105,31 @@ def images_of(
                 images.add_files([source])
         warn_of_images(every, filter(None, images.folders))
         yield images
+
+
+@contextmanager
+def _frames_folder() -> Iterator[Path]:
+    """A temporary folder that is removed also where the process is told to end or its terminal is closed."""
+    received: list[int] = []
+
+    def unwind(number: int, _: object) -> NoReturn:
+        signal.signal(number, signal.SIG_IGN)
+        received.append(number)
+        raise SystemExit(128 + number)
+
+    ends = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    main = threading.current_thread() is threading.main_thread()
+    ends = [number for number in ends if main and signal.getsignal(number) is signal.SIG_DFL]
+    for number in ends:
+        signal.signal(number, unwind)
+    try:
+        with tempfile.TemporaryDirectory(prefix="displace-") as folder:
+            yield Path(folder)
+    finally:
+        for number in ends:
+            signal.signal(number, signal.SIG_DFL)
+        if received:
+            signal.raise_signal(received[0])
 
 
 def _deeper(folder: Path) -> str:
@@ -129,6 +157,6 @@ def _further_down(folder: Path) -> Path | None:
     for path in inside:
         if is_video(path) or is_bag(path):
             return path
-        if path.is_dir() and not path.name.startswith(".") and has_images(path):
+        if path.is_dir() and not is_hidden(path.name) and has_images(path):
             return path if find_images(path) else _further_down(path)
     return None

@@ -16,7 +16,7 @@ import numpy as np
 
 from displace.errors import ManifestError
 from displace.files.reading import PathLike, Sources
-from displace.images import find_images, has_images, natural_key
+from displace.images import find_images, has_images, is_hidden, natural_key
 from displace.manifest.clock import Clock, instant
 from displace.manifest.layouts import unequal
 from displace.manifest.position_files import PositionFile, is_track, read_position_file
@@ -107,7 +107,9 @@ def folders_of(source: Sources, frames: PathLike) -> dict[Path, Path]:
     parts = _parts(source)
     if parts is not None:
         named = _named(parts)
-        return {Path(frames) / name if _is_file(part) else part: part for name, (_, part) in named.items()}
+        return {
+            Path(frames) / name if is_video_or_bag(part) else part: part for name, (_, part) in named.items()
+        }
     folder = Path(source)  # type: ignore[arg-type]
     children = [child for child in folder.iterdir() if child.is_dir() and child.suffix != ".frames"]
     return {child: child for child in children if _is_recording(child)} or {folder: folder}
@@ -155,7 +157,7 @@ def _all_beside(
         if is_video(part):
             opened(part).release()
         try:
-            if _is_file(part):
+            if is_video_or_bag(part):
                 beside[name] = _FilesBeside.of(name, given, part, max_gap, clock_offset)
         except ManifestError as error:
             errors.append(error)
@@ -264,33 +266,34 @@ def _parts(source: Sources) -> list[Path] | None:
             children = [child for child in path.iterdir() if child.suffix != ".frames"]
             children.sort(key=lambda child: natural_key(child.name))
             parts = [child for child in children if _is_recording(child)]
-            if not any(_is_file(_recorded_as(part)) for part in parts):
+            if not any(is_video_or_bag(_recorded_as(part)) for part in parts):
                 return None
-    if wrong := [part for part in parts if not (part.is_dir() or _is_file(part))]:
+    if wrong := [part for part in parts if not (part.is_dir() or is_video_or_bag(part))]:
         raise ManifestError(f"{wrong[0]} is neither a folder of images nor a video or bag")
     return parts
 
 
-def _is_file(path: Path) -> bool:
+def is_video_or_bag(path: Path) -> bool:
     """Whether it is a video or a bag (which may be a folder, too)."""
     return is_bag(path) or is_video(path)
 
 
 def _is_recording(path: Path) -> bool:
-    if _is_file(path):
+    if is_video_or_bag(path):
         return True
-    return path.is_dir() and not path.name.startswith(".") and (has_images(path) or bool(_files_in(path)))
+    return path.is_dir() and not is_hidden(path.name) and (has_images(path) or bool(_files_in(path)))
 
 
 def _files_in(folder: Path) -> list[Path]:
-    """Videos and bags at any depth; of a bag that is a folder, only the folder."""
-    found = sorted(filter(_is_file, folder.rglob("*")), key=lambda path: natural_key(str(path)))
-    return [path for path in found if not any(map(is_bag, path.parents))]
+    """Videos and bags at any depth, except in hidden folders; of a bag that is a folder, only the folder."""
+    found = sorted(filter(is_video_or_bag, folder.rglob("*")), key=lambda path: natural_key(str(path)))
+    shown = [path for path in found if not any(map(is_hidden, path.relative_to(folder).parts))]
+    return [path for path in shown if not any(map(is_bag, path.parents))]
 
 
 def _recorded_as(part: Path) -> Path:
     """Find the video or bag for which a folder without images stands; anything else is itself."""
-    if _is_file(part) or has_images(part):
+    if is_video_or_bag(part) or has_images(part):
         return part
     found = _files_in(part)
     if len(found) > 1:

@@ -99,10 +99,21 @@ def opened(video: Path) -> cv2.VideoCapture:
 
 
 def _capture(video: Path) -> cv2.VideoCapture:
-    """Open a video; what is wrong with it is said by the caller, not by FFmpeg or other readers in between."""
+    """Open a video; what is wrong with it is said by the caller, not by OpenCV, FFmpeg or other readers in between."""
+    try:
+        str(video).encode()
+    except UnicodeEncodeError:  # which would crash OpenCV
+        raise ImageError(
+            f"the name of a video is not valid text: {str(video)!r}; rename it (and its folder, if need be), or set "
+            "PYTHONUTF8=1 where names of files are UTF-8 and the locale says otherwise"
+        ) from None
     os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")
     ffmpeg = cv2.videoio_registry.hasBackend(cv2.CAP_FFMPEG)
-    return cv2.VideoCapture(str(video), cv2.CAP_FFMPEG if ffmpeg else cv2.CAP_ANY)
+    before = cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_ERROR)
+    try:
+        return cv2.VideoCapture(str(video), cv2.CAP_FFMPEG if ffmpeg else cv2.CAP_ANY)
+    finally:
+        cv2.utils.logging.setLogLevel(before)
 
 
 def length_of(video: Path) -> float:

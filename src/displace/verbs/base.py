@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 from displace.errors import InputError, ManifestError, RouteWarning
@@ -120,7 +121,7 @@ def check_own_output(output: PathLike, marks: Sequence[str], what: str) -> None:
 
 
 def read_manifest(path: PathLike) -> Manifest:
-    """Read a manifest file, with a hint if a folder is given instead."""
+    """Read a manifest file, with a hint if a folder or a recording is given instead."""
     from displace.descriptors.store import is_store
     from displace.manifest.table import Manifest
 
@@ -129,7 +130,17 @@ def read_manifest(path: PathLike) -> Manifest:
         raise ManifestError(
             f"{path} {what}, but a manifest is a CSV file; make one with: displace manifest FOLDER"
         )
-    return Manifest.read(path)
+    try:
+        return Manifest.read(path)
+    except ManifestError:
+        from displace.recordings.sources import is_video_or_bag
+
+        if not is_video_or_bag(Path(path)):
+            raise
+        raise ManifestError(
+            f"{path} is a video or a bag, but a manifest is a CSV file; make one with: displace manifest "
+            f"{quote(str(path))}"
+        ) from None
 
 
 def whole_store(folder: PathLike, partial: bool) -> DescriptorStore:
