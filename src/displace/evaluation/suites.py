@@ -82,7 +82,8 @@ class Suite:
         labels = [method.label for method in self.methods if not method.each_reference]
         if twice := {label for label in labels if labels.count(label) > 1}:
             raise InputError(
-                f"two methods are called {', '.join(sorted(twice))}; give each its own label in [[methods]]"
+                f"two methods are called {', '.join(sorted(twice))}; give each its own label in [[methods]], "
+                "or a fusion of your own another title"
             )
         if not self.methods:
             raise InputError("the suite has no methods; add at least one [[methods]] table")
