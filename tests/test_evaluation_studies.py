@@ -625,6 +625,13 @@ def test_studies_compare_the_rows_of_the_tables(tmp_path, monkeypatch):
     running.run_studies(results, ["compression"])
     (study,) = study_files.load_studies(results.folder)
     assert [curve.label for curve in study.curves] == ["BSF", "Sum", "BSF, best only"]
+    # Without a label of its own it had the name of the default that stood beside it.
+    own = Method("bsf", {"selection": 1.0})
+    run_suite(dataclasses.replace(suite, methods=(own, Method("hops"))), tmp_path / "again")
+    again = Results.open(tmp_path / "again")
+    running.run_studies(again, ["compression"])
+    (other,) = study_files.load_studies(again.folder)
+    assert [(curve.label, curve.plain) for curve in other.curves] == [("HOPS", True), ("BSF", False)]
     for result in results.select(query=study.setting.query):
         (full,) = (curve.full for curve in study.curves if curve.label == result.label)
         assert full == pytest.approx(result.recalls[1], abs=1e-3)
