@@ -198,7 +198,9 @@ def test_flags_are_no_truth_and_rankings_have_one_length():
     with pytest.raises(InputError, match="truth is True or False for each query: give the id of its place"):
         recall_at([[1, 2], [0, 1]], [True, False])
     mask = np.array([[False, True, False], [True, False, True]])
-    with pytest.raises(InputError, match=r"truth has sets of True and False: .*\[place_ids\[row\] for row in mask\]"):
+    with pytest.raises(
+        InputError, match=r"truth has sets of True and False: .*\[place_ids\[row\] for row in mask\]"
+    ):
         recall_at([[1, 2], [0, 1]], mask)
     assert recall_at([[1, 2], [0, 1]], [np.arange(3)[row] for row in mask], ks=(1,))[1] == 100
     with pytest.raises(InputError, match="rankings of unequal lengths"):
