@@ -147,6 +147,22 @@ def test_projection_after_fusion_is_of_the_fused_vectors(task, route):
     ]
 
 
+class Signed(Hops):
+    """Compares signs, in a way that no map can store."""
+
+    def _project(self, Q):
+        return np.sign(Q) / np.sqrt(Q.shape[1])
+
+
+def test_a_fusion_that_projects_in_its_own_way_does_not_end_a_study_after_fusion(task, monkeypatch):
+    monkeypatch.setitem(FUSIONS._found, "signed", Signed)
+    methods = (Method("signed"), Method("hops"))
+    found = studies.study_compression(task, dims=(12,), seeds=(5,), methods=methods, after_fusion=True)
+    assert [curve.means[0] is None for curve in found.curves] == [True, False]
+    assert found.curves[0].full is not None
+    assert found.notes[0].startswith("Signed: Signed projects queries in a way of its own")
+
+
 def test_projected_cells_of_a_suite_make_the_same_study(task, route, tmp_path):
     """Recalls of the cells, by seed and dimension, come out as mean and deviation."""
     from displace.evaluation.record import Result
