@@ -147,6 +147,20 @@ def test_projection_after_fusion_is_of_the_fused_vectors(task, route):
     ]
 
 
+def test_numbers_of_numpy_may_be_asked_for(task, tmp_path):
+    """`np.arange` and `np.linspace` ended in "the truth value of an array is ambiguous"."""
+    some, asked = METHODS[3:], np.arange(2)
+    for study in (
+        studies.study_compression(task, dims=np.arange(8, 17, 8), seeds=asked, methods=some),
+        studies.study_tau([task], taus=np.linspace(0.5, 1, 3, dtype=np.float32)),
+        studies.study_examples(task, some, rows=asked),
+        studies.study_space(task, row=asked[1]),
+        studies.study_cost(task, methods=some, repeats=np.int64(1), n_timed=1),
+    ):
+        study_files.save_study(study, tmp_path / "study.json")
+        assert study_files.load_study(tmp_path / "study.json").setting == study.setting
+
+
 class Signed(Hops):
     """Compares signs, in a way that no map can store."""
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -184,6 +186,12 @@ def test_frames_of_named_places():
     assert recalls[1] == 50.0
     assert recalls.n_unanswerable == 1
     assert str(recalls) == "R@1 50.0  (±5 frames, 2 queries; 1 without a correct place count as misses)"
+
+
+def test_numbers_of_numpy_are_numbers():
+    recalls = recall_at([[1, 2], [2, 0]], [2, 2], ks=np.arange(1, 3))
+    assert json.loads(json.dumps(recalls)) == {"1": 50.0, "2": 100.0}
+    assert str(Tolerance.parse(np.float32(2))) == "within 2 m"
 
 
 def test_sets_of_right_places_may_be_tensors():

@@ -47,7 +47,7 @@ class Tolerance:
         """
         if isinstance(given, Tolerance):
             return given
-        if isinstance(given, int | float):
+        if isinstance(given, int | float | np.integer | np.floating):
             return cls("metres", float(given))
         text = given.strip().lower()
         if text == "exact":

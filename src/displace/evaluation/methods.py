@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
-from displace.arrays import check_count
+from displace.arrays import check_count, plain
 from displace.errors import InputError
 from displace.fusion import FUSIONS, get_fusion
 from displace.fusion.base import Fusion
@@ -53,6 +53,8 @@ class Method:
     """One of "none", "batch". Whether the queries, as a batch of one condition, adapt the scores."""
 
     def __post_init__(self) -> None:
+        for name in ("parameters", "length"):
+            object.__setattr__(self, name, plain(getattr(self, name)))
         made = get_fusion(self.fusion)
         known = list(inspect.signature(made).parameters)
         if self.each_reference and "traversal" not in known:

@@ -132,7 +132,7 @@ def study_compression(
 
 
 def _checked(dims: Sequence[int] | None, own: int, seeds: Sequence[int], after_fusion: bool) -> list[int]:
-    if not seeds:
+    if len(seeds) == 0:
         raise InputError("seeds is empty; give at least one, such as seeds=(0, 1, 2)")
     if dims is None:
         first = 2 if after_fusion else 5
