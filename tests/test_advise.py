@@ -611,3 +611,9 @@ def test_a_fusion_that_fails_is_named_and_the_others_are_compared(monkeypatch):
     assert found.recommended.fusion == "hops"
     with pytest.raises(InputError, match=r"can be held by a map and fitted .*boom"):
         advise(refs, fusions=["failing"])
+
+
+def test_settings_that_are_numbers_of_numpy_are_written(tmp_path):
+    refs = make_route(n_places=30, n_traversals=3, dim=12).references
+    advice = advise(refs, fusions=[Choice("displace", {"n_components": np.int64(5)}), "hops"])
+    assert Advice.from_json(json.loads(json.dumps(advice.to_json()))) == advice

@@ -439,7 +439,7 @@ def test_a_drive_tells_where_it_was(
     place_map: displace.PlaceMap, driven: tuple[np.ndarray, np.ndarray]
 ) -> None:
     frames, at = driven
-    follower, plain = place_map.follow(lag=10), place_map.follow()
+    follower, plain = place_map.follow(lag=np.int64(10)), place_map.follow()
     with pytest.raises(InputError, match="no frame before the last one is remembered"):
         follower.ago(1)
     now, then = [], []

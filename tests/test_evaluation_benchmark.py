@@ -15,6 +15,7 @@ import pytest
 from routes import make_store, make_suite
 
 from displace import DisPlace, ReferenceSet, get_fusion, recall_at
+from displace.arrays import l2_normalize
 from displace.datasets import DATASETS
 from displace.datasets.base import Protocol
 from displace.descriptors.imported import write_store
@@ -28,8 +29,10 @@ from displace.evaluation.random_projection import random_projection
 from displace.evaluation.results import Results
 from displace.evaluation.tables import build_tables
 from displace.fusion import FUSIONS
+from displace.fusion.base import VectorFusion
 from displace.fusion.hops import Hops
 from displace.manifest.table import Manifest
+from displace.references import sum_by
 from displace.truth import Tolerance, WithinFrames
 
 
@@ -386,6 +389,52 @@ class Unordered(Hops):
 
     def _scores(self, Q):
         return np.full((len(Q), len(self.place_ids_)), np.nan)
+
+
+class Short(VectorFusion):
+    """Sums of references, projected to three dimensions."""
+
+    def _fit(self, X, index, traversals):
+        self.projection_ = np.eye(X.shape[1], 3)
+        self.place_vectors_ = l2_normalize(sum_by(X @ self.projection_, index, len(self.place_ids_)))
+
+
+class Centring(Hops):
+    """Subtracts means in place, of the references or of the queries."""
+
+    def __init__(self, what="references"):
+        self.what = what
+
+    def _fit(self, X, index, traversals):
+        if self.what == "references":
+            X -= X.mean(axis=0)
+        super()._fit(X, index, traversals)
+
+    def _scores(self, Q):
+        Q -= Q.mean(axis=0)
+        return super()._scores(Q)
+
+
+@pytest.mark.parametrize("what", ["references", "queries"])
+def test_ones_own_fusion_cannot_change_what_other_methods_are_given(store, tmp_path, monkeypatch, what):
+    """Methods further down the table had the recall of descriptors that one above them had changed."""
+    monkeypatch.setitem(FUSIONS._found, "centring", Centring)
+    methods = (Method("centring", {"what": what}), Method("bsf"))
+    first, then = run_suite(make_suite({"made": store.folder}, methods=methods), tmp_path / "both").cells
+    assert "read-only (test_evaluation_benchmark.py, line " in first.error
+    outcome = run_suite(make_suite({"made": store.folder}, fusions=["bsf"]), tmp_path / "alone")
+    alone = outcome.results.ranking(outcome.cells[0])
+    assert np.array_equal(Results(tmp_path / "both").ranking(then).scores, alone.scores)
+
+
+def test_what_ones_own_fusion_stores_has_its_own_length(store, tmp_path, monkeypatch):
+    """The dimensions of the descriptors were reported as those of its vectors."""
+    monkeypatch.setitem(FUSIONS._found, "short", Short)
+    outcome = run_suite(make_suite({"made": store.folder}, fusions=["short", "hops"]), tmp_path)
+    assert [(cell.n, cell.n_bytes) for cell in outcome.cells] == [
+        (3, 4 * 3 * (30 + store.dim)),
+        (store.dim, 4 * 30 * store.dim),
+    ]
 
 
 def test_scores_that_are_nan_are_not_possible(tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -53,6 +54,21 @@ def test_compression_shows_its_means(task):
     assert "better" in axes.get_ylabel()
     levels = [line.get_ydata()[0] for line in axes.lines if line.get_label().startswith("_")]
     assert levels == [curve.full for curve in study.curves]
+
+
+@pytest.mark.parametrize("rows", [(0, 1, 2, 3), tuple(range(8))])
+def test_names_beside_pictures_stand_clear_of_each_other(task, rows):
+    """They are upright, and long ones were written over those above and below."""
+    methods = [
+        dataclasses.replace(method, label=f"{method.label} of our own, a second setting")
+        for method in METHODS
+    ]
+    figure = draw(studies.study_examples(task, methods, rows=rows))
+    figure.canvas.draw()
+    names = [axes.yaxis.label for axes in figure.axes if axes.get_ylabel()]
+    assert len(names) > len(methods)
+    extents = [name.get_window_extent() for name in names]
+    assert all(above.y0 > below.y1 for above, below in pairwise(extents))
 
 
 def test_compression_says_what_was_projected(task, tmp_path):

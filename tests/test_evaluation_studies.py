@@ -147,6 +147,36 @@ def test_projection_after_fusion_is_of_the_fused_vectors(task, route):
     ]
 
 
+def test_numbers_of_numpy_may_be_asked_for(task, tmp_path):
+    """`np.arange` and `np.linspace` ended in "the truth value of an array is ambiguous"."""
+    some, asked = METHODS[3:], np.arange(2)
+    for study in (
+        studies.study_compression(task, dims=np.arange(8, 17, 8), seeds=asked, methods=some),
+        studies.study_tau([task], taus=np.linspace(0.5, 1, 3, dtype=np.float32)),
+        studies.study_examples(task, some, rows=asked),
+        studies.study_space(task, row=asked[1]),
+        studies.study_cost(task, methods=some, repeats=np.int64(1), n_timed=1),
+    ):
+        study_files.save_study(study, tmp_path / "study.json")
+        assert study_files.load_study(tmp_path / "study.json").setting == study.setting
+
+
+class Signed(Hops):
+    """Compares signs, in a way that no map can store."""
+
+    def _project(self, Q):
+        return np.sign(Q) / np.sqrt(Q.shape[1])
+
+
+def test_a_fusion_that_projects_in_its_own_way_does_not_end_a_study_after_fusion(task, monkeypatch):
+    monkeypatch.setitem(FUSIONS._found, "signed", Signed)
+    methods = (Method("signed"), Method("hops"))
+    found = studies.study_compression(task, dims=(12,), seeds=(5,), methods=methods, after_fusion=True)
+    assert [curve.means[0] is None for curve in found.curves] == [True, False]
+    assert found.curves[0].full is not None
+    assert found.notes[0].startswith("Signed: Signed projects queries in a way of its own")
+
+
 def test_projected_cells_of_a_suite_make_the_same_study(task, route, tmp_path):
     """Recalls of the cells, by seed and dimension, come out as mean and deviation."""
     from displace.evaluation.record import Result
@@ -625,6 +655,13 @@ def test_studies_compare_the_rows_of_the_tables(tmp_path, monkeypatch):
     running.run_studies(results, ["compression"])
     (study,) = study_files.load_studies(results.folder)
     assert [curve.label for curve in study.curves] == ["BSF", "Sum", "BSF, best only"]
+    # Without a label of its own it had the name of the default that stood beside it.
+    own = Method("bsf", {"selection": 1.0})
+    run_suite(dataclasses.replace(suite, methods=(own, Method("hops"))), tmp_path / "again")
+    again = Results.open(tmp_path / "again")
+    running.run_studies(again, ["compression"])
+    (other,) = study_files.load_studies(again.folder)
+    assert [(curve.label, curve.plain) for curve in other.curves] == [("HOPS", True), ("BSF", False)]
     for result in results.select(query=study.setting.query):
         (full,) = (curve.full for curve in study.curves if curve.label == result.label)
         assert full == pytest.approx(result.recalls[1], abs=1e-3)

@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+from routes import make_store, make_suite
 
 from displace.errors import InputError, UnknownNameError
+from displace.evaluation.benchmark import run_suite
 from displace.evaluation.methods import Method, methods_named
+from displace.evaluation.results import Results
 from displace.evaluation.suites import Suite, find_protocol, shipped_suites
 from displace.fusion import FUSIONS
 from displace.truth import Tolerance
@@ -185,6 +189,24 @@ def test_all_methods_are_in_the_order_of_tables():
 def test_labels_are_titles_unless_given():
     assert Method("dmat_avg").label == "dMat. Avg."
     assert Method("dmat_avg", label="mean").label == "mean"
+
+
+def test_numbers_of_numpy_may_be_parameters(tmp_path):
+    """They ended a run in a traceback: a cell is known by its parameters as JSON."""
+    store = make_store(tmp_path / "made.desc")
+    methods = (
+        Method("bsf", {"selection": np.float32(0.5)}),
+        Method("hops", sequence="seqslam", length=np.int64(3)),
+    )
+    suite = make_suite(
+        {"made": store.folder}, methods=methods, k=np.int64(7), seeds=np.arange(2), dims=(np.int64(8),)
+    )
+    outcome = run_suite(suite, tmp_path / "results")
+    assert all(cell.ok for cell in outcome.cells)
+    assert Results(tmp_path / "results").select(
+        fusion="bsf", projection=8, seed=1, parameters={"selection": 0.5}
+    )
+    assert sorted(outcome.cells[0].recalls) == [1, 5, 7]
 
 
 @pytest.mark.parametrize("text", ["five", "frames", "-2 frames", "1.2.3m", "m", "near"])

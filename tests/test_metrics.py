@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -186,9 +188,29 @@ def test_frames_of_named_places():
     assert str(recalls) == "R@1 50.0  (±5 frames, 2 queries; 1 without a correct place count as misses)"
 
 
+def test_numbers_of_numpy_are_numbers():
+    recalls = recall_at([[1, 2], [2, 0]], [2, 2], ks=np.arange(1, 3))
+    assert json.loads(json.dumps(recalls)) == {"1": 50.0, "2": 100.0}
+    assert str(Tolerance.parse(np.float32(2))) == "within 2 m"
+
+
+def test_sets_of_right_places_may_be_tensors():
+    """The items of a tensor are tensors, which equal no number."""
+    torch = pytest.importorskip("torch")
+    for truth in ([torch.tensor([1, 7]), torch.tensor([0])], [{torch.tensor(1)}, {torch.tensor(0)}]):
+        recalls = recall_at([[1, 2], [2, 0]], truth, ks=(1, 2))
+        assert (recalls[1], recalls[2], recalls.n_unanswerable) == (50, 100, 0)
+
+
 def test_flags_are_no_truth_and_rankings_have_one_length():
     with pytest.raises(InputError, match="truth is True or False for each query: give the id of its place"):
         recall_at([[1, 2], [0, 1]], [True, False])
+    mask = np.array([[False, True, False], [True, False, True]])
+    with pytest.raises(
+        InputError, match=r"truth has sets of True and False: .*\[place_ids\[row\] for row in mask\]"
+    ):
+        recall_at([[1, 2], [0, 1]], mask)
+    assert recall_at([[1, 2], [0, 1]], [np.arange(3)[row] for row in mask], ks=(1,))[1] == 100
     with pytest.raises(InputError, match="rankings of unequal lengths"):
         recall_at([[1, 2], [1]], [1, 1])
 

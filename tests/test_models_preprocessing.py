@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -216,8 +217,6 @@ def test_bad_masks(tmp_path: Path) -> None:
 
 
 def test_fingerprint_changes_with_everything_that_changes_descriptors(tmp_path: Path) -> None:
-    import json
-
     mask = write_mask(tmp_path / "mask.png")
     other = write_mask(tmp_path / "other.png", 120, 160)
     models = [
@@ -295,3 +294,20 @@ def test_a_model_of_another_package_that_is_not_installed_is_named_with_the_way_
     ):
         open_model(fingerprint)
     assert "package" not in get_model("hog").fingerprint()
+
+
+@pytest.mark.parametrize("size", [(24, 32), [24, 32], np.array([24, 32]), (np.int64(24), np.int32(32))])
+def test_settings_of_ones_own_model_are_recorded_as_they_are_read_again(size) -> None:
+    """A tuple differed from the list in the map, which then refused every photo; numbers of numpy ended `extract`."""
+    settings = {"settings": lambda _: {"size": size}, "name": "theirs"}
+    fingerprint = type("Theirs", (type(get_model("hog")),), settings)().fingerprint()
+    assert fingerprint == json.loads(json.dumps(fingerprint))
+    assert fingerprint["preprocessing"] == {"size": [24, 32]}
+
+
+def test_settings_that_cannot_be_recorded_are_named() -> None:
+    settings = {"settings": lambda _: {"size": {24, 32}}, "name": "theirs"}
+    with pytest.raises(
+        InputError, match=r"settings\(\) of the model has \{.*\}, and must have text, numbers"
+    ):
+        type("Theirs", (type(get_model("hog")),), settings)().fingerprint()

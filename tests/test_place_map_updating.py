@@ -559,3 +559,16 @@ class TestReport:
             SingularScatterError, match=r"settings it was built with.*ridge=0 cannot mend it.*Build it anew"
         ):
             town.add(refs.only("t1"))
+
+
+def test_settings_that_are_numbers_of_numpy_are_saved(route, tmp_path):
+    """As a search over np.arange or scikit-learn's best parameters give them: the map could not be saved."""
+    refs = route.references
+    given = {"n_components": np.int64(5), "tau": np.float32(0.5), "center": np.bool_(True)}
+    built = build(refs.only("t0", "t1"), DisPlace(**given))
+    assert (built.settings["n_components"], built.settings["tau"], built.settings["center"]) == (5, 0.5, True)
+    built.save(tmp_path / "town.displace")
+    loaded = PlaceMap.load(tmp_path / "town.displace")
+    loaded.add(refs.only("t2"))
+    loaded.save(tmp_path / "town.displace")
+    assert PlaceMap.load(tmp_path / "town.displace").settings == loaded.settings

@@ -101,6 +101,32 @@ def test_a_broken_package_elsewhere_leaves_all_others(broken_plugins, caplog):
     assert {entry.name for entry in listing("fusions")} == own
 
 
+def test_an_entry_elsewhere_of_a_name_that_is_taken_is_told_of(monkeypatch, caplog):
+    """The fusion of this package, or of the package that was read last, was used under that name without a word."""
+    values = {"hops": ["mine:Hops"], "shout": ["displace.fusion.bsf:Bsf", "displace.fusion.hops:Hops"]}
+    entries = [EntryPoint(name, value, "displace.fusion") for name in values for value in values[name]]
+    monkeypatch.setattr(
+        "importlib.metadata.entry_points", lambda group: entries if group == "displace.fusion" else []
+    )
+    assert FUSIONS.usable()["shout"].__name__ == "Hops"
+    told = [record.getMessage().partition(" has the name")[0] for record in caplog.records]
+    assert told == [
+        "left out: the fusion 'hops' of another package (mine:Hops)",
+        "left out: the fusion 'shout' of another package (displace.fusion.bsf:Bsf)",
+    ]
+
+
+def test_a_copied_fusion_that_kept_its_title_is_told_apart(monkeypatch):
+    """Every `evaluate` was refused, as two methods are called HOPS; alone it was called HOPS itself."""
+    entry = EntryPoint("shout", "displace.fusion.hops:Hops", "displace.fusion")
+    monkeypatch.setattr(
+        "importlib.metadata.entry_points", lambda group: [entry] if group == "displace.fusion" else []
+    )
+    labels = {method.fusion: method.label for method in methods_named("all")}
+    assert (labels["hops"], labels["shout"]) == ("HOPS", "HOPS (shout)")
+    assert [method.label for method in methods_named(["shout", "hops", "hops"])] == ["HOPS (shout)", "HOPS"]
+
+
 @pytest.mark.parametrize(
     ("value", "message"),
     [

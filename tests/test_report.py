@@ -377,6 +377,10 @@ def test_names_cannot_break_the_page(tmp_path):
     assert "&lt;/script&gt;&lt;img src=x&gt;" in page
     data = json.loads(re.search(r'id="explorer-data">(.*?)</script>', page, re.DOTALL).group(1))
     assert data[0]["names"][7] == f"{evil}7.jpg"
+    # plotly reads names as HTML: "K <3 & γ> 1" lost what is between the signs.
+    last = plot_overview(read_blocks(results, build_tables(results)))["data"][-1]
+    assert last["name"] == "&lt;/script&gt;&lt;img src=x&gt;"
+    assert last["text"] == ["night, &lt;/script&gt;&lt;img src=x&gt;"]
 
 
 def test_without_displace_the_best_method_is_compared(tmp_path):

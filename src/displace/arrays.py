@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -121,6 +121,22 @@ def is_named(label: Any) -> bool:
     """Whether a label names something: None does not, nor do NaN and pandas' NA, which do not equal themselves."""
     same = label == label
     return label is not None and isinstance(same, bool | np.bool_) and bool(same)
+
+
+def plain(value: Any) -> Any:
+    """A value that JSON can hold: numbers and arrays of numpy, also within lists and dicts, are those of Python.
+
+    >>> plain({"tau": np.float32(0.5), "n_rows": np.int64(2), "sizes": [np.bool_(True), "all"]})
+    {'tau': 0.5, 'n_rows': 2, 'sizes': [True, 'all']}
+    """
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        items = [plain(item) for item in value]
+        return items if isinstance(value, list) else tuple(items)
+    return value
 
 
 def l2_normalize(vectors: Vectors) -> Vectors:

@@ -161,7 +161,7 @@ def _usable_ks(ks: Sequence[int], n_ranked: int, known: NDArray[Any] | None) -> 
             raise InputError(
                 f"ks has {k}, but {n_ranked} places are ranked for each query; rank with k={max(ks)}"
             )
-    return list(ks)
+    return [int(k) for k in ks]
 
 
 def _knows_no_map(rule: TruthRule) -> bool:

@@ -77,6 +77,13 @@ class Registry(Generic[T]):
                 found[name] = self.get(name)
             except PluginError as error:
                 logger.warning("left out: %s", error)
+        for plugin in self._hidden():
+            logger.warning(
+                "left out: the %s '%s' of another package (%s) has the name of another entry; rename its entry point",
+                self.kind,
+                plugin.name,
+                plugin.value,
+            )
         return found
 
     def name_of(self, entry: type[Any]) -> str:
@@ -101,6 +108,17 @@ class Registry(Generic[T]):
         from importlib.metadata import entry_points  # takes a tenth of the time of `displace --help`
 
         return {entry.name: entry for entry in entry_points(group=self.package)}
+
+    def _hidden(self) -> list[EntryPoint]:
+        """Entry points that another entry of the same name hides."""
+        from importlib.metadata import entry_points
+
+        own, chosen = self._own_names(), self._plugins()
+        return [
+            entry
+            for entry in entry_points(group=self.package)
+            if entry.name in own or entry.value != chosen[entry.name].value
+        ]
 
     def _loaded(self, plugin: EntryPoint) -> type[T]:
         """The class of an entry of another package."""

@@ -6,7 +6,7 @@ A `Tolerance` is how far off a place may be. `Truth` applies it between the plac
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -47,7 +47,7 @@ class Tolerance:
         """
         if isinstance(given, Tolerance):
             return given
-        if isinstance(given, int | float):
+        if isinstance(given, int | float | np.integer | np.floating):
             return cls("metres", float(given))
         text = given.strip().lower()
         if text == "exact":
@@ -201,8 +201,12 @@ class PlaceSets:
     name: str = "sets of correct places"
 
     def __post_init__(self) -> None:
-        held = (s.flat if isinstance(s, np.ndarray) else s for s in self.sets)
-        lists = [[place for place in places if is_named(place)] for places in held]
+        lists = [[place for place in _plain_places(places) if is_named(place)] for places in self.sets]
+        if any(isinstance(place, bool | np.bool_) for place in chain.from_iterable(lists)):
+            raise InputError(
+                "truth has sets of True and False: give ids of places; of a mask (q, N) of the right ones these are "
+                "[place_ids[row] for row in mask]"
+            )
         object.__setattr__(self, "sets", lists)
 
     def correct(self, ranked: NDArray[Any]) -> Flags:
@@ -218,6 +222,12 @@ class PlaceSets:
 
     def __len__(self) -> int:
         return len(self.sets)
+
+
+def _plain_places(places: Collection[Any]) -> Iterator[Any]:
+    """Place ids of a set, also of a tensor or of several, whose numbers are objects that equal no number."""
+    held: Any = np.asarray(places).flat if hasattr(places, "__array__") else places
+    return (place.item() if getattr(place, "ndim", None) == 0 else place for place in held)
 
 
 @dataclass(frozen=True)

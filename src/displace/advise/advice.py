@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from displace.arrays import plain
 from displace.bootstrap import Estimate
 from displace.errors import InputError
 from displace.files import schema
@@ -146,7 +147,7 @@ class Advice:
 
     def to_json(self) -> dict[str, Any]:
         """Return a record of plain types, which `from_json` reads."""
-        record = {"format": FORMAT, **asdict(self), "warnings": self.warnings}
+        record: dict[str, Any] = plain({"format": FORMAT, **asdict(self), "warnings": self.warnings})
         for condition, row in zip(self.conditions, record["conditions"], strict=True):
             row["outside"] = condition.outside
         return record

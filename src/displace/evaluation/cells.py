@@ -136,7 +136,7 @@ def compute(
             return replace(result, error=why_not(error), retry=unexpected), None
     places = found.astype(np.int32)
     ranking = Ranking(places, scores.astype(np.float32), split.questions.correct(places))
-    n: Any = getattr(fusion, "n_components_", references.shape[1])
+    n: Any = getattr(fusion, "_n_features_out", references.shape[1])  # of what `transform` returns
     notes = [str(w.message) for w in caught if issubclass(w.category, DisplaceWarning)]
     return replace(
         result,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
-from displace.arrays import check_count
+from displace.arrays import check_count, plain
 from displace.errors import InputError
 from displace.fusion import FUSIONS, get_fusion
 from displace.fusion.base import Fusion
@@ -42,7 +42,7 @@ class Method:
     parameters: dict[str, Any] = field(default_factory=dict)
     """For ``get_fusion(fusion)(**parameters)``."""
     label: str = ""
-    """Name in tables; by default the fusion's title."""
+    """Name in tables; by default the fusion's title, with its name where a fusion of this package has that title."""
     each_reference: bool = False
     """One row for each reference traversal, which becomes the parameter `traversal` and the row's label."""
     sequence: str = ALONE
@@ -53,6 +53,8 @@ class Method:
     """One of "none", "batch". Whether the queries, as a batch of one condition, adapt the scores."""
 
     def __post_init__(self) -> None:
+        for name in ("parameters", "length"):
+            object.__setattr__(self, name, plain(getattr(self, name)))
         made = get_fusion(self.fusion)
         known = list(inspect.signature(made).parameters)
         if self.each_reference and "traversal" not in known:
@@ -67,7 +69,7 @@ class Method:
                     else f"the fusion '{self.fusion}' has no parameters; got {name}={self.parameters[name]!r}"
                 )
         if not self.label:
-            object.__setattr__(self, "label", made.title)
+            object.__setattr__(self, "label", _title_of(self.fusion))
         if made.level not in GROUPS:
             raise InputError(
                 f"the fusion '{self.fusion}' has level={made.level!r}; it must be 'descriptor' or 'score'"
@@ -122,12 +124,19 @@ def methods_named(
     wanted = list(FUSIONS.usable()) if names == "all" else [names] if isinstance(names, str) else list(names)
     methods = [
         Method(name, sequence=sequence, adapt=mode)
-        for name in wanted
-        for sequence in sequences
-        for mode in adapts
+        for name in dict.fromkeys(wanted)
+        for sequence in dict.fromkeys(sequences)
+        for mode in dict.fromkeys(adapts)
     ]
     groups = list(GROUPS)
     return sorted(methods, key=lambda method: (groups.index(method.group), method.fusion == "displace"))
+
+
+def _title_of(fusion: str) -> str:
+    """Title of a fusion, told apart from those of this package: a copied class may have kept its title."""
+    title = get_fusion(fusion).title
+    own = () if FUSIONS.ships(fusion) else filter(FUSIONS.ships, FUSIONS.names())
+    return f"{title} ({fusion})" if any(get_fusion(name).title == title for name in own) else title
 
 
 @cache

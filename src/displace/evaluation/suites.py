@@ -33,7 +33,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from displace.arrays import check_count
+from displace.arrays import check_count, plain
 from displace.datasets import DATASETS
 from displace.datasets.base import Protocol
 from displace.errors import DisplaceError, InputError, UnknownNameError
@@ -82,13 +82,16 @@ class Suite:
         labels = [method.label for method in self.methods if not method.each_reference]
         if twice := {label for label in labels if labels.count(label) > 1}:
             raise InputError(
-                f"two methods are called {', '.join(sorted(twice))}; give each its own label in [[methods]]"
+                f"two methods are called {', '.join(sorted(twice))}; give each its own label in [[methods]], "
+                "or a fusion of your own another title"
             )
         if not self.methods:
             raise InputError("the suite has no methods; add at least one [[methods]] table")
         for name, values in (("queries", self.queries), ("[random_projection] queries", self.projected)):
             _check_list(name, values, "names of traversals", lambda value: isinstance(value, str))
         check_count(self.k, "k")
+        for name in ("k", "dims", "seeds"):
+            object.__setattr__(self, name, plain(getattr(self, name)))
         _check_list("dims", self.dims, "whole numbers of at least 1", lambda value: _whole(value, 1))
         _check_list(
             "seeds",

@@ -272,14 +272,14 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         places = as_ids(places, len(vectors), "y")
         labels = None if traversals is None else as_ids(traversals, len(vectors), "traversals")
         self.place_ids_, index = np.unique(places, return_inverse=True)
-        return vectors, index, labels
+        return read_only(vectors), index, None if labels is None else read_only(labels)
 
     def _check_queries(self, Q: ArrayLike) -> Vectors:
         check_is_fitted(self)
         check_not_masked(Q, "Q")
         queries: Vectors = validate_data(self, Q, dtype=list(FLOATS), ensure_all_finite=False, reset=False)
         check_finite(queries, "Q")
-        return queries
+        return read_only(queries)
 
     @property
     def classes_(self) -> NDArray[Any]:
@@ -333,6 +333,13 @@ def fit_unwarned(fusion: Fusion, refs: ReferenceSet) -> Fusion:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConditioningWarning)
         return fusion.fit_references(refs)
+
+
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """View of an array that cannot be written to: other methods are compared on the same descriptors."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def is_number(value: Any) -> TypeGuard[float]:

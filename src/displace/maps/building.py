@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from displace.arrays import Indices, check_one_of
+from displace.arrays import Indices, check_one_of, plain
 from displace.descriptors.store import DescriptorStore
 from displace.errors import InputError
 from displace.fusion import FUSIONS
@@ -143,7 +143,7 @@ def fitted_state(
         vectors=stored.vectors,
         row_places=stored.place_index,
         fusion=FUSIONS.name_of(type(estimator)),
-        settings=estimator.settings(),
+        settings=plain(estimator.settings()),
         reason=estimator.explain(),
         dim=refs.dim,
         projection=stored.projection,

@@ -376,7 +376,7 @@ class PlaceMap:
             partial(_single_confidence, state),
             adapts,
             begins_off,
-            lag,
+            int(lag),
             view or (0, 0),
             view_of,
         )

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from displace.arrays import Vectors
+from displace.arrays import Vectors, plain
 from displace.errors import DisplaceError, FormatError, InputError, SingularScatterError, UnknownNameError
 from displace.fusion import get_fusion
 from displace.fusion.base import Fusion, Rows, Statistics
@@ -195,7 +195,7 @@ def _next(state: MapState, kept: MapStatistics, refs: ReferenceSet, gained: bool
     rows = in_stable_basis(stored_rows(fusion))
     _check_outcome(rows, state.dim)
     vectors, scales = quantize(rows.vectors, state.vectors.dtype.name)
-    settings = fusion.settings()
+    settings = plain(fusion.settings())
     remaining = _kept(kept, after, refs, gained)
     upcoming = replace(
         state,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -158,8 +159,8 @@ class DescriptorModel(ABC):
         for a size may come to the same pre-processing. A model of another package names it, for whoever lacks it.
         """
         package = type(self).__module__.partition(".")[0]
-        asked = {} if self.image_size is None else {"image_size": _jsonable(self.image_size)}
-        return {
+        asked = {} if self.image_size is None else {"image_size": self.image_size}
+        record = {
             **asked,
             "model": self.name,
             "variant": self.variant,
@@ -170,6 +171,9 @@ class DescriptorModel(ABC):
             **self.frame.record(),
             **({} if package == __name__.partition(".")[0] else {"package": package}),
         }
+        # As stores and maps give it back: a tuple would differ from the list that is read there.
+        as_read: dict[str, Any] = json.loads(json.dumps(record, default=_jsonable))
+        return as_read
 
     def _choose_variant(self, variant: str | None) -> None:
         """Set the attributes that depend on the variant."""
@@ -184,8 +188,13 @@ class DescriptorModel(ABC):
         self.weights = self.variants[name].weights
 
 
-def _jsonable(size: Size) -> Any:
-    return list(size) if isinstance(size, tuple) else size
+def _jsonable(value: Any) -> Any:
+    """Numbers and lists of numpy's."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    raise InputError(
+        f"settings() of the model has {value!r}, and must have text, numbers, lists and dicts only: stores record them"
+    )
 
 
 def shows_nothing(grey: NDArray[Any], level: float = 1.0) -> bool:

@@ -298,7 +298,8 @@ def _draw_examples(study: Qualitative) -> Any:
         for down, pick in enumerate(column.picks, 2):
             _tile(panels[down][across], pick.image, f"place {pick.place}", pick.right)
     for down, label in enumerate(labels):
-        panels[down][0].set_ylabel(label, fontsize=7.5)
+        # Letters of 7.5 points are about 5 wide: as many as there is room for beside one row of pictures.
+        panels[down][0].set_ylabel("\n".join(wrap(label, max(1, int(tile * 0.8 * 72 / 5)))), fontsize=7.5)
     return figure
 
 

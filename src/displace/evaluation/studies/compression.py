@@ -132,7 +132,7 @@ def study_compression(
 
 
 def _checked(dims: Sequence[int] | None, own: int, seeds: Sequence[int], after_fusion: bool) -> list[int]:
-    if not seeds:
+    if len(seeds) == 0:
         raise InputError("seeds is empty; give at least one, such as seeds=(0, 1, 2)")
     if dims is None:
         first = 2 if after_fusion else 5
@@ -184,7 +184,11 @@ def _after_fusion(
         if not isinstance(fusion, VectorFusion):
             _note(notes, "not applicable after fusion, without one vector for each place", method)
             return found
-        stored = fusion.rows()
+        try:
+            stored = fusion.rows()
+        except Exception as error:  # as of a fusion from elsewhere that projects in a way of its own
+            _note(notes, why_not(error), method)
+            return found
         assert stored is not None
         n = stored.vectors.shape[1]
         queries, places = np.asarray(fusion.transform(task.queries)), fusion.place_ids_[stored.place_index]

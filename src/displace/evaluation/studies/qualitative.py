@@ -104,7 +104,7 @@ def study_examples(
     runs = [run(method, task) for method in counted(methods, part(progress, "examples"))]
     hits = np.stack([done.hits for done in runs])
     notes: list[str] = []
-    if rows:
+    if len(rows):
         chosen, rule = [(row, "") for row in rows], ROWS_RULE
     elif cases:
         chosen, rule = _cases(hits, methods, notes), CASES_RULE

@@ -149,8 +149,12 @@ def _methods(kind: str, results: Results, chosen: Result, options: StudyOptions)
         return [*METHODS[:-1], *own, METHODS[-1], PAPER]
     if kind not in OF_ALL:
         return methods
+    rows = _rows(results, chosen)
+    taken, set_so = {row.label for row in rows}, {(row.fusion, repr(row.parameters)) for row in rows}
+    # Not a default beside a row that has its name and other parameters: one could not tell the two apart.
+    methods = [m for m in methods if m.label not in taken or (m.fusion, repr(m.parameters)) in set_so]
     known = {(m.fusion, repr(m.parameters)): at for at, m in enumerate(methods)}
-    for method in _rows(results, chosen):
+    for method in rows:
         at = known.setdefault((method.fusion, repr(method.parameters)), len(methods))
         methods[at : at + 1] = [method]
     return methods

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
+from displace.arrays import plain
 from displace.errors import FormatError
 from displace.evaluation.record import LONGEST_NAME, Result, cut
 from displace.evaluation.studies.compression import Compression
@@ -75,7 +76,7 @@ def study_path(folder: PathLike, kind: str, *names: str) -> Path:
 def save_study(study: Study, path: PathLike) -> None:
     """Write a study as JSON, atomically."""
     make_folder(Path(path).parent)
-    write_json(path, {"format": FORMAT, "study": kind_of(study), **asdict(study)})
+    write_json(path, {"format": FORMAT, "study": kind_of(study), **plain(asdict(study))})
 
 
 def replace_study(study: Study, path: PathLike) -> None:

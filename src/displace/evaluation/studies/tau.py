@@ -87,7 +87,7 @@ def study_tau(
         raise InputError("tasks must be a sequence, one for each query condition: give [task]")
     if not tasks:
         raise InputError("tasks is empty; give one for each query condition")
-    if not taus:
+    if len(taus) == 0:
         raise InputError("taus is empty; give at least one, such as taus=(0.8, 0.95, 1.0)")
     for tau in taus:
         if not 0 < tau <= 1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ def plot_overview(blocks: Sequence[Block]) -> Plot:
     layout = _one_panel("query traversal", RECALL)
     layout["xaxis"] |= {
         "tickvals": list(range(len(blocks))),
-        "ticktext": [block.first.query for block in blocks],
+        "ticktext": [_shown(block.first.query) for block in blocks],
         "ticklabeloverflow": "allow",  # plotly leaves out long names at the right end otherwise
         "range": [-0.55, len(blocks) - 0.45],
         "showgrid": False,
@@ -80,7 +81,7 @@ def _overview_trace(name: str, offset: float, blocks: Sequence[Block]) -> Plot:
     trace = _markers(name, style, size=9) | {
         "x": [round(x + offset, 4) for x, _, _ in points],
         "y": [estimate.value for estimate in estimates],
-        "text": [f"{result.query}, {result.label}" for result in results],
+        "text": [_shown(f"{result.query}, {result.label}") for result in results],
         "customdata": [[e.low, e.high, resampled_text([e])] for e in estimates],
         "hovertemplate": "%{text}: <b>%{y:.1f} %</b> [%{customdata[0]:.1f}, %{customdata[1]:.1f}]"
         "<br>bootstrap of %{customdata[2]}<extra></extra>",
@@ -194,12 +195,12 @@ def plot_space(study: Space) -> Plot:
                 {
                     "type": "scatter",
                     "mode": "markers",
-                    "name": name,
+                    "name": _shown(name),
                     "legendgroup": role,
                     "showlegend": not suffix,
                     "x": [view.points[row][0] for row in rows],
                     "y": [view.points[row][1] for row in rows],
-                    "text": [f"place {study.places[row]}, {study.traversals[row]}" for row in rows],
+                    "text": [_shown(f"place {study.places[row]}, {study.traversals[row]}") for row in rows],
                     "hovertemplate": "%{text}",
                     "xaxis": f"x{suffix}",
                     "yaxis": f"y{suffix}",
@@ -231,6 +232,11 @@ def plot_study(study: Study) -> Plot | None:
     return None if drawn is None else drawn(study)
 
 
+def _shown(text: str) -> str:
+    """Text that plotly shows as it is: it reads names as HTML, and leaves out what it takes for tags."""
+    return escape(text, quote=False)
+
+
 def _markers(label: str, style: Style, size: int) -> Plot:
     """A trace of markers, not all filled for another setting of a method."""
     marker = {
@@ -239,7 +245,13 @@ def _markers(label: str, style: Style, size: int) -> Plot:
         "size": size,
         "line": {"width": 1.5, "color": style.colour},
     }
-    return {"type": "scatter", "mode": "markers", "name": label, "legendgroup": label, "marker": marker}
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": _shown(label),
+        "legendgroup": label,
+        "marker": marker,
+    }
 
 
 def _line_and_markers(label: str, style: Style) -> Plot:
@@ -255,7 +267,7 @@ def _level(name: str, of: str, style: Style) -> Plot:
     return {
         "type": "scatter",
         "mode": "lines",
-        "name": name,
+        "name": _shown(name),
         "legendgroup": of,
         "showlegend": False,
         "line": {"color": style.colour, "dash": style.dash, "width": 1},

@@ -217,7 +217,10 @@ def _details(study: Study) -> list[str]:
         bars = f"Vertical bars: 95 % bootstrap of {study.resampled}."
         return [f"Measured on {study.measured}. {bars}", *study.notes]
     if isinstance(study, Compression):
-        return [*(f"{alike[0].upper()}{alike[1:]}." for alike in same_curves(study)), *study.notes]
+        return [
+            *(f"{alike[0].upper()}{alike[1:]}".rstrip(".") + "." for alike in same_curves(study)),
+            *study.notes,
+        ]
     return study.notes
 
 
