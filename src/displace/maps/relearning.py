@@ -81,7 +81,7 @@ def _samples_after(old: MapState, refs: ReferenceSet, gained: bool) -> Samples |
     """Samples of the map, with the traversals that were added and without those that were removed."""
     names = [str(name) for name in refs.traversal_ids]
     if not gained:
-        return old.samples and old.samples.without(names)
+        return (old.samples and old.samples.without(names)) or None
     return joined([old.samples, _located_before(old, refs)])
 
 
