@@ -559,3 +559,14 @@ class TestReport:
             SingularScatterError, match=r"settings it was built with.*ridge=0 cannot mend it.*Build it anew"
         ):
             town.add(refs.only("t1"))
+
+
+def test_a_map_keeps_references_of_its_own(route):
+    """Where the caller used the array for another recording, a traversal could no longer be removed."""
+    refs = route.references
+    vectors = refs.vectors.copy()
+    town = build(ReferenceSet(vectors, refs.places, refs.traversals), calibration=False, keep_references=True)
+    vectors[:] = vectors[::-1].copy()
+    town.remove("t3")
+    rebuilt = rebuilt_like(town, refs.without("t3"))
+    assert_close(exact_scores(town, route.queries), exact_scores(rebuilt, route.queries))
