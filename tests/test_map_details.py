@@ -634,6 +634,18 @@ def test_what_a_build_does_where_nothing_is_said(refs, tmp_path):
     assert get_fusion("hops")().fit_references(refs).rank(refs.vectors[:2]).places.shape == (2, 5)
 
 
+def test_a_map_of_a_save_that_died_is_updated_after_a_later_save(refs, tmp_path):
+    """The later one renames its statistics: they were then looked for under the name that they had."""
+    build(refs, "hops", calibration=False).save(tmp_path / "town")
+    (tmp_path / "town-stats").rename(tmp_path / "town-stats.next")
+    town = PlaceMap.load(tmp_path / "town")
+    town.save(tmp_path / "town")
+    assert town.statistics.nbytes == (tmp_path / "town-stats").stat().st_size
+    gone = refs.traversal_ids[0]
+    town.remove(refs.only(gone))
+    assert str(gone) not in town.traversals
+
+
 def test_a_save_first_finishes_one_that_died(refs, tmp_path):
     """Its statistics are then those of the map that is replaced, and go with it."""
     build(refs, "hops", calibration=False).save(tmp_path / "town")
