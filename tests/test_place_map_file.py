@@ -666,7 +666,12 @@ def test_equal_input_gives_equal_files(tmp_path, refs):
 @pytest.mark.parametrize("project", ["auto", np.False_])
 def test_settings_that_are_numbers_of_numpy_are_saved(path, refs, project):
     """As from np.linspace or np.arange: JSON knows no float32, and the map could not be saved."""
-    given = {"tau": np.float32(0.5), "ridge": np.float32(0.25), "center": np.True_, "n_components": np.int64(9)}
+    given = {
+        "tau": np.float32(0.5),
+        "ridge": np.float32(0.25),
+        "center": np.True_,
+        "n_components": np.int64(9),
+    }
     build(refs, DisPlace(**given, project=project), calibration=False).save(path)
     settings = PlaceMap.load(path).settings
     assert {name: settings[name] for name in given} == given

@@ -106,9 +106,7 @@ class StatisticsFile(MapStatistics):
         path = self._there
         header, arrays = tensors.read(path, FORMAT, VERSION)
         if self.map_checksum and header.get("map_sha256") != self.map_checksum:
-            raise FormatError(
-                f"{path} belongs to another map by now: the map was replaced; load it again"
-            )
+            raise FormatError(f"{path} belongs to another map by now: the map was replaced; load it again")
         try:
             digests = schema.mapping(header.get("digests", {}), "digests", schema.text)
             references = None
