@@ -309,6 +309,19 @@ class TestFramesAroundTheGap:
         start = int(np.clip(int(first * n) - self.most // 2, 0, n - self.most))
         np.testing.assert_array_equal(taken, 10 * np.arange(start, start + self.most))
 
+    @pytest.mark.parametrize(("gap", "first"), [(-1, 0), (0, 200), (7, 207)])
+    def test_some_of_them_the_map_has(self, gap, first):
+        """Of a long stretch at the start of the route none had a place: the level was that of a drive elsewhere."""
+        n = 4 * self.most
+        answerable = np.arange(n) >= self.most + gap
+        np.testing.assert_array_equal(
+            driving._around_the_gap(np.arange(n), answerable), np.arange(first, first + self.most)
+        )
+
+    def test_without_any_that_the_map_has(self):
+        n = 4 * self.most
+        assert driving._around_the_gap(np.arange(n), np.zeros(n, bool))[0] == 0
+
 
 def test_one_reference_is_the_smallest_block():
     assert [part.tolist() for part in place_blocks(np.array([5, 4, 6]), 8, 1)] == [[1], [0], [2]]
