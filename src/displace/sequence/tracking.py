@@ -246,8 +246,7 @@ class Tracker:
         if self._along > _CERTAIN:
             return told
         off_map = searched_in_vain(told.off_map, self._doubted, _DOUBTED, _DOUBTED_LONGER)
-        on_map = (1 - off_map) / max(1 - told.off_map, 1e-9)
-        return told.in_doubt(on_map).in_doubt(self._along, to_off_map=0.0)
+        return told.likelier_off_map(off_map).in_doubt(self._along, to_off_map=0.0)
 
 
 class _Mean:
