@@ -373,8 +373,7 @@ class Follower:
     def step(self, query: Any) -> Fix:
         """Take the next frame: a descriptor (D,) or an image; returns where it was taken."""
         frame = self._describe(query)
-        if frame.any():  # else it shows nothing
-            self._look_for_view(frame)
+        self._look_for_view(frame)
         return self._take(frame)
 
     def _look_for_view(self, frame: Vectors) -> None:
@@ -382,12 +381,12 @@ class Follower:
         if self._view_of is None:
             return
         self._recent.append(frame.copy())
-        self._n_frames += 1
+        self._n_frames += bool(frame.any())  # else it shows nothing
         if self._n_frames < self._next_look:
             return
         self._next_look *= 2
         recent = list(self._recent)
-        view = self._view_of(np.array(recent[-VIEW_FRAMES:]))
+        view = self._view_of(np.array([seen for seen in recent[-VIEW_FRAMES:] if seen.any()]))
         if view is not None and view != self.view:
             self.view = view
             self._begin()
