@@ -185,7 +185,7 @@ class Belief:
         return Belief(self.places * along + anywhere, self.off_map + to_off_map * taken)
 
     def likelier_off_map(self, off_map: float) -> Belief:
-        """This belief with a higher probability of ∅, taken from all places alike."""
+        """Return this belief with a higher probability of ∅, taken from all places alike."""
         return self.in_doubt((1 - off_map) / max(1 - self.off_map, 1e-9))
 
     def whatever_pace(self) -> Belief:
