@@ -12,13 +12,13 @@ from collections.abc import Callable
 from copy import copy, deepcopy
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
-from math import exp, log
+from math import log
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.arrays import Vectors, sigmoid, top_k
+from displace.arrays import Vectors, sigmoid, sigmoid_of, top_k
 from displace.errors import InputError
 from displace.files import schema
 from displace.sequence.adaptation import MapRows, OnlineAdaptation, advance
@@ -122,8 +122,7 @@ class Logistic:
     def corrected(self, belief: float) -> float:
         """`probability` of one belief, whose log-odds are the only feature; in plain floats, as every step asks."""
         p = min(max(belief, CLIP), 1 - CLIP)
-        z = self.bias + self.weights[0] * (log(p / (1 - p)) - self.offsets[0]) / self.scales[0]
-        return 1 / (1 + exp(-min(max(z, -50.0), 50.0)))
+        return sigmoid_of(self.bias + self.weights[0] * (log(p / (1 - p)) - self.offsets[0]) / self.scales[0])
 
     @classmethod
     def fit(cls, features: Vectors, right: NDArray[np.bool_]) -> Logistic | None:
@@ -455,7 +454,7 @@ def smooth_fixes(course: Course, similarity: Blocks) -> tuple[list[Fix], bool]:
 
     def see(frame: int, belief: Belief) -> None:
         fix = course.fix(belief, smoothed=True)
-        found[frame] = Fix(fix.place, fix.probability, fix.off_map, Sparse.of(belief.places))
+        found[frame] = replace(fix, kept=Sparse.of(belief.places))
 
     in_order = smooth_drive(similarity, course.scale, see, course.ordered, course.roadway)
     return [found[frame] for frame in range(similarity.shape[0])], in_order

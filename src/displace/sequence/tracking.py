@@ -18,7 +18,7 @@ from math import exp, log
 
 import numpy as np
 
-from displace.arrays import Vectors
+from displace.arrays import Vectors, sigmoid_of
 from displace.sequence.belonging import Belonging
 from displace.sequence.engine import KEPT, MOST, STEPS, Belief, Learner, Motion, paced, roughly_paced
 from displace.sequence.roadway import Roadway
@@ -131,7 +131,7 @@ class Tracker:
     @property
     def order(self) -> float:
         """Trust that the frames follow the route's order, 0 to 1: logistic in the log-likelihood ratio."""
-        return 1 / (1 + exp(-min(max((self._gain - self._ENOUGH) / 2, -50.0), 50.0)))
+        return sigmoid_of((self._gain - self._ENOUGH) / 2)
 
     @property
     def level(self) -> float:
