@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
+import os
 from pathlib import Path
 
 import pytest
@@ -55,3 +56,14 @@ def test_tables_that_people_open_have_no_formulas(tmp_path):
 @pytest.mark.parametrize("text", ["sun", "", "-1.5", "+2", "a=b", "1e3"])
 def test_other_cells_are_as_they_are(text):
     assert cell_text(text) == text
+
+
+def test_files_have_the_mode_of_others_and_the_umask_is_never_changed(tmp_path, monkeypatch):
+    """It is the whole process's: files that other threads made at that moment were writable by everybody."""
+    (tmp_path / "usual").touch()
+    (tmp_path / "own").touch(mode=0o640)
+    monkeypatch.setattr(os, "umask", lambda mask: pytest.fail(f"the umask was set to {mask:o}"))
+    for name, like in (("new", "usual"), ("own", "own")):
+        mode = (tmp_path / like).stat().st_mode
+        atomic.write_whole(tmp_path / name, "text")
+        assert (tmp_path / name).stat().st_mode == mode

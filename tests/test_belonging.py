@@ -259,3 +259,10 @@ def test_the_stretch_of_a_pair_is_what_it_earns_beyond_chance() -> None:
     surplus = earnings(scores, SLOPE, motion) - RESEMBLES * earned_by_chance(scores, SLOPE, motion)
     best = max(surplus[first:last].sum() for first in range(120) for last in range(first, 121))
     assert pair(one, other).stretch == pytest.approx(best / np.sqrt(120), rel=1e-6)
+
+
+def test_frames_that_are_surely_off_the_map_are_told_so():
+    """As on a map whose recordings are nearly equal, with a high level: the smoother divided by zero."""
+    scores, told = np.random.default_rng(0).standard_normal((5, 50)).astype(np.float32), {}
+    assert not smooth_drive(Blocks.of(scores), Scale(level=90.0), told.__setitem__, ordered=False)
+    assert [told[frame].off_map for frame in range(5)] == [1.0] * 5

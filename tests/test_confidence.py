@@ -535,6 +535,17 @@ def test_what_a_removed_traversal_had_shown_is_dropped(small):
     assert "t3" not in place_map.calibration.traversals
 
 
+def test_a_map_is_left_with_a_traversal_that_was_never_held_out():
+    """Of more than five traversals five are held out: what the map keeps of the last one is no query at all."""
+    refs = make_route(n_places=40, n_traversals=6, dim=16, seed=7).references
+    place_map = build(refs, "hops")
+    assert "t4" not in place_map.state.samples.names
+    update = place_map.remove(refs.without("t4"))
+    assert update.confidence.startswith("none: the map keeps too few held-out queries")
+    assert place_map.calibration is None
+    assert place_map.state.samples is None
+
+
 def test_a_map_that_was_built_without_stays_without(small):
     place_map = build(small.references.only("t0", "t1"), calibration=False)
     assert place_map.add(small.references.only("t2")).confidence == ""

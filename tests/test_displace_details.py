@@ -151,6 +151,15 @@ class TestDecisions:
             np.testing.assert_array_equal(again.row_places_, first.row_places_)
             assert again.settings() == first.settings()
 
+    @pytest.mark.parametrize("name", ["project", "views", "center"])
+    @pytest.mark.parametrize("value", [True, False])
+    def test_a_choice_by_numpy_is_one_by_python(self, refs, name, value):
+        """``project=np.False_`` was allowed, and projected."""
+        by_numpy, by_python = {name: np.bool_(value)}, {name: value}
+        assert fit(refs, **by_numpy).settings() == fit(refs, **by_python).settings()
+        kinds = [type(DisPlace(**given).statistics(refs)) for given in (by_numpy, by_python)]
+        assert kinds[0] is kinds[1]
+
     def test_what_is_kept_for_updates(self, refs):
         assert isinstance(DisPlace().statistics(refs), Scatter)
         for options in ({"views": True}, {"n_rows": "all"}):

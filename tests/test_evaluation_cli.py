@@ -421,7 +421,7 @@ def test_a_full_disk_is_one_message(run, folder, monkeypatch, arguments):
 
     if not (folder / "made").exists():
         run("evaluate", "first.desc", "--fusion", "hops", "--query", "night", "-o", "made")
-    monkeypatch.setattr("displace.files.atomic.tempfile.mkstemp", full)
+    monkeypatch.setattr("displace.files.atomic.secrets.token_hex", full)
     done = run(*arguments)
     assert done.exit_code == 2, done.output
     assert "No space left on device" in done.stderr

@@ -70,6 +70,13 @@ class TestAreas:
         assert town.within((100, 0), 20).locate(route.queries).places.shape == (30, 5)
         assert town.locate(route.queries, k=9).places.shape == (30, 9)
 
+    def test_drives_are_not_followed_in_one(self, town, route):
+        """They were, along the whole route: places outside of the area were found."""
+        near = town.within((100, 0), 20)
+        for follow in (near.follow, lambda: near.smooth(route.queries), lambda: near.smoothed(route.queries)):
+            with pytest.raises(InputError, match="along the whole route"):
+                follow()
+
     def test_of_several_rows_a_place_too(self, route):
         pooled = build(route.references, "pooling", positions=Positions(LINE), calibration=False)
         whole = pooled.locate(route.queries, k=30)

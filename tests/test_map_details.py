@@ -309,6 +309,19 @@ class TestFramesAroundTheGap:
         start = int(np.clip(int(first * n) - self.most // 2, 0, n - self.most))
         np.testing.assert_array_equal(taken, 10 * np.arange(start, start + self.most))
 
+    @pytest.mark.parametrize(("gap", "first"), [(-1, 0), (0, 200), (7, 207)])
+    def test_some_of_them_the_map_has(self, gap, first):
+        """Of a long stretch at the start of the route none had a place: the level was that of a drive elsewhere."""
+        n = 4 * self.most
+        answerable = np.arange(n) >= self.most + gap
+        np.testing.assert_array_equal(
+            driving._around_the_gap(np.arange(n), answerable), np.arange(first, first + self.most)
+        )
+
+    def test_without_any_that_the_map_has(self):
+        n = 4 * self.most
+        assert driving._around_the_gap(np.arange(n), np.zeros(n, bool))[0] == 0
+
 
 def test_one_reference_is_the_smallest_block():
     assert [part.tolist() for part in place_blocks(np.array([5, 4, 6]), 8, 1)] == [[1], [0], [2]]
@@ -632,6 +645,18 @@ def test_what_a_build_does_where_nothing_is_said(refs, tmp_path):
     stream = ReferenceStream(refs.places, refs.traversals, refs.info, 16, lambda rows: refs.vectors[rows])
     assert streaming.build_streamed(stream, "hops", folder=tmp_path).calibration is not None
     assert get_fusion("hops")().fit_references(refs).rank(refs.vectors[:2]).places.shape == (2, 5)
+
+
+def test_a_map_of_a_save_that_died_is_updated_after_a_later_save(refs, tmp_path):
+    """The later one renames its statistics: they were then looked for under the name that they had."""
+    build(refs, "hops", calibration=False).save(tmp_path / "town")
+    (tmp_path / "town-stats").rename(tmp_path / "town-stats.next")
+    town = PlaceMap.load(tmp_path / "town")
+    town.save(tmp_path / "town")
+    assert town.statistics.nbytes == (tmp_path / "town-stats").stat().st_size
+    gone = refs.traversal_ids[0]
+    town.remove(refs.only(gone))
+    assert str(gone) not in town.traversals
 
 
 def test_a_save_first_finishes_one_that_died(refs, tmp_path):

@@ -14,7 +14,7 @@ import pytest
 from killing import die_at, in_child
 from PIL import Image
 
-from displace import PlaceMap, ReferenceSet, build, images, threads
+from displace import DisPlace, PlaceMap, ReferenceSet, build, images, threads
 from displace.errors import DisplaceError, FormatError, InputError
 from displace.files.lock import exclusive
 from displace.fork_lock import ForkLock
@@ -661,3 +661,18 @@ def test_equal_input_gives_equal_files(tmp_path, refs):
         build(refs, calibration=False).save(tmp_path / name)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     assert (tmp_path / "a-stats").read_bytes() == (tmp_path / "b-stats").read_bytes()
+
+
+@pytest.mark.parametrize("project", ["auto", np.False_])
+def test_settings_that_are_numbers_of_numpy_are_saved(path, refs, project):
+    """As from np.linspace or np.arange: JSON knows no float32, and the map could not be saved."""
+    given = {
+        "tau": np.float32(0.5),
+        "ridge": np.float32(0.25),
+        "center": np.True_,
+        "n_components": np.int64(9),
+    }
+    build(refs, DisPlace(**given, project=project), calibration=False).save(path)
+    settings = PlaceMap.load(path).settings
+    assert {name: settings[name] for name in given} == given
+    assert settings["project"] == (project == "auto")

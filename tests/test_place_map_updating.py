@@ -572,3 +572,14 @@ def test_settings_that_are_numbers_of_numpy_are_saved(route, tmp_path):
     loaded.add(refs.only("t2"))
     loaded.save(tmp_path / "town.displace")
     assert PlaceMap.load(tmp_path / "town.displace").settings == loaded.settings
+
+
+def test_a_map_keeps_references_of_its_own(route):
+    """Where the caller used the array for another recording, a traversal could no longer be removed."""
+    refs = route.references
+    vectors = refs.vectors.copy()
+    town = build(ReferenceSet(vectors, refs.places, refs.traversals), calibration=False, keep_references=True)
+    vectors[:] = vectors[::-1].copy()
+    town.remove("t3")
+    rebuilt = rebuilt_like(town, refs.without("t3"))
+    assert_close(exact_scores(town, route.queries), exact_scores(rebuilt, route.queries))

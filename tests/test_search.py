@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from displace.errors import FormatError, InputError, UnknownNameError
+from displace.files import tensors
 from displace.search._top import RunningTop, best_rows, widened
 from displace.search.base import as_rows, noisy_sample
-from displace.search.exact import Exact, is_mapped, to_int8
+from displace.search.exact import FORMAT, VERSION, Exact, is_mapped, to_int8
 
 
 def unit_rows(n, dim, seed=0):
@@ -115,6 +116,52 @@ def test_a_file_that_is_no_index_is_refused(tmp_path):
     (tmp_path / "rows").write_bytes(b"nothing of the sort")
     with pytest.raises(FormatError):
         Exact.open(tmp_path / "rows")
+
+
+@pytest.mark.parametrize(
+    ("header", "arrays"),
+    [
+        ({"kind": None}, {}),
+        ({"kind": ["int8"]}, {}),
+        ({"kind": "float32"}, {}),
+        ({}, {"codes": np.zeros(5, np.int8)}),
+        ({}, {"scales": None}),
+        ({}, {"scales": np.ones(4, np.float32)}),
+        ({}, {"rows": unit_rows(5, 3)}),
+    ],
+)
+def test_a_file_whose_parts_do_not_fit_together_is_refused(tmp_path, header, arrays):
+    """Searching ended in an IndexError, or gave scores without their scale."""
+    Exact.build(unit_rows(5, 4), "int8").save(tmp_path / "rows")
+    known, kept = tensors.read(tmp_path / "rows", FORMAT, VERSION)
+    kept = {name: np.array(array) for name, array in kept.items()} | arrays
+    tensors.write(tmp_path / "rows", {**known, **header}, {n: a for n, a in kept.items() if a is not None})
+    with pytest.raises(FormatError, match="rows is damaged"):
+        Exact.open(tmp_path / "rows")
+
+
+@pytest.mark.parametrize("scale", [None, "1", [1.0]])
+def test_faiss_refuses_rows_without_a_scale(tmp_path, scale):
+    pytest.importorskip("faiss")
+    from displace.search.faiss import Faiss
+
+    Faiss.build(unit_rows(5, 4), "int8").save(tmp_path / "index")
+    header = {"format": FORMAT, "version": VERSION, "scale": scale}
+    tensors.write(tmp_path / "index-rows", header, {"rows": unit_rows(5, 4)})
+    with pytest.raises(FormatError, match="index-rows is damaged"):
+        Faiss.open(tmp_path / "index")
+
+
+def test_faiss_refuses_the_rows_of_another_index(tmp_path):
+    """As after a save that died between the two files: the best were compared again by other rows."""
+    pytest.importorskip("faiss")
+    from displace.search.faiss import Faiss
+
+    for n in (5, 4):
+        Faiss.build(unit_rows(n, 4), "int8").save(tmp_path / str(n))
+    (tmp_path / "4-rows").replace(tmp_path / "5-rows")
+    with pytest.raises(FormatError, match="not those of the index"):
+        Faiss.open(tmp_path / "5")
 
 
 def test_many_rows_in_blocks_give_the_same_as_all_at_once(monkeypatch):

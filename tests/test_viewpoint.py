@@ -256,6 +256,20 @@ def test_a_drive_that_changes_lanes_remembers_as_many_frames_as_before(
     assert follower.ago(180).belief.shape == fix.belief.shape
 
 
+def test_a_drive_that_finds_its_view_remembers_black_frames(
+    place_map: PlaceMap, pictures: dict[str, np.ndarray]
+) -> None:
+    """They were left out, and every frame before them was taken for a later one."""
+    truth, queries = np.asarray(place_map.places.ids), pictures["other lane"][: LEAST_VIEW_FRAMES + 2].copy()
+    queries[-7:-5] = 0
+    follower = place_map.follow(lag=12)
+    followed(follower, queries)
+    assert follower.view == (0, 3)
+    assert [follower.ago(frames).place for frames in (4, 7, 9)] == truth[
+        LEAST_VIEW_FRAMES + 1 - np.array([4, 7, 9])
+    ].tolist()
+
+
 def test_a_drive_that_goes_back_to_its_lane_is_no_longer_moved(
     place_map: PlaceMap, pictures: dict[str, np.ndarray]
 ) -> None:

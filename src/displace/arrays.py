@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import exp
 from typing import Any, TypeVar
 
 import numpy as np
@@ -161,6 +162,11 @@ def sigmoid(x: NDArray[Real]) -> NDArray[Real]:
     """1/(1 + e⁻ˣ), without overflow."""
     result: NDArray[Real] = 1 / (1 + np.exp(-np.clip(x, -50, 50)))
     return result
+
+
+def sigmoid_of(x: float) -> float:
+    """`sigmoid` of one number, in plain floats: it is asked at every frame of a drive."""
+    return 1 / (1 + exp(-min(max(x, -50.0), 50.0)))
 
 
 def log_odds(probability: ArrayLike, least: float) -> NDArray[np.float64]:

@@ -85,7 +85,7 @@ def folds_with_a_gap(
     for number, name in enumerate(names):
         for gap in range(gaps):
             start = int((number / len(names) + gap / gaps) % 1 * (len(route) - length))
-            stretch, edge = _stretch(route, start, length, MARGIN)
+            stretch, edge = stretch_of(route, start, length, MARGIN)
             own, gone = traversals == name, np.isin(places, stretch)
             left = ~own & ~gone
             known = np.isin(places, places[left]) | gone
@@ -106,7 +106,7 @@ def folds_of_quarters(
     names, bounds = np.unique(traversals), _quarters(places, traversals, route)
     plan = [(quarter, name) for quarter in range(4) for name in np.roll(names, quarter)]
     for quarter, name in (plan[at] for at in spread(len(plan), max_folds)):
-        stretch, edge = _stretch(route, bounds[quarter], bounds[quarter + 1] - bounds[quarter], 2 * MARGIN)
+        stretch, edge = stretch_of(route, bounds[quarter], bounds[quarter + 1] - bounds[quarter], 2 * MARGIN)
         opposite = (quarter + 2) % 4
         held = np.isin(places, route[bounds[opposite] : bounds[opposite + 1]]) & (len(names) > 1)
         own, gone = traversals == name, np.isin(places, stretch)
@@ -125,7 +125,7 @@ def _quarters(places: NDArray[Any], traversals: NDArray[Any], route: NDArray[Any
     return [int(shared[len(shared) * part // 4]) for part in range(4)] + [int(shared[-1]) + 1]
 
 
-def _stretch(
+def stretch_of(
     route: NDArray[Any], start: int, length: int, margin: float
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Places of a stretch, and those at its edges."""

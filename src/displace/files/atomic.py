@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-import tempfile
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,14 +51,15 @@ def replacing(path: PathLike) -> Iterator[Path]:
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[Path]:
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    # The system applies the umask: to read it is to change it for all threads.
+    os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if path.exists() else 0o666))
     try:
         yield temporary
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
-        _copy_mode(path, name)
+        if path.exists():
+            temporary.chmod(path.stat().st_mode & 0o777)
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -121,14 +122,3 @@ def sync_folder(folder: PathLike) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _copy_mode(path: Path, temporary: str) -> None:
-    """Give the temporary file the mode that an ordinary new file, or the file it replaces, has."""
-    if path.exists():
-        mode = path.stat().st_mode & 0o777
-    else:
-        umask = os.umask(0)
-        os.umask(umask)
-        mode = 0o666 & ~umask
-    Path(temporary).chmod(mode)

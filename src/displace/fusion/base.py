@@ -231,7 +231,8 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     def settings(self) -> dict[str, Any]:
         """Parameters with every "auto" decided, JSON-able: with them, equal references give the same map."""
-        return dict(self.get_params())
+        given = self.get_params().items()
+        return {name: value.item() if isinstance(value, np.generic) else value for name, value in given}
 
     def explain(self) -> str:
         """Describe in one line which settings were used, and why."""

@@ -239,21 +239,17 @@ class DisPlace(VectorFusion):
     def settings(self) -> dict[str, Any]:
         """Parameters as decided; what was left open because nothing is known about conditions stays open."""
         # A given value stays: it determines the kind of the map's statistics.
-        views = {"views": self.views_.kind != "one" if self.views == "auto" else bool(self.views)}
+        views = self.views_.kind != "one" if self.views == "auto" else bool(self.views)
+        found = {**super().settings(), "views": views}
         if self._undecided:
-            return {**self.get_params(), **views}
+            return found
         decided = self.settings_
         rows: int | str = "all" if decided.rows is None else decided.rows
         if decided.projects and rows == "all" and self.n_rows != "all":
             rows = int(np.bincount(self.row_places_).max())
-        return {
-            **self.get_params(),
-            "ridge": float(self.ridge_) if decided.projects else self.ridge,
-            "center": bool(self.center_) if decided.projects else self.center,
-            "n_rows": rows,
-            "project": decided.projects,
-            **views,
-        }
+        if decided.projects:
+            found |= {"ridge": float(self.ridge_), "center": bool(self.center_)}
+        return {**found, "n_rows": rows, "project": decided.projects}
 
     def explain(self) -> str:
         """Describe in one line which settings were used, and why."""
@@ -295,7 +291,7 @@ class DisPlace(VectorFusion):
 
     def _keeps_references(self, refs: ReferenceSet) -> bool:
         """Whether an update needs the references, because statistics of places would mix views and conditions."""
-        if self.n_rows == "all" or self.views is True:
+        if self.n_rows == "all" or self.views not in ("auto", False):
             return True
         if not self._tells_views_apart(labelled=True):
             return False
@@ -329,7 +325,7 @@ class DisPlace(VectorFusion):
         if views.kind != "one":
             statistics = None  # they are of places
         self._undecided = False
-        if self.project is False or views.kind == "apart":
+        if not self.project or views.kind == "apart":
             self._undecided = views.kind == "apart"
             reason = views.reason if self._undecided else AS_GIVEN
             settings = Settings(0.0, False, reason, rows=self._plain_rows(), projects=False)

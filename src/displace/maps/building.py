@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -202,7 +203,8 @@ def _kept(statistics: Statistics | None, refs: ReferenceSet, references: bool) -
     """Statistics that an update of the map needs; None where the fusion has none."""
     if statistics is None:
         return None
-    return MapStatistics(statistics.to_arrays(), refs if references else None, digests_of(refs))
+    # A copy, as the caller may use the arrays for something else.
+    return MapStatistics(statistics.to_arrays(), deepcopy(refs) if references else None, digests_of(refs))
 
 
 def calibration_rows(places: NDArray[Any], info: Places, dim: int) -> Indices:

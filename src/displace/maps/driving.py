@@ -253,10 +253,12 @@ def _prior_level(plain: Vectors, answerable: NDArray[np.bool_]) -> float:
 
 
 def _around_the_gap(asked: NDArray[np.intp], answerable: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """At most `MOST_FRAMES` consecutive frames, around the first frame of the stretch that the fold's map lacks."""
+    """At most `MOST_FRAMES` consecutive frames, around one end of the stretch that the fold's map lacks."""
     if len(asked) <= MOST_FRAMES:
         return asked
     gone = np.flatnonzero(~answerable)
     middle = int(gone[0]) if len(gone) else len(asked) // 2
+    if not answerable[:MOST_FRAMES].any():  # a long stretch where the route begins
+        middle = int(answerable.argmax())
     first = int(np.clip(middle - MOST_FRAMES // 2, 0, len(asked) - MOST_FRAMES))
     return asked[first : first + MOST_FRAMES]

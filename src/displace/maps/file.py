@@ -29,7 +29,7 @@ from displace.geo import Positions
 from displace.maps.checking import KINDS, check_fields, check_row_places, check_rows, checked_calibration
 from displace.maps.samples import Samples
 from displace.maps.state import MapState
-from displace.maps.statistics import MapStatistics, StatisticsFile
+from displace.maps.statistics import UPCOMING, MapStatistics, StatisticsFile
 from displace.maps.witness import Anchors
 from displace.places import Places
 from displace.sequence.following import DriveCalibration
@@ -215,7 +215,7 @@ def _sidecar(path: Path) -> Path:
 
 
 def _upcoming(path: Path) -> Path:
-    return path.with_name(f"{path.name}-stats.next")
+    return path.with_name(f"{_sidecar(path).name}{UPCOMING}")
 
 
 def packed(state: MapState) -> tuple[dict[str, Any], tensors.Arrays]:

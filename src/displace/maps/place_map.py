@@ -112,7 +112,7 @@ class PlaceMap:
         return cls(file.load(path, verify))
 
     def within(self, near: tuple[float, float], radius: float) -> PlaceMap:
-        """Return the same map for queries that are known to be in an area: only places inside are found.
+        """Return the same map for photos that are known to be in an area: only places inside are found.
 
         Parameters
         ----------
@@ -364,6 +364,7 @@ class PlaceMap:
         if not (isinstance(lag, int | np.integer) and lag >= 0):
             raise InputError(f"lag={lag!r} must be 0 or more frames, a whole number")
         state, grid = self.state, grid_of(self.model)
+        _check_everywhere(state)
         if view is not None:
             check_view(view, grid)
         course, adapts = self._course(state), adapt == "online"
@@ -409,6 +410,7 @@ class PlaceMap:
     def _smooth(self, state: MapState, vectors: Vectors, adapt: str) -> tuple[list[Fix], tuple[int, int]]:
         """As `smooth`, and the offset by which the pictures were shifted back."""
         check_one_of(adapt, ("auto", "batch", "none"), "adapt")
+        _check_everywhere(state)
         if not len(vectors):
             return [], (0, 0)
         mode = chosen_mode(adapt, len(vectors))
@@ -658,6 +660,12 @@ class PlaceMap:
         else:
             self.check_model(model.fingerprint())
         return describe(model, images)
+
+
+def _check_everywhere(state: MapState) -> None:
+    """Refuse to follow a drive in an area."""
+    if state.area is not None:
+        raise InputError("a drive is followed along the whole route: use the map itself, not within an area")
 
 
 def _shifted_back(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from displace.arrays import top_k
 from displace.fusion.base import Fusion, Rows
-from displace.holdout import MARGIN, STRETCH, spread
+from displace.holdout import MARGIN, STRETCH, spread, stretch_of
 from displace.maps.calibrating import calibrated
 from displace.maps.driving import DriveWatch, drives_by_rule
 from displace.maps.learning import basis_of, calibration_of, labelled
@@ -81,7 +81,7 @@ def _samples_after(old: MapState, refs: ReferenceSet, gained: bool) -> Samples |
     """Samples of the map, with the traversals that were added and without those that were removed."""
     names = [str(name) for name in refs.traversal_ids]
     if not gained:
-        return old.samples and old.samples.without(names)
+        return (old.samples and old.samples.without(names)) or None
     return joined([old.samples, _located_before(old, refs)])
 
 
@@ -96,10 +96,7 @@ def _located_before(old: MapState, refs: ReferenceSet) -> Samples | None:
 def _asked(old: MapState, refs: ReferenceSet) -> tuple[ReferenceSet, NDArray[Any]]:
     """New references at places of the map, without those at the edges of the masked stretch; and that stretch."""
     route = old.places.route
-    first = int((1 - STRETCH) / 2 * len(route))
-    stretch = route[first : first + int(STRETCH * len(route))]
-    margin = int(np.ceil(MARGIN * len(stretch)))
-    edges = np.concatenate([stretch[:margin], stretch[len(stretch) - margin :]])
+    stretch, edges = stretch_of(route, int((1 - STRETCH) / 2 * len(route)), int(STRETCH * len(route)), MARGIN)
     return refs.select(np.isin(refs.places, np.setdiff1d(route, edges))), stretch
 
 

@@ -17,7 +17,8 @@ FORMAT = "displace statistics"
 RELEASES = {1: "0.1"}
 """Release of the package that each format version came with."""
 VERSION = max(RELEASES)
-
+UPCOMING = ".next"
+"""End of the file's name until the map that it belongs to is in place."""
 
 OF_REFERENCES = {
     "references",
@@ -93,15 +94,19 @@ class StatisticsFile(MapStatistics):
     @property
     def nbytes(self) -> int:
         """Size of the file."""
-        return self.path.stat().st_size
+        return self._there.stat().st_size
+
+    @property
+    def _there(self) -> Path:
+        """The file; where a save had died before renaming it, a later one has done so."""
+        return self.path if self.path.exists() else Path(str(self.path).removesuffix(UPCOMING))
 
     def loaded(self) -> MapStatistics:
         """Read the file."""
-        header, arrays = tensors.read(self.path, FORMAT, VERSION)
+        path = self._there
+        header, arrays = tensors.read(path, FORMAT, VERSION)
         if self.map_checksum and header.get("map_sha256") != self.map_checksum:
-            raise FormatError(
-                f"{self.path} belongs to another map by now: the map was replaced; load it again"
-            )
+            raise FormatError(f"{path} belongs to another map by now: the map was replaced; load it again")
         try:
             digests = schema.mapping(header.get("digests", {}), "digests", schema.text)
             references = None
@@ -109,7 +114,7 @@ class StatisticsFile(MapStatistics):
                 places, traversals = (tensors.unpack_labels(n, arrays) for n in ("places", "traversals"))
                 references = ReferenceSet(arrays["references"], places, traversals)
         except (KeyError, ValueError, TypeError, AttributeError, IndexError) as error:
-            raise FormatError(f"{self.path} is damaged: {error!r}") from None
+            raise FormatError(f"{path} is damaged: {error!r}") from None
         own = {name: array for name, array in arrays.items() if name not in OF_REFERENCES}
         return MapStatistics(own, references, digests)
 

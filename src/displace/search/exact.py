@@ -11,6 +11,7 @@ from displace.arrays import Indices, Vectors, blocks, ranked, top_k
 from displace.errors import FormatError
 from displace.files import tensors
 from displace.files.reading import PathLike
+from displace.files.schema import require, shown
 from displace.geo import Area
 from displace.progress import Stage
 from displace.search._top import best_rows, reranked
@@ -68,9 +69,20 @@ class Exact(Index):
         """Memory-map what `save` wrote."""
         header, arrays = tensors.read(uri, FORMAT, VERSION, verify=False)
         try:
-            return cls(header["kind"], arrays["codes"], arrays.get("scales"), arrays.get("rows"))
+            kind, codes, scales, rows = (
+                header["kind"],
+                arrays["codes"],
+                arrays.get("scales"),
+                arrays.get("rows"),
+            )
+            alike = kind in cls.kinds and codes.dtype.name == kind and codes.ndim == 2
+            require(alike, f"its codes are {codes.dtype}{codes.shape}, of kind {shown(kind)}")
+            require((scales is not None) == (kind == "int8"), "scales are for int8 codes, and needed there")
+            require(scales is None or scales.shape == codes.shape[:1], "its scales are not those of its rows")
+            require(rows is None or rows.shape == codes.shape, "its rows are not those of its codes")
         except (KeyError, ValueError) as error:
             raise FormatError(f"{uri} is damaged: {error!r}") from None
+        return cls(kind, codes, scales, rows)
 
     @classmethod
     def chosen_kind(cls, kind: str, rows: Vectors) -> str:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from displace.arrays import Indices, Vectors, blocks
 from displace.errors import FormatError
-from displace.files import tensors
+from displace.files import schema, tensors
 from displace.files.reading import PathLike
 from displace.geo import Area
 from displace.holdout import spread
@@ -82,7 +82,14 @@ class Faiss(Index):
         if kind != "int8":
             return cls(index, kind)
         header, arrays = tensors.read(_beside(uri), FORMAT, VERSION, verify=False)
-        return cls(index, kind, float(header["scale"]), arrays.get("rows"))
+        rows = arrays.get("rows")
+        try:
+            scale = schema.number(header["scale"], "scale")
+            fits = rows is None or rows.shape == (index.ntotal, index.d)
+            schema.require(fits, "its rows are not those of the index")
+        except (KeyError, ValueError) as error:
+            raise FormatError(f"{_beside(uri)} is damaged: {error!r}") from None
+        return cls(index, kind, scale, rows)
 
     def search(
         self, queries: Vectors, k: int, among: Indices | Area | None = None

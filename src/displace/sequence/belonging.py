@@ -13,10 +13,11 @@ of a foreign drive grows with log n, and so does the threshold; a logistic funct
 
 from __future__ import annotations
 
-from math import exp, log
+from math import log
 
 import numpy as np
 
+from displace.arrays import sigmoid_of
 from displace.sequence.engine import Floats
 
 BEYOND, MOST = 0.45, 0.95
@@ -50,7 +51,7 @@ def along_route(best: float, frames: int) -> float:
     [0.04, 0.5, 0.99]
     """
     needed = NEEDED * log(max(frames, FEW) / FEW)
-    return 1 / (1 + exp(-min(max((best - needed) / _WIDTH, -50.0), 50.0)))
+    return sigmoid_of((best - needed) / _WIDTH)
 
 
 def belongs(path: Floats, chance: Floats) -> tuple[float, slice]:

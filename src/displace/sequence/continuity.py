@@ -9,11 +9,11 @@ neighbouring places look like, so a hard night and a strange town, which earn ab
 
 from __future__ import annotations
 
-from math import exp, log
+from math import log
 
 import numpy as np
 
-from displace.arrays import Indices
+from displace.arrays import Indices, sigmoid_of
 from displace.sequence.engine import Blocks, Motion
 from displace.sequence.weighing import earnings
 
@@ -54,7 +54,7 @@ def continues(scores: Blocks, slope: float, motion: Motion, around: slice, usual
     others = [earned(rearranged(n_places, rng)) for _ in range(ORDERS)]
     saved = earned(np.arange(n_places)) - float(np.mean(others))
     jumps = compared * motion.mean_step / BLOCK * log(n_places / motion.jump)
-    return 1 / (1 + exp(-min(max(saved - usual * jumps - _CLEAR, -50.0), 50.0)))
+    return sigmoid_of(saved - usual * jumps - _CLEAR)
 
 
 def rearranged(n_places: int, rng: np.random.Generator) -> Indices:

@@ -184,6 +184,10 @@ class Belief:
         anywhere = (1 - to_off_map) * taken / self.places.size
         return Belief(self.places * along + anywhere, self.off_map + to_off_map * taken)
 
+    def likelier_off_map(self, off_map: float) -> Belief:
+        """Return this belief with a higher probability of ∅, taken from all places alike."""
+        return self.in_doubt((1 - off_map) / max(1 - self.off_map, 1e-9))
+
     def whatever_pace(self) -> Belief:
         """Marginal over the paces."""
         return Belief(self.places.sum(axis=0), self.off_map) if self.places.ndim == 2 else self

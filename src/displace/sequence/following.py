@@ -12,13 +12,13 @@ from collections.abc import Callable
 from copy import copy, deepcopy
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
-from math import exp, log
+from math import log
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.arrays import Vectors, sigmoid, top_k
+from displace.arrays import Vectors, sigmoid, sigmoid_of, top_k
 from displace.errors import InputError
 from displace.files import schema
 from displace.sequence.adaptation import MapRows, OnlineAdaptation, advance
@@ -122,8 +122,7 @@ class Logistic:
     def corrected(self, belief: float) -> float:
         """`probability` of one belief, whose log-odds are the only feature; in plain floats, as every step asks."""
         p = min(max(belief, CLIP), 1 - CLIP)
-        z = self.bias + self.weights[0] * (log(p / (1 - p)) - self.offsets[0]) / self.scales[0]
-        return 1 / (1 + exp(-min(max(z, -50.0), 50.0)))
+        return sigmoid_of(self.bias + self.weights[0] * (log(p / (1 - p)) - self.offsets[0]) / self.scales[0])
 
     @classmethod
     def fit(cls, features: Vectors, right: NDArray[np.bool_]) -> Logistic | None:
@@ -373,8 +372,7 @@ class Follower:
     def step(self, query: Any) -> Fix:
         """Take the next frame: a descriptor (D,) or an image; returns where it was taken."""
         frame = self._describe(query)
-        if frame.any():  # else it shows nothing
-            self._look_for_view(frame)
+        self._look_for_view(frame)
         return self._take(frame)
 
     def _look_for_view(self, frame: Vectors) -> None:
@@ -382,12 +380,12 @@ class Follower:
         if self._view_of is None:
             return
         self._recent.append(frame.copy())
-        self._n_frames += 1
+        self._n_frames += bool(frame.any())  # else it shows nothing
         if self._n_frames < self._next_look:
             return
         self._next_look *= 2
         recent = list(self._recent)
-        view = self._view_of(np.array(recent[-VIEW_FRAMES:]))
+        view = self._view_of(np.array([seen for seen in recent[-VIEW_FRAMES:] if seen.any()]))
         if view is not None and view != self.view:
             self.view = view
             self._begin()
@@ -456,7 +454,7 @@ def smooth_fixes(course: Course, similarity: Blocks) -> tuple[list[Fix], bool]:
 
     def see(frame: int, belief: Belief) -> None:
         fix = course.fix(belief, smoothed=True)
-        found[frame] = Fix(fix.place, fix.probability, fix.off_map, Sparse.of(belief.places))
+        found[frame] = replace(fix, kept=Sparse.of(belief.places))
 
     in_order = smooth_drive(similarity, course.scale, see, course.ordered, course.roadway)
     return [found[frame] for frame in range(similarity.shape[0])], in_order

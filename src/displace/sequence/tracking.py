@@ -18,7 +18,7 @@ from math import exp, log
 
 import numpy as np
 
-from displace.arrays import Vectors
+from displace.arrays import Vectors, sigmoid_of
 from displace.sequence.belonging import Belonging
 from displace.sequence.engine import KEPT, MOST, STEPS, Belief, Learner, Motion, paced, roughly_paced
 from displace.sequence.roadway import Roadway
@@ -131,7 +131,7 @@ class Tracker:
     @property
     def order(self) -> float:
         """Trust that the frames follow the route's order, 0 to 1: logistic in the log-likelihood ratio."""
-        return 1 / (1 + exp(-min(max((self._gain - self._ENOUGH) / 2, -50.0), 50.0)))
+        return sigmoid_of((self._gain - self._ENOUGH) / 2)
 
     @property
     def level(self) -> float:
@@ -246,8 +246,7 @@ class Tracker:
         if self._along > _CERTAIN:
             return told
         off_map = searched_in_vain(told.off_map, self._doubted, _DOUBTED, _DOUBTED_LONGER)
-        on_map = (1 - off_map) / max(1 - told.off_map, 1e-9)
-        return told.in_doubt(on_map).in_doubt(self._along, to_off_map=0.0)
+        return told.likelier_off_map(off_map).in_doubt(self._along, to_off_map=0.0)
 
 
 class _Mean:

@@ -175,5 +175,4 @@ def _each_alone(similarity: Blocks, scale: Scale, see: See, searched: int = 0) -
         places, off = likelihood(evidence.block(rows))
         for row in range(len(places)):
             alone, _ = update(Belief.unknown(n_places), places[row], float(off[row]))
-            off_map = searched_in_vain(alone.off_map, searched)
-            see(rows.start + row, alone.in_doubt((1 - off_map) / (1 - alone.off_map)))
+            see(rows.start + row, alone.likelier_off_map(searched_in_vain(alone.off_map, searched)))
