@@ -75,4 +75,4 @@ def test_packed_sketches_are_small_and_fit_nearly_as_well():
     np.testing.assert_array_equal(packed(again), bits)
     assert not unpacked(np.zeros((1, PACKED), np.uint8)).any()
     assert not packed(np.zeros((1, ROWS, COLUMNS), np.complex64)).any()
-    np.testing.assert_array_equal(packed(7 * some), bits)
+    np.testing.assert_array_equal(packed(8 * some), bits)
