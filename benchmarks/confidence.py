@@ -26,17 +26,16 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import _broken_camera
+from benchmarks import _broken_camera, _seen
 from benchmarks._drawn_pictures import discs, noise
 from benchmarks._measure import header, row
+from benchmarks._seen import seen
 from displace import PlaceMap, ReferenceSet, build
 from displace.datasets import town
-from displace.descriptors.extraction import describe
 from displace.errors import ConditioningWarning
 from displace.holdout import spread
 from displace.images import read_image
 from displace.maps.calibration import calibration_error
-from displace.models import get_model
 from displace.places import Places
 
 Descriptors = dict[str, np.ndarray]
@@ -187,13 +186,13 @@ def plan(sizes: list[int]) -> Iterator[tuple[str, int, int]]:
 
 
 def described(shared: Path, name: str, model: str, cache: Path) -> Descriptors:
-    """Descriptors of a set by traversal, row i being place i."""
-    path = cache / f"{name}_{model}.npz"
+    """Pictures (`seen`) of a set by traversal, row i being place i."""
+    path = cache / f"{name}_{model}_seen.npz"
     if not path.is_file():
         if name == "town":
             town.write(cache / name, places=TOWN_PLACES)
         folders = folders_of(shared, name, cache)
-        found = {folder.name: describe(get_model(model), sorted(folder.glob("*.jpg"))) for folder in folders}
+        found = {folder.name: seen(model, sorted(folder.glob("*.jpg"))) for folder in folders}
         np.savez(path, **found)
     return loaded(path)
 
@@ -325,44 +324,43 @@ def map_of(case: Case, vectors: Descriptors, model: str) -> PlaceMap:
     """Build the map of a case."""
     ids = np.arange(case.first, case.first + case.n_places)
     n = len(case.references)
+    pictures = np.concatenate([vectors[name][ids] for name in case.references])
     refs = ReferenceSet(
-        np.concatenate([vectors[name][ids] for name in case.references]),
+        _seen.vectors_of(pictures),
         np.tile(ids, n),
         np.repeat(np.array(case.references), len(ids)),
         info=Places(ids, frames=ids),
     )
-    return build(refs, model={"model": model}, tolerance=case.tolerance)
+    place_map = build(refs, model={"model": model}, tolerance=case.tolerance)
+    return _seen.with_pictures_of(place_map, pictures, refs.places)
 
 
 def located(place_map: PlaceMap, queries: np.ndarray, adapt: str) -> tuple[np.ndarray, np.ndarray]:
     """Place and confidence of each query; 0 where the map has none."""
-    matches = place_map.locate(queries, k=1, adapt=adapt)
+    matches = _seen.located(place_map, queries, adapt)
     confidence = np.zeros(len(queries)) if matches.confidence is None else matches.confidence
     return matches.places[:, 0], confidence
 
 
 def drawn(model: str, cache: Path) -> Descriptors:
-    """Descriptors of drawn pictures that show nothing, by their kind."""
-    path = cache / f"drawn_{model}.npz"
+    """Drawn pictures that show nothing, by their kind."""
+    path = cache / f"drawn_{model}_seen.npz"
     if not path.is_file():
         rng = np.random.default_rng(0)
-        found = {
-            kind.__name__: describe(get_model(model), [kind(rng) for _ in range(DRAWN)])
-            for kind in (discs, noise)
-        }
+        found = {kind.__name__: seen(model, [kind(rng) for _ in range(DRAWN)]) for kind in (discs, noise)}
         np.savez(path, **found)
     return loaded(path)
 
 
 def of_broken_camera(shared: Path, name: str, model: str, cache: Path) -> Descriptors:
-    """Descriptors of what a broken camera makes of pictures that are spread over a set, by the kind of fault."""
-    path = cache / f"broken_{name}_{model}.npz"
+    """What a broken camera makes of pictures that are spread over a set, by the kind of fault."""
+    path = cache / f"broken_{name}_{model}_seen.npz"
     if not path.is_file():
         every = [file for folder in folders_of(shared, name, cache) for file in sorted(folder.glob("*.jpg"))]
         pictures = [read_image(every[at]) for at in spread(len(every), BROKEN)]
         rng = np.random.default_rng(0)
         found = {
-            kind.__name__: describe(get_model(model), [kind(picture, rng) for picture in pictures])
+            kind.__name__: seen(model, [kind(picture, rng) for picture in pictures])
             for kind in _broken_camera.KINDS
         }
         np.savez(path, **found)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from benchmarks import _seen
 from benchmarks._measure import header, row
 from benchmarks.confidence import GAP, Case, Descriptors, described, map_of, parser_of, shared_data
 from displace import PlaceMap
@@ -115,7 +116,7 @@ def judged(
     place_map: PlaceMap, queries: np.ndarray, places: np.ndarray, adapt: str
 ) -> tuple[np.ndarray, np.ndarray]:
     """Confidence of each query, and whether its place is right."""
-    matches = place_map.locate(queries, k=1, adapt=adapt)
+    matches = _seen.located(place_map, queries, adapt)
     assert matches.confidence is not None
     known = np.where(places < 0, place_map.places.ids[0], places)
     return matches.confidence, (places >= 0) & place_map.state.truth.correct(matches.places[:, 0], known)

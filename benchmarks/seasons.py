@@ -13,6 +13,7 @@ import numpy as np
 
 from benchmarks import _other_light
 from benchmarks._measure import header, row
+from benchmarks._seen import seen
 from benchmarks.confidence import (
     GAP,
     Case,
@@ -26,9 +27,7 @@ from benchmarks.confidence import (
     share,
     shared_data,
 )
-from displace.descriptors.extraction import describe
 from displace.images import read_image
-from displace.models import get_model
 
 RAILWAY = "railway"
 MADE = {
@@ -72,14 +71,14 @@ def main(argv: list[str]) -> None:
 
 
 def railway(shared: Path, model: str, cache: Path) -> Descriptors:
-    """Descriptors of the two seasons and of what is made of them."""
-    path = cache / f"{RAILWAY}_{model}.npz"
+    """Pictures (`seen`) of the two seasons and of what is made of them."""
+    path = cache / f"{RAILWAY}_{model}_seen.npz"
     if not path.is_file():
         found = dict(described(shared, "nordland811", model, cache))
         rng = np.random.default_rng(0)
         for name, (season, made) in MADE.items():
             files = sorted((shared / "nordland811" / season).glob("*.jpg"))
-            found[name] = describe(get_model(model), [made(read_image(file), rng) for file in files])
+            found[name] = seen(model, [made(read_image(file), rng) for file in files])
         np.savez(path, **found)
     with np.load(path) as arrays:
         return {key: arrays[key].astype(np.float32) for key in arrays}

@@ -13,6 +13,7 @@ import numpy as np
 
 import displace
 from benchmarks._measure import Cost, header, measure, row
+from benchmarks._seen import vectors_of
 from benchmarks._shared import shared_folder
 from benchmarks.confidence import CACHE, shared_data
 from benchmarks.seasons import MADE, railway
@@ -177,7 +178,8 @@ def real_seasons(n_drives: int, model_name: str) -> None:
     shared = shared_data(CACHE)
     if shared is None:
         return
-    seen, grid = railway(shared, model_name, CACHE), get_model(model_name).grid
+    grid = get_model(model_name).grid
+    seen = {name: vectors_of(some) for name, some in railway(shared, model_name, CACHE).items()}
     total = np.zeros(3, int)
     found: dict[str, list[list[list[str]]]] = {name: [] for name in MADE}
     header(f"alignment, {model_name}", "within ±2", "p90", "null precision", "null recall")

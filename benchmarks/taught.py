@@ -1,12 +1,12 @@
-"""How well can a photo of the map be told from any other, with these descriptors? Needs the shared data.
+"""How well can a photo of the map be told from any other, with this evidence? Needs the shared data.
 
-Maps of three and more traversals, as in `confidence`, are asked for the same pictures. Some eighty numbers of each
-match are given to discriminators that, unlike a map, are taught by the answers: right matches, pictures of the half
-that the map lacks, foreign ones. They learn four fifths of these and judge the last one (places next to each other are
-in one fifth). Printed is the share (%) of right matches that remain where 1 % of that half and 1 % of foreign pictures
-pass, by the map's confidence and by the discriminators. The limit, and what numbers of each map are measured from, are
-chosen by the answers as well. In the town, the maps of --towns other towns are learned, too: many times as many right
-matches.
+Maps of three and more traversals, as in `confidence`, are asked for the same pictures. Printed is the share (%) of
+right matches that remain where 1 % of the half that the map lacks, and 1 % of foreign pictures, pass. The limit is
+chosen by the answers. It is printed for the map's confidence, from descriptors alone and with sketches; and for
+discriminators that, unlike a map, are taught by the answers: right matches, pictures of that half, foreign ones. They
+get some eighty numbers of each match, measured from those without an answer, without and with the fit of the sketches;
+they learn four fifths of the matches and judge the last one (places next to each other are in one fifth). In the town,
+the maps of --towns other towns are learned, too: many times as many right matches.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks._measure import header, row
+from benchmarks._seen import drawn_of, seen, vectors_of
 from benchmarks.confidence import (
     ASKED,
     GAP,
@@ -38,11 +39,11 @@ from benchmarks.confidence import (
     shared_data,
 )
 from displace import PlaceMap
-from displace.arrays import l2_normalize
+from displace.arrays import l2_normalize, log_odds
 from displace.cell_layout import CellLayout
 from displace.datasets import town
-from displace.descriptors.extraction import describe
-from displace.models import cells_of, get_model
+from displace.models import cells_of
+from displace.sketches import fit, unpacked
 
 TOP = 12
 """Best scores that are looked at."""
@@ -52,21 +53,33 @@ FOLDS, TOGETHER = 5, 5
 PASS = 0.01
 """Share of pictures without an answer that pass."""
 RIGHT, HALF, FOREIGN = range(3)
+WAYS = "descriptors", "confidence"
+"""Ways to judge that are not taught."""
+NAMES = "sped400", "nordland811", "town"
 
 
 @dataclass
 class Matches:
-    """Matches of some maps: numbers (q, F), the first being the odds of the confidence; their kinds and folds (q,)."""
+    """Matches of some maps."""
 
+    untaught: np.ndarray
+    """(q, 2): what `WAYS` say."""
     numbers: np.ndarray
+    """(q, F): what discriminators get, the fit of the sketches last."""
     kinds: np.ndarray
+    """(q,)"""
     folds: np.ndarray
+    """(q,)"""
 
     @classmethod
     def of(cls, parts: list[Matches]) -> Matches:
         """Join those of several maps."""
-        columns = zip(*((part.numbers, part.kinds, part.folds) for part in parts), strict=True)
+        columns = zip(*((part.untaught, part.numbers, part.kinds, part.folds) for part in parts), strict=True)
         return cls(*(np.concatenate(column) for column in columns))
+
+    def take(self, keep: np.ndarray) -> Matches:
+        """Some of them."""
+        return Matches(self.untaught[keep], self.numbers[keep], self.kinds[keep], self.folds[keep])
 
 
 def main(argv: list[str]) -> None:
@@ -78,11 +91,10 @@ def main(argv: list[str]) -> None:
     if shared is None:
         return
     warnings.filterwarnings("ignore", module="sklearn")
-    header("map of", "traversals", "places", "model", "right matches", "confidence", *discriminators())
+    taught = [f"{name}{more}" for more in ("", " and sketches") for name in discriminators()]
+    header("map of", "traversals", "places", "model", "right matches", *WAYS, *taught)
     for model in options.models.split(","):
-        sets = {
-            name: described(shared, name, model, options.cache) for name in ("sped400", "nordland811", "town")
-        }
+        sets = {name: described(shared, name, model, options.cache) for name in NAMES}
         others = [other_town(seed + 1, model, options.cache) for seed in range(options.towns)]
         for name, n_traversals, n_places in plan([int(size) for size in options.sizes.split(",")]):
             if n_traversals < FEWEST_TRAVERSALS:
@@ -100,8 +112,7 @@ def discriminators() -> dict[str, Pipeline]:
     """What is taught, by its name in the table."""
     balanced = {"class_weight": "balanced", "max_iter": 500}
     return {
-        "logistic, C=0.01": make_pipeline(StandardScaler(), LogisticRegression(C=0.01, **balanced)),
-        "logistic, C=0.3": make_pipeline(StandardScaler(), LogisticRegression(C=0.3, **balanced)),
+        "logistic": make_pipeline(StandardScaler(), LogisticRegression(C=0.01, **balanced)),
         "boosted trees": make_pipeline(
             HistGradientBoostingClassifier(max_iter=150, max_depth=4, learning_rate=0.06, random_state=0)
         ),
@@ -109,16 +120,17 @@ def discriminators() -> dict[str, Pipeline]:
 
 
 def measured(own: Matches, learned: list[Matches]) -> list[str]:
-    """Right matches, and the share of them that remains by the confidence and by each discriminator."""
-    ways = [own.numbers[:, 0]]
-    for pipeline in discriminators().values():
-        odds = np.empty(len(own.kinds))
-        for fold in range(FOLDS):
-            known = own.folds != fold
-            taught = Matches.of([Matches(own.numbers[known], own.kinds[known], own.folds[known]), *learned])
-            pipeline.fit(taught.numbers, taught.kinds == RIGHT)
-            odds[~known] = pipeline.decision_function(own.numbers[~known])
-        ways.append(odds)
+    """Right matches, and the share of them that remains by each way to judge."""
+    ways = list(own.untaught.T)
+    for numbers in (slice(-1), slice(None)):
+        for pipeline in discriminators().values():
+            odds = np.empty(len(own.kinds))
+            for fold in range(FOLDS):
+                asked = own.folds == fold
+                taught = Matches.of([own.take(~asked), *learned])
+                pipeline.fit(taught.numbers[:, numbers], taught.kinds == RIGHT)
+                odds[asked] = pipeline.decision_function(own.numbers[asked, numbers])
+            ways.append(odds)
     return [str((own.kinds == RIGHT).sum()), *(f"{remaining(odds, own.kinds):.0f}" for odds in ways)]
 
 
@@ -142,22 +154,21 @@ def matches_of_case(case: Case, sets: dict[str, Descriptors], model: str) -> Mat
     own, inside = sets[case.name], np.arange(case.first, case.first + case.n_places)
     if case.query is None:
         raise ValueError(f"{case.name} has no traversal to ask for")
-    outside = np.setdiff1d(np.arange(len(own[case.query])), np.arange(inside[0] - GAP, inside[-1] + GAP + 1))
+    queries = own[case.query]
+    outside = np.setdiff1d(np.arange(len(queries)), np.arange(inside[0] - GAP, inside[-1] + GAP + 1))
+    asked = [(RIGHT, inside, queries[inside])] + [(HALF, outside, queries[outside])] * bool(len(outside))
     rng = np.random.default_rng(0)
-    pictures = [np.concatenate(list(sets[name].values())) for name in sets if name != case.name]
-    foreign = np.concatenate([some[rng.permutation(len(some))[:ASKED]] for some in pictures])
+    for every in (np.concatenate(list(sets[name].values())) for name in sets if name != case.name):
+        some = rng.permutation(len(every))[:ASKED]
+        asked.append((FOREIGN, np.arange(len(some)), every[some]))
     place_map, cells = map_of(case, own, model), cells_of({"model": model})
-    references = np.stack([own[name][inside] for name in case.references])
-    asked = [(RIGHT, own[case.query][inside]), (HALF, own[case.query][outside]), (FOREIGN, foreign)]
+    references = np.stack([vectors_of(own[name][inside]) for name in case.references])
     parts = []
-    for kind, queries in asked:
-        if not len(queries):
-            continue
-        places, numbers = evidence(place_map, queries, references, cells)
-        at = {RIGHT: inside, HALF: outside}.get(kind, np.arange(len(queries)))
+    for kind, at, pictures in asked:
+        places, untaught, numbers = evidence(place_map, pictures, references, cells)
         right = place_map.state.truth.correct(places, at) if kind == RIGHT else np.ones(len(at), bool)
-        folds = at // TOGETHER % FOLDS
-        parts.append(Matches(numbers[right], np.full(right.sum(), kind), folds[right]))
+        found = Matches(untaught, numbers, np.full(len(at), kind), at // TOGETHER % FOLDS)
+        parts.append(found.take(right))
     found = Matches.of(parts)
     without = found.numbers[found.kinds == (HALF if len(outside) else FOREIGN)]
     found.numbers = (found.numbers - np.median(without, axis=0)) / (without.std(axis=0) + 1e-9)
@@ -165,18 +176,21 @@ def matches_of_case(case: Case, sets: dict[str, Descriptors], model: str) -> Mat
 
 
 def evidence(
-    place_map: PlaceMap, queries: np.ndarray, references: np.ndarray, cells: CellLayout | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Best place of each query, and numbers (q, F) of that match; references are (traversals, places, D)."""
-    matches = place_map.locate(queries, k=TOP, adapt="none")
-    if matches.confidence is None:
+    place_map: PlaceMap, pictures: np.ndarray, references: np.ndarray, cells: CellLayout | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Best place of each picture, what `WAYS` say of that match, and numbers (q, F); references are (K, N, D)."""
+    matches = place_map.locate(vectors_of(pictures), k=TOP, adapt="none")
+    known, queries = place_map.state.sketches, vectors_of(pictures)
+    if matches.confidence is None or known is None:
         raise ValueError("the map has no confidence")
-    sure = np.clip(matches.confidence, 1e-9, 1 - 1e-9)
     places = matches.places[:, 0]
-    best = np.searchsorted(place_map.state.places.ids, places)
+    best = place_map.places.rows_of(places)
+    fits = fit(drawn_of(pictures), unpacked(known.packed[best]))
+    sure = matches.confidence, known.judged(matches.confidence, best, drawn_of(pictures))
+    untaught = np.stack([log_odds(one, 1e-9) for one in sure], axis=1)
     mean, of_traversals = references.mean(axis=(0, 1)), references.mean(axis=1, keepdims=True)
     from_mean = queries - mean
-    columns = [np.log(sure / (1 - sure))[:, None], matches.scores]
+    columns = [untaught[:, :1], matches.scores]
     for some, others in (
         (queries, references),
         (from_mean, references - mean),
@@ -190,8 +204,8 @@ def evidence(
             columns.append(cells.registration(from_mean, (own - mean)[best])[:, None])
     distances = ((queries[:, None] - references.transpose(1, 0, 2)[best]) ** 2).sum(axis=2)
     columns += [np.sort(distances, axis=1), np.linalg.norm(queries - means[best], axis=1)[:, None]]
-    columns.append(np.linalg.norm(from_mean, axis=1)[:, None])
-    return places, np.hstack(columns).astype(np.float64)
+    columns += [np.linalg.norm(from_mean, axis=1)[:, None], np.nan_to_num(fits)[:, None]]
+    return places, untaught, np.hstack(columns).astype(np.float64)
 
 
 def of_cosines(cosines: np.ndarray, best: np.ndarray) -> Iterator[np.ndarray]:
@@ -238,13 +252,10 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 
 
 def other_town(seed: int, model: str, cache: Path) -> Descriptors:
-    """Descriptors of the town of another seed."""
-    path = cache / f"town{seed}_{model}.npz"
+    """Pictures of the town of another seed."""
+    path, root = cache / f"town{seed}_{model}_seen.npz", cache / f"town{seed}"
     if not path.is_file():
-        root = cache / f"town{seed}"
-        town.write(root, places=TOWN_PLACES, seed=seed)
-        found = {
-            name: describe(get_model(model), sorted((root / name).glob("*.jpg"))) for name in town.TRAVERSALS
-        }
-        np.savez(path, **found)
+        if not root.is_dir():
+            town.write(root, places=TOWN_PLACES, seed=seed)
+        np.savez(path, **{name: seen(model, sorted((root / name).glob("*.jpg"))) for name in town.TRAVERSALS})
     return loaded(path)

@@ -81,6 +81,9 @@ def _facts(place_map: PlaceMap, path: str | Path) -> Iterable[tuple[str, str]]:
         c = place_map.calibration
         learned = f": AUC {c.auc:.3f}, calibration error {c.error:.3f}" if c.curve else ""
         yield "confidence", f"from {c.n_queries} held-out queries ({right}){learned}"
+        if (sketches := place_map.state.sketches) is not None:
+            n = int(sketches.packed.any(axis=1).sum())
+            yield "", f"photos are compared with sketches of {n} places, {decimal(sketches.packed.nbytes)}"
         for remark in (*of_confidence(c), *of_missing_stretches(place_map)):
             yield "", remark
 

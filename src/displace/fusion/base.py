@@ -35,6 +35,7 @@ from displace.arrays import (
     check_not_masked,
     check_size,
     l2_normalize,
+    plain,
     ranked,
 )
 from displace.errors import ConditioningWarning, InputError
@@ -231,8 +232,8 @@ class Fusion(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     def settings(self) -> dict[str, Any]:
         """Parameters with every "auto" decided, JSON-able: with them, equal references give the same map."""
-        given = self.get_params().items()
-        return {name: value.item() if isinstance(value, np.generic) else value for name, value in given}
+        found: dict[str, Any] = plain(self.get_params())
+        return found
 
     def explain(self) -> str:
         """Describe in one line which settings were used, and why."""

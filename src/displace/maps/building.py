@@ -26,6 +26,7 @@ from displace.maps.digests import digests_of
 from displace.maps.fitting import fit, fusion_of, spectrum_note, stored_rows, with_places
 from displace.maps.place_map import PlaceMap
 from displace.maps.rounding import DTYPES, RecallLoss, agreement, in_stable_basis, quantize
+from displace.maps.sketching import with_sketches
 from displace.maps.state import MapState
 from displace.maps.statistics import MapStatistics
 from displace.models import get_model
@@ -69,7 +70,7 @@ def build(
     ----------
     refs : ReferenceSet, DescriptorStore or path-like
         References of all traversals, with what is known of their places; or a store of `displace extract`, whose model
-        is then the map's.
+        is then the map's, and of whose images the map keeps a sketch for each place.
     fusion : str or Fusion
         Name of a fusion whose `rows` a map can hold, or such an estimator, of this package or of your own.
     model : str, DescriptorModel or mapping, optional
@@ -104,6 +105,9 @@ def build(
     (1, 3)
     """
     check_one_of(dtype, DTYPES, "dtype")
+    if isinstance(refs, str | os.PathLike):
+        refs = DescriptorStore(refs)
+    stores = [refs] if isinstance(refs, DescriptorStore) else []
     refs, fingerprint = _references(refs, _fingerprint(model))
     refs = with_places(refs, positions, images)
     truth = Truth.of(refs.info, tolerance)
@@ -126,7 +130,8 @@ def build(
         sample = used.select(calibration_rows(used.places, used.info, used.vectors.shape[1]))
         state = calibrated(anchored(state, used), sample, truth, progress, loss)
     notes = {} if loss is None else loss.notes() or agreement(rows.vectors, rows.place_index, dtype)
-    return PlaceMap(replace(state, notes={**notes, **spectrum_note(estimator)}))
+    state = replace(state, notes={**notes, **spectrum_note(estimator)})
+    return PlaceMap(with_sketches(state, stores))
 
 
 def fitted_state(
@@ -175,11 +180,9 @@ def _fingerprint(model: str | DescriptorModel | Mapping[str, Any] | None) -> Map
 
 
 def _references(
-    given: ReferenceSet | DescriptorStore | str | os.PathLike[str], model: Mapping[str, Any] | None
+    given: ReferenceSet | DescriptorStore, model: Mapping[str, Any] | None
 ) -> tuple[ReferenceSet, Mapping[str, Any] | None]:
-    """References of a set, a store or its folder, and the model that described them; refuses obvious mistakes."""
-    if isinstance(given, str | os.PathLike):
-        given = DescriptorStore(given)
+    """References of a set or a store, and the model that described them; refuses obvious mistakes."""
     if isinstance(given, DescriptorStore):
         model = given.model if model is None else model
         given = given.references()

@@ -27,12 +27,14 @@ from displace.files.atomic import check_file, remove_leftovers, sync_folder
 from displace.files.lock import exclusive
 from displace.geo import Positions
 from displace.maps.checking import KINDS, check_fields, check_row_places, check_rows, checked_calibration
+from displace.maps.place_sketches import PlaceSketches
 from displace.maps.samples import Samples
 from displace.maps.state import MapState
 from displace.maps.statistics import UPCOMING, MapStatistics, StatisticsFile
 from displace.maps.witness import Anchors
 from displace.places import Places
 from displace.sequence.following import DriveCalibration
+from displace.sketches import PACKED
 from displace.truth import Tolerance
 
 FORMAT = "displace map"
@@ -130,6 +132,7 @@ def unpacked(header: dict[str, Any], arrays: tensors.Arrays, name: str) -> dict[
             fields[part] = arrays.get(part)
         fields["anchors"] = _unpacked_anchors(arrays)
         fields["samples"] = _unpacked_samples(arrays, header)
+        fields["sketches"] = _unpacked_sketches(arrays, header, len(fields["places"]))
         check_fields(fields)
     except (KeyError, ValueError, TypeError, AttributeError, IndexError, OverflowError) as error:
         raise FormatError(f"{name} is damaged: {error!r}") from None
@@ -230,6 +233,7 @@ def packed(state: MapState) -> tuple[dict[str, Any], tensors.Arrays]:
         "frames": places.frames,
         **_packed_anchors(state.anchors),
         **_packed_samples(state.samples),
+        "sketches": None if state.sketches is None else state.sketches.packed,
         **tensors.pack_labels("place_ids", places.ids),
         **({} if places.images is None else tensors.pack_labels("images", np.array(places.images))),
         **_packed_positions(places.positions),
@@ -245,6 +249,7 @@ def packed(state: MapState) -> tuple[dict[str, Any], tensors.Arrays]:
         "sampled": [] if state.samples is None else state.samples.names,
         "sampled_centred": state.samples is not None and state.samples.centred,
         "driving": state.driving and state.driving.to_json(),
+        **({} if state.sketches is None else {"sketch_level": state.sketches.level}),
         # True also where they are missing: the user may put the file back.
         "keeps_statistics": state.statistics is not None or bool(state.no_statistics),
         **{name: getattr(state, name) for name in KINDS},
@@ -297,6 +302,15 @@ def _unpacked_samples(arrays: tensors.Arrays, header: dict[str, Any]) -> Samples
         if "sample_registration" in arrays:
             evidence = np.column_stack([evidence, arrays["sample_registration"].astype(np.float64)])
     return Samples(evidence, labels.astype(np.int8), folds, list(header.get("sampled", [])), centred)
+
+
+def _unpacked_sketches(arrays: tensors.Arrays, header: dict[str, Any], n_places: int) -> PlaceSketches | None:
+    if "sketches" not in arrays:
+        return None
+    sketches = arrays["sketches"]
+    fits = sketches.dtype == np.uint8 and sketches.ndim == 2 and sketches.shape == (n_places, PACKED)
+    schema.require(fits, f"sketches are {sketches.dtype} of shape {sketches.shape}")
+    return PlaceSketches(np.array(sketches), schema.number(header["sketch_level"], "sketch_level", 0, 1000))
 
 
 def _packed_positions(positions: Positions | None) -> dict[str, NDArray[Any] | None]:

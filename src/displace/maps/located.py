@@ -181,18 +181,21 @@ def along_drives(
     *,
     search: str = "auto",
     adapt: str = "auto",
+    pictures: Sequence[Any] | None = None,
 ) -> Matches:
     """Matches of images: the frames of each drive are smoothed together, the others located one by one.
 
     `drives` are the rows of each drive's frames, in the order in which they were taken. Images that are not `good`
-    could not be read, and get neither place nor score.
+    could not be read, and get neither place nor score. `pictures` are the images themselves, where they are at hand.
     """
     good = np.ones(len(vectors), bool) if good is None else good
     followed = [[row for row in rows if good[row]] for rows in drives.values()]
     alone = np.setdiff1d(np.flatnonzero(good), [row for rows in followed for row in rows])
     parts = [(np.array(rows), place_map.smoothed(vectors[rows], k, adapt=adapt)) for rows in followed if rows]
     if len(alone):
-        parts.append((alone, place_map.locate(vectors[alone], k, search=search, adapt=adapt)))
+        shown = None if pictures is None else [pictures[row] for row in alone]
+        found = place_map.locate(vectors[alone], k, search=search, adapt=adapt, pictures=shown)
+        parts.append((alone, found))
     order = np.argsort(np.concatenate([rows for rows, _ in parts]))
     return joined([matches for _, matches in parts]).take(order).spread(good)
 

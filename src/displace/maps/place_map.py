@@ -37,7 +37,7 @@ from displace.maps.driving import chosen_mode, course_of, similarity_of, tenable
 from displace.maps.questions import as_images, check_no_pixels, check_same_model
 from displace.maps.state import CHOSEN_AT, MapState
 from displace.matches import Matches
-from displace.models import grid_of, model_name
+from displace.models import frame_of, grid_of, model_name
 from displace.places import Places
 from displace.search._database import is_address
 from displace.sequence.adaptation import LEAST_QUERIES, advance
@@ -265,6 +265,7 @@ class PlaceMap:
         radius: float | None = None,
         adapt: str = "none",
         model: DescriptorModel | None = None,
+        pictures: Sequence[Picture] | None = None,
     ) -> Matches:
         """Find the places of queries.
 
@@ -290,6 +291,9 @@ class PlaceMap:
             several conditions use "none".
         model : DescriptorModel, optional
             Describes the images; by default the map's own, with its crop and image size.
+        pictures : sequence of images, optional
+            Where `queries` are descriptors: the images that they describe. A map that has sketches of its places
+            compares them, which makes the confidence surer.
 
         Returns
         -------
@@ -301,14 +305,15 @@ class PlaceMap:
             if near is None or radius is None:
                 raise InputError("near and radius go together: give both")
             nearby = self.within(near, radius)  # whose model, where it describes images, is this one's
-            return nearby.locate(self.describe(queries, model=model), k, search=search, adapt=adapt)
+            vectors, pictures = self._asked(queries, model, pictures)
+            return nearby.locate(vectors, k, search=search, adapt=adapt, pictures=pictures)
         state = self.state
         if state.area is not None and adapt in ("batch", "online"):
             raise InputError(
                 f"adapt={adapt!r} compares the queries with the whole map: leave out near and radius, or adapt"
             )
         # `state` is read once: an update may replace it while images are described.
-        described = self.describe(queries, model=model)
+        described, pictures = self._asked(queries, model, pictures)
         vectors, view = self._moved_back(state, described, adapt)
         projected = state.project(vectors)
         mode = _mode_of(state, adapt, len(projected))
@@ -322,7 +327,22 @@ class PlaceMap:
         else:
             ids = state.places.ids[best[:, :k]]
             found = Matches(ids, scores[:, :k], confidence, state.places.positions_of(ids[:, 0]), view)
+        if pictures is not None and found.confidence is not None:
+            at = state.places.rows_of(found.places[:, 0])
+            found = replace(found, confidence=_compared(state, found.confidence, at, pictures))
         return found.refusing(~shows_something(described))
+
+    @property
+    def compares_pictures(self) -> bool:
+        """Whether it has sketches of its places, with which photos are compared."""
+        return self.state.sketches is not None
+
+    def compared(self, confidence: Vectors, places: NDArray[Any], pictures: Sequence[Picture]) -> Vectors:
+        """Confidence (q,) of photos found at some places, by id, in view of how they fit the sketches of these places.
+
+        `locate` does so for photos; this is for descriptors that were located without them.
+        """
+        return _compared(self.state, confidence, self.state.places.rows_of(places), pictures)
 
     def follow(
         self,
@@ -570,6 +590,7 @@ class PlaceMap:
             },
             "spectrum": self.notes.get("spectrum"),
             "model": self.model,
+            "compares_pictures": self.compares_pictures,
             "has_positions": self.positions is not None,
             "tolerance": str(self.tolerance),
             "no_statistics": self.no_statistics,
@@ -651,6 +672,23 @@ class PlaceMap:
         """Return a map with some fields of its state replaced; this one stays as it is."""
         return PlaceMap(replace(self.state, **fields))
 
+    def _asked(
+        self,
+        queries: ArrayLike | Picture | Sequence[Picture],
+        model: DescriptorModel | None,
+        pictures: Sequence[Picture] | None,
+    ) -> tuple[Vectors, Sequence[Picture] | None]:
+        """Descriptors of queries, and the images that they describe, if these are known."""
+        images = as_images(queries)
+        if images is None:
+            vectors = self.describe(queries)
+            if pictures is not None and len(pictures) != len(vectors):
+                raise InputError(
+                    f"pictures has {len(pictures)} images, queries has {len(vectors)}: one for each"
+                )
+            return vectors, pictures
+        return self._described(images, model), images
+
     def _described(self, images: list[Any], model: DescriptorModel | None) -> Vectors:
         """Describe images with the map's model, or with `model`, which must have the same fingerprint."""
         from displace.descriptors.extraction import describe
@@ -676,6 +714,16 @@ def _shifted_back(
         descriptor = moved_by(descriptor[None], grid, view, state.usual)[0]
     one = state.project_one(descriptor)
     return descriptor, state.project(descriptor[None])[0] if one is None else one
+
+
+def _compared(state: MapState, confidence: Vectors, places: Indices, pictures: Sequence[Picture]) -> Vectors:
+    """Confidence of photos found at some places, by index, in view of how they fit the sketches of these places."""
+    frame = frame_of(state.model)
+    if state.sketches is None or frame is None or not len(pictures):
+        return confidence
+    from displace.maps.sketching import sketches_of
+
+    return state.sketches.judged(confidence, places, sketches_of(frame, pictures))
 
 
 def _single_confidence(state: MapState, descriptor: Vectors) -> float | None:

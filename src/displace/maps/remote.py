@@ -16,6 +16,7 @@ from displace.geo import Positions
 from displace.maps.questions import check_same_model
 from displace.matches import Matches, joined
 from displace.progress import Progress
+from displace.sequence.adaptation import LEAST_QUERIES
 
 AT_ONCE = 4
 """Images that are sent concurrently."""
@@ -104,12 +105,27 @@ class RemoteMap:
                     progress("describing", done, len(paths))
         return vectors
 
-    def locate(self, vectors: Vectors, k: int = 5, *, search: str = "auto", adapt: str = "none") -> Matches:
-        """Find the places of descriptors; adaptation is within each request."""
+    def locate(
+        self,
+        vectors: Vectors,
+        k: int = 5,
+        *,
+        search: str = "auto",
+        adapt: str = "none",
+        pictures: Sequence[str | os.PathLike[str]] | None = None,
+    ) -> Matches:
+        """Find the places of descriptors; adaptation is within each request.
+
+        A server that compares pictures is sent those of the descriptors, if they are given and do not adapt the
+        matching.
+        """
         if search != "auto":
             raise InputError(f"search={search!r} is the server's to choose: leave it out")
         if vectors.shape[1] != self.facts["dim"]:
             raise InputError(f"queries have {vectors.shape[1]} dimensions; the map has {self.facts['dim']}")
+        alone = adapt == "none" or (adapt == "auto" and len(vectors) < LEAST_QUERIES)
+        if pictures is not None and alone and self.facts.get("compares_pictures"):
+            return self._matches([self.client.locate(one, k, **self.area)["results"][0] for one in pictures])
         limits = self.facts["limits"]
         size = max(1, min(limits["queries"], limits["upload_bytes"] // (4 * vectors.shape[1])))
         # Parts of equal size, so that none is too small to adapt where others do.

@@ -20,6 +20,7 @@ from displace.files.memory import physical_memory
 from displace.fork_lock import ForkLock
 from displace.geo import Area
 from displace.maps.calibration import Calibration
+from displace.maps.place_sketches import PlaceSketches
 from displace.maps.rounding import within_unit
 from displace.maps.samples import Samples
 from displace.maps.witness import TOP, Anchors, RowSpace, Witness
@@ -83,6 +84,8 @@ class MapState:
     """Held-out queries that the confidence was fitted to."""
     driving: DriveCalibration | None = None
     """Calibration of drives and adapted matches."""
+    sketches: PlaceSketches | None = None
+    """Sketches of the places, with which photos are compared; None where the map was not built from images."""
     tolerance: Tolerance = field(default_factory=lambda: Tolerance("exact"))
     """What "correct" meant in the calibration."""
     notes: dict[str, Any] = field(default_factory=dict)

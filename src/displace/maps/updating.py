@@ -207,6 +207,7 @@ def _next(state: MapState, kept: MapStatistics, refs: ReferenceSet, gained: bool
         mean=rows.mean,
         settings=settings,
         reason=f"{fusion.explain()}, after an update",
+        sketches=state.sketches and state.sketches.of_places(state.places.rows_of(after.place_ids)),
         traversals=_counted(state.traversals, refs, gained),
         notes=spectrum_note(fusion),  # the loss by rounding was that of the old rows
         statistics=remaining,

@@ -17,7 +17,7 @@ from displace.files.reading import PathLike
 from displace.registry import Registry
 
 if TYPE_CHECKING:
-    from displace.models._frame import Crop
+    from displace.models._frame import Crop, Frame
     from displace.models.base import DescriptorModel, Size, Variant
 
 MODELS: Registry[DescriptorModel] = Registry("model", "displace.models", "DescriptorModel")
@@ -185,6 +185,21 @@ def cells_of(fingerprint: Mapping[str, Any] | None) -> CellLayout | None:
     if model is None:
         return None
     return model.cells if model.grid is None else CellLayout(*model.grid)
+
+
+def frame_of(fingerprint: Mapping[str, Any] | None) -> Frame | None:
+    """How images are cropped for a model; None where that is not known: by a mask, or by another program.
+
+    >>> frame_of({"model": "cosplace", "crop": [0, 0, 0.1, 0]}).crop, frame_of({"model": "hog", "imported": True})
+    ((0.0, 0.0, 0.1, 0.0), None)
+    """
+    from displace.models._frame import Frame
+
+    if fingerprint is None or fingerprint.get("imported") or fingerprint.get("mask_sha256"):
+        return None
+    with suppress(DisplaceError):
+        return Frame.read(fingerprint.get("crop"), None)
+    return None
 
 
 def _installed(fingerprint: Mapping[str, Any] | None) -> type[DescriptorModel] | None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial as bound
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from displace.errors import FallbackWarning, InputError, RouteWarning
 from displace.files.memory import physical_memory
-from displace.progress import Progress, part
+from displace.progress import Progress, Stage, part
 from displace.verbs._steps import Steps
 from displace.verbs.base import (
     MAP_ENDING,
@@ -197,8 +198,11 @@ def build(
         _warn_of_copies(refs)
         look_at_neighbours(refs, tolerance)
         options: dict[str, Any] = {"dtype": dtype, "calibration": calibration, "tolerance": tolerance}
+        see = bound(_seen, stores=stores, chosen=chosen, progress=part(progress, "sketching"))
         if streamed:
-            return _streamed(cluster, described, stream, fusion, chosen, output, progress=progress, **options)
+            return _streamed(
+                cluster, described, stream, fusion, chosen, output, see, progress=progress, **options
+            )
         estimator: str | Fusion = fusion
         with limit_threads(threads_for(threads, *refs.vectors.shape)), warnings.catch_warnings():
             warnings.simplefilter("ignore", FallbackWarning)  # shown with the map
@@ -213,8 +217,19 @@ def build(
                 progress=part(progress, "calibrating"),
                 **options,
             )
+        place_map = see(place_map)
         place_map.save(output)
     return place_map
+
+
+def _seen(
+    place_map: PlaceMap, stores: list[DescriptorStore], chosen: dict[str, Any], progress: Stage | None
+) -> PlaceMap:
+    """The map with sketches of the images that its references are of."""
+    from displace.maps import PlaceMap
+    from displace.maps.sketching import with_sketches
+
+    return PlaceMap(with_sketches(place_map.state, stores, **chosen, progress=progress))
 
 
 def _stores(sources: list[Path]) -> list[Path]:
@@ -289,6 +304,7 @@ def _streamed(
     fusion: str,
     chosen: dict[str, Any],
     output: Path,
+    see: Callable[[PlaceMap], PlaceMap],
     **options: Any,
 ) -> PlaceMap:
     """Build a map of more references than fit in memory: in blocks, or with the workers of a cluster."""
@@ -299,10 +315,10 @@ def _streamed(
 
     with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as folder:
         if cluster is None:
-            build_streamed(stream, fusion, store.model, folder=folder, **options).save(output)
+            see(build_streamed(stream, fusion, store.model, folder=folder, **options)).save(output)
         else:
             with connected(cluster) as client:
-                build_on_cluster(client, store, fusion, folder=folder, **chosen, **options).save(output)
+                see(build_on_cluster(client, store, fusion, folder=folder, **chosen, **options)).save(output)
     return PlaceMap.load(output, verify=False)
 
 

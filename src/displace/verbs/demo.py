@@ -54,7 +54,9 @@ def demo(folder: PathLike = "displace-demo", *, places: int = 200, progress: Pro
     from displace.evaluation.suites import Suite
     from displace.files.atomic import write_whole
     from displace.manifest.table import Manifest
+    from displace.maps import PlaceMap
     from displace.maps.building import build
+    from displace.maps.sketching import with_sketches
     from displace.models import get_model
     from displace.report.demonstration import Demo, demo_markdown
     from displace.report.html.demo_page import write_demo_page
@@ -81,7 +83,8 @@ def demo(folder: PathLike = "displace-demo", *, places: int = 200, progress: Pro
         place_map = build(
             refs, model=store.model, tolerance=TOLERANCE, progress=part(progress, "calibrating")
         )
-        matches = place_map.locate(queries.vectors, k=5)
+        place_map = PlaceMap(with_sketches(place_map.state, [store], exclude=[QUERY]))
+        matches = place_map.locate(queries.vectors, k=5, pictures=queries.manifest.paths())
         results = run_suite(suite, folder / "demo_results", progress).results
         drive = _drive(place_map, refs, queries, protocol)
     demo = Demo(folder, place_map, queries.manifest, matches, results, protocol, QUERY, drive)

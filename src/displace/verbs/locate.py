@@ -322,7 +322,9 @@ def _locate_images(
             else f"none of the {len(good)} images could be read. First problem: {next(iter(skipped.values()))}"
         )
     drives = drives if place_map.has_order else {}
-    matches = along_drives(place_map, vectors, drives, k, good, search=search, adapt=adapt)
+    matches = along_drives(
+        place_map, vectors, drives, k, good, search=search, adapt=adapt, pictures=images.paths
+    )
     return Located(
         place_map,
         images.manifest(),

@@ -73,6 +73,7 @@ def update(
     """
     from displace.files.lock import exclusive
     from displace.maps import PlaceMap
+    from displace.maps.sketching import with_sketches
 
     if (add is None) == (remove is None):
         raise InputError("give either --add or --remove, one at a time")
@@ -82,8 +83,9 @@ def update(
         place_map = PlaceMap.load(map_file)
         if add is not None:
             _check_described(place_map, map_file, add)
-            new = showing(_store(place_map, add, partial), traversals).references(traversals)
-            done = place_map.add(new, check_looks=check_looks)
+            store = showing(_store(place_map, add, partial), traversals)
+            done = place_map.add(store.references(traversals), check_looks=check_looks)
+            place_map.state = with_sketches(place_map.state, [store], traversals)
         else:
             done = _remove(place_map, str(remove), references, partial)
         place_map.save(target)

@@ -269,6 +269,7 @@ def _map_record(server: Server, hosted: Hosted) -> dict[str, Any]:
         "fingerprint": place_map.model,
         "takes_images": hosted.no_images is None,
         "no_images": hosted.no_images,
+        "compares_pictures": place_map.compares_pictures,
         "has_order": place_map.has_order,
         "degrees": None if place_map.positions is None else place_map.positions.degrees,
         "tolerance": str(place_map.tolerance),
@@ -280,6 +281,7 @@ def _map_record(server: Server, hosted: Hosted) -> dict[str, Any]:
         "storage": {
             "rows": sum(a.nbytes for a in (place_map.vectors, place_map.scales) if a is not None),
             "projection": sum(a.nbytes for a in (place_map.projection, place_map.mean) if a is not None),
+            "sketches": 0 if place_map.state.sketches is None else place_map.state.sketches.packed.nbytes,
             "file": server.settings.map_file.stat().st_size if server.settings.map_file.is_file() else None,
             "rounding": rounding_loss(place_map),
         },

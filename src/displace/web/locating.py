@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import json
 from functools import lru_cache, partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qsl
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from displace.web.limits import RefusedError
 from displace.web.server import Server
+
+if TYPE_CHECKING:
+    from displace.maps import PlaceMap
 
 _KEPT = 256
 """Different queries (``k=5&near=…``) that are remembered as read."""
@@ -90,15 +94,28 @@ class Locating:
         """Locate what a request asks about; JSON."""
         server, wanted = self.server, self.wanted(request.scope["query_string"])
         hosted = await server.hosted()
-        vectors = await server.vectors(request, hosted)
+        vectors, images = await server.asked(request, hosted)
         if wanted.adapt == "none":
             records = await server.batcher.locate(hosted, vectors, wanted.k, **wanted.area)
+            if images is not None and hosted.place_map.compares_pictures:
+                await server.in_pool(_compare, hosted.place_map, records, images)
         else:  # queries of other requests are of other conditions
-            locate = partial(hosted.place_map.locate, vectors, wanted.k, adapt=wanted.adapt, **wanted.area)
+            options = {"adapt": wanted.adapt, "pictures": images, **wanted.area}
+            locate = partial(hosted.place_map.locate, vectors, wanted.k, **options)
             records = (await server.in_pool(locate)).to_json()
         for record in records:
             record["in_map"] = _in_map(record, wanted.min_confidence)
         return _as_json({"map": hosted.version, "results": records}).encode()
+
+
+def _compare(place_map: PlaceMap, records: list[dict[str, Any]], images: list[bytes]) -> None:
+    """Judge records anew in view of the pictures themselves, as `PlaceMap.locate` does."""
+    if any(record.get("confidence") is None for record in records):
+        return
+    sure = np.array([record["confidence"] for record in records], np.float64)
+    found = place_map.compared(sure, np.array([record["places"][0] for record in records]), images)
+    for record, value in zip(records, found.tolist(), strict=True):
+        record["confidence"] = round(value, 6)
 
 
 def _why(error: Any) -> str:

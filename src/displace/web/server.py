@@ -90,11 +90,15 @@ class Server:
 
     async def vectors(self, request: Request, hosted: Hosted) -> Vectors:
         """Descriptors that a request asks about, its images described."""
+        return (await self.asked(request, hosted))[0]
+
+    async def asked(self, request: Request, hosted: Hosted) -> tuple[Vectors, list[bytes] | None]:
+        """Descriptors that a request asks about, and the images that they are of, if it has images."""
         asked = await read_asked(request, hosted.place_map.dim, self.limits)
         if not isinstance(asked, list):
-            return asked
+            return asked, None
         if hosted.no_images is not None:
             await self.in_pool(hosted.open_model)  # what was missing, such as weights, may be there by now
         if hosted.no_images is not None:
             raise RefusedError(422, hosted.no_images)
-        return await self.describer.describe(hosted.place_map, asked)
+        return await self.describer.describe(hosted.place_map, asked), asked

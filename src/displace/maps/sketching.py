@@ -1,0 +1,158 @@
+"""Makes the sketches of a map's places from the images that its references are of, when it is built or updated.
+
+The level is the median fit of references with the best place that is not theirs, and a little more.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from displace.arrays import Indices, Vectors
+from displace.holdout import spread
+from displace.maps.place_sketches import PlaceSketches
+from displace.models import frame_of
+from displace.progress import Stage
+from displace.sketches import COLUMNS, PACKED, ROWS, Sketches, fit, packed, sketch_of, unpacked
+
+if TYPE_CHECKING:
+    from displace.descriptors.store import DescriptorStore
+    from displace.maps.state import MapState
+    from displace.models._frame import Frame
+
+ABOVE, LEAST = 0.25, 6.2
+"""The level is so far above the median fit of wrong places, and at least the latter: pictures of other scenes fit by
+about 5 everywhere, and some of them better."""
+SAMPLE = 400
+"""References from which the level is estimated."""
+SEVERAL = 1.2
+"""Images for each place and traversal, on average, from which on they are taken for views of different things."""
+
+MOST = 100_000
+"""Images that are read once more at most: it takes minutes."""
+
+logger = logging.getLogger(__name__)
+
+
+class _Reference(NamedTuple):
+    """A reference of the map, and where its image is."""
+
+    place: int
+    traversal: str
+    store: DescriptorStore
+    row: int
+    image: Path
+
+
+def sketched(frame: Frame, images: Sequence[Any], progress: Stage | None = None) -> Iterator[Sketches]:
+    """Sketches of images, one by one, cropped as for the model; zeros for those that cannot be read."""
+    from displace.descriptors.preparation import in_order, n_cores
+
+    with ThreadPoolExecutor(n_cores(), thread_name_prefix="displace-sketch") as pool:
+        answers = in_order(pool, partial(_sketch, frame), enumerate(images), ahead=4 * n_cores())
+        for row, sketch in answers:
+            yield sketch
+            if progress is not None:
+                progress(row + 1, len(images))
+
+
+def _sketch(frame: Frame, image: Any) -> Sketches:
+    from displace.descriptors.preparation import Failure, attempt
+    from displace.images import read_image
+
+    found = attempt(lambda one: sketch_of(frame.apply(read_image(one))), image)
+    return np.zeros((ROWS, COLUMNS), np.complex64) if isinstance(found, Failure) else found
+
+
+def sketches_of(frame: Frame, images: Sequence[Any]) -> Sketches:
+    """Sketches (q, ROWS, COLUMNS) of images."""
+    return np.stack([_sketch(frame, images[0])] if len(images) == 1 else list(sketched(frame, images)))
+
+
+def with_sketches(
+    state: MapState,
+    stores: Iterable[DescriptorStore],
+    traversals: Sequence[str] | None = None,
+    exclude: Sequence[str] = (),
+    progress: Stage | None = None,
+) -> MapState:
+    """Return the map with sketches of its places, made of the images of the stores that it was built from, or updated.
+
+    The images must be where the stores' manifest says; a map without a confidence, with several rows for a place, or
+    made with a mask gets none. Known sketches are fused with the new ones.
+    """
+    frame = frame_of(state.model)
+    if frame is None or state.calibration is None or len(state.row_places) != len(state.places):
+        return state
+    found = _references(state, stores, traversals, exclude)
+    if not found:
+        return state
+    known, sample = state.sketches, set(spread(len(found), SAMPLE).tolist())
+    bits = np.zeros((len(state.places), PACKED), np.uint8) if known is None else known.packed.copy()
+    n_before = max(1, len(state.traversals) - 1)
+    looked_at: dict[int, Sketches] = {}
+    sketches = zip(found, sketched(frame, [one.image for one in found], progress), strict=True)
+    for place, own in groupby(enumerate(sketches), key=lambda one: one[1][0].place):
+        fused = n_before * unpacked(bits[[place]])[0]
+        for number, (_, sketch) in own:
+            fused = fused + sketch
+            if number in sample:
+                looked_at[number] = sketch
+        bits[place] = packed(fused[None])
+    if not bits.any():
+        logger.warning(
+            "the images of the store are not where its manifest says (%s …): photos that are located will be judged by "
+            "their descriptors alone, not compared with the places' pictures",
+            found[0].image,
+        )
+        return state
+    if known is not None:
+        return replace(state, sketches=replace(known, packed=bits))
+    some = [found[number] for number in looked_at]
+    vectors = np.concatenate([one.store.vectors([one.row]) for one in some])
+    places = np.array([one.place for one in some])
+    level = level_of(state, bits, vectors, np.stack(list(looked_at.values())), places)
+    return replace(state, sketches=PlaceSketches(bits, level))
+
+
+def level_of(
+    state: MapState, bits: NDArray[np.uint8], vectors: Vectors, sketches: Sketches, places: Indices
+) -> float:
+    """The level, from packed sketches of all places and some references: descriptors (m, D), sketches, places."""
+    ids = state.places.ids
+    own = state.truth.correct(ids[None, :], ids[places][:, None])
+    wrong = np.where(own, -np.inf, state.scores(state.project(vectors))).argmax(axis=1)
+    found = fit(sketches, unpacked(bits[wrong]))
+    found = found[np.isfinite(found) & ~own.all(axis=1)]
+    return max(LEAST, float(np.median(found)) + ABOVE) if len(found) else LEAST
+
+
+def _references(
+    state: MapState,
+    stores: Iterable[DescriptorStore],
+    traversals: Sequence[str] | None,
+    exclude: Sequence[str],
+) -> list[_Reference]:
+    """The map's references in the order of their places; none where they are too many, or show different things."""
+    found: list[_Reference] = []
+    for store in stores:
+        known = store.manifest.traversal_names()
+        names = [name for name in known if traversals is None or name in traversals]
+        at, paths = state.places.rows_of(store.places), store.manifest.paths()
+        keep = (at >= 0) & np.isin(store.traversals, names) & ~np.isin(store.traversals, list(exclude))
+        found += [
+            _Reference(int(at[row]), str(store.traversals[row]), store, int(row), paths[row])
+            for row in np.flatnonzero(keep)
+        ]
+    several = len(found) > SEVERAL * len({(one.place, one.traversal) for one in found})
+    return [] if several or len(found) > MOST else sorted(found, key=attrgetter("place"))

@@ -1,0 +1,229 @@
+"""Maps with sketches of their places: photos are compared with them, and nothing else changes."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from displace import PlaceMap, build, verbs
+from displace.descriptors.extraction import extract
+from displace.descriptors.store import DescriptorStore
+from displace.errors import FormatError, InputError
+from displace.manifest.table import Manifest
+from displace.maps import file
+from displace.maps.place_sketches import SPAN, WEIGHT, PlaceSketches
+from displace.maps.sketching import LEAST, with_sketches
+from displace.models import get_model
+from displace.sketches import PACKED, fit, packed, sketch_of, unpacked
+
+PLACES, SEEN = 16, ("sun", "rain", "dusk")
+
+
+def drawn(folder, names=(*SEEN, "query"), places=PLACES, seed=0):
+    """Pictures of places, each traversal in a light of its own; returns the manifest of all but the query."""
+    rng, rows = np.random.default_rng(seed), []
+    for place in range(places):
+        coarse = Image.fromarray(rng.integers(0, 256, (9, 12, 3), np.uint8))
+        base = np.asarray(coarse.resize((160, 120), Image.Resampling.BICUBIC), float)
+        for light, name in zip((1.0, 0.8, 0.5, 0.7, 0.6), names, strict=False):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+            noisy = np.clip(light * base + rng.normal(0, 8, base.shape), 0, 255).astype(np.uint8)
+            Image.fromarray(noisy).save(folder / name / f"{place:02d}.png")
+            if name != "query":
+                rows.append((f"{name}/{place:02d}.png", f"{place:02d}", name))
+    return Manifest(*map(list, zip(*rows, strict=True)), folder)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pictures")
+    drawn(folder).write(folder / "route.csv")
+    extract(Manifest.read(folder / "route.csv"), get_model("hog"), folder / "route.desc")
+    verbs.build(folder / "route.desc", folder / "town.displace")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def town(folder):
+    return PlaceMap.load(folder / "town.displace")
+
+
+@pytest.fixture(scope="module")
+def queries(folder):
+    return sorted((folder / "query").glob("*.png"))
+
+
+def test_a_map_of_a_store_has_a_sketch_of_each_place(town, folder):
+    assert town.compares_pictures
+    sketches = town.state.sketches.packed
+    assert sketches.shape == (PLACES, PACKED)
+    for place in (0, 7):
+        own = [sketch_of(np.asarray(Image.open(folder / name / f"{place:02d}.png"))) for name in SEEN]
+        np.testing.assert_array_equal(sketches[place], packed(np.sum(own, axis=0)[None])[0])
+    assert town.state.sketches.level >= LEAST
+    python = build(folder / "route.desc")
+    np.testing.assert_array_equal(python.state.sketches.packed, sketches)
+    assert python.state.sketches.level == town.state.sketches.level
+    assert not build(DescriptorStore(folder / "route.desc").references(), model="hog").compares_pictures
+
+
+def test_photos_of_a_place_become_surer_and_photos_that_do_not_fit_less_sure(town, queries):
+    vectors = town.describe(queries)
+    seen, plain = town.locate(queries), town.locate(vectors)
+    np.testing.assert_array_equal(seen.places, plain.places)
+    np.testing.assert_array_equal(seen.scores, plain.scores)
+    assert (seen.confidence >= plain.confidence).all()
+    half = np.full(len(queries), 0.5)
+    own = town.compared(half, plain.places[:, 0], queries)
+    others = town.compared(half, plain.places[:, 0], queries[5:] + queries[:5])
+    assert own.min() > others.max()
+    assert own.min() > 0.8
+    assert np.median(others) < 0.4
+
+
+def test_the_log_odds_follow_the_fit_as_documented(town, queries):
+    plain, known = town.locate(town.describe(queries)), town.state.sketches
+    rows = town.places.rows_of(plain.places[:, 0])
+    sketches = np.stack([sketch_of(np.asarray(Image.open(query))) for query in queries])
+    above = np.clip(fit(sketches, unpacked(known.packed[rows])) - known.level, *SPAN)
+    sure = plain.confidence / (1 - plain.confidence) * np.exp(WEIGHT * above)
+    np.testing.assert_allclose(town.locate(queries).confidence, sure / (1 + sure), rtol=1e-6)
+    again = town.compared(plain.confidence, plain.places[:, 0], queries)
+    np.testing.assert_allclose(again, sure / (1 + sure), rtol=1e-6)
+
+
+def test_every_way_to_give_a_picture_is_one(town, queries):
+    path = queries[3]
+    pixels = np.asarray(Image.open(path))
+    expected = town.locate(path).confidence
+    for query in (str(path), path.read_bytes(), pixels, Image.open(path)):
+        np.testing.assert_array_equal(town.locate(query).confidence, expected)
+    given = town.locate(town.describe(path), pictures=[path]).confidence
+    np.testing.assert_array_equal(given, expected)
+    with pytest.raises(InputError, match="pictures has 2 images, queries has 1"):
+        town.locate(town.describe(path), pictures=[path, path])
+
+
+def test_the_command_and_the_library_say_the_same(town, folder, queries):
+    located = verbs.locate(folder / "town.displace", queries)
+    np.testing.assert_array_equal(located.matches.confidence, town.locate(queries, adapt="auto").confidence)
+
+
+def test_many_photos_are_compared_too(town, queries):
+    many = queries * 7
+    vectors = town.describe(many)
+    for adapt in ("none", "auto"):
+        seen, plain = town.locate(many, adapt=adapt), town.locate(vectors, adapt=adapt)
+        np.testing.assert_array_equal(seen.places, plain.places)
+        expected = town.compared(plain.confidence, plain.places[:, 0], many)
+        np.testing.assert_allclose(seen.confidence, expected, rtol=1e-6)
+    assert town.locate(many, adapt="batch").confidence is None  # there is none to judge anew
+
+
+def test_a_picture_that_shows_nothing_stays_at_no_place(town):
+    assert town.locate(np.zeros((120, 160, 3), np.uint8)).confidence.tolist() == [0]
+
+
+def test_a_place_without_a_sketch_is_judged_by_descriptors(town, queries):
+    blank = town.state.sketches.packed.copy()
+    blank[3] = 0
+    without = town.changed(sketches=PlaceSketches(blank, town.state.sketches.level))
+    plain = town.locate(town.describe(queries)).confidence
+    found = without.locate(queries).confidence
+    assert found[3] == plain[3]
+    np.testing.assert_array_equal(found[4:], town.locate(queries).confidence[4:])
+
+
+def test_a_map_without_confidence_or_with_several_rows_has_none(folder):
+    store = DescriptorStore(folder / "route.desc")
+    assert not build(store, calibration=False).compares_pictures
+    pooled = build(store, "pooling")
+    assert len(pooled.row_places) > len(pooled.place_ids)
+    assert not pooled.compares_pictures
+
+
+def test_images_that_are_gone_are_no_failure(folder, tmp_path, caplog):
+    shutil.copytree(folder, tmp_path / "moved")
+    for name in SEEN[:2]:
+        shutil.rmtree(tmp_path / "moved" / name)
+    some = build(tmp_path / "moved" / "route.desc")
+    dusk = sketch_of(np.asarray(Image.open(folder / "dusk" / "05.png")))
+    np.testing.assert_array_equal(some.state.sketches.packed[5], packed(dusk[None])[0])
+    shutil.rmtree(tmp_path / "moved" / "dusk")
+    assert not build(tmp_path / "moved" / "route.desc").compares_pictures
+    assert "not where its manifest says" in caplog.text
+
+
+def test_traversals_that_are_left_out_are_not_in_the_sketches(folder, tmp_path):
+    verbs.build(folder / "route.desc", tmp_path / "two.displace", exclude=["dusk"])
+    found = PlaceMap.load(tmp_path / "two.displace").state.sketches.packed[2]
+    own = [sketch_of(np.asarray(Image.open(folder / name / "02.png"))) for name in SEEN[:2]]
+    np.testing.assert_array_equal(found, packed(np.sum(own, axis=0)[None])[0])
+
+
+def test_an_update_keeps_the_sketches_and_adds_those_of_new_places(folder, tmp_path, queries):
+    rows = [(f"query/{p:02d}.png", f"{p:02d}" if p < 8 else f"9{p}", "query") for p in range(PLACES)]
+    Manifest(*map(list, zip(*rows, strict=True)), folder).write(folder / "new.csv")
+    verbs.extract(folder / "new.csv", tmp_path / "new.desc", model="hog")
+    shutil.copy(folder / "town.displace", tmp_path)
+    shutil.copy(folder / "town.displace-stats", tmp_path)
+    before = PlaceMap.load(tmp_path / "town.displace").state.sketches
+    verbs.update(tmp_path / "town.displace", add=tmp_path / "new.desc", check_looks=False)
+    after = PlaceMap.load(tmp_path / "town.displace")
+    assert after.state.sketches.level == before.level
+    new = after.places.rows_of(np.array(["98"]))
+    shown = sketch_of(np.asarray(Image.open(queries[8])))
+    np.testing.assert_array_equal(after.state.sketches.packed[new], packed(shown[None]))
+    untouched = after.places.rows_of(np.array(["12"]))
+    np.testing.assert_array_equal(after.state.sketches.packed[untouched], before.packed[[12]])
+    # Without images the sketches stay, and new places have none.
+    by_vectors = PlaceMap.load(folder / "town.displace")
+    by_vectors.add(DescriptorStore(tmp_path / "new.desc").references(), check_looks=False)
+    np.testing.assert_array_equal(by_vectors.state.sketches.packed[:PLACES], before.packed)
+    assert not by_vectors.state.sketches.packed[by_vectors.places.rows_of(np.array(["98"]))].any()
+
+
+def test_damaged_sketches_are_refused_and_maps_without_any_are_read(town, tmp_path):
+    header, arrays = file.packed(town.state)
+    assert file.unpacked(header, arrays, "it")["sketches"].level == town.state.sketches.level
+    for wrong in (arrays["sketches"][:5], arrays["sketches"].astype(np.int16), arrays["sketches"][:, :7]):
+        with pytest.raises(FormatError, match="sketches are"):
+            file.unpacked(header, arrays | {"sketches": wrong}, "it")
+    for level in ("high", None, float("nan"), -1.0):
+        with pytest.raises(FormatError, match="damaged"):
+            file.unpacked(header | {"sketch_level": level}, arrays, "it")
+    del arrays["sketches"]
+    assert file.unpacked(header, arrays, "it")["sketches"] is None
+
+
+def test_a_mask_whose_image_is_not_at_hand_leaves_the_map_as_it_is(town, folder):
+    masked = town.changed(model={**town.model, "mask_sha256": "0" * 64}, sketches=None).state
+    assert with_sketches(masked, [DescriptorStore(folder / "route.desc")]) is masked
+
+
+def test_a_server_says_what_the_library_says(town, folder, queries):
+    pytest.importorskip("fastapi", reason="needs the extra web")
+    from fastapi.testclient import TestClient
+
+    from displace.client import Client
+    from displace.maps.remote import RemoteMap
+    from displace.web.api import make_app
+    from displace.web.server import ServerSettings
+
+    with TestClient(make_app(ServerSettings(folder / "town.displace"))) as server:
+        form = [("image", (query.name, query.read_bytes(), "image/png")) for query in queries[:4]]
+        records = server.post("/v1/locate", files=form).json()["results"]
+        client = Client("http://testserver")
+        client.http = server
+        remote = RemoteMap(client)
+        failures = {}
+        vectors = remote.described(queries[:4], failures)
+        found = remote.locate(vectors, pictures=queries[:4])
+        plain = remote.locate(vectors)
+    expected = town.locate(queries[:4]).confidence
+    np.testing.assert_allclose([record["confidence"] for record in records], expected, atol=1e-4)
+    np.testing.assert_allclose(found.confidence, expected, atol=1e-4)
+    np.testing.assert_allclose(plain.confidence, town.locate(vectors).confidence, atol=1e-4)
