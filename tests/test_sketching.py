@@ -103,8 +103,33 @@ def test_every_way_to_give_a_picture_is_one(town, queries):
         np.testing.assert_array_equal(town.locate(query).confidence, expected)
     given = town.locate(town.describe(path), pictures=[path]).confidence
     np.testing.assert_array_equal(given, expected)
+    half = np.array([0.5])
+    told = town.compared(half, town.place_ids[[3]], [path])
+    for picture in (path, str(path), path.read_bytes(), pixels, Image.open(path), [Image.open(path)], pixels[None]):
+        given = town.locate(town.describe(path), pictures=picture).confidence
+        np.testing.assert_array_equal(given, expected)
+        np.testing.assert_array_equal(town.compared(half, town.place_ids[[3]], picture), told)
+
+
+def test_what_is_no_picture_of_each_query_is_refused(town, queries):
+    path, half = queries[3], np.array([0.5])
+    vectors, ids = town.describe(path), town.place_ids[[3]]
     with pytest.raises(InputError, match="pictures has 2 images, queries has 1"):
-        town.locate(town.describe(path), pictures=[path, path])
+        town.locate(vectors, pictures=[path, path])
+    with pytest.raises(InputError, match="pictures has 2 images, places has 1"):
+        town.compared(half, ids, [path, path])
+    pixels = np.asarray(Image.open(path))
+    for wrong in ([None], [pixels[..., 0]], [pixels[..., :1]], [pixels / 255]):
+        with pytest.raises(InputError, match="images"):
+            town.locate(vectors, pictures=wrong)
+        with pytest.raises(InputError, match="images"):
+            town.compared(half, ids, wrong)
+
+
+def test_at_a_place_that_is_not_in_the_map_nothing_is_told(town, queries):
+    last = queries[-1]
+    assert town.compared(np.array([0.5]), town.place_ids[-1:], [last]) > 0.8
+    assert town.compared(np.array([0.5]), np.array(["nowhere"]), [last]) == 0.5
 
 
 def test_the_command_and_the_library_say_the_same(town, folder, queries):

@@ -34,7 +34,7 @@ from displace.geo import Area, Positions
 from displace.maps import file
 from displace.maps.calibration import Calibration
 from displace.maps.driving import chosen_mode, course_of, similarity_of, tenable_mode
-from displace.maps.questions import as_images, check_no_pixels, check_same_model
+from displace.maps.questions import PIXELS, as_images, check_no_pixels, check_same_model
 from displace.maps.state import CHOSEN_AT, MapState
 from displace.matches import Matches
 from displace.models import frame_of, grid_of, model_name
@@ -342,7 +342,8 @@ class PlaceMap:
 
         `locate` does so for photos; this is for descriptors that were located without them.
         """
-        return _compared(self.state, confidence, self.state.places.rows_of(places), pictures)
+        shown = _shown(pictures, len(places), "places")
+        return _compared(self.state, confidence, self.state.places.rows_of(places), shown)
 
     def follow(
         self,
@@ -682,10 +683,7 @@ class PlaceMap:
         images = as_images(queries)
         if images is None:
             vectors = self.describe(queries)
-            if pictures is not None and len(pictures) != len(vectors):
-                raise InputError(
-                    f"pictures has {len(pictures)} images, queries has {len(vectors)}: one for each"
-                )
+            pictures = None if pictures is None else _shown(pictures, len(vectors), "queries")
             return vectors, pictures
         return self._described(images, model), images
 
@@ -714,6 +712,16 @@ def _shifted_back(
         descriptor = moved_by(descriptor[None], grid, view, state.usual)[0]
     one = state.project_one(descriptor)
     return descriptor, state.project(descriptor[None])[0] if one is None else one
+
+
+def _shown(pictures: Picture | Sequence[Picture], n: int, of: str) -> Sequence[Picture]:
+    """The pictures of `n` queries."""
+    images = as_images(pictures)
+    if images is None or any(isinstance(one, np.ndarray) and one.shape[2] != 3 for one in images):
+        raise InputError(f"pictures must be images: paths, encoded files, or {PIXELS}")
+    if len(images) != n:
+        raise InputError(f"pictures has {len(images)} images, {of} has {n}: one for each")
+    return images
 
 
 def _compared(state: MapState, confidence: Vectors, places: Indices, pictures: Sequence[Picture]) -> Vectors:
