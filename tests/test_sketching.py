@@ -13,9 +13,9 @@ from displace.descriptors.extraction import extract
 from displace.descriptors.store import DescriptorStore
 from displace.errors import FormatError, InputError
 from displace.manifest.table import Manifest
-from displace.maps import file
+from displace.maps import file, sketching
 from displace.maps.place_sketches import SPAN, WEIGHT, PlaceSketches
-from displace.maps.sketching import LEAST, with_sketches
+from displace.maps.sketching import LEAST, sketches_of, with_sketches
 from displace.models import get_model
 from displace.sketches import PACKED, fit, packed, sketch_of, unpacked
 
@@ -146,6 +146,22 @@ def test_many_photos_are_compared_too(town, queries):
         expected = town.compared(plain.confidence, plain.places[:, 0], many)
         np.testing.assert_allclose(seen.confidence, expected, rtol=1e-6)
     assert town.locate(many, adapt="batch").confidence is None  # there is none to judge anew
+
+
+def test_sketches_of_many_photos_are_not_held_at_once(town, queries, monkeypatch):
+    small = [np.asarray(Image.open(query).resize((16, 12))) for query in queries]
+    places, half = town.place_ids, np.full(len(small), 0.5)
+    expected = np.tile(town.compared(half, places, small), 190)
+    held = []
+
+    def counted(frame, images):
+        held.append(len(images))
+        return sketches_of(frame, images)
+
+    monkeypatch.setattr(sketching, "sketches_of", counted)
+    found = town.compared(np.tile(half, 190), np.tile(places, 190), small * 190)
+    np.testing.assert_array_equal(found, expected)
+    assert (sum(held), max(held) < 2000) == (16 * 190, True)
 
 
 def test_a_picture_that_shows_nothing_stays_at_no_place(town):

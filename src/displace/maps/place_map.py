@@ -46,6 +46,7 @@ from displace.sequence.stops import in_the_dark, without_stops
 from displace.sequence.stride import right_in_order
 from displace.sequence.tracking import BEGINS_OFF
 from displace.sequence.viewpoint import LEAST_VIEW_FRAMES, Grid, check_view, moved_by, view_of
+from displace.sketches import COLUMNS, ROWS
 from displace.truth import Tolerance
 
 if TYPE_CHECKING:
@@ -731,7 +732,10 @@ def _compared(state: MapState, confidence: Vectors, places: Indices, pictures: S
         return confidence
     from displace.maps.sketching import sketches_of
 
-    return state.sketches.judged(confidence, places, sketches_of(frame, pictures))
+    told = np.empty(len(pictures))
+    for part in blocks(len(pictures), row_bytes=6 * 8 * ROWS * COLUMNS):
+        told[part] = state.sketches.judged(confidence[part], places[part], sketches_of(frame, pictures[part]))
+    return told
 
 
 def _single_confidence(state: MapState, descriptor: Vectors) -> float | None:
