@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -105,7 +106,15 @@ def test_every_way_to_give_a_picture_is_one(town, queries):
     np.testing.assert_array_equal(given, expected)
     half = np.array([0.5])
     told = town.compared(half, town.place_ids[[3]], [path])
-    for picture in (path, str(path), path.read_bytes(), pixels, Image.open(path), [Image.open(path)], pixels[None]):
+    for picture in (
+        path,
+        str(path),
+        path.read_bytes(),
+        pixels,
+        Image.open(path),
+        [Image.open(path)],
+        pixels[None],
+    ):
         given = town.locate(town.describe(path), pictures=picture).confidence
         np.testing.assert_array_equal(given, expected)
         np.testing.assert_array_equal(town.compared(half, town.place_ids[[3]], picture), told)
@@ -245,26 +254,66 @@ def test_a_mask_whose_image_is_not_at_hand_leaves_the_map_as_it_is(town, folder)
     assert with_sketches(masked, [DescriptorStore(folder / "route.desc")]) is masked
 
 
-def test_a_server_says_what_the_library_says(town, folder, queries):
+@pytest.fixture(scope="module")
+def doubtful(town, queries, tmp_path_factory):
+    """Pictures of two places at once, of which descriptors alone are not so sure."""
+    folder, shown = tmp_path_factory.mktemp("doubtful"), [np.asarray(Image.open(query)) for query in queries]
+    paths = [folder / query.name for query in queries[1:]]
+    for path, one, other in zip(paths, shown[1:], shown, strict=False):
+        Image.fromarray(one // 2 + other // 2).save(path)
+    told = town.locate(paths).confidence - town.locate(town.describe(paths)).confidence
+    assert np.median(np.abs(told)) > 0.05
+    return paths
+
+
+@pytest.fixture
+def server(folder):
     pytest.importorskip("fastapi", reason="needs the extra web")
     from fastapi.testclient import TestClient
 
-    from displace.client import Client
-    from displace.maps.remote import RemoteMap
     from displace.web.api import make_app
     from displace.web.server import ServerSettings
 
-    with TestClient(make_app(ServerSettings(folder / "town.displace"))) as server:
-        form = [("image", (query.name, query.read_bytes(), "image/png")) for query in queries[:4]]
-        records = server.post("/v1/locate", files=form).json()["results"]
-        client = Client("http://testserver")
-        client.http = server
-        remote = RemoteMap(client)
-        failures = {}
-        vectors = remote.described(queries[:4], failures)
-        found = remote.locate(vectors, pictures=queries[:4])
-        plain = remote.locate(vectors)
-    expected = town.locate(queries[:4]).confidence
-    np.testing.assert_allclose([record["confidence"] for record in records], expected, atol=1e-4)
+    with TestClient(make_app(ServerSettings(folder / "town.displace", workers=0))) as server:
+        yield server
+
+
+@pytest.fixture
+def remote(server):
+    from displace.client import Client
+    from displace.maps.remote import RemoteMap
+
+    client = Client("http://testserver")
+    client.http = server
+    return RemoteMap(client)
+
+
+def test_a_server_says_what_the_library_says(town, remote, doubtful):
+    vectors = remote.described(doubtful[:4], {})
+    found, plain = remote.locate(vectors, pictures=doubtful[:4]), remote.locate(vectors)
+    expected = town.locate(doubtful[:4]).confidence
     np.testing.assert_allclose(found.confidence, expected, atol=1e-4)
     np.testing.assert_allclose(plain.confidence, town.locate(vectors).confidence, atol=1e-4)
+
+
+@pytest.mark.parametrize("adapt", ["none", "auto"])
+def test_a_server_compares_the_photos_of_a_form_in_its_own_threads(
+    town, server, doubtful, adapt, monkeypatch
+):
+    expected = town.locate(doubtful, adapt=adapt).confidence
+    monkeypatch.setattr(sketching, "ThreadPoolExecutor", None)  # as many for each request would be too many
+    form = [("image", (query.name, query.read_bytes(), "image/png")) for query in doubtful]
+    records = server.post(f"/v1/locate?adapt={adapt}", files=form).json()["results"]
+    np.testing.assert_allclose([record["confidence"] for record in records], expected, atol=1e-4)
+
+
+def test_photos_that_are_gone_after_a_server_has_described_them_are_judged_by_descriptors(
+    town, remote, doubtful, tmp_path
+):
+    some = [Path(shutil.copy(query, tmp_path)) for query in doubtful[:3]]
+    vectors = remote.described(some, {})
+    some[1].unlink()
+    found = remote.locate(vectors, pictures=some)
+    expected = town.locate(vectors, pictures=some)
+    np.testing.assert_array_equal(found.places, expected.places)
+    np.testing.assert_allclose(found.confidence, expected.confidence, atol=1e-4)
