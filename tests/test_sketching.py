@@ -236,6 +236,32 @@ def test_an_update_keeps_the_sketches_and_adds_those_of_new_places(folder, tmp_p
     assert not by_vectors.state.sketches.packed[by_vectors.places.rows_of(np.array(["98"]))].any()
 
 
+def test_known_sketches_weigh_as_much_as_the_traversals_that_they_are_of(folder, tmp_path):
+    new = ("dusk", "query")
+    rows = [(f"{name}/{p:02d}.png", f"{p:02d}", name) for name in new for p in range(PLACES)]
+    Manifest(*map(list, zip(*rows, strict=True)), folder).write(folder / "both.csv")
+    verbs.extract(folder / "both.csv", tmp_path / "both.desc", model="hog")
+    verbs.build(folder / "route.desc", tmp_path / "town.displace", traversals=SEEN[:2])
+    before = PlaceMap.load(tmp_path / "town.displace").state.sketches.packed
+    verbs.update(tmp_path / "town.displace", add=tmp_path / "both.desc", check_looks=False)
+    after = PlaceMap.load(tmp_path / "town.displace").state.sketches.packed
+    for place in range(PLACES):
+        own = [sketch_of(np.asarray(Image.open(folder / name / f"{place:02d}.png"))) for name in new]
+        expected = packed(2 * unpacked(before[[place]]) + np.sum(own, axis=0))
+        np.testing.assert_array_equal(after[[place]], expected)
+
+
+def test_a_map_that_an_update_leaves_without_a_confidence_compares_nothing(folder, tmp_path, queries):
+    verbs.build(folder / "route.desc", tmp_path / "town.displace", traversals=["sun"])
+    assert PlaceMap.load(tmp_path / "town.displace").compares_pictures
+    verbs.update(tmp_path / "town.displace", add=folder / "route.desc", traversals=SEEN[1:])
+    after = PlaceMap.load(tmp_path / "town.displace")
+    assert after.calibration is None
+    assert after.locate(queries).confidence is None
+    assert not after.compares_pictures
+    assert not after.to_json()["compares_pictures"]
+
+
 def test_damaged_sketches_are_refused_and_maps_without_any_are_read(town, tmp_path):
     header, arrays = file.packed(town.state)
     assert file.unpacked(header, arrays, "it")["sketches"].level == town.state.sketches.level

@@ -335,8 +335,8 @@ class PlaceMap:
 
     @property
     def compares_pictures(self) -> bool:
-        """Whether it has sketches of its places, with which photos are compared."""
-        return self.state.sketches is not None
+        """Whether it has a confidence, and sketches of its places with which photos are compared for it."""
+        return self.state.calibration is not None and self.state.sketches is not None
 
     def compared(self, confidence: Vectors, places: NDArray[Any], pictures: Sequence[Picture]) -> Vectors:
         """Confidence (q,) of photos found at some places, by id, in view of how they fit the sketches of these places.
