@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,9 +14,9 @@ from displace.descriptors.extraction import extract
 from displace.descriptors.store import DescriptorStore
 from displace.errors import FormatError, InputError
 from displace.manifest.table import Manifest
-from displace.maps import file
+from displace.maps import file, sketching
 from displace.maps.place_sketches import SPAN, WEIGHT, PlaceSketches
-from displace.maps.sketching import LEAST, with_sketches
+from displace.maps.sketching import LEAST, sketches_of, with_sketches
 from displace.models import get_model
 from displace.sketches import PACKED, fit, packed, sketch_of, unpacked
 
@@ -103,8 +104,41 @@ def test_every_way_to_give_a_picture_is_one(town, queries):
         np.testing.assert_array_equal(town.locate(query).confidence, expected)
     given = town.locate(town.describe(path), pictures=[path]).confidence
     np.testing.assert_array_equal(given, expected)
+    half = np.array([0.5])
+    told = town.compared(half, town.place_ids[[3]], [path])
+    for picture in (
+        path,
+        str(path),
+        path.read_bytes(),
+        pixels,
+        Image.open(path),
+        [Image.open(path)],
+        pixels[None],
+    ):
+        given = town.locate(town.describe(path), pictures=picture).confidence
+        np.testing.assert_array_equal(given, expected)
+        np.testing.assert_array_equal(town.compared(half, town.place_ids[[3]], picture), told)
+
+
+def test_what_is_no_picture_of_each_query_is_refused(town, queries):
+    path, half = queries[3], np.array([0.5])
+    vectors, ids = town.describe(path), town.place_ids[[3]]
     with pytest.raises(InputError, match="pictures has 2 images, queries has 1"):
-        town.locate(town.describe(path), pictures=[path, path])
+        town.locate(vectors, pictures=[path, path])
+    with pytest.raises(InputError, match="pictures has 2 images, places has 1"):
+        town.compared(half, ids, [path, path])
+    pixels = np.asarray(Image.open(path))
+    for wrong in ([None], [pixels[..., 0]], [pixels[..., :1]], [pixels / 255]):
+        with pytest.raises(InputError, match="images"):
+            town.locate(vectors, pictures=wrong)
+        with pytest.raises(InputError, match="images"):
+            town.compared(half, ids, wrong)
+
+
+def test_at_a_place_that_is_not_in_the_map_nothing_is_told(town, queries):
+    last = queries[-1]
+    assert town.compared(np.array([0.5]), town.place_ids[-1:], [last]) > 0.8
+    assert town.compared(np.array([0.5]), np.array(["nowhere"]), [last]) == 0.5
 
 
 def test_the_command_and_the_library_say_the_same(town, folder, queries):
@@ -121,6 +155,22 @@ def test_many_photos_are_compared_too(town, queries):
         expected = town.compared(plain.confidence, plain.places[:, 0], many)
         np.testing.assert_allclose(seen.confidence, expected, rtol=1e-6)
     assert town.locate(many, adapt="batch").confidence is None  # there is none to judge anew
+
+
+def test_sketches_of_many_photos_are_not_held_at_once(town, queries, monkeypatch):
+    small = [np.asarray(Image.open(query).resize((16, 12))) for query in queries]
+    places, half = town.place_ids, np.full(len(small), 0.5)
+    expected = np.tile(town.compared(half, places, small), 190)
+    held = []
+
+    def counted(frame, images):
+        held.append(len(images))
+        return sketches_of(frame, images)
+
+    monkeypatch.setattr(sketching, "sketches_of", counted)
+    found = town.compared(np.tile(half, 190), np.tile(places, 190), small * 190)
+    np.testing.assert_array_equal(found, expected)
+    assert (sum(held), max(held) < 2000) == (16 * 190, True)
 
 
 def test_a_picture_that_shows_nothing_stays_at_no_place(town):
@@ -186,6 +236,32 @@ def test_an_update_keeps_the_sketches_and_adds_those_of_new_places(folder, tmp_p
     assert not by_vectors.state.sketches.packed[by_vectors.places.rows_of(np.array(["98"]))].any()
 
 
+def test_known_sketches_weigh_as_much_as_the_traversals_that_they_are_of(folder, tmp_path):
+    new = ("dusk", "query")
+    rows = [(f"{name}/{p:02d}.png", f"{p:02d}", name) for name in new for p in range(PLACES)]
+    Manifest(*map(list, zip(*rows, strict=True)), folder).write(folder / "both.csv")
+    verbs.extract(folder / "both.csv", tmp_path / "both.desc", model="hog")
+    verbs.build(folder / "route.desc", tmp_path / "town.displace", traversals=SEEN[:2])
+    before = PlaceMap.load(tmp_path / "town.displace").state.sketches.packed
+    verbs.update(tmp_path / "town.displace", add=tmp_path / "both.desc", check_looks=False)
+    after = PlaceMap.load(tmp_path / "town.displace").state.sketches.packed
+    for place in range(PLACES):
+        own = [sketch_of(np.asarray(Image.open(folder / name / f"{place:02d}.png"))) for name in new]
+        expected = packed(2 * unpacked(before[[place]]) + np.sum(own, axis=0))
+        np.testing.assert_array_equal(after[[place]], expected)
+
+
+def test_a_map_that_an_update_leaves_without_a_confidence_compares_nothing(folder, tmp_path, queries):
+    verbs.build(folder / "route.desc", tmp_path / "town.displace", traversals=["sun"])
+    assert PlaceMap.load(tmp_path / "town.displace").compares_pictures
+    verbs.update(tmp_path / "town.displace", add=folder / "route.desc", traversals=SEEN[1:])
+    after = PlaceMap.load(tmp_path / "town.displace")
+    assert after.calibration is None
+    assert after.locate(queries).confidence is None
+    assert not after.compares_pictures
+    assert not after.to_json()["compares_pictures"]
+
+
 def test_damaged_sketches_are_refused_and_maps_without_any_are_read(town, tmp_path):
     header, arrays = file.packed(town.state)
     assert file.unpacked(header, arrays, "it")["sketches"].level == town.state.sketches.level
@@ -204,26 +280,66 @@ def test_a_mask_whose_image_is_not_at_hand_leaves_the_map_as_it_is(town, folder)
     assert with_sketches(masked, [DescriptorStore(folder / "route.desc")]) is masked
 
 
-def test_a_server_says_what_the_library_says(town, folder, queries):
+@pytest.fixture(scope="module")
+def doubtful(town, queries, tmp_path_factory):
+    """Pictures of two places at once, of which descriptors alone are not so sure."""
+    folder, shown = tmp_path_factory.mktemp("doubtful"), [np.asarray(Image.open(query)) for query in queries]
+    paths = [folder / query.name for query in queries[1:]]
+    for path, one, other in zip(paths, shown[1:], shown, strict=False):
+        Image.fromarray(one // 2 + other // 2).save(path)
+    told = town.locate(paths).confidence - town.locate(town.describe(paths)).confidence
+    assert np.median(np.abs(told)) > 0.05
+    return paths
+
+
+@pytest.fixture
+def server(folder):
     pytest.importorskip("fastapi", reason="needs the extra web")
     from fastapi.testclient import TestClient
 
-    from displace.client import Client
-    from displace.maps.remote import RemoteMap
     from displace.web.api import make_app
     from displace.web.server import ServerSettings
 
-    with TestClient(make_app(ServerSettings(folder / "town.displace"))) as server:
-        form = [("image", (query.name, query.read_bytes(), "image/png")) for query in queries[:4]]
-        records = server.post("/v1/locate", files=form).json()["results"]
-        client = Client("http://testserver")
-        client.http = server
-        remote = RemoteMap(client)
-        failures = {}
-        vectors = remote.described(queries[:4], failures)
-        found = remote.locate(vectors, pictures=queries[:4])
-        plain = remote.locate(vectors)
-    expected = town.locate(queries[:4]).confidence
-    np.testing.assert_allclose([record["confidence"] for record in records], expected, atol=1e-4)
+    with TestClient(make_app(ServerSettings(folder / "town.displace", workers=0))) as server:
+        yield server
+
+
+@pytest.fixture
+def remote(server):
+    from displace.client import Client
+    from displace.maps.remote import RemoteMap
+
+    client = Client("http://testserver")
+    client.http = server
+    return RemoteMap(client)
+
+
+def test_a_server_says_what_the_library_says(town, remote, doubtful):
+    vectors = remote.described(doubtful[:4], {})
+    found, plain = remote.locate(vectors, pictures=doubtful[:4]), remote.locate(vectors)
+    expected = town.locate(doubtful[:4]).confidence
     np.testing.assert_allclose(found.confidence, expected, atol=1e-4)
     np.testing.assert_allclose(plain.confidence, town.locate(vectors).confidence, atol=1e-4)
+
+
+@pytest.mark.parametrize("adapt", ["none", "auto"])
+def test_a_server_compares_the_photos_of_a_form_in_its_own_threads(
+    town, server, doubtful, adapt, monkeypatch
+):
+    expected = town.locate(doubtful, adapt=adapt).confidence
+    monkeypatch.setattr(sketching, "ThreadPoolExecutor", None)  # as many for each request would be too many
+    form = [("image", (query.name, query.read_bytes(), "image/png")) for query in doubtful]
+    records = server.post(f"/v1/locate?adapt={adapt}", files=form).json()["results"]
+    np.testing.assert_allclose([record["confidence"] for record in records], expected, atol=1e-4)
+
+
+def test_photos_that_are_gone_after_a_server_has_described_them_are_judged_by_descriptors(
+    town, remote, doubtful, tmp_path
+):
+    some = [Path(shutil.copy(query, tmp_path)) for query in doubtful[:3]]
+    vectors = remote.described(some, {})
+    some[1].unlink()
+    found = remote.locate(vectors, pictures=some)
+    expected = town.locate(vectors, pictures=some)
+    np.testing.assert_array_equal(found.places, expected.places)
+    np.testing.assert_allclose(found.confidence, expected.confidence, atol=1e-4)

@@ -34,7 +34,7 @@ from displace.geo import Area, Positions
 from displace.maps import file
 from displace.maps.calibration import Calibration
 from displace.maps.driving import chosen_mode, course_of, similarity_of, tenable_mode
-from displace.maps.questions import as_images, check_no_pixels, check_same_model
+from displace.maps.questions import PIXELS, as_images, check_no_pixels, check_same_model
 from displace.maps.state import CHOSEN_AT, MapState
 from displace.matches import Matches
 from displace.models import frame_of, grid_of, model_name
@@ -46,6 +46,7 @@ from displace.sequence.stops import in_the_dark, without_stops
 from displace.sequence.stride import right_in_order
 from displace.sequence.tracking import BEGINS_OFF
 from displace.sequence.viewpoint import LEAST_VIEW_FRAMES, Grid, check_view, moved_by, view_of
+from displace.sketches import COLUMNS, ROWS
 from displace.truth import Tolerance
 
 if TYPE_CHECKING:
@@ -334,15 +335,16 @@ class PlaceMap:
 
     @property
     def compares_pictures(self) -> bool:
-        """Whether it has sketches of its places, with which photos are compared."""
-        return self.state.sketches is not None
+        """Whether it has a confidence, and sketches of its places with which photos are compared for it."""
+        return self.state.calibration is not None and self.state.sketches is not None
 
     def compared(self, confidence: Vectors, places: NDArray[Any], pictures: Sequence[Picture]) -> Vectors:
         """Confidence (q,) of photos found at some places, by id, in view of how they fit the sketches of these places.
 
         `locate` does so for photos; this is for descriptors that were located without them.
         """
-        return _compared(self.state, confidence, self.state.places.rows_of(places), pictures)
+        shown = _shown(pictures, len(places), "places")
+        return _compared(self.state, confidence, self.state.places.rows_of(places), shown)
 
     def follow(
         self,
@@ -682,10 +684,7 @@ class PlaceMap:
         images = as_images(queries)
         if images is None:
             vectors = self.describe(queries)
-            if pictures is not None and len(pictures) != len(vectors):
-                raise InputError(
-                    f"pictures has {len(pictures)} images, queries has {len(vectors)}: one for each"
-                )
+            pictures = None if pictures is None else _shown(pictures, len(vectors), "queries")
             return vectors, pictures
         return self._described(images, model), images
 
@@ -716,6 +715,16 @@ def _shifted_back(
     return descriptor, state.project(descriptor[None])[0] if one is None else one
 
 
+def _shown(pictures: Picture | Sequence[Picture], n: int, of: str) -> Sequence[Picture]:
+    """The pictures of `n` queries."""
+    images = as_images(pictures)
+    if images is None or any(isinstance(one, np.ndarray) and one.shape[2] != 3 for one in images):
+        raise InputError(f"pictures must be images: paths, encoded files, or {PIXELS}")
+    if len(images) != n:
+        raise InputError(f"pictures has {len(images)} images, {of} has {n}: one for each")
+    return images
+
+
 def _compared(state: MapState, confidence: Vectors, places: Indices, pictures: Sequence[Picture]) -> Vectors:
     """Confidence of photos found at some places, by index, in view of how they fit the sketches of these places."""
     frame = frame_of(state.model)
@@ -723,7 +732,10 @@ def _compared(state: MapState, confidence: Vectors, places: Indices, pictures: S
         return confidence
     from displace.maps.sketching import sketches_of
 
-    return state.sketches.judged(confidence, places, sketches_of(frame, pictures))
+    told = np.empty(len(pictures))
+    for part in blocks(len(pictures), row_bytes=6 * 8 * ROWS * COLUMNS):
+        told[part] = state.sketches.judged(confidence[part], places[part], sketches_of(frame, pictures[part]))
+    return told
 
 
 def _single_confidence(state: MapState, descriptor: Vectors) -> float | None:

@@ -33,9 +33,9 @@ class PlaceSketches:
     level: float
 
     def judged(self, confidence: Vectors, places: Indices, sketches: Sketches) -> Vectors:
-        """Probabilities (q,) in view of the sketches (q, …) of photos found at some places, by index."""
+        """Probabilities (q,) in view of the sketches (q, …) of photos found at some places, by index; −1 if unknown."""
         above = np.clip(fit(sketches, unpacked(self.packed[places])) - self.level, *SPAN)
-        known = np.isfinite(above) & (confidence > 0)
+        known = np.isfinite(above) & (confidence > 0) & (places >= 0)
         told: Vectors = sigmoid(log_odds(confidence, _TINY) + WEIGHT * np.where(known, above, 0.0))
         return np.where(known, told, confidence)
 

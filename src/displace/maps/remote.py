@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -125,7 +126,8 @@ class RemoteMap:
             raise InputError(f"queries have {vectors.shape[1]} dimensions; the map has {self.facts['dim']}")
         alone = adapt == "none" or (adapt == "auto" and len(vectors) < LEAST_QUERIES)
         if pictures is not None and alone and self.facts.get("compares_pictures"):
-            return self._matches([self.client.locate(one, k, **self.area)["results"][0] for one in pictures])
+            with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="displace-client") as pool:
+                return self._matches(list(pool.map(partial(self._compared, k), vectors, pictures)))
         limits = self.facts["limits"]
         size = max(1, min(limits["queries"], limits["upload_bytes"] // (4 * vectors.shape[1])))
         # Parts of equal size, so that none is too small to adapt where others do.
@@ -147,6 +149,15 @@ class RemoteMap:
             for fix in fixes
         ]
         return self._matches(records)
+
+    def _compared(self, k: int, vector: Vectors, picture: str | os.PathLike[str]) -> dict[str, Any]:
+        """Record of an image; of its descriptor where the image is not there any more."""
+        try:
+            found = self.client.locate(picture, k, **self.area)
+        except ImageError:
+            found = self.client.locate(vector[None], k, **self.area)
+        record: dict[str, Any] = found["results"][0]
+        return record
 
     def _matches(self, records: list[dict[str, Any]]) -> Matches:
         positions = None

@@ -99,7 +99,7 @@ def with_sketches(
         return state
     known, sample = state.sketches, set(spread(len(found), SAMPLE).tolist())
     bits = np.zeros((len(state.places), PACKED), np.uint8) if known is None else known.packed.copy()
-    n_before = max(1, len(state.traversals) - 1)
+    n_before = len({*state.traversals} - {one.traversal for one in found})
     looked_at: dict[int, Sketches] = {}
     sketches = zip(found, sketched(frame, [one.image for one in found], progress), strict=True)
     for place, own in groupby(enumerate(sketches), key=lambda one: one[1][0].place):

@@ -5,6 +5,7 @@ Routes, parameters and responses as objects took as long as the search in a map 
 
 from __future__ import annotations
 
+import asyncio
 import json
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -97,25 +98,26 @@ class Locating:
         vectors, images = await server.asked(request, hosted)
         if wanted.adapt == "none":
             records = await server.batcher.locate(hosted, vectors, wanted.k, **wanted.area)
-            if images is not None and hosted.place_map.compares_pictures:
-                await server.in_pool(_compare, hosted.place_map, records, images)
         else:  # queries of other requests are of other conditions
-            options = {"adapt": wanted.adapt, "pictures": images, **wanted.area}
-            locate = partial(hosted.place_map.locate, vectors, wanted.k, **options)
+            locate = partial(hosted.place_map.locate, vectors, wanted.k, adapt=wanted.adapt, **wanted.area)
             records = (await server.in_pool(locate)).to_json()
+        if images is not None and hosted.place_map.compares_pictures:
+            compare = partial(
+                server.in_pool, _compare, hosted.place_map
+            )  # one by one: the pool bounds the memory
+            await asyncio.gather(*map(compare, records, images))
         for record in records:
             record["in_map"] = _in_map(record, wanted.min_confidence)
         return _as_json({"map": hosted.version, "results": records}).encode()
 
 
-def _compare(place_map: PlaceMap, records: list[dict[str, Any]], images: list[bytes]) -> None:
-    """Judge records anew in view of the pictures themselves, as `PlaceMap.locate` does."""
-    if any(record.get("confidence") is None for record in records):
+def _compare(place_map: PlaceMap, record: dict[str, Any], image: bytes) -> None:
+    """Judge a record anew in view of the picture itself, as `PlaceMap.locate` does."""
+    if record.get("confidence") is None:
         return
-    sure = np.array([record["confidence"] for record in records], np.float64)
-    found = place_map.compared(sure, np.array([record["places"][0] for record in records]), images)
-    for record, value in zip(records, found.tolist(), strict=True):
-        record["confidence"] = round(value, 6)
+    sure = np.array([record["confidence"]], np.float64)
+    (found,) = place_map.compared(sure, np.array(record["places"][:1]), [image]).tolist()
+    record["confidence"] = round(found, 6)
 
 
 def _why(error: Any) -> str:
