@@ -31,6 +31,12 @@ def test_a_sketch_has_unit_length_and_a_flat_picture_none():
     assert np.isnan(fits(picture(0), np.zeros((240, 320, 3), np.uint8)))
 
 
+def test_a_picture_that_is_mostly_flat_has_a_sketch():
+    mostly_flat = np.zeros((240, 320, 3), np.uint8)
+    mostly_flat[:80, :120] = picture(1)[:80, :120]
+    assert np.linalg.norm(sketch_of(mostly_flat)) == pytest.approx(1, abs=1e-5)
+
+
 def test_one_scene_fits_itself_in_another_light_and_no_other_scene():
     scene = picture(1).astype(float)
     others = [fits(picture(1), picture(seed)) for seed in range(2, 30)]

@@ -47,8 +47,10 @@ def sketch_of(picture: Pixels) -> Sketches:
     smooth = cv2.GaussianBlur(grey.astype(np.float32), (0, 0), 1)
     across, down = cv2.Sobel(smooth, cv2.CV_32F, 1, 0), cv2.Sobel(smooth, cv2.CV_32F, 0, 1)
     strength = np.hypot(across, down)
-    usual = float(np.median(strength))
-    if usual <= 0:
+    usual = float(np.median(strength)) or float(
+        strength.mean()
+    )  # the median where most of it is exactly flat is 0
+    if usual == 0:
         return np.zeros((ROWS, COLUMNS), np.complex64)
     edges = np.minimum(strength / (_STRONGEST * usual), 1) * np.exp(2j * np.arctan2(down, across))
     inner = np.zeros_like(edges)
