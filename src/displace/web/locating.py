@@ -102,9 +102,8 @@ class Locating:
             locate = partial(hosted.place_map.locate, vectors, wanted.k, adapt=wanted.adapt, **wanted.area)
             records = (await server.in_pool(locate)).to_json()
         if images is not None and hosted.place_map.compares_pictures:
-            compare = partial(
-                server.in_pool, _compare, hosted.place_map
-            )  # one by one: the pool bounds the memory
+            # One by one, so that the pool bounds the memory.
+            compare = partial(server.in_pool, _compare, hosted.place_map)
             await asyncio.gather(*map(compare, records, images))
         for record in records:
             record["in_map"] = _in_map(record, wanted.min_confidence)
