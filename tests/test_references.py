@@ -188,7 +188,9 @@ def test_a_map_of_the_largest_references_is_saved_and_updated(tmp_path, fusion):
     """Of larger ones it could be built, but not saved: its squared distances were no numbers of float32."""
     refs = make_route(n_places=30, n_traversals=3, dim=16).references
     largest = refs.vectors * np.float32(1e15 / np.abs(refs.vectors).max())
-    with pytest.raises(InputError, match=r"vectors have numbers up to 1.0e\+16, and 1e-30 to 1e\+15 is possible"):
+    with pytest.raises(
+        InputError, match=r"vectors have numbers up to 1.0e\+16, and 1e-30 to 1e\+15 is possible"
+    ):
         ReferenceSet(10 * largest, refs.places, refs.traversals)
     refs = ReferenceSet(largest, refs.places, refs.traversals)
     town = build(refs.only("t0", "t1"), fusion)
