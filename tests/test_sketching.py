@@ -17,6 +17,7 @@ from displace.manifest.table import Manifest
 from displace.maps import file, sketching
 from displace.maps.place_sketches import SPAN, WEIGHT, PlaceSketches
 from displace.maps.sketching import LEAST, sketches_of, with_sketches
+from displace.maps.updating import STILL_SKETCHED
 from displace.models import get_model
 from displace.sketches import PACKED, fit, packed, sketch_of, unpacked
 
@@ -249,6 +250,55 @@ def test_known_sketches_weigh_as_much_as_the_traversals_that_they_are_of(folder,
         own = [sketch_of(np.asarray(Image.open(folder / name / f"{place:02d}.png"))) for name in new]
         expected = packed(2 * unpacked(before[[place]]) + np.sum(own, axis=0))
         np.testing.assert_array_equal(after[[place]], expected)
+
+
+def test_a_traversal_that_is_removed_leaves_the_sketches_where_the_images_of_the_others_are_given(
+    folder, tmp_path
+):
+    town, seen = tmp_path / "town.displace", []
+    for name in ("town.displace", "town.displace-stats"):
+        shutil.copy(folder / name, tmp_path)
+    done = verbs.update(
+        town, remove="dusk", references=folder / "route.desc", progress=lambda *call: seen.append(call)
+    )
+    assert done.traversals == ["dusk"]
+    assert STILL_SKETCHED not in done.advice
+    assert seen[-1] == ("sketching", 2 * PLACES, 2 * PLACES)
+    verbs.build(folder / "route.desc", tmp_path / "two.displace", exclude=["dusk"])
+    found, expected = (PlaceMap.load(tmp_path / name).state.sketches for name in (town, "two.displace"))
+    np.testing.assert_array_equal(found.packed, expected.packed)
+    assert found.level == pytest.approx(expected.level, abs=0.5)
+
+
+@pytest.mark.parametrize("lacking", ["traversals", "images", "some images"])
+def test_a_traversal_that_is_removed_stays_in_the_sketches_else_and_this_is_said(folder, tmp_path, lacking):
+    route = Path(shutil.copytree(folder, tmp_path / "route"))
+    store, gone = route / "route.desc", []
+    if lacking == "traversals":
+        Manifest.read(route / "route.csv").select_traversals(["dusk"]).write(route / "dusk.csv")
+        verbs.extract(route / "dusk.csv", store := route / "dusk.desc", model="hog")
+    else:
+        gone = [route / name / f"{p:02d}.png" for name in SEEN for p in range(PLACES)]
+    for path in gone if lacking == "images" else gone[::PLACES]:
+        path.unlink()
+    before = PlaceMap.load(route / "town.displace").state.sketches
+    done = verbs.update(route / "town.displace", remove="dusk", references=store)
+    assert STILL_SKETCHED in done.advice
+    after = PlaceMap.load(route / "town.displace").state.sketches
+    np.testing.assert_array_equal(after.packed, before.packed)
+    assert after.level == before.level
+
+
+def test_an_update_says_how_many_images_it_has_read_for_sketches(folder, tmp_path):
+    verbs.build(folder / "route.desc", tmp_path / "town.displace", exclude=["dusk"])
+    seen = []
+    verbs.update(
+        tmp_path / "town.displace",
+        add=folder / "route.desc",
+        traversals=["dusk"],
+        progress=lambda *call: seen.append(call),
+    )
+    assert seen == [("sketching", n, PLACES) for n in range(1, PLACES + 1)]
 
 
 def test_a_map_that_an_update_leaves_without_a_confidence_compares_nothing(folder, tmp_path, queries):
