@@ -515,7 +515,7 @@ def test_with_the_references_kept_it_is_that_of_a_rebuild(small):
     assert place_map.calibration.weights == pytest.approx(rebuilt.calibration.weights, rel=0.02)
 
 
-@pytest.mark.parametrize("scale", [2.0**17, 2.0**60])
+@pytest.mark.parametrize("scale", [2.0**17, 2.0**49])
 def test_descriptors_of_any_length_make_a_map_that_can_be_saved(small, tmp_path, scale):
     """From a length of 30,000 on, as of a VLAD of bytes, a map was built and could not be saved."""
     refs, scale = small.references.only("t0", "t1", "t2"), np.float32(scale)
