@@ -19,8 +19,8 @@ UNLEARNED = (
 )
 WEAKER = {
     "two traversals": (
-        "less reliable than with three traversals: parts of two were held out, neither as a whole; if the map has more by "
-        "now, build it again from all references"
+        "less reliable than with three traversals: parts of two were held out, neither as a whole; if the map has more "
+        "by now, build it again from all references"
     ),
     "one traversal": (
         "by a fixed rule, and never above 0.75 for a photo: one traversal does not show what right matches look like"
