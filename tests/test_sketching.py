@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from displace import PlaceMap, build, verbs
+from displace import PlaceMap, build, images, verbs
 from displace.descriptors.extraction import extract
 from displace.descriptors.store import DescriptorStore
-from displace.errors import FormatError, InputError
+from displace.errors import FormatError, ImageError, InputError
 from displace.manifest.table import Manifest
 from displace.maps import file, sketching
 from displace.maps.place_sketches import SPAN, WEIGHT, PlaceSketches
@@ -140,6 +140,18 @@ def test_at_a_place_that_is_not_in_the_map_nothing_is_told(town, queries):
     last = queries[-1]
     assert town.compared(np.array([0.5]), town.place_ids[-1:], [last]) > 0.8
     assert town.compared(np.array([0.5]), np.array(["nowhere"]), [last]) == 0.5
+
+
+def test_a_photo_that_is_described_and_compared_is_decoded_once(town, queries, tmp_path, monkeypatch):
+    """Of 12 megapixels, decoding is most of the work."""
+    decoded, open_image = [], images.open_image
+    monkeypatch.setattr(images, "open_image", lambda source: decoded.append(source) or open_image(source))
+    town.locate(queries[3])
+    town.locate(queries[3].read_bytes())
+    assert len(decoded) == 2
+    (tmp_path / "damaged.png").write_bytes(queries[3].read_bytes()[:99])
+    with pytest.raises(ImageError, match=r"cannot read image .*damaged\.png"):
+        town.locate(tmp_path / "damaged.png")
 
 
 def test_the_command_and_the_library_say_the_same(town, folder, queries):
