@@ -376,12 +376,43 @@ def remote(server):
     return RemoteMap(client)
 
 
-def test_a_server_says_what_the_library_says(town, remote, doubtful):
-    vectors = remote.described(doubtful[:4], {})
-    found, plain = remote.locate(vectors, pictures=doubtful[:4]), remote.locate(vectors)
-    expected = town.locate(doubtful[:4]).confidence
-    np.testing.assert_allclose(found.confidence, expected, atol=1e-4)
-    np.testing.assert_allclose(plain.confidence, town.locate(vectors).confidence, atol=1e-4)
+@pytest.mark.parametrize(("times", "adapt"), [(1, "none"), (1, "auto"), (7, "auto")])
+def test_a_server_says_what_the_library_says(town, remote, doubtful, times, adapt):
+    many = doubtful * times
+    vectors = np.tile(remote.described(doubtful, {}), (times, 1))
+    found, plain = remote.locate(vectors, adapt=adapt, pictures=many), remote.locate(vectors, adapt=adapt)
+    expected = town.locate(many, adapt=adapt)
+    np.testing.assert_array_equal(found.places, expected.places)
+    np.testing.assert_allclose(found.confidence, expected.confidence, atol=1e-4)
+    np.testing.assert_allclose(plain.confidence, town.locate(vectors, adapt=adapt).confidence, atol=1e-4)
+    assert np.abs(found.confidence - plain.confidence).max() > 0.05
+
+
+def test_a_server_that_says_no_confidence_is_sent_no_pictures(town, remote, queries):
+    vectors, many = town.describe(queries * 7), [Path("not there")] * 7 * PLACES
+    remote.client.compare = None
+    found = remote.locate(
+        vectors, adapt="batch", pictures=many
+    )  # as what is known of drives judges none here
+    assert found.confidence is town.locate(vectors, adapt="batch").confidence is None
+
+
+def test_a_server_compares_one_image_with_a_place_of_the_map(town, server, doubtful):
+    def asked(content, place="03", **others):
+        sent = {"place": place, "confidence": 0.5} | others
+        return server.post("/v1/compare", params=sent, content=content, headers={"content-type": "image/png"})
+
+    image = doubtful[2].read_bytes()
+    (expected,) = town.compared(np.array([0.5]), np.array(["03"]), [image])
+    assert asked(image).json()["confidence"] == pytest.approx(expected, abs=1e-6)
+    assert asked(image, "nowhere").json()["confidence"] == 0.5
+    assert asked(image, confidence=2).status_code == 422
+    assert "there is no such parameter" in asked(image, k=3).json()["error"]["message"]
+    assert asked(b"none").status_code == 415
+    descriptors = {"descriptors": [[0.0] * town.dim]}
+    refused = server.post("/v1/compare?place=03&confidence=0.5", json=descriptors)
+    assert "one image is compared at a time" in refused.json()["error"]["message"]
+    assert server.post("/v1/compare", content=image).status_code == 422
 
 
 @pytest.mark.parametrize("adapt", ["none", "auto"])
