@@ -287,8 +287,8 @@ def test_a_traversal_that_is_removed_stays_in_the_sketches_else_and_this_is_said
     route = Path(shutil.copytree(folder, tmp_path / "route"))
     store, gone = route / "route.desc", []
     if lacking == "traversals":
-        Manifest.read(route / "route.csv").select_traversals(["dusk"]).write(route / "dusk.csv")
-        verbs.extract(route / "dusk.csv", store := route / "dusk.desc", model="hog")
+        Manifest.read(route / "route.csv").select_traversals(["rain", "dusk"]).write(route / "some.csv")
+        verbs.extract(route / "some.csv", store := route / "some.desc", model="hog")
     else:
         gone = [route / name / f"{p:02d}.png" for name in SEEN for p in range(PLACES)]
     for path in gone if lacking == "images" else gone[::PLACES]:
