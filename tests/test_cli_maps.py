@@ -417,7 +417,7 @@ def test_update_adds_and_removes(run, folder):
     before = PlaceMap.load(folder / "town.displace").traversals
     added = run("update", "town.displace", "--add", "night.desc", "-o", "more.displace")
     assert added.exit_code == 0, added.output
-    assert f"added {PLACES} references, +0 places: more.displace" in added.stdout
+    assert f"added {PLACES} references of night: more.displace" in added.stdout
     assert "the projection moved by" in added.stdout
     assert "confidence: learned again from" in added.stdout
     assert PlaceMap.load(folder / "more.displace").traversals == {**before, "night": PLACES}
@@ -425,7 +425,7 @@ def test_update_adds_and_removes(run, folder):
     (record,) = json.loads(run("locate", "more.displace", "town/sun/0005.jpg", "--json").stdout)
     assert record["in_map"] == (record["confidence"] >= 0.5)
     removed = run("update", "more.displace", "--remove", "night", "--references", "night.desc")
-    assert f"removed {PLACES} references" in removed.stdout
+    assert f"removed {PLACES} references of night: more.displace" in removed.stdout
     assert PlaceMap.load(folder / "more.displace").traversals == before
 
 

@@ -76,6 +76,18 @@ def rebuilt_like(town, refs):
     return build(refs, fusion, dtype=town.vectors.dtype.name, calibration=False)
 
 
+@pytest.mark.parametrize("change", ["add", "remove"])
+def test_what_is_within_an_area_is_not_updated(change):
+    """It was, and only the places inside had been compared with the new traversal."""
+    refs = make_route(n_places=20, n_traversals=3, dim=16).references
+    away = np.column_stack([100.0 * np.arange(20), np.zeros(20)])
+    town = build(refs.only("t0", "t1"), positions=Positions(away, degrees=False), keep_references=True)
+    nearby = town.within((500.0, 0.0), 250.0)
+    with pytest.raises(InputError, match="an update changes the whole map"):
+        getattr(nearby, change)(refs.only("t2") if change == "add" else "t1")
+    assert [*nearby.traversals] == ["t0", "t1"]
+
+
 class TestEqualsARebuild:
     @pytest.mark.parametrize("name", UPDATABLE)
     @pytest.mark.parametrize("saved", [True, False], ids=["from the file", "in memory"])
@@ -89,6 +101,7 @@ class TestEqualsARebuild:
         rebuilt = rebuilt_like(town, refs)
         assert update.n_references == len(refs.only("t3"))
         assert update.n_places == len(refs.place_ids) - len(refs.without("t3").place_ids)
+        assert update.traversals == ["t3"]
         np.testing.assert_array_equal(town.place_ids, rebuilt.place_ids)
         assert town.traversals == rebuilt.traversals
         assert town.statistics.digests == rebuilt.statistics.digests

@@ -10,6 +10,7 @@ from displace.errors import InputError
 from displace.maps.streaming import build_streamed
 from displace.places import Places
 from displace.references import ReferenceStream, occurrence, slot_of_each
+from displace.synthetic import make_route
 
 
 def test_traversals_by_name():
@@ -180,6 +181,24 @@ def test_references_whose_squares_are_no_numbers_are_refused(scale):
     with pytest.raises(InputError, match=r"X have numbers up to .*: scale them"):
         get_fusion("displace")().fit(np.concatenate([vectors, vectors]), [0, 1, 2, 0, 1, 2])
     assert len(ReferenceSet(np.zeros((2, 2)), [0, 1])) == 2
+
+
+@pytest.mark.parametrize("fusion", ["displace", "hops", "pooling"])
+def test_a_map_of_the_largest_references_is_saved_and_updated(tmp_path, fusion):
+    """Of larger ones it could be built, but not saved: its squared distances were no numbers of float32."""
+    refs = make_route(n_places=30, n_traversals=3, dim=16).references
+    largest = refs.vectors * np.float32(1e15 / np.abs(refs.vectors).max())
+    with pytest.raises(
+        InputError, match=r"vectors have numbers up to 1.0e\+16, and 1e-30 to 1e\+15 is possible"
+    ):
+        ReferenceSet(10 * largest, refs.places, refs.traversals)
+    refs = ReferenceSet(largest, refs.places, refs.traversals)
+    town = build(refs.only("t0", "t1"), fusion)
+    town.save(tmp_path / "town.displace")
+    town = PlaceMap.load(tmp_path / "town.displace")
+    town.add(refs.only("t2"))
+    town.save(tmp_path / "town.displace")
+    assert (town.locate(largest[:30]).places[:, 0] == refs.places[:30]).mean() > 0.5
 
 
 def test_selecting_all_references_copies_none():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 import sys
 from contextlib import contextmanager
 
@@ -55,6 +57,37 @@ def assert_same(place_map, other, store):
     queries = DescriptorStore(store).vectors()
     np.testing.assert_array_equal(place_map.locate(queries).places[:, 0], other.locate(queries).places[:, 0])
     np.testing.assert_allclose(place_map.locate(queries).scores, other.locate(queries).scores, atol=1e-4)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are sent the POSIX way")
+def test_a_streamed_build_that_is_told_to_end_leaves_no_rows(store, tmp_path):
+    """Gigabytes of them, in a hidden folder beside the map."""
+    code = f"""
+import os, signal, sys
+from pathlib import Path
+from displace.maps import streaming
+from displace.verbs.build import build
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
+def ended(*args, folder, **others):
+    (Path(folder) / "rows").write_bytes(b"rows")
+    os.kill(os.getpid(), signal.SIGTERM)
+streaming.build_streamed = ended
+sys.modules[build.__module__].MEMORY_SHARE = 0.0
+build({str(store)!r}, {str(tmp_path / "town.displace")!r})
+"""
+    assert subprocess.run([sys.executable, "-c", code]).returncode == -signal.SIGTERM
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == []
+
+
+def test_rows_that_a_killed_build_left_are_removed_by_the_next(store, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules[build.__module__], "MEMORY_SHARE", 0.0)
+    (tmp_path / ".town.displace.ab12_d34.parts").mkdir()
+    (tmp_path / ".town.displace.ab12_d34.parts" / "rows").write_bytes(b"rows")
+    others = [".town.displace.mine.parts", ".towns.displace.ab12_d34.parts", "town.displace.ab12_d34.parts"]
+    for name in others:
+        (tmp_path / name).mkdir()
+    build(store, tmp_path / "town.displace")
+    assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {*others}
 
 
 def test_a_streamed_map_has_the_tolerance_that_was_asked_for(store, tmp_path, monkeypatch):

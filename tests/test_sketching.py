@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from displace import PlaceMap, build, verbs
+from displace import PlaceMap, build, images, verbs
 from displace.descriptors.extraction import extract
 from displace.descriptors.store import DescriptorStore
-from displace.errors import FormatError, InputError
+from displace.errors import FormatError, ImageError, InputError
 from displace.manifest.table import Manifest
 from displace.maps import file, sketching
 from displace.maps.place_sketches import SPAN, WEIGHT, PlaceSketches
 from displace.maps.sketching import LEAST, sketches_of, with_sketches
+from displace.maps.updating import STILL_SKETCHED
 from displace.models import get_model
 from displace.sketches import PACKED, fit, packed, sketch_of, unpacked
 
@@ -141,6 +142,18 @@ def test_at_a_place_that_is_not_in_the_map_nothing_is_told(town, queries):
     assert town.compared(np.array([0.5]), np.array(["nowhere"]), [last]) == 0.5
 
 
+def test_a_photo_that_is_described_and_compared_is_decoded_once(town, queries, tmp_path, monkeypatch):
+    """Of 12 megapixels, decoding is most of the work."""
+    decoded, open_image = [], images.open_image
+    monkeypatch.setattr(images, "open_image", lambda source: decoded.append(source) or open_image(source))
+    town.locate(queries[3])
+    town.locate(queries[3].read_bytes())
+    assert len(decoded) == 2
+    (tmp_path / "damaged.png").write_bytes(queries[3].read_bytes()[:99])
+    with pytest.raises(ImageError, match=r"cannot read image .*damaged\.png"):
+        town.locate(tmp_path / "damaged.png")
+
+
 def test_the_command_and_the_library_say_the_same(town, folder, queries):
     located = verbs.locate(folder / "town.displace", queries)
     np.testing.assert_array_equal(located.matches.confidence, town.locate(queries, adapt="auto").confidence)
@@ -251,6 +264,55 @@ def test_known_sketches_weigh_as_much_as_the_traversals_that_they_are_of(folder,
         np.testing.assert_array_equal(after[[place]], expected)
 
 
+def test_a_traversal_that_is_removed_leaves_the_sketches_where_the_images_of_the_others_are_given(
+    folder, tmp_path
+):
+    town, seen = tmp_path / "town.displace", []
+    for name in ("town.displace", "town.displace-stats"):
+        shutil.copy(folder / name, tmp_path)
+    done = verbs.update(
+        town, remove="dusk", references=folder / "route.desc", progress=lambda *call: seen.append(call)
+    )
+    assert done.traversals == ["dusk"]
+    assert STILL_SKETCHED not in done.advice
+    assert seen[-1] == ("sketching", 2 * PLACES, 2 * PLACES)
+    verbs.build(folder / "route.desc", tmp_path / "two.displace", exclude=["dusk"])
+    found, expected = (PlaceMap.load(tmp_path / name).state.sketches for name in (town, "two.displace"))
+    np.testing.assert_array_equal(found.packed, expected.packed)
+    assert found.level == pytest.approx(expected.level, abs=0.5)
+
+
+@pytest.mark.parametrize("lacking", ["traversals", "images", "some images"])
+def test_a_traversal_that_is_removed_stays_in_the_sketches_else_and_this_is_said(folder, tmp_path, lacking):
+    route = Path(shutil.copytree(folder, tmp_path / "route"))
+    store, gone = route / "route.desc", []
+    if lacking == "traversals":
+        Manifest.read(route / "route.csv").select_traversals(["rain", "dusk"]).write(route / "some.csv")
+        verbs.extract(route / "some.csv", store := route / "some.desc", model="hog")
+    else:
+        gone = [route / name / f"{p:02d}.png" for name in SEEN for p in range(PLACES)]
+    for path in gone if lacking == "images" else gone[::PLACES]:
+        path.unlink()
+    before = PlaceMap.load(route / "town.displace").state.sketches
+    done = verbs.update(route / "town.displace", remove="dusk", references=store)
+    assert STILL_SKETCHED in done.advice
+    after = PlaceMap.load(route / "town.displace").state.sketches
+    np.testing.assert_array_equal(after.packed, before.packed)
+    assert after.level == before.level
+
+
+def test_an_update_says_how_many_images_it_has_read_for_sketches(folder, tmp_path):
+    verbs.build(folder / "route.desc", tmp_path / "town.displace", exclude=["dusk"])
+    seen = []
+    verbs.update(
+        tmp_path / "town.displace",
+        add=folder / "route.desc",
+        traversals=["dusk"],
+        progress=lambda *call: seen.append(call),
+    )
+    assert seen == [("sketching", n, PLACES) for n in range(1, PLACES + 1)]
+
+
 def test_a_map_that_an_update_leaves_without_a_confidence_compares_nothing(folder, tmp_path, queries):
     verbs.build(folder / "route.desc", tmp_path / "town.displace", traversals=["sun"])
     assert PlaceMap.load(tmp_path / "town.displace").compares_pictures
@@ -314,12 +376,43 @@ def remote(server):
     return RemoteMap(client)
 
 
-def test_a_server_says_what_the_library_says(town, remote, doubtful):
-    vectors = remote.described(doubtful[:4], {})
-    found, plain = remote.locate(vectors, pictures=doubtful[:4]), remote.locate(vectors)
-    expected = town.locate(doubtful[:4]).confidence
-    np.testing.assert_allclose(found.confidence, expected, atol=1e-4)
-    np.testing.assert_allclose(plain.confidence, town.locate(vectors).confidence, atol=1e-4)
+@pytest.mark.parametrize(("times", "adapt"), [(1, "none"), (1, "auto"), (7, "auto")])
+def test_a_server_says_what_the_library_says(town, remote, doubtful, times, adapt):
+    many = doubtful * times
+    vectors = np.tile(remote.described(doubtful, {}), (times, 1))
+    found, plain = remote.locate(vectors, adapt=adapt, pictures=many), remote.locate(vectors, adapt=adapt)
+    expected = town.locate(many, adapt=adapt)
+    np.testing.assert_array_equal(found.places, expected.places)
+    np.testing.assert_allclose(found.confidence, expected.confidence, atol=1e-4)
+    np.testing.assert_allclose(plain.confidence, town.locate(vectors, adapt=adapt).confidence, atol=1e-4)
+    assert np.abs(found.confidence - plain.confidence).max() > 0.05
+
+
+def test_a_server_that_says_no_confidence_is_sent_no_pictures(town, remote, queries):
+    vectors, many = town.describe(queries * 7), [Path("not there")] * 7 * PLACES
+    remote.client.compare = None
+    found = remote.locate(
+        vectors, adapt="batch", pictures=many
+    )  # as what is known of drives judges none here
+    assert found.confidence is town.locate(vectors, adapt="batch").confidence is None
+
+
+def test_a_server_compares_one_image_with_a_place_of_the_map(town, server, doubtful):
+    def asked(content, place="03", **others):
+        sent = {"place": place, "confidence": 0.5} | others
+        return server.post("/v1/compare", params=sent, content=content, headers={"content-type": "image/png"})
+
+    image = doubtful[2].read_bytes()
+    (expected,) = town.compared(np.array([0.5]), np.array(["03"]), [image])
+    assert asked(image).json()["confidence"] == pytest.approx(expected, abs=1e-6)
+    assert asked(image, "nowhere").json()["confidence"] == 0.5
+    assert asked(image, confidence=2).status_code == 422
+    assert "there is no such parameter" in asked(image, k=3).json()["error"]["message"]
+    assert asked(b"none").status_code == 415
+    descriptors = {"descriptors": [[0.0] * town.dim]}
+    refused = server.post("/v1/compare?place=03&confidence=0.5", json=descriptors)
+    assert "one image is compared at a time" in refused.json()["error"]["message"]
+    assert server.post("/v1/compare", content=image).status_code == 422
 
 
 @pytest.mark.parametrize("adapt", ["none", "auto"])

@@ -216,6 +216,23 @@ def test_write_makes_a_folder_that_the_data_set_reads(tmp_path):
     assert not manifest.summary().missing
 
 
+def test_a_script_that_lacks_its_guard_is_told_so_once(tmp_path, not_for_ever):
+    """Each worker ran it again, and printed a traceback of its own in between."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import displace.datasets.town as town\n"
+        f"town.write({str(tmp_path / 'town')!r}, 8, ('sun', 'rain'), size=(64, 48), workers=2)\n"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert (
+        "DatasetError: a worker that draws the town died. In a script, call it under `if __name__"
+        in done.stderr
+    )
+    assert "bootstrapping" not in done.stderr
+    assert done.stderr.count("Traceback") <= 2  # of the broken pool, and of what it is to the user
+
+
 def test_two_workers_draw_what_one_does(tmp_path, monkeypatch):
     monkeypatch.setattr(writing, "_CHUNK", 1)
     for workers in (1, 2):

@@ -257,7 +257,7 @@ def test_requests_made_from_the_document_find_no_server_error(town):
             explore(found.ok(), drive)
     for (label, status), n in sorted(asked.items()):
         print(f"{label} {status}: {n}")
-    assert len({label for label, _ in asked}) == 11
+    assert len({label for label, _ in asked}) == 12
 
 
 class TestUnderLoad:

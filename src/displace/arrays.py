@@ -20,6 +20,8 @@ BLOCK_BYTES = 64 * 2**20
 
 SMALLEST, LARGEST = 1e-30, 1e30
 """Range of the largest absolute value of references."""
+LARGEST_KEPT = 1e15
+"""The same where a map may be made of them: it keeps squared distances in float32."""
 LONGEST = 1.05
 """Length of a row from which on it is no unit vector; rounding to eight bits stays below."""
 
@@ -87,12 +89,12 @@ def check_finite(array: Vectors, name: str = "vectors") -> None:
             )
 
 
-def check_size(array: Vectors, name: str = "vectors") -> None:
+def check_size(array: Vectors, name: str = "vectors", limit: float = LARGEST) -> None:
     """Refuse numbers so close to the limits of float32 that their sums overflow or vanish."""
     largest = max(float(array.max(initial=0)), -float(array.min(initial=0)))
-    if largest and not SMALLEST <= largest <= LARGEST:
+    if largest and not SMALLEST <= largest <= limit:
         raise InputError(
-            f"{name} have numbers up to {largest:.1e}, and {SMALLEST:g} to {LARGEST:g} is possible: scale them, "
+            f"{name} have numbers up to {largest:.1e}, and {SMALLEST:g} to {limit:g} is possible: scale them, "
             "such as to unit length"
         )
 

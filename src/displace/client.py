@@ -127,6 +127,18 @@ class Client:
         answer = self.send("POST", "/v1/describe", content=body, headers={"content-type": kind})
         return np.frombuffer(answer.content, "<f4").astype(np.float32)
 
+    def compare(self, image: PathLike | bytes, place: str, confidence: float) -> float:
+        """Confidence that an image shows a place, in view of how it fits the place's pictures.
+
+        `confidence` is the one that its descriptor was located with. `locate` of images does so by itself.
+        """
+        body, kind = _body(image)
+        params = {"place": place, "confidence": confidence}
+        answer = self._json(
+            "POST", "/v1/compare", params=params, content=body, headers={"content-type": kind}
+        )
+        return float(answer["confidence"])
+
     def drive(self, adapt: str = "online", **options: Any) -> RemoteDrive:
         """Begin a drive, which is followed frame by frame; `adapt` and `begins_off` as for `PlaceMap.follow`."""
         return RemoteDrive(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from displace.arrays import Indices, Vectors, as_labels, as_vectors, check_size, is_named
+from displace.arrays import LARGEST_KEPT, Indices, Vectors, as_labels, as_vectors, check_size, is_named
 from displace.errors import InputError
 from displace.files.tensors import MAX_LABEL
 from displace.places import Places
@@ -62,7 +62,7 @@ class ReferenceSet:
         info: Places | None = None,
     ) -> None:
         vectors = as_vectors(vectors)
-        check_size(vectors)
+        check_size(vectors, limit=LARGEST_KEPT)
         places = as_ids(places, len(vectors), "places")
         if traversals is None:
             traversals = occurrence(np.unique(places, return_inverse=True)[1])

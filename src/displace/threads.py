@@ -6,9 +6,11 @@ walk is made once, and again only when modules were imported since: an import is
 
 from __future__ import annotations
 
+import multiprocessing
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from multiprocessing.context import BaseContext
 
 from threadpoolctl import ThreadpoolController
 
@@ -38,6 +40,17 @@ def controller() -> ThreadpoolController:
 def limit_threads(threads: int | None) -> AbstractContextManager[object]:
     """Limit every library to `threads` threads, from the call until the end of a ``with`` block; None: no limit."""
     return nullcontext() if threads is None else controller().limit(limits=threads)
+
+
+def spawning() -> BaseContext:
+    """How processes are started: not forked, as a copy of a process with running threads (BLAS, OpenCV) may hang.
+
+    A child that gets here while it starts runs the script again that started it, and ends without a word: the script
+    lacks ``if __name__ == "__main__":``, which the parent says.
+    """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise SystemExit(1)
+    return multiprocessing.get_context("spawn")
 
 
 def keep_to_one_core() -> None:

@@ -261,7 +261,8 @@ def show_update(done: Update, given: Mapping[str, Any]) -> None:
     """Show what an update did."""
     path = given["output"] or given["map_file"]
     verb = "added" if done.n_references > 0 else "removed"
-    say(f"{verb} {abs(done.n_references)} references, {done.n_places:+d} places: {path}")
+    places = f", {done.n_places:+d} places" if done.n_places else ""
+    say(f"{verb} {abs(done.n_references)} references of {', '.join(done.traversals)}{places}: {path}")
     before, after = done.sampling_ratio or (nan, nan)
     if isfinite(after):  # else nothing is left to project
         out.print(f"the projection moved by {done.moved:.1f} % of its span; γ {before:.3g} → {after:.3g}")

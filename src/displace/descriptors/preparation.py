@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from displace.errors import DisplaceError
 from displace.images import read_image
 from displace.models.base import DescriptorModel
-from displace.threads import keep_to_one_core
+from displace.threads import keep_to_one_core, spawning
 
 Key = TypeVar("Key")
 Item = TypeVar("Item")
@@ -150,9 +150,8 @@ def preparing(
 
 def processes(model: DescriptorModel, workers: int) -> ProcessPoolExecutor:
     """Start processes that hold a model, for `prepare_in_process`."""
-    # "spawn": a fork would copy locks that threads hold, and keep the store's lock beyond our death.
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, context, initializer=_start_process, initargs=(model,))
+    # A fork would also keep the store's lock beyond our death.
+    pool = ProcessPoolExecutor(workers, spawning(), initializer=_start_process, initargs=(model,))
     with _ctrl_c_later(), _one_thread_each():
         for _ in range(workers):
             pool.submit(os.getpid)  # each starts a process

@@ -686,6 +686,8 @@ class PlaceMap:
             vectors = self.describe(queries)
             pictures = None if pictures is None else _shown(pictures, len(vectors), "queries")
             return vectors, pictures
+        if len(images) == 1 and self.compares_pictures:
+            images = [_decoded(images[0])]
         return self._described(images, model), images
 
     def _described(self, images: list[Any], model: DescriptorModel | None) -> Vectors:
@@ -713,6 +715,15 @@ def _shifted_back(
         descriptor = moved_by(descriptor[None], grid, view, state.usual)[0]
     one = state.project_one(descriptor)
     return descriptor, state.project(descriptor[None])[0] if one is None else one
+
+
+def _decoded(image: Any) -> Any:
+    """Pixels of an image that is described and compared, as large ones take long to decode; itself if it is damaged."""
+    from displace.descriptors.preparation import Failure, attempt
+    from displace.images import read_image
+
+    pixels = attempt(read_image, image)
+    return image if isinstance(pixels, Failure) else pixels
 
 
 def _shown(pictures: Picture | Sequence[Picture], n: int, of: str) -> Sequence[Picture]:

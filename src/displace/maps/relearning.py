@@ -2,7 +2,8 @@
 
 With the references kept, it is learned as in a build. Without, the samples (held-out features) that the map keeps are
 updated and refitted: an added traversal is a held-out one for the map as it was, and is located in it with a stretch
-masked; the samples of a removed one are dropped. The calibration of drives is treated alike.
+masked; the samples of a removed one are dropped, and the oldest of many, which were located in a map of fewer
+traversals than it has now, hence worse. The calibration of drives is treated alike.
 """
 
 from __future__ import annotations
@@ -17,14 +18,17 @@ from displace.arrays import top_k
 from displace.fusion.base import Fusion, Rows
 from displace.holdout import MARGIN, STRETCH, spread, stretch_of
 from displace.maps.calibrating import calibrated
+from displace.maps.calibration import BASES
 from displace.maps.driving import DriveWatch, drives_by_rule
-from displace.maps.learning import basis_of, calibration_of, labelled
+from displace.maps.learning import MAX_FOLDS, basis_of, calibration_of, labelled
 from displace.maps.samples import KEPT, Samples, joined
 from displace.maps.state import MapState
 from displace.maps.witness import TOP
 from displace.references import ReferenceSet
 from displace.sequence.following import DriveCalibration
 
+WHOLE = 4
+"""Traversals with samples from which on those of the first two are dropped, if these are of parts of them."""
 BUILD_AGAIN = "build the map again from all references"
 
 
@@ -56,11 +60,15 @@ def relearned(
         if new.projection is None:
             shown = "several traversals had shown does not hold for the one that is left"
         return _with(new, None, None), f"none: what {shown}; {BUILD_AGAIN}"
-    samples = _samples_after(old, refs, gained)
+    samples, parts = _samples_after(old, refs, gained)
     calibration = None if samples is None else calibration_of(samples, basis_of(len(new.traversals)))
     if samples is None or calibration is None:
         return _with(new, None, samples), f"none: the map keeps too few held-out queries; {BUILD_AGAIN}"
-    return _with(new, calibration, samples), f"learned again from {len(samples)} held-out queries"
+    how = f"learned again from {len(samples)} held-out queries"
+    if parts:
+        calibration = replace(calibration, basis=BASES[1])
+        how += f", most of them from parts of two traversals; {BUILD_AGAIN} to have it surer"
+    return _with(new, calibration, samples), how
 
 
 def learned_again(state: MapState, kept: ReferenceSet, fusion: Fusion) -> MapState:
@@ -77,12 +85,21 @@ def _with(state: MapState, calibration: Any, samples: Samples | None) -> MapStat
     )
 
 
-def _samples_after(old: MapState, refs: ReferenceSet, gained: bool) -> Samples | None:
-    """Samples of the map, with the traversals that were added and without those that were removed."""
+def _samples_after(old: MapState, refs: ReferenceSet, gained: bool) -> tuple[Samples | None, bool]:
+    """Samples of the map, with the traversals that were added and without those that were removed.
+
+    Also whether those of the first two traversals are of parts of them (`folds_of_quarters`) and still needed.
+    """
     names = [str(name) for name in refs.traversal_ids]
     if not gained:
-        return (old.samples and old.samples.without(names)) or None
-    return joined([old.samples, _located_before(old, refs)])
+        return (old.samples and old.samples.without(names)) or None, False
+    found = joined([old.samples, _located_before(old, refs)])
+    if found is None:
+        return None, False
+    parts = old.calibration is not None and old.calibration.basis == BASES[1]
+    if parts and len(found.traversals) >= WHOLE:
+        found, parts = found.without(found.traversals[:2]), False
+    return found.latest(MAX_FOLDS), parts
 
 
 def _located_before(old: MapState, refs: ReferenceSet) -> Samples | None:

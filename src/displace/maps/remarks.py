@@ -18,7 +18,10 @@ UNLEARNED = (
     "or another traversal; after an update, rebuild the map from all references"
 )
 WEAKER = {
-    "two traversals": "less reliable than with three traversals: parts of each were held out, none as a whole",
+    "two traversals": (
+        "less reliable than with three traversals: parts of two were held out, neither as a whole; if the map has more "
+        "by now, build it again from all references"
+    ),
     "one traversal": (
         "by a fixed rule, and never above 0.75 for a photo: one traversal does not show what right matches look like"
     ),

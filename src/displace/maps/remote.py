@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,8 @@ from displace.client import Client, ServerError
 from displace.errors import ImageError, InputError
 from displace.geo import Positions
 from displace.maps.questions import check_same_model
-from displace.matches import Matches, joined
+from displace.matches import Matches
 from displace.progress import Progress
-from displace.sequence.adaptation import LEAST_QUERIES
 
 AT_ONCE = 4
 """Images that are sent concurrently."""
@@ -117,23 +116,22 @@ class RemoteMap:
     ) -> Matches:
         """Find the places of descriptors; adaptation is within each request.
 
-        A server that compares pictures is sent those of the descriptors, if they are given and do not adapt the
-        matching.
+        A server that compares pictures is then sent those of the descriptors, if they are given.
         """
         if search != "auto":
             raise InputError(f"search={search!r} is the server's to choose: leave it out")
         if vectors.shape[1] != self.facts["dim"]:
             raise InputError(f"queries have {vectors.shape[1]} dimensions; the map has {self.facts['dim']}")
-        alone = adapt == "none" or (adapt == "auto" and len(vectors) < LEAST_QUERIES)
-        if pictures is not None and alone and self.facts.get("compares_pictures"):
-            with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="displace-client") as pool:
-                return self._matches(list(pool.map(partial(self._compared, k), vectors, pictures)))
         limits = self.facts["limits"]
         size = max(1, min(limits["queries"], limits["upload_bytes"] // (4 * vectors.shape[1])))
         # Parts of equal size, so that none is too small to adapt where others do.
         parts = np.array_split(vectors, max(1, -(-len(vectors) // size)))
         options = {**self.area, "adapt": adapt}
-        return joined([self._matches(self.client.locate(part, k, **options)["results"]) for part in parts])
+        records = [record for part in parts for record in self.client.locate(part, k, **options)["results"]]
+        if pictures is not None and self.facts.get("compares_pictures"):
+            with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="displace-client") as pool:
+                records = list(pool.map(self._compared, records, pictures))
+        return self._matches(records)
 
     def smoothed(self, vectors: Vectors, k: int = 5, *, adapt: str = "auto") -> Matches:
         """Follow a drive on the server, each frame given those before it; it returns ten places a frame."""
@@ -150,13 +148,13 @@ class RemoteMap:
         ]
         return self._matches(records)
 
-    def _compared(self, k: int, vector: Vectors, picture: str | os.PathLike[str]) -> dict[str, Any]:
-        """Record of an image; of its descriptor where the image is not there any more."""
-        try:
-            found = self.client.locate(picture, k, **self.area)
-        except ImageError:
-            found = self.client.locate(vector[None], k, **self.area)
-        record: dict[str, Any] = found["results"][0]
+    def _compared(self, record: dict[str, Any], picture: str | os.PathLike[str]) -> dict[str, Any]:
+        """Record of an image, in view of how it fits its place; as it was where the image is not there any more."""
+        if record.get("confidence") is None:
+            return record
+        with suppress(ImageError):
+            sure = self.client.compare(picture, record["places"][0], record["confidence"])
+            return {**record, "confidence": sure}
         return record
 
     def _matches(self, records: list[dict[str, Any]]) -> Matches:
@@ -166,7 +164,7 @@ class RemoteMap:
             points = [[record[name] for name in POSITION[degrees]] for record in records]
             positions = Positions(np.array(points, np.float64), degrees)
         sure = None
-        if self.calibration is not None or "probability" in records[0]:
+        if "confidence" in records[0]:
             sure = np.array([record["confidence"] for record in records], np.float64)
         return Matches(
             np.array([record["places"] for record in records]),

@@ -74,6 +74,10 @@ class Samples:
         folds = (np.cumsum(stays, dtype=np.int32) - 1)[rest.folds]
         return replace(rest, folds=folds, names=[name for name in self.names if name not in traversals])
 
+    def latest(self, n: int) -> Samples:
+        """Return the queries of the `n` traversals that came last."""
+        return self.without(self.traversals[:-n])
+
     def thinned(self) -> Samples:
         """Return at most `KEPT` queries of each fold."""
         rows = [np.flatnonzero(self.folds == fold) for fold in range(len(self.names))]

@@ -119,7 +119,11 @@ def check_name(state: MapState, name: str) -> None:
 
 
 def usable_statistics(state: MapState) -> MapStatistics:
-    """Statistics of the map, loaded; refuses a map without."""
+    """Statistics of the map, loaded; refuses a map without, and one within an area."""
+    if state.area is not None:
+        raise InputError(
+            "an update changes the whole map: add to the map itself, or remove from it, not from what is within an area"
+        )
     if state.statistics is None:
         why = state.no_statistics or f"the fusion {state.fusion!r} keeps no statistics"
         raise InputError(f"the map cannot be updated: {why}. Otherwise build it anew from all references")

@@ -42,6 +42,11 @@ NOTHING_KNOWN = (
     "route, remove it, give it the map's places (displace manifest NEW --against MAP), and add it then"
 )
 
+STILL_SKETCHED = (
+    "sketches: what was removed is still in the sketches of its places, with which photos are compared; build again "
+    "from all references to have them without"
+)
+
 OTHER_WAY = "remove it, as a camera that looks ahead sees other places then"
 
 
@@ -63,6 +68,8 @@ class Update:
     """How the confidence was learned again; empty for a map that was built without."""
     advice: list[str] = field(default_factory=list)
     """What the user should do next, and why."""
+    traversals: list[str] = field(default_factory=list)
+    """The traversals that were added or removed."""
 
 
 def added(
@@ -233,7 +240,10 @@ def _next(state: MapState, kept: MapStatistics, refs: ReferenceSet, gained: bool
         decided,
         confidence,
         _advice(upcoming, "" if decided else fusion.outgrown(before, after, chosen_at)),
+        [str(name) for name in refs.traversal_ids],
     )
+    if not gained and upcoming.sketches is not None:
+        update.advice.append(STILL_SKETCHED)
     return upcoming, update
 
 

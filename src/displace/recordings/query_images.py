@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import math
-import signal
-import tempfile
-import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
-from typing import NoReturn
 
 import numpy as np
 
 from displace.errors import ImageError, InputError, RouteWarning
 from displace.files.reading import PathLike
+from displace.files.temporary import temporary_folder
 from displace.images import find_images, has_images, is_hidden, natural_key
 from displace.manifest import Manifest
 from displace.progress import Stage
@@ -83,7 +80,7 @@ def images_of(
 ) -> Iterator[QueryImages]:
     """All images named, in folders, videos or bags; frames of these live as long as the context."""
     images = QueryImages()
-    with _frames_folder() as frames:
+    with temporary_folder() as frames:
         for number, source in enumerate(map(Path, sources)):
             if not source.exists():
                 raise InputError(f"no file or folder {source}")
@@ -105,31 +102,6 @@ def images_of(
                 images.add_files([source])
         warn_of_images(every, filter(None, images.folders))
         yield images
-
-
-@contextmanager
-def _frames_folder() -> Iterator[Path]:
-    """A temporary folder that is removed also where the process is told to end or its terminal is closed."""
-    received: list[int] = []
-
-    def unwind(number: int, _: object) -> NoReturn:
-        signal.signal(number, signal.SIG_IGN)
-        received.append(number)
-        raise SystemExit(128 + number)
-
-    ends = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    main = threading.current_thread() is threading.main_thread()
-    ends = [number for number in ends if main and signal.getsignal(number) is signal.SIG_DFL]
-    for number in ends:
-        signal.signal(number, unwind)
-    try:
-        with tempfile.TemporaryDirectory(prefix="displace-") as folder:
-            yield Path(folder)
-    finally:
-        for number in ends:
-            signal.signal(number, signal.SIG_DFL)
-        if received:
-            signal.raise_signal(received[0])
 
 
 def _deeper(folder: Path) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial as bound
@@ -310,10 +309,11 @@ def _streamed(
     """Build a map of more references than fit in memory: in blocks, or with the workers of a cluster."""
     from displace.cluster.session import connected
     from displace.cluster.summing import build_on_cluster
+    from displace.files.temporary import folder_beside
     from displace.maps import PlaceMap
     from displace.maps.streaming import build_streamed
 
-    with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as folder:
+    with folder_beside(output) as folder:
         if cluster is None:
             see(build_streamed(stream, fusion, store.model, folder=folder, **options)).save(output)
         else:

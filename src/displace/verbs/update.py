@@ -8,6 +8,7 @@ from shlex import join, quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 from displace.errors import InputError
+from displace.progress import Progress, Stage, part
 from displace.verbs.base import (
     MapPath,
     Option,
@@ -36,6 +37,7 @@ def update(
     check_looks: bool = True,
     partial: bool = False,
     overwrite: bool = False,
+    progress: Progress | None = None,
 ) -> Update:
     """Add a new recording to a map, or remove a traversal, without the old images.
 
@@ -52,7 +54,8 @@ def update(
     remove : str, optional
         Traversal to remove.
     references : path-like, optional
-        Store that holds the traversal to remove; not needed after build --keep-references.
+        Store that holds the traversal to remove; not needed after build --keep-references. If it holds all others, too,
+        photos are no longer compared with pictures of the one that was removed.
     output : path-like, optional
         Where to save; by default the map is replaced.
     check_looks : bool
@@ -61,6 +64,8 @@ def update(
         Accept a store whose extraction is unfinished.
     overwrite : bool
         Replace an existing output.
+    progress : callable, optional
+        Called as ``progress(stage, done, total)``.
 
     Examples
     --------
@@ -85,9 +90,10 @@ def update(
             _check_described(place_map, map_file, add)
             store = showing(_store(place_map, add, partial), traversals)
             done = place_map.add(store.references(traversals), check_looks=check_looks)
-            place_map.state = with_sketches(place_map.state, [store], traversals)
+            sketching = part(progress, "sketching")
+            place_map.state = with_sketches(place_map.state, [store], traversals, progress=sketching)
         else:
-            done = _remove(place_map, str(remove), references, partial)
+            done = _remove(place_map, str(remove), references, partial, part(progress, "sketching"))
         place_map.save(target)
     return done
 
@@ -119,10 +125,42 @@ def steps_to_add(table: Path, model: Mapping[str, Any], map_file: PathLike) -> s
     return f"{join(describe)}, then {join(add)}"
 
 
-def _remove(place_map: PlaceMap, traversal: str, references: PathLike | None, partial: bool) -> Update:
+def _remove(
+    place_map: PlaceMap, traversal: str, references: PathLike | None, partial: bool, progress: Stage | None
+) -> Update:
+    from displace.maps.updating import STILL_SKETCHED
+
     if references is None or traversal not in place_map.traversals:  # an error says which there are
         return place_map.remove(traversal)
-    return place_map.remove(_store(place_map, references, partial).showing().references([traversal]))
+    store = _store(place_map, references, partial).showing()
+    done = place_map.remove(store.references([traversal]))
+    if STILL_SKETCHED in done.advice and _sketched_again(place_map, store, progress):
+        done.advice.remove(STILL_SKETCHED)
+    return done
+
+
+def _sketched_again(place_map: PlaceMap, store: DescriptorStore, progress: Stage | None) -> bool:
+    """Make the map's sketches anew from a store; return whether it holds the images of all the map's references."""
+    import numpy as np
+
+    from displace.maps.sketching import with_sketches
+
+    names, counts = np.unique(
+        store.traversals[np.isin(store.places, place_map.place_ids)], return_counts=True
+    )
+    held = dict(zip(names.tolist(), counts.tolist(), strict=True))
+    if any(held.get(name) != n for name, n in place_map.traversals.items()):
+        return False
+    bare, before = place_map.changed(sketches=None).state, place_map.state.sketches
+    again = with_sketches(bare, [store], list(place_map.traversals), progress=progress)
+    if (
+        before is None
+        or again.sketches is None
+        or np.any(before.packed.any(axis=1) > again.sketches.packed.any(axis=1))
+    ):
+        return False  # some images are gone
+    place_map.state = again
+    return True
 
 
 def _store(place_map: PlaceMap, folder: PathLike, partial: bool) -> DescriptorStore:

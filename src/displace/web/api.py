@@ -23,15 +23,16 @@ from displace.maps.remarks import remarks, rounding_loss
 from displace.matches import Matches
 from displace.sequence.tracking import BEGINS_OFF
 from displace.web.batching import SIZES
-from displace.web.document import BODIES, IMAGES, REFUSALS, with_answers
+from displace.web.document import BODIES, IMAGES, ONE_IMAGE, REFUSALS, with_answers
 from displace.web.drives import Drive
 from displace.web.guard import Guard, error_response, refusal
 from displace.web.hosting import Hosted
 from displace.web.limits import RefusedError
-from displace.web.locating import Locating, Wanted
+from displace.web.locating import Locating, Wanted, compared
 from displace.web.metrics import histogram
 from displace.web.server import Server, ServerSettings
-from displace.web.uploads import VECTORS
+from displace.web.uploads import VECTORS, read_asked
+from displace.web.worker import checked_image
 
 LIKELIEST = 10
 """Places of a drive's frame, with their probabilities."""
@@ -110,6 +111,26 @@ def _add_queries(app: FastAPI, server: Server, locating: Locating) -> None:
         vectors = await server.vectors(request, hosted)
         content = np.ascontiguousarray(vectors, "<f4").tobytes()
         return Response(content, media_type=VECTORS, headers={"displace-map": hosted.version})
+
+    @app.post("/v1/compare", openapi_extra=ONE_IMAGE, summary="Does an image fit the pictures of a place?")
+    async def compare(
+        request: Request,
+        place: str = Query(description="Where its descriptor was located."),
+        confidence: float = Query(ge=0, le=1, description="The confidence of that."),
+    ) -> JSONResponse:
+        """Confidence of a located descriptor, given its image; `/v1/locate` does so for images by itself."""
+        _check_parameters(request, ("place", "confidence"))
+        hosted = await server.hosted()
+        asked = await read_asked(request, hosted.place_map.dim, server.limits)
+        if not isinstance(asked, list) or len(asked) != 1:
+            raise RefusedError(422, "one image is compared at a time: send it as image/jpeg …")
+        sure = await server.in_pool(_compared, server, hosted, asked[0], place, confidence)
+        return JSONResponse({"map": hosted.version, "confidence": sure})
+
+
+def _compared(server: Server, hosted: Hosted, image: bytes, place: str, confidence: float) -> float:
+    """Confidence in view of an image, whose size is checked before it is decoded."""
+    return compared(hosted.place_map, checked_image(image, server.limits), place, confidence)
 
 
 def _add_drives(app: FastAPI, server: Server) -> None:

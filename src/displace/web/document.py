@@ -43,6 +43,12 @@ IMAGES = {
         },
     }
 }
+ONE_IMAGE = {
+    "requestBody": {
+        "required": True,
+        "content": {kind: {"schema": FILE} for kind in ("image/jpeg", "image/png")},
+    }
+}
 _WHY = {
     401: ("The token is missing or wrong.", "the token is wrong, or may only view the map"),
     404: ("There is no such place, picture or drive.", "there is no such picture"),
@@ -81,6 +87,7 @@ _JSON = "application/json"
 ANSWERS: dict[tuple[str, str], tuple[str, str, Any]] = {
     ("post", "/v1/locate"): ("200", _JSON, {"map": _VERSION, "results": [{**_MATCH, "in_map": True}]}),
     ("post", "/v1/describe"): ("200", VECTORS, None),
+    ("post", "/v1/compare"): ("200", _JSON, {"map": _VERSION, "confidence": 0.93}),
     ("post", "/v1/drives"): ("201", _JSON, {"drive": "mJ0rK3v1Yw4p8s2Q", "map": _VERSION}),
     ("post", "/v1/drives/{drive}/frames"): (
         "200",

@@ -112,11 +112,14 @@ class Locating:
 
 def _compare(place_map: PlaceMap, record: dict[str, Any], image: bytes) -> None:
     """Judge a record anew in view of the picture itself, as `PlaceMap.locate` does."""
-    if record.get("confidence") is None:
-        return
-    sure = np.array([record["confidence"]], np.float64)
-    (found,) = place_map.compared(sure, np.array(record["places"][:1]), [image]).tolist()
-    record["confidence"] = round(found, 6)
+    if record.get("confidence") is not None:
+        record["confidence"] = compared(place_map, image, record["places"][0], record["confidence"])
+
+
+def compared(place_map: PlaceMap, image: bytes, place: Any, confidence: float) -> float:
+    """Confidence that an image shows a place, in view of the picture itself."""
+    found = place_map.compared(np.array([confidence], np.float64), np.array([place]), [image])
+    return round(float(found[0]), 6)
 
 
 def _why(error: Any) -> str:

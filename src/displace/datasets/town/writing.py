@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import json
 import math
-import multiprocessing
 import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
@@ -27,6 +26,7 @@ from displace.files.atomic import make_folder, write_json, write_whole
 from displace.files.reading import PathLike
 from displace.manifest.table import Manifest
 from displace.progress import Stage
+from displace.threads import spawning
 
 VERSION = 1
 """Changes whenever the same arguments would give other pixels."""
@@ -179,8 +179,7 @@ def draw_all(chunks: list[Chunk], workers: int) -> Iterator[int]:
         for chunk in chunks:
             yield draw(chunk)
         return
-    # Not forked: a copy of a process with running threads (BLAS, OpenCV) may hang.
-    context = multiprocessing.get_context("spawn")
+    context = spawning()
     share = math.ceil(len(chunks) / lanes)
     with ExitStack() as stack:
         jobs: list[Future[int]] = []
