@@ -15,7 +15,7 @@ from displace.maps.place_sketches import PlaceSketches
 from displace.maps.sketching import SAMPLE, level_of, sketches_of
 from displace.matches import Matches
 from displace.models import get_model
-from displace.sketches import COLUMNS, ROWS, packed
+from displace.sketches import COLUMNS, ROWS, fused, packed
 
 SKETCH = 2 * ROWS * COLUMNS
 """Numbers of a sketch."""
@@ -43,11 +43,10 @@ def with_pictures_of(place_map: PlaceMap, pictures: np.ndarray, places: np.ndarr
     order = np.argsort(places, kind="stable")
     pictures, at = pictures[order], place_map.places.rows_of(places[order])
     sketches = drawn_of(pictures)
-    sums = np.zeros((len(place_map.place_ids), ROWS, COLUMNS), np.complex64)
-    np.add.at(sums, at, sketches)
+    bits = packed(np.stack([fused(sketches[at == place]) for place in range(len(place_map.place_ids))]))
     some = spread(len(pictures), SAMPLE)
-    level = level_of(place_map.state, packed(sums), vectors_of(pictures)[some], sketches[some], at[some])
-    return place_map.changed(sketches=PlaceSketches(packed(sums), level))
+    level = level_of(place_map.state, bits, vectors_of(pictures)[some], sketches[some], at[some])
+    return place_map.changed(sketches=PlaceSketches(bits, level))
 
 
 def located(place_map: PlaceMap, pictures: np.ndarray, adapt: str, k: int = 1) -> Matches:

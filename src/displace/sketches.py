@@ -1,17 +1,19 @@
-"""Sketches: directions of a picture's edges on a coarse grid, and how well two pictures fit at the best shift.
+"""Sketches: directions of a picture's edges on a grid, and how well two pictures fit if their parts may shift a little.
 
 A descriptor says what a picture shows, hardly where. Two streets of one town at night may have the same descriptor;
-laid on each other, their edges do not meet. Edges keep their directions in another light.
+laid on each other, their edges do not meet. Edges keep their directions in another light. Things near the camera shift
+further than those far away, so the parts of a picture are laid on the other one by one, and must nearly agree.
 """
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.arrays import Vectors, blocks
+from displace.arrays import Vectors
 
 if TYPE_CHECKING:
     from displace.images import Pixels
@@ -19,20 +21,27 @@ if TYPE_CHECKING:
 Sketches = NDArray[np.complex64]
 """Shape (n, ROWS, COLUMNS)."""
 
-ROWS, COLUMNS = 30, 40
+ROWS, COLUMNS = 60, 80
 """Grid over the picture."""
 PACKED = 2 * (2 * ROWS * COLUMNS // 8)
 """Bytes of a packed sketch: two bits for each of its numbers."""
 _FINE = 2
 """Pixels of the picture, each way, that make a cell."""
-_BORDER = 3
+_BORDER = 5
 """Pixels at each side that count for nothing: frames and captions."""
-_STRONGEST = 3.0
-"""Strength of an edge, relative to the median, from which on more does not count."""
-_REACH = 0.15
-"""Shifts that are tried each way, as a share of the picture."""
-_SMALL = 0.5
-"""Share of the mean size below which a number is packed as 0."""
+_AROUND, _LEAST = 8.0, 0.3
+"""An edge counts relative to the mean strength around it (pixels) and this share of that of the whole picture."""
+_SMALL = 1.0
+"""Numbers below the mean size, times this, are packed as 0."""
+_PARTS, _BEST = (4, 5), 12
+"""Parts of a picture, down and across, that are laid on another one by one, and how many of them count: the others may
+show traffic, the sky, or what is near when the camera stands in another lane."""
+_REACH = 9, 12
+"""Cells by which a picture may be shifted against the other."""
+_SLACK = 1
+"""Cells, each way, by which a part may be off the shift of all."""
+_ZOOMS = 1.0, 0.9, 1.1
+"""Sizes at which a picture is laid on another: the camera stands nearer, or farther."""
 
 
 def sketch_of(picture: Pixels) -> Sketches:
@@ -47,18 +56,26 @@ def sketch_of(picture: Pixels) -> Sketches:
     smooth = cv2.GaussianBlur(grey.astype(np.float32), (0, 0), 1)
     across, down = cv2.Sobel(smooth, cv2.CV_32F, 1, 0), cv2.Sobel(smooth, cv2.CV_32F, 0, 1)
     strength = np.hypot(across, down)
-    usual = float(np.median(strength)) or float(
-        strength.mean()
-    )  # the median where most of it is exactly flat is 0
-    if usual == 0:
+    usual = cv2.GaussianBlur(strength, (0, 0), _AROUND) + _LEAST * strength.mean()
+    if not usual.any():
         return np.zeros((ROWS, COLUMNS), np.complex64)
-    edges = np.minimum(strength / (_STRONGEST * usual), 1) * np.exp(2j * np.arctan2(down, across))
+    edges = (across + 1j * down) ** 2 / np.maximum(strength * usual, 1e-6)  # the angle is doubled
     inner = np.zeros_like(edges)
     inside = np.s_[_BORDER:-_BORDER, _BORDER:-_BORDER]
     inner[inside] = edges[inside]
     cells = inner.reshape(ROWS, _FINE, COLUMNS, _FINE).mean(axis=(1, 3))
-    sketch: Sketches = (cells / max(float(np.linalg.norm(cells)), 1e-9)).astype(np.complex64)
-    return sketch
+    return _unit(cells.astype(np.complex64))
+
+
+def fused(sketches: Sketches, known: Sketches | None = None, weight: float = 0.0) -> Sketches:
+    """One sketch (ROWS, COLUMNS) of a place, from its sketches (n, …): each is moved to where it fits those before it.
+
+    `known` is an earlier one of the place, of unit length, that counts for `weight` sketches.
+    """
+    total = np.zeros((ROWS, COLUMNS), np.complex64) if known is None else np.float32(weight) * known
+    for sketch in sketches:
+        total = total + (_laid_on(sketch, total) if total.any() else sketch)
+    return total
 
 
 def packed(sketches: Sketches) -> NDArray[np.uint8]:
@@ -66,7 +83,7 @@ def packed(sketches: Sketches) -> NDArray[np.uint8]:
 
     >>> picture = np.random.default_rng(0).integers(0, 256, (60, 80, 3), np.uint8)
     >>> unpacked(packed(sketch_of(picture)[None])).shape
-    (1, 30, 40)
+    (1, 60, 80)
     """
     numbers = np.ascontiguousarray(sketches).view(np.float32).reshape(len(sketches), -1)
     size = np.abs(numbers)
@@ -86,22 +103,72 @@ def unpacked(bits: NDArray[np.uint8]) -> Sketches:
 
 
 def fit(one: Sketches, other: Sketches) -> Vectors:
-    """How well sketches fit others, (n,): highest correlation over small shifts, in deviations over all shifts.
+    """How well sketches fit others, (n,): mean correlation of their best parts, in deviations over all shifts.
 
-    About 5 for two pictures of different scenes, and 7 to 13 for two of one place; NaN where one shows nothing.
+    About 2.0 for two pictures of different scenes, 2.2 for two places along one road, and 2.4 to 5 for two pictures of
+    one place; NaN where one shows nothing.
     """
-    found = np.empty(len(one))
-    for part in blocks(len(one), row_bytes=3 * 16 * 4 * ROWS * COLUMNS):
-        found[part] = _fit(one[part], other[part])
-    return found
+    return np.array([_fit(mine, theirs) for mine, theirs in zip(one, other, strict=True)])
 
 
-def _fit(one: Sketches, other: Sketches) -> Vectors:
-    size = 2 * ROWS, 2 * COLUMNS  # zeros around, so that nothing is shifted in from the other side
-    correlation = np.fft.ifft2(np.fft.fft2(one, size) * np.conj(np.fft.fft2(other, size))).real
-    down, across = int(_REACH * ROWS), int(_REACH * COLUMNS)
-    near = np.roll(correlation, (down, across), axis=(1, 2))[:, : 2 * down + 1, : 2 * across + 1]
-    deviation = correlation.std(axis=(1, 2))
-    best: Vectors = np.full(len(one), np.nan)
-    np.divide(near.max(axis=(1, 2)), deviation, out=best, where=deviation > 1e-9)
-    return best
+def _fit(one: Sketches, other: Sketches) -> float:
+    if not (one.any() and other.any()):
+        return float("nan")
+    return max(float(_agreement(_zoomed(one, zoom), other).max()) for zoom in _ZOOMS)
+
+
+def _agreement(one: Sketches, other: Sketches, slack: int = _SLACK) -> Vectors:
+    """Agreement of the parts of `one` with `other`, for each shift up to `_REACH` (down, across)."""
+    import cv2
+
+    (n_down, n_across), (down, across) = _PARTS, _REACH
+    rows, columns = ROWS // n_down, COLUMNS // n_across
+    around = np.pad(_numbers(other), ((down, down), (across, across), (0, 0)))
+    numbers, near = _numbers(one), np.ones((2 * slack + 1, 2 * slack + 1), np.uint8)
+    each = np.zeros((n_down * n_across, 2 * down + 1, 2 * across + 1), np.float32)
+    corners = product(range(0, ROWS, rows), range(0, COLUMNS, columns))
+    for found, (top, left) in zip(each, corners, strict=True):
+        part = numbers[top : top + rows, left : left + columns]
+        there = around[top : top + rows + 2 * down, left : left + columns + 2 * across]
+        correlation = cv2.matchTemplate(there, part, cv2.TM_CCORR)
+        deviation = float(correlation.std())
+        if deviation > 1e-9:
+            found[:] = cv2.dilate((correlation - correlation.mean()) / deviation, near)
+    best = np.partition(each, len(each) - _BEST, axis=0)[-_BEST:]
+    agreement: Vectors = best.mean(axis=0)
+    return agreement
+
+
+def _laid_on(sketch: Sketches, other: Sketches) -> Sketches:
+    """A sketch, shifted to where it fits another best; nothing is shifted in from outside."""
+    agreement = _agreement(
+        sketch, _unit(other), slack=0
+    )  # with slack, the shifts next to the best are as good
+    down, across = np.array(np.unravel_index(agreement.argmax(), agreement.shape)) - _REACH
+    moved = np.zeros_like(sketch)
+    moved[max(0, down) : ROWS + min(0, down), max(0, across) : COLUMNS + min(0, across)] = sketch[
+        max(0, -down) : ROWS - max(0, down), max(0, -across) : COLUMNS - max(0, across)
+    ]
+    return moved
+
+
+def _zoomed(sketch: Sketches, zoom: float) -> Sketches:
+    """A sketch as of a camera that is nearer, or farther, by a factor."""
+    import cv2
+
+    if zoom == 1:
+        return sketch
+    matrix = np.array([[zoom, 0, (1 - zoom) * COLUMNS / 2], [0, zoom, (1 - zoom) * ROWS / 2]])
+    numbers = cv2.warpAffine(_numbers(sketch), matrix, (COLUMNS, ROWS))
+    zoomed: Sketches = numbers.view(np.complex64)[..., 0]
+    return zoomed
+
+
+def _numbers(sketch: Sketches) -> Vectors:
+    """Real and imaginary parts as two channels, (ROWS, COLUMNS, 2)."""
+    return np.ascontiguousarray(sketch).view(np.float32).reshape(ROWS, COLUMNS, 2)
+
+
+def _unit(sketch: Sketches) -> Sketches:
+    scaled: Sketches = sketch / max(float(np.linalg.norm(sketch)), 1e-9)
+    return scaled

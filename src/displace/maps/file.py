@@ -41,6 +41,8 @@ FORMAT = "displace map"
 RELEASES = {1: "0.1"}
 """Release of the package that each format version came with."""
 VERSION = max(RELEASES)
+_COARSE = 600
+"""Bytes of a sketch as maps had them at first, which are left out: photos are judged by their descriptors."""
 
 
 def save(state: MapState, path: str | os.PathLike[str]) -> None:
@@ -308,6 +310,8 @@ def _unpacked_sketches(arrays: tensors.Arrays, header: dict[str, Any], n_places:
     if "sketches" not in arrays:
         return None
     sketches = arrays["sketches"]
+    if sketches.ndim == 2 and sketches.shape[1] == _COARSE:
+        return None
     fits = sketches.dtype == np.uint8 and sketches.ndim == 2 and sketches.shape == (n_places, PACKED)
     schema.require(fits, f"sketches are {sketches.dtype} of shape {sketches.shape}")
     return PlaceSketches(np.array(sketches), schema.number(header["sketch_level"], "sketch_level", 0, 1000))

@@ -23,16 +23,16 @@ from displace.holdout import spread
 from displace.maps.place_sketches import PlaceSketches
 from displace.models import frame_of
 from displace.progress import Stage
-from displace.sketches import COLUMNS, PACKED, ROWS, Sketches, fit, packed, sketch_of, unpacked
+from displace.sketches import COLUMNS, PACKED, ROWS, Sketches, fit, fused, packed, sketch_of, unpacked
 
 if TYPE_CHECKING:
     from displace.descriptors.store import DescriptorStore
     from displace.maps.state import MapState
     from displace.models._frame import Frame
 
-ABOVE, LEAST = 0.25, 6.2
+ABOVE, LEAST = 0.4, 2.2
 """The level is so far above the median fit of wrong places, and at least the latter: pictures of other scenes fit by
-about 5 everywhere, and some of them better."""
+about 2.0 everywhere, and some of them better."""
 SAMPLE = 400
 """References from which the level is estimated."""
 SEVERAL = 1.2
@@ -102,13 +102,11 @@ def with_sketches(
     n_before = len({*state.traversals} - {one.traversal for one in found})
     looked_at: dict[int, Sketches] = {}
     sketches = zip(found, sketched(frame, [one.image for one in found], progress), strict=True)
-    for place, own in groupby(enumerate(sketches), key=lambda one: one[1][0].place):
-        fused = n_before * unpacked(bits[[place]])[0]
-        for number, (_, sketch) in own:
-            fused = fused + sketch
-            if number in sample:
-                looked_at[number] = sketch
-        bits[place] = packed(fused[None])
+    for place, group in groupby(enumerate(sketches), key=lambda one: one[1][0].place):
+        own = {number: sketch for number, (_, sketch) in group}
+        looked_at |= {number: sketch for number, sketch in own.items() if number in sample}
+        before = unpacked(bits[[place]])[0]
+        bits[place] = packed(fused(np.stack(list(own.values())), before, n_before)[None])
     if not bits.any():
         logger.warning(
             "the images of the store are not where its manifest says (%s …): photos that are located will be judged by "
