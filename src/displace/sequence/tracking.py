@@ -338,7 +338,7 @@ class _Chain:
             joint *= places
         self._slow, self._fast, self.places = slow, fast, slow + fast
         if roadway is not None:
-            self.places = self.places.take(roadway.places)
+            self.places = roadway.gathered(self.places)
         on_map -= between
         found = self.scale * float(np.add.reduce(self.places))
         left = (1 - on_map) * off
