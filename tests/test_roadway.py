@@ -61,12 +61,30 @@ def shortening(roadway: Roadway, share: float) -> np.ndarray:
     return matrix
 
 
-def test_a_missing_stretch_may_be_shorter_than_its_numbers() -> None:
-    roadway, rng = Roadway(np.array([0, 3, 4, 9])), np.random.default_rng(0)
-    for values in (rng.random(10), rng.random((2, 10))):
-        matrix = shortening(roadway, 0.3)
+FEW, MANY = [0, 3, 4, 9], np.cumsum([0, *[3, 1, 2] * 15]).tolist()
+"""Positions of places with two gaps, and with thirty."""
+
+
+@pytest.mark.parametrize("places", [FEW, MANY], ids=["few gaps", "many gaps"])
+def test_a_missing_stretch_may_be_shorter_than_its_numbers(places: list[int]) -> None:
+    roadway, rng = Roadway(np.array(places)), np.random.default_rng(0)
+    n = roadway.n_positions
+    for values in (rng.random(n), rng.random((2, n))):
+        before, matrix = values.copy(), shortening(roadway, 0.3)
         np.testing.assert_allclose(roadway.shortened(values, 0.3), values @ matrix)
         np.testing.assert_allclose(roadway.shortened_back(values, 0.3), values @ matrix.T)
+        np.testing.assert_array_equal(values, before)
+
+
+@pytest.mark.parametrize("places", [FEW, MANY], ids=["few gaps", "many gaps"])
+@pytest.mark.parametrize("lines", [(), (2,)], ids=["a belief", "beliefs at paces"])
+def test_values_of_places_are_those_of_their_positions(places: list[int], lines: tuple[int, ...]) -> None:
+    roadway = Roadway(np.array(places))
+    values = np.random.default_rng(0).random((*lines, len(places)))
+    spread = roadway.spread(values, -1.0)
+    np.testing.assert_array_equal(spread[..., places], values)
+    assert (spread[..., roadway.between] == -1).all()
+    np.testing.assert_array_equal(roadway.gathered(spread), values)
 
 
 def brute_force(ratios: np.ndarray, motion: Motion) -> np.ndarray:
