@@ -57,8 +57,11 @@ def test_what_hides_a_third_of_the_picture_changes_little():
 def test_an_uneven_light_changes_little():
     """As of a street lamp: edges count relative to those around them."""
     scene = picture(1).astype(float)
-    lamp = np.linspace(0.15, 1, scene.shape[1])[None, :, None]
-    assert fits(picture(1), (lamp * scene).astype(np.uint8)) > 0.9 * fits(picture(1), picture(1))
+    lamp = np.linspace(0.1, 1, scene.shape[1])[None, :, None]
+    lit = (lamp * scene).astype(np.uint8)
+    assert fits(picture(1), lit) > 0.9 * fits(picture(1), picture(1))
+    kept = unpacked(packed(sketches(lit)))[0] != 0
+    assert kept[:, : COLUMNS // 4].mean() > 0.7 * kept.mean()  # what is in the dark is not packed as nothing
 
 
 def test_it_fits_when_the_picture_is_shifted_a_little_and_not_when_it_is_shifted_far():
@@ -70,10 +73,10 @@ def test_it_fits_when_the_picture_is_shifted_a_little_and_not_when_it_is_shifted
 
 def test_it_fits_when_the_camera_stands_nearer_or_farther():
     scene, others = Image.fromarray(picture(5)), [fits(picture(5), picture(seed)) for seed in range(6, 22)]
-    for margin in (16, 20):  # of 320: 1.11 and 1.14 times as large
+    for margin in (20, 24):  # of 320: 1.14 and 1.18 times as large
         nearer = scene.crop((margin, margin * 3 // 4, 320 - margin, 240 - margin * 3 // 4)).resize((320, 240))
-        assert fits(np.asarray(nearer), picture(5)) > 1.3 * max(others)
-        assert fits(picture(5), np.asarray(nearer)) > 1.3 * max(others)
+        assert fits(np.asarray(nearer), picture(5)) > 1.7 * max(others)
+        assert fits(picture(5), np.asarray(nearer)) > 1.7 * max(others)
 
 
 def test_parts_of_a_picture_may_be_a_cell_off_and_not_more():
