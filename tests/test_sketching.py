@@ -15,7 +15,7 @@ from displace.descriptors.store import DescriptorStore
 from displace.errors import FormatError, ImageError, InputError
 from displace.manifest.table import Manifest
 from displace.maps import file, sketching
-from displace.maps.place_sketches import HEED, SPAN, WEIGHT, PlaceSketches
+from displace.maps.place_sketches import AGAINST, HEED, SPAN, WEIGHT, PlaceSketches
 from displace.maps.sketching import LEAST, sketches_of, with_sketches
 from displace.maps.updating import STILL_SKETCHED
 from displace.models import get_model
@@ -95,6 +95,11 @@ def test_the_log_odds_follow_the_fit_as_documented(town, queries):
     np.testing.assert_allclose(town.locate(queries).confidence, sure / (1 + sure), rtol=1e-6)
     again = town.compared(plain.confidence, plain.places[:, 0], queries)
     np.testing.assert_allclose(again, sure / (1 + sure), rtol=1e-6)
+    # What descriptors hold against a match counts in part; a confidence of 0 says that there is nothing to compare.
+    hardly, never = (town.compared(np.full(16, p), plain.places[:, 0], queries) for p in (1e-6, 0.0))
+    least = np.exp(HEED * AGAINST + WEIGHT * above)
+    np.testing.assert_allclose(hardly, least / (1 + least), rtol=1e-6)
+    assert not never.any()
 
 
 def test_every_way_to_give_a_picture_is_one(town, queries):

@@ -1,6 +1,6 @@
 """Sketches of a map's places, with which a photo is compared once it is located.
 
-    log-odds = HEED · those of `calibration` + WEIGHT · (fit − level), fit − level being clipped to SPAN
+    log-odds = HEED · max(those of `calibration`, AGAINST) + WEIGHT · (fit − level), fit − level being clipped to SPAN
 
 The fit of two sketches is in deviations of what chance gives, so one weight does for all maps. How well the wrong
 places of a map fit differs: streets of one town share their perspective, webcams share nothing. So the level is the
@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from displace.arrays import Indices, Vectors, log_odds, sigmoid
 from displace.sketches import Sketches, fit, unpacked
 
-HEED = 0.6
-"""Factor of the log-odds that the descriptors give: in part, they tell what the sketches tell."""
+HEED, AGAINST = 0.8, -2.0
+"""Factor of the log-odds that the descriptors give, as in part they tell what the sketches tell; and their lower bound:
+in a light that the map has not seen, right matches look as wrong to them as any."""
 WEIGHT = 4.0
 """Log-odds of a fit that is better by one deviation."""
 SPAN = -0.5, 1.0
@@ -38,7 +39,8 @@ class PlaceSketches:
         """Probabilities (q,) in view of the sketches (q, …) of photos found at some places, by index; −1 if unknown."""
         above = np.clip(fit(sketches, unpacked(self.packed[places])) - self.level, *SPAN)
         known = np.isfinite(above) & (confidence > 0) & (places >= 0)
-        told: Vectors = sigmoid(HEED * log_odds(confidence, _TINY) + WEIGHT * np.where(known, above, 0.0))
+        odds = np.maximum(log_odds(confidence, _TINY), AGAINST)
+        told: Vectors = sigmoid(HEED * odds + WEIGHT * np.where(known, above, 0.0))
         return np.where(known, told, confidence)
 
     def of_places(self, rows: Indices) -> PlaceSketches:
