@@ -39,6 +39,8 @@ SHOWN = 40
 """Images that the table shows; -o writes all."""
 FOLDED = 0.4
 """Share of the width above which names would be folded beside the other columns."""
+BY_DESCRIPTORS = ", by descriptors alone"
+"""Said of what held-out queries tell, where photos are also compared with pictures."""
 
 
 def show_map(place_map: PlaceMap, path: str | Path) -> None:
@@ -53,7 +55,7 @@ def show_map(place_map: PlaceMap, path: str | Path) -> None:
     if place_map.calibration_is_stale:
         out.print(STALE, style="yellow")
     if place_map.calibration.curve:
-        out.print(reliability_table(place_map.calibration))
+        out.print(reliability_table(place_map.calibration, alone=place_map.compares_pictures))
 
 
 def _facts(place_map: PlaceMap, path: str | Path) -> Iterable[tuple[str, str]]:
@@ -79,18 +81,25 @@ def _facts(place_map: PlaceMap, path: str | Path) -> Iterable[tuple[str, str]]:
     if place_map.calibration is not None:
         right = str(place_map.tolerance)
         c = place_map.calibration
-        learned = f": AUC {c.auc:.3f}, calibration error {c.error:.3f}" if c.curve else ""
+        alone = BY_DESCRIPTORS if place_map.compares_pictures else ""
+        learned = f": AUC {c.auc:.3f}, calibration error {c.error:.3f}{alone}" if c.curve else ""
         yield "confidence", f"from {c.n_queries} held-out queries ({right}){learned}"
         if (sketches := place_map.state.sketches) is not None:
             n = int(sketches.packed.any(axis=1).sum())
-            yield "", f"photos are compared with sketches of {n} places, {decimal(sketches.packed.nbytes)}"
+            yield (
+                "",
+                f"photos are also compared with sketches of {n} places, {decimal(sketches.packed.nbytes)}",
+            )
         for remark in (*of_confidence(c), *of_missing_stretches(place_map)):
             yield "", remark
 
 
-def reliability_table(calibration: Calibration) -> Table:
-    """Show how often held-out matches of each probability were right."""
-    table = Table(title="how often held-out matches were right", title_justify="left")
+def reliability_table(calibration: Calibration, alone: bool = False) -> Table:
+    """Show how often held-out matches of each probability were right; `alone` if pictures tell more."""
+    title = (
+        f"how often matches were right{BY_DESCRIPTORS}" if alone else "how often held-out matches were right"
+    )
+    table = Table(title=title, title_justify="left")
     for name in ("probability", "right", "queries"):
         table.add_column(name, justify="right")
     table.add_column("")

@@ -23,7 +23,8 @@ WEAKER = {
         "by now, build it again from all references"
     ),
     "one traversal": (
-        "by a fixed rule, and never above 0.75 for a photo: one traversal does not show what right matches look like"
+        "by a fixed rule, and never above 0.75 by a photo's descriptor alone: one traversal does not show what right "
+        "matches look like"
     ),
 }
 """By the basis of a confidence."""
