@@ -11,7 +11,7 @@ import numpy as np
 from displace import PlaceMap
 from displace.descriptors.extraction import describe
 from displace.holdout import spread
-from displace.maps.place_sketches import PlaceSketches
+from displace.maps.place_sketches import AMONG, PlaceSketches
 from displace.maps.sketching import SAMPLE, level_of, sketches_of
 from displace.matches import Matches
 from displace.models import get_model
@@ -51,9 +51,10 @@ def with_pictures_of(place_map: PlaceMap, pictures: np.ndarray, places: np.ndarr
 
 def located(place_map: PlaceMap, pictures: np.ndarray, adapt: str, k: int = 1) -> Matches:
     """Locate photos, as `displace locate` does."""
-    matches = place_map.locate(vectors_of(pictures), k=k, adapt=adapt)
+    matches = place_map.locate(vectors_of(pictures), k=max(k, AMONG), adapt=adapt)
     known = place_map.state.sketches
     if known is None or matches.confidence is None:
-        return matches
-    at = place_map.places.rows_of(matches.places[:, 0])
-    return replace(matches, confidence=known.judged(matches.confidence, at, drawn_of(pictures)))
+        return matches.best(k)
+    at = place_map.places.rows_of(matches.places)
+    columns, sure = known.judged(at, matches.scores, matches.confidence, drawn_of(pictures))
+    return replace(matches.led_by(columns), confidence=sure).best(k)

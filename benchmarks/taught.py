@@ -186,8 +186,9 @@ def evidence(
     places = matches.places[:, 0]
     best = place_map.places.rows_of(places)
     fits = fit(drawn_of(pictures), unpacked(known.packed[best]))
-    sure = matches.confidence, known.judged(matches.confidence, best, drawn_of(pictures))
-    untaught = np.stack([log_odds(one, 1e-9) for one in sure], axis=1)
+    # Of the first place alone, as all that discriminators are taught is of it.
+    _, judged = known.judged(best[:, None], matches.scores[:, :1], matches.confidence, drawn_of(pictures))
+    untaught = np.stack([log_odds(one, 1e-9) for one in (matches.confidence, judged)], axis=1)
     mean, of_traversals = references.mean(axis=(0, 1)), references.mean(axis=1, keepdims=True)
     from_mean = queries - mean
     columns = [untaught[:, :1], matches.scores]

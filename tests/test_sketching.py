@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,15 +14,23 @@ from displace import PlaceMap, build, images, verbs
 from displace.descriptors.extraction import extract
 from displace.descriptors.store import DescriptorStore
 from displace.errors import FormatError, ImageError, InputError
+from displace.geo import Positions
 from displace.manifest.table import Manifest
 from displace.maps import file, sketching
-from displace.maps.place_sketches import AGAINST, HEED, SPAN, WEIGHT, PlaceSketches
+from displace.maps.place_sketches import AGAINST, AMONG, HEED, SECOND, SPAN, WEIGHT, PlaceSketches
 from displace.maps.sketching import LEAST, sketches_of, with_sketches
 from displace.maps.updating import STILL_SKETCHED
+from displace.matches import Matches
 from displace.models import get_model
 from displace.sketches import PACKED, fit, fused, packed, sketch_of, unpacked
 
 PLACES, SEEN = 16, ("sun", "rain", "dusk")
+
+
+def judged(town, confidence, places, pictures):
+    """Confidence of photos that were located with one place each."""
+    found = Matches(np.asarray(places)[:, None], np.ones((len(places), 1)), np.asarray(confidence, float))
+    return town.compared(found, pictures).confidence
 
 
 def drawn(folder, names=(*SEEN, "query"), places=PLACES, seed=0):
@@ -79,8 +88,8 @@ def test_photos_of_a_place_become_surer_and_photos_that_do_not_fit_less_sure(tow
     np.testing.assert_array_equal(seen.scores, plain.scores)
     assert seen.confidence.min() > 0.99
     half = np.full(len(queries), 0.5)
-    own = town.compared(half, plain.places[:, 0], queries)
-    others = town.compared(half, plain.places[:, 0], queries[5:] + queries[:5])
+    own = judged(town, half, plain.places[:, 0], queries)
+    others = judged(town, half, plain.places[:, 0], queries[5:] + queries[:5])
     assert own.min() > others.max()
     assert own.min() > 0.8
     assert np.median(others) < 0.4
@@ -93,13 +102,65 @@ def test_the_log_odds_follow_the_fit_as_documented(town, queries):
     above = np.clip(fit(sketches, unpacked(known.packed[rows])) - known.level, *SPAN)
     sure = (plain.confidence / (1 - plain.confidence)) ** HEED * np.exp(WEIGHT * above)
     np.testing.assert_allclose(town.locate(queries).confidence, sure / (1 + sure), rtol=1e-6)
-    again = town.compared(plain.confidence, plain.places[:, 0], queries)
+    again = judged(town, plain.confidence, plain.places[:, 0], queries)
     np.testing.assert_allclose(again, sure / (1 + sure), rtol=1e-6)
     # What descriptors hold against a match counts in part; a confidence of 0 says that there is nothing to compare.
-    hardly, never = (town.compared(np.full(16, p), plain.places[:, 0], queries) for p in (1e-6, 0.0))
+    hardly, never = (judged(town, np.full(16, p), plain.places[:, 0], queries) for p in (1e-6, 0.0))
     least = np.exp(HEED * AGAINST + WEIGHT * above)
     np.testing.assert_allclose(hardly, least / (1 + least), rtol=1e-6)
     assert not never.any()
+
+
+def taken_for(plain, column):
+    """Matches as if descriptors took each photo's first place for the one in a column, and that for the first."""
+    places = plain.places.copy()
+    places[:, [0, column]] = places[:, [column, 0]]
+    return replace(plain, places=places)
+
+
+def test_the_place_that_a_photo_shows_comes_first(town, queries):
+    plain = town.locate(town.describe(queries), k=AMONG + 2)
+    for column in (1, AMONG - 1):
+        mistaken = taken_for(plain, column)
+        found = town.compared(mistaken, queries)
+        np.testing.assert_array_equal(found.places[:, 0], plain.places[:, 0])
+        expected = mistaken.led_by(np.full(len(queries), column))
+        np.testing.assert_array_equal(found.places, expected.places)
+        np.testing.assert_array_equal(found.scores, expected.scores)
+        assert (found.scores[:, 0] < found.scores[:, 1]).all()
+        # By descriptors it was not the first: that counts against it, but less than how well it fits counts for it.
+        one_each = judged(town, np.minimum(plain.confidence, SECOND), found.places[:, 0], queries)
+        np.testing.assert_allclose(found.confidence, one_each, rtol=1e-6)
+        assert found.confidence.min() > 0.5
+    beyond = town.compared(taken_for(plain, AMONG), queries)
+    assert not (beyond.places[:, 0] == plain.places[:, 0]).any()
+
+
+def test_the_first_place_is_chosen_as_documented(town, queries):
+    """The largest of its score's share between first and last, and the fit at the same size, clipped."""
+    plain = town.locate(town.describe(queries), k=AMONG)
+    close = replace(plain, scores=np.linspace(0.9, 0.2, AMONG) * np.ones((len(queries), 1)))
+    rows, known = town.places.rows_of(plain.places), town.state.sketches
+    shown = np.stack([sketch_of(np.asarray(Image.open(query))) for query in queries[5:] + queries[:5]])
+    fits = [fit(shown, unpacked(known.packed[rows[:, j]]), zooms=(1.0,)) for j in range(AMONG)]
+    value = np.linspace(1, 0, AMONG) + 2.5 * np.clip(np.transpose(fits), 1.8, 3.5)
+    columns, _ = known.judged(rows, close.scores, plain.confidence, shown)
+    np.testing.assert_array_equal(columns, value.argmax(axis=1))
+    assert len({*columns.tolist()}) > 2  # these pictures show none of the places: any may be chosen
+
+
+def test_positions_are_those_of_the_place_that_comes_first(town, queries):
+    points = np.stack([np.arange(PLACES), np.zeros(PLACES)], axis=1)
+    placed = town.changed(places=replace(town.places, positions=Positions(points, degrees=False)))
+    plain = placed.locate(placed.describe(queries), k=AMONG)
+    found = placed.compared(taken_for(plain, 3), queries)
+    np.testing.assert_array_equal(found.positions.points, plain.positions.points)
+
+
+def test_as_many_places_as_asked_for_are_returned(town, queries):
+    for k in (1, 3, AMONG, PLACES):
+        assert town.locate(queries[:2], k=k).places.shape == (2, k)
+        assert town.locate(queries * 7, k=k, adapt="auto").places.shape == (7 * PLACES, k)
 
 
 def test_every_way_to_give_a_picture_is_one(town, queries):
@@ -111,7 +172,7 @@ def test_every_way_to_give_a_picture_is_one(town, queries):
     given = town.locate(town.describe(path), pictures=[path]).confidence
     np.testing.assert_array_equal(given, expected)
     half = np.array([0.5])
-    told = town.compared(half, town.place_ids[[3]], [path])
+    told = judged(town, half, town.place_ids[[3]], [path])
     for picture in (
         path,
         str(path),
@@ -123,7 +184,7 @@ def test_every_way_to_give_a_picture_is_one(town, queries):
     ):
         given = town.locate(town.describe(path), pictures=picture).confidence
         np.testing.assert_array_equal(given, expected)
-        np.testing.assert_array_equal(town.compared(half, town.place_ids[[3]], picture), told)
+        np.testing.assert_array_equal(judged(town, half, town.place_ids[[3]], picture), told)
 
 
 def test_what_is_no_picture_of_each_query_is_refused(town, queries):
@@ -131,20 +192,20 @@ def test_what_is_no_picture_of_each_query_is_refused(town, queries):
     vectors, ids = town.describe(path), town.place_ids[[3]]
     with pytest.raises(InputError, match="pictures has 2 images, queries has 1"):
         town.locate(vectors, pictures=[path, path])
-    with pytest.raises(InputError, match="pictures has 2 images, places has 1"):
-        town.compared(half, ids, [path, path])
+    with pytest.raises(InputError, match="pictures has 2 images, matches has 1"):
+        judged(town, half, ids, [path, path])
     pixels = np.asarray(Image.open(path))
     for wrong in ([None], [pixels[..., 0]], [pixels[..., :1]], [pixels / 255]):
         with pytest.raises(InputError, match="images"):
             town.locate(vectors, pictures=wrong)
         with pytest.raises(InputError, match="images"):
-            town.compared(half, ids, wrong)
+            judged(town, half, ids, wrong)
 
 
 def test_at_a_place_that_is_not_in_the_map_nothing_is_told(town, queries):
     last = queries[-1]
-    assert town.compared(np.array([0.5]), town.place_ids[-1:], [last]) > 0.8
-    assert town.compared(np.array([0.5]), np.array(["nowhere"]), [last]) == 0.5
+    assert judged(town, [0.5], town.place_ids[-1:], [last]) > 0.8
+    assert judged(town, [0.5], ["nowhere"], [last]) == 0.5
 
 
 def test_a_photo_that_is_described_and_compared_is_decoded_once(town, queries, tmp_path, monkeypatch):
@@ -170,7 +231,7 @@ def test_many_photos_are_compared_too(town, queries):
     for adapt in ("none", "auto"):
         seen, plain = town.locate(many, adapt=adapt), town.locate(vectors, adapt=adapt)
         np.testing.assert_array_equal(seen.places, plain.places)
-        expected = town.compared(plain.confidence, plain.places[:, 0], many)
+        expected = judged(town, plain.confidence, plain.places[:, 0], many)
         np.testing.assert_allclose(seen.confidence, expected, rtol=1e-6)
     assert town.locate(many, adapt="batch").confidence is None  # there is none to judge anew
 
@@ -178,7 +239,7 @@ def test_many_photos_are_compared_too(town, queries):
 def test_sketches_of_many_photos_are_not_held_at_once(town, queries, monkeypatch):
     small = [np.asarray(Image.open(query).resize((16, 12))) for query in queries]
     places, half = town.place_ids, np.full(len(small), 0.5)
-    expected = np.tile(town.compared(half, places, small), 190)
+    expected = np.tile(judged(town, half, places, small), 190)
     held = []
 
     def counted(frame, images):
@@ -186,7 +247,7 @@ def test_sketches_of_many_photos_are_not_held_at_once(town, queries, monkeypatch
         return sketches_of(frame, images)
 
     monkeypatch.setattr(sketching, "sketches_of", counted)
-    found = town.compared(np.tile(half, 190), np.tile(places, 190), small * 190)
+    found = judged(town, np.tile(half, 190), np.tile(places, 190), small * 190)
     np.testing.assert_array_equal(found, expected)
     assert (sum(held), max(held) < 2000) == (16 * 190, True)
 
@@ -199,10 +260,11 @@ def test_a_place_without_a_sketch_is_judged_by_descriptors(town, queries):
     blank = town.state.sketches.packed.copy()
     blank[3] = 0
     without = town.changed(sketches=PlaceSketches(blank, town.state.sketches.level))
-    plain = town.locate(town.describe(queries)).confidence
-    found = without.locate(queries).confidence
-    assert found[3] == plain[3]
-    np.testing.assert_array_equal(found[4:], town.locate(queries).confidence[4:])
+    plain = town.locate(town.describe(queries))
+    found = without.locate(queries)
+    np.testing.assert_array_equal(found.places[:, 0], plain.places[:, 0])
+    assert found.confidence[3] == plain.confidence[3]
+    np.testing.assert_array_equal(found.confidence[4:], town.locate(queries).confidence[4:])
 
 
 def test_a_map_without_confidence_or_with_several_rows_has_none(folder):
@@ -406,18 +468,18 @@ def test_a_server_that_says_no_confidence_is_sent_no_pictures(town, remote, quer
 
 def test_a_server_compares_one_image_with_a_place_of_the_map(town, server, doubtful):
     def asked(content, place="03", **others):
-        sent = {"place": place, "confidence": 0.5} | others
+        sent = {"place": place, "score": 0.9, "confidence": 0.5} | others
         return server.post("/v1/compare", params=sent, content=content, headers={"content-type": "image/png"})
 
     image = doubtful[2].read_bytes()
-    (expected,) = town.compared(np.array([0.5]), np.array(["03"]), [image])
+    (expected,) = judged(town, [0.5], ["03"], [image])
     assert asked(image).json()["confidence"] == pytest.approx(expected, abs=1e-6)
     assert asked(image, "nowhere").json()["confidence"] == 0.5
     assert asked(image, confidence=2).status_code == 422
     assert "there is no such parameter" in asked(image, k=3).json()["error"]["message"]
     assert asked(b"none").status_code == 415
     descriptors = {"descriptors": [[0.0] * town.dim]}
-    refused = server.post("/v1/compare?place=03&confidence=0.5", json=descriptors)
+    refused = server.post("/v1/compare?place=03&score=0.9&confidence=0.5", json=descriptors)
     assert "one image is compared at a time" in refused.json()["error"]["message"]
     assert server.post("/v1/compare", content=image).status_code == 422
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import mimetypes
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -127,17 +127,17 @@ class Client:
         answer = self.send("POST", "/v1/describe", content=body, headers={"content-type": kind})
         return np.frombuffer(answer.content, "<f4").astype(np.float32)
 
-    def compare(self, image: PathLike | bytes, place: str, confidence: float) -> float:
-        """Confidence that an image shows a place, in view of how it fits the place's pictures.
+    def compare(self, image: PathLike | bytes, record: Mapping[str, Any]) -> dict[str, Any]:
+        """Record of a located descriptor in view of its image: which of its places it shows, and how surely.
 
-        `confidence` is the one that its descriptor was located with. `locate` of images does so by itself.
+        `record` is one of the results of `locate`, with some eight places. `locate` of images does so by itself.
         """
         body, kind = _body(image)
-        params = {"place": place, "confidence": confidence}
+        params = {"place": record["places"], "score": record["scores"], "confidence": record["confidence"]}
         answer = self._json(
             "POST", "/v1/compare", params=params, content=body, headers={"content-type": kind}
         )
-        return float(answer["confidence"])
+        return {**record, **answer}
 
     def drive(self, adapt: str = "online", **options: Any) -> RemoteDrive:
         """Begin a drive, which is followed frame by frame; `adapt` and `begins_off` as for `PlaceMap.follow`."""

@@ -51,6 +51,17 @@ class Matches:
             positions=None if self.positions is None else self.positions.take(rows),
         )
 
+    def best(self, k: int) -> Matches:
+        """Return the first k places of each query."""
+        return replace(self, places=self.places[:, :k], scores=self.scores[:, :k])
+
+    def led_by(self, columns: NDArray[np.intp]) -> Matches:
+        """Return the same places with the one in a column (q,) first, and the others after it as they were."""
+        others = np.arange(self.places.shape[1])
+        order = np.argsort(np.where(others == columns[:, None], -1, others), axis=1, kind="stable")
+        places, scores = (np.take_along_axis(each, order, axis=1) for each in (self.places, self.scores))
+        return replace(self, places=places, scores=scores)
+
     def refusing(self, rows: NDArray[np.bool_]) -> Matches:
         """Return the same matches, those of a mask with a confidence of 0."""
         if self.confidence is None:

@@ -7,6 +7,7 @@ further than those far away, so the parts of a picture are laid on the other one
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -40,7 +41,7 @@ _REACH = 9, 12
 """Cells by which a picture may be shifted against the other."""
 _SLACK = 1
 """Cells, each way, by which a part may be off the shift of all."""
-_ZOOMS = 1.0, 0.9, 1.1
+ZOOMS = 1.0, 0.9, 1.1
 """Sizes at which a picture is laid on another: the camera stands nearer, or farther."""
 
 
@@ -102,19 +103,19 @@ def unpacked(bits: NDArray[np.uint8]) -> Sketches:
     return sketches
 
 
-def fit(one: Sketches, other: Sketches) -> Vectors:
+def fit(one: Sketches, other: Sketches, zooms: Sequence[float] = ZOOMS) -> Vectors:
     """How well sketches fit others, (n,): mean correlation of their best parts, in deviations over all shifts.
 
     About 2.0 for two pictures of different scenes, 2.2 for two places along one road, and 2.4 to 5 for two pictures of
     one place; NaN where one shows nothing.
     """
-    return np.array([_fit(mine, theirs) for mine, theirs in zip(one, other, strict=True)])
+    return np.array([_fit(mine, theirs, zooms) for mine, theirs in zip(one, other, strict=True)])
 
 
-def _fit(one: Sketches, other: Sketches) -> float:
+def _fit(one: Sketches, other: Sketches, zooms: Sequence[float]) -> float:
     if not (one.any() and other.any()):
         return float("nan")
-    return max(float(_agreement(_zoomed(one, zoom), other).max()) for zoom in _ZOOMS)
+    return max(float(_agreement(_zoomed(one, zoom), other).max()) for zoom in zooms)
 
 
 def _agreement(one: Sketches, other: Sketches, slack: int = _SLACK) -> Vectors:

@@ -34,6 +34,7 @@ from displace.geo import Area, Positions
 from displace.maps import file
 from displace.maps.calibration import Calibration
 from displace.maps.driving import chosen_mode, course_of, similarity_of, tenable_mode
+from displace.maps.place_sketches import AMONG
 from displace.maps.questions import PIXELS, as_images, check_no_pixels, check_same_model
 from displace.maps.state import CHOSEN_AT, MapState
 from displace.matches import Matches
@@ -320,17 +321,18 @@ class PlaceMap:
         mode = _mode_of(state, adapt, len(projected))
         if mode == "batch":
             mode = tenable_mode(mode, self._course(state).rows, projected)
-        best, scores = state.best(projected, max(k, state.ranked_at_least), search)
+        compares = pictures is not None and self.compares_pictures
+        wanted = max(k, AMONG) if compares else k
+        best, scores = state.best(projected, max(wanted, state.ranked_at_least), search)
         many = mode == "none" and adapt in ("batch", "auto") and len(vectors) >= LEAST_QUERIES
         confidence = state.confidence(vectors, best, scores, together=many)
         if mode != "none":
-            found = replace(self._adapted(state, projected, k, mode, confidence), view=view)
+            found = replace(self._adapted(state, projected, wanted, mode, confidence), view=view)
         else:
-            ids = state.places.ids[best[:, :k]]
-            found = Matches(ids, scores[:, :k], confidence, state.places.positions_of(ids[:, 0]), view)
-        if pictures is not None and found.confidence is not None:
-            at = state.places.rows_of(found.places[:, 0])
-            found = replace(found, confidence=_compared(state, found.confidence, at, pictures))
+            ids = state.places.ids[best[:, :wanted]]
+            found = Matches(ids, scores[:, :wanted], confidence, state.places.positions_of(ids[:, 0]), view)
+        if pictures is not None and compares:
+            found = _compared(state, found, pictures).best(k)
         return found.refusing(~shows_something(described))
 
     @property
@@ -338,13 +340,13 @@ class PlaceMap:
         """Whether it has a confidence, and sketches of its places with which photos are compared for it."""
         return self.state.calibration is not None and self.state.sketches is not None
 
-    def compared(self, confidence: Vectors, places: NDArray[Any], pictures: Sequence[Picture]) -> Vectors:
-        """Confidence (q,) of photos found at some places, by id, in view of how they fit the sketches of these places.
+    def compared(self, matches: Matches, pictures: Sequence[Picture]) -> Matches:
+        """Matches of photos in view of the pictures themselves: which of its places each shows, and how surely.
 
-        `locate` does so for photos; this is for descriptors that were located without them.
+        The place that is chosen comes first, the others after it as before. `locate` does so for photos; this is for
+        descriptors that were located without them, with some eight places each (`k`).
         """
-        shown = _shown(pictures, len(places), "places")
-        return _compared(self.state, confidence, self.state.places.rows_of(places), shown)
+        return _compared(self.state, matches, _shown(pictures, len(matches), "matches"))
 
     def follow(
         self,
@@ -736,17 +738,22 @@ def _shown(pictures: Picture | Sequence[Picture], n: int, of: str) -> Sequence[P
     return images
 
 
-def _compared(state: MapState, confidence: Vectors, places: Indices, pictures: Sequence[Picture]) -> Vectors:
-    """Confidence of photos found at some places, by index, in view of how they fit the sketches of these places."""
+def _compared(state: MapState, found: Matches, pictures: Sequence[Picture]) -> Matches:
+    """Matches of photos in view of how they fit the sketches of their places."""
     frame = frame_of(state.model)
-    if state.sketches is None or frame is None or not len(pictures):
-        return confidence
+    if state.sketches is None or frame is None or found.confidence is None or not len(pictures):
+        return found
     from displace.maps.sketching import sketches_of
 
-    told = np.empty(len(pictures))
+    columns, told = np.zeros(len(pictures), np.intp), np.empty(len(pictures))
     for part in blocks(len(pictures), row_bytes=6 * 8 * ROWS * COLUMNS):
-        told[part] = state.sketches.judged(confidence[part], places[part], sketches_of(frame, pictures[part]))
-    return told
+        rows = state.places.rows_of(found.places[part])
+        shown = sketches_of(frame, pictures[part])
+        columns[part], told[part] = state.sketches.judged(
+            rows, found.scores[part], found.confidence[part], shown
+        )
+    found = replace(found.led_by(columns), confidence=told)
+    return replace(found, positions=state.places.positions_of(found.places[:, 0]))
 
 
 def _single_confidence(state: MapState, descriptor: Vectors) -> float | None:

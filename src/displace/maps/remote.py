@@ -14,6 +14,7 @@ from displace.arrays import Vectors
 from displace.client import Client, ServerError
 from displace.errors import ImageError, InputError
 from displace.geo import Positions
+from displace.maps.place_sketches import AMONG
 from displace.maps.questions import check_same_model
 from displace.matches import Matches
 from displace.progress import Progress
@@ -127,11 +128,15 @@ class RemoteMap:
         # Parts of equal size, so that none is too small to adapt where others do.
         parts = np.array_split(vectors, max(1, -(-len(vectors) // size)))
         options = {**self.area, "adapt": adapt}
-        records = [record for part in parts for record in self.client.locate(part, k, **options)["results"]]
-        if pictures is not None and self.facts.get("compares_pictures"):
+        compares = pictures is not None and bool(self.facts.get("compares_pictures"))
+        wanted = max(k, min(AMONG, limits.get("places", k))) if compares else k
+        records = [
+            record for part in parts for record in self.client.locate(part, wanted, **options)["results"]
+        ]
+        if pictures is not None and compares:
             with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="displace-client") as pool:
                 records = list(pool.map(self._compared, records, pictures))
-        return self._matches(records)
+        return self._matches(records).best(k)
 
     def smoothed(self, vectors: Vectors, k: int = 5, *, adapt: str = "auto") -> Matches:
         """Follow a drive on the server, each frame given those before it; it returns ten places a frame."""
@@ -149,12 +154,11 @@ class RemoteMap:
         return self._matches(records)
 
     def _compared(self, record: dict[str, Any], picture: str | os.PathLike[str]) -> dict[str, Any]:
-        """Record of an image, in view of how it fits its place; as it was where the image is not there any more."""
+        """Record of an image, in view of how it fits its places; as it was where the image is not there any more."""
         if record.get("confidence") is None:
             return record
         with suppress(ImageError):
-            sure = self.client.compare(picture, record["places"][0], record["confidence"])
-            return {**record, "confidence": sure}
+            return self.client.compare(picture, record)
         return record
 
     def _matches(self, records: list[dict[str, Any]]) -> Matches:

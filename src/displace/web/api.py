@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from fastapi import FastAPI, Query, Request, Response
@@ -112,25 +112,32 @@ def _add_queries(app: FastAPI, server: Server, locating: Locating) -> None:
         content = np.ascontiguousarray(vectors, "<f4").tobytes()
         return Response(content, media_type=VECTORS, headers={"displace-map": hosted.version})
 
-    @app.post("/v1/compare", openapi_extra=ONE_IMAGE, summary="Does an image fit the pictures of a place?")
+    @app.post("/v1/compare", openapi_extra=ONE_IMAGE, summary="Which of some places does an image show?")
     async def compare(
         request: Request,
-        place: str = Query(description="Where its descriptor was located."),
-        confidence: float = Query(ge=0, le=1, description="The confidence of that."),
+        place: Annotated[
+            list[str], Query(description="Where its descriptor was located, the best place first.")
+        ],
+        score: Annotated[list[float], Query(description="Score of each.")],
+        confidence: Annotated[float, Query(ge=0, le=1, description="The confidence of the first.")],
     ) -> JSONResponse:
-        """Confidence of a located descriptor, given its image; `/v1/locate` does so for images by itself."""
-        _check_parameters(request, ("place", "confidence"))
+        """A located descriptor in view of its image; `/v1/locate` does so for images by itself."""
+        _check_parameters(request, ("place", "score", "confidence"))
+        if len(place) != len(score):
+            raise RefusedError(422, f"{len(place)} places and {len(score)} scores: give one for each")
         hosted = await server.hosted()
         asked = await read_asked(request, hosted.place_map.dim, server.limits)
         if not isinstance(asked, list) or len(asked) != 1:
             raise RefusedError(422, "one image is compared at a time: send it as image/jpeg …")
-        sure = await server.in_pool(_compared, server, hosted, asked[0], place, confidence)
-        return JSONResponse({"map": hosted.version, "confidence": sure})
+        record = {"places": place, "scores": score, "confidence": confidence}
+        told = await server.in_pool(_compared, server, hosted, asked[0], record)
+        return JSONResponse({"map": hosted.version, **told})
 
 
-def _compared(server: Server, hosted: Hosted, image: bytes, place: str, confidence: float) -> float:
-    """Confidence in view of an image, whose size is checked before it is decoded."""
-    return compared(hosted.place_map, checked_image(image, server.limits), place, confidence)
+def _compared(server: Server, hosted: Hosted, image: bytes, record: dict[str, Any]) -> dict[str, Any]:
+    """Record of a query in view of its image, whose size is checked before it is decoded."""
+    image = checked_image(image, server.limits)
+    return compared(hosted.place_map, record, image, k=len(record["places"]))
 
 
 def _add_drives(app: FastAPI, server: Server) -> None:
@@ -295,7 +302,11 @@ def _map_record(server: Server, hosted: Hosted) -> dict[str, Any]:
         "degrees": None if place_map.positions is None else place_map.positions.degrees,
         "tolerance": str(place_map.tolerance),
         "min_confidence": server.settings.min_confidence,
-        "limits": {"queries": server.limits.queries, "upload_bytes": server.limits.upload_bytes},
+        "limits": {
+            "queries": server.limits.queries,
+            "upload_bytes": server.limits.upload_bytes,
+            "places": server.limits.places,
+        },
         "calibration": None if calibration is None else calibration.to_json(),
         "calibration_is_stale": place_map.calibration_is_stale,
         "spectrum": place_map.notes.get("spectrum"),

@@ -16,6 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
+from displace.maps.place_sketches import AMONG
+from displace.matches import Matches
 from displace.web.limits import RefusedError
 from displace.web.server import Server
 
@@ -96,30 +98,32 @@ class Locating:
         server, wanted = self.server, self.wanted(request.scope["query_string"])
         hosted = await server.hosted()
         vectors, images = await server.asked(request, hosted)
+        compares = images is not None and hosted.place_map.compares_pictures
+        k = max(wanted.k, AMONG) if compares else wanted.k
         if wanted.adapt == "none":
-            records = await server.batcher.locate(hosted, vectors, wanted.k, **wanted.area)
+            records = await server.batcher.locate(hosted, vectors, k, **wanted.area)
         else:  # queries of other requests are of other conditions
-            locate = partial(hosted.place_map.locate, vectors, wanted.k, adapt=wanted.adapt, **wanted.area)
+            locate = partial(hosted.place_map.locate, vectors, k, adapt=wanted.adapt, **wanted.area)
             records = (await server.in_pool(locate)).to_json()
-        if images is not None and hosted.place_map.compares_pictures:
+        if images is not None and compares:
             # One by one, so that the pool bounds the memory.
-            compare = partial(server.in_pool, _compare, hosted.place_map)
-            await asyncio.gather(*map(compare, records, images))
+            compare = partial(server.in_pool, partial(compared, hosted.place_map, k=wanted.k))
+            records = await asyncio.gather(*map(compare, records, images))
         for record in records:
             record["in_map"] = _in_map(record, wanted.min_confidence)
         return _as_json({"map": hosted.version, "results": records}).encode()
 
 
-def _compare(place_map: PlaceMap, record: dict[str, Any], image: bytes) -> None:
-    """Judge a record anew in view of the picture itself, as `PlaceMap.locate` does."""
-    if record.get("confidence") is not None:
-        record["confidence"] = compared(place_map, image, record["places"][0], record["confidence"])
-
-
-def compared(place_map: PlaceMap, image: bytes, place: Any, confidence: float) -> float:
-    """Confidence that an image shows a place, in view of the picture itself."""
-    found = place_map.compared(np.array([confidence], np.float64), np.array([place]), [image])
-    return round(float(found[0]), 6)
+def compared(place_map: PlaceMap, record: dict[str, Any], image: bytes, k: int) -> dict[str, Any]:
+    """Record of a query, of k places, in view of the picture itself, as `PlaceMap.locate` makes it."""
+    if record.get("confidence") is None:
+        return {**record, "places": record["places"][:k], "scores": record["scores"][:k]}
+    found = Matches(
+        np.array([record["places"]]),
+        np.array([record["scores"]], float),
+        np.array([record["confidence"]], float),
+    )
+    return {**record, **place_map.compared(found, [image]).best(k).to_json()[0]}
 
 
 def _why(error: Any) -> str:
