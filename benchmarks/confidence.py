@@ -11,6 +11,9 @@ a broken camera, the calibration error that chance alone gives a confidence whic
 left in hindsight: where each map's logarithm of the odds is moved by what, known the answers, suits it best.
 
 --together asks for all pictures of a kind at once, as ``displace locate MAP FOLDER`` does, instead of for each alone.
+
+--which prints how often the first place is right, of photos of the traversal that was not seen: by descriptors alone,
+and where the photos are compared with the pictures of the best places.
 """
 
 from __future__ import annotations
@@ -80,6 +83,7 @@ DETAILS = (
     "error by chance",
     "error in hindsight",
 )
+WHICH = "photos", "R@1 by descriptors", "R@1 with pictures", "% set right", "% set wrong"
 
 
 @dataclass(frozen=True)
@@ -132,12 +136,15 @@ def main(argv: list[str]) -> None:
         "--details", action="store_true", help="where foreign pictures pass, and what chance does"
     )
     parser.add_argument("--together", action="store_true", help="ask for many pictures as a folder of them")
+    parser.add_argument(
+        "--which", action="store_true", help="which place comes first, with pictures and without"
+    )
     options = parser.parse_args(argv)
     shared = shared_data(options.cache)
     if shared is None:
         return
     maps = ("map of", "traversals", "places", "model")
-    header(*maps, *(DETAILS if options.details else TABLE))
+    header(*maps, *(WHICH if options.which else DETAILS if options.details else TABLE))
     for model in options.models.split(","):
         sets = {
             name: described(shared, name, model, options.cache) for name in ("sped400", "nordland811", "town")
@@ -145,12 +152,16 @@ def main(argv: list[str]) -> None:
         nothing = drawn(model, options.cache) if options.details else {}
         of_size: dict[int, list[Answers]] = defaultdict(list)
         for name, n_traversals, n_places in plan([int(size) for size in options.sizes.split(",")]):
+            cases = list(cases_of(sets[name], name, n_traversals, n_places))
+            line = name, n_traversals, n_places, model
+            if options.which:
+                parts = [first_places(case, sets[name], model) for case in cases if case.query]
+                if parts:
+                    row(*line, *which(parts))
+                continue
             broken = of_broken_camera(shared, name, model, options.cache) if options.details else {}
-            asked = [
-                answers(case, sets, nothing | broken, model, options.together)
-                for case in cases_of(sets[name], name, n_traversals, n_places)
-            ]
-            row(name, n_traversals, n_places, model, *(detailed if options.details else measured)(asked))
+            asked = [answers(case, sets, nothing | broken, model, options.together) for case in cases]
+            row(*line, *(detailed if options.details else measured)(asked))
             of_size[n_places] += asked
         for n_places, asked in of_size.items() if not options.details else ():
             row("all sets", "all", n_places, model, *measured(asked))
@@ -250,6 +261,21 @@ def answers(
         places, found.confidence = located(place_map, sets[case.name][case.query][inside], adapt)
         found.correct = place_map.state.truth.correct(places, inside)
     return found
+
+
+def first_places(case: Case, vectors: Descriptors, model: str) -> tuple[np.ndarray, np.ndarray]:
+    """Whether the first place of each photo is right, by descriptors alone and with pictures."""
+    place_map, inside = map_of(case, vectors, model), np.arange(case.first, case.first + case.n_places)
+    photos, truth = vectors[str(case.query)][inside], place_map.state.truth
+    plain = place_map.locate(_seen.vectors_of(photos), k=1).places[:, 0]
+    return truth.correct(plain, inside), truth.correct(located(place_map, photos, "none")[0], inside)
+
+
+def which(parts: list[tuple[np.ndarray, np.ndarray]]) -> list[str]:
+    """Shares (%) of photos over the maps of one line."""
+    plain, compared = (np.concatenate(column) for column in zip(*parts, strict=True))
+    shares = plain, compared, compared & ~plain, plain & ~compared
+    return [str(len(plain)), *(f"{100 * flags.mean():.1f}" for flags in shares)]
 
 
 def measured(asked: list[Answers]) -> list[str]:

@@ -153,7 +153,10 @@ def test_positions_are_those_of_the_place_that_comes_first(town, queries):
     points = np.stack([np.arange(PLACES), np.zeros(PLACES)], axis=1)
     placed = town.changed(places=replace(town.places, positions=Positions(points, degrees=False)))
     plain = placed.locate(placed.describe(queries), k=AMONG)
-    found = placed.compared(taken_for(plain, 3), queries)
+    mistaken = taken_for(plain, 3)
+    mistaken = replace(mistaken, positions=placed.places.positions_of(mistaken.places[:, 0]))
+    found = placed.compared(mistaken, queries)
+    assert not (mistaken.positions.points == plain.positions.points).all()
     np.testing.assert_array_equal(found.positions.points, plain.positions.points)
 
 
@@ -423,26 +426,34 @@ def doubtful(town, queries, tmp_path_factory):
     return paths
 
 
-@pytest.fixture
-def server(folder):
+def served(path):
     pytest.importorskip("fastapi", reason="needs the extra web")
     from fastapi.testclient import TestClient
 
     from displace.web.api import make_app
     from displace.web.server import ServerSettings
 
-    with TestClient(make_app(ServerSettings(folder / "town.displace", workers=0))) as server:
-        yield server
+    return TestClient(make_app(ServerSettings(path, workers=0)))
 
 
-@pytest.fixture
-def remote(server):
+def asking(server):
     from displace.client import Client
     from displace.maps.remote import RemoteMap
 
     client = Client("http://testserver")
     client.http = server
     return RemoteMap(client)
+
+
+@pytest.fixture
+def server(folder):
+    with served(folder / "town.displace") as server:
+        yield server
+
+
+@pytest.fixture
+def remote(server):
+    return asking(server)
 
 
 @pytest.mark.parametrize(("times", "adapt"), [(1, "none"), (1, "auto"), (7, "auto")])
@@ -455,6 +466,24 @@ def test_a_server_says_what_the_library_says(town, remote, doubtful, times, adap
     np.testing.assert_allclose(found.confidence, expected.confidence, atol=1e-4)
     np.testing.assert_allclose(plain.confidence, town.locate(vectors, adapt=adapt).confidence, atol=1e-4)
     assert np.abs(found.confidence - plain.confidence).max() > 0.05
+
+
+def test_a_server_says_what_the_library_says_of_one_place(town, folder, queries, tmp_path):
+    """Of a map whose places have each other's sketches, so that photos show another place than descriptors say."""
+    known = town.state.sketches
+    odd = town.changed(sketches=replace(known, packed=np.roll(known.packed, 5, axis=0)))
+    odd.save(tmp_path / "odd.displace")
+    expected = odd.locate(queries, k=1)
+    assert (expected.places != odd.locate(odd.describe(queries), k=1).places).any()
+    with served(tmp_path / "odd.displace") as server:
+        form = [("image", (path.name, path.read_bytes(), "image/png")) for path in queries]
+        records = server.post("/v1/locate?k=1", files=form).json()["results"]
+        assert [record["places"] for record in records] == expected.places.tolist()
+        np.testing.assert_allclose([r["confidence"] for r in records], expected.confidence, atol=1e-4)
+        remote = asking(server)
+        found = remote.locate(remote.described(queries, {}), k=1, pictures=queries)
+        np.testing.assert_array_equal(found.places, expected.places)
+        np.testing.assert_allclose(found.confidence, expected.confidence, atol=1e-4)
 
 
 def test_a_server_that_says_no_confidence_is_sent_no_pictures(town, remote, queries):
