@@ -8,7 +8,6 @@ further than those far away, so the parts of a picture are laid on the other one
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -120,24 +119,34 @@ def _fit(one: Sketches, other: Sketches, zooms: Sequence[float]) -> float:
 
 def _agreement(one: Sketches, other: Sketches, slack: int = _SLACK) -> Vectors:
     """Agreement of the parts of `one` with `other`, for each shift up to `_REACH` (down, across)."""
-    import cv2
+    from scipy import fft
 
     (n_down, n_across), (down, across) = _PARTS, _REACH
     rows, columns = ROWS // n_down, COLUMNS // n_across
-    around = np.pad(_numbers(other), ((down, down), (across, across), (0, 0)))
-    numbers, near = _numbers(one), np.ones((2 * slack + 1, 2 * slack + 1), np.uint8)
-    each = np.zeros((n_down * n_across, 2 * down + 1, 2 * across + 1), np.float32)
-    corners = product(range(0, ROWS, rows), range(0, COLUMNS, columns))
-    for found, (top, left) in zip(each, corners, strict=True):
-        part = numbers[top : top + rows, left : left + columns]
-        there = around[top : top + rows + 2 * down, left : left + columns + 2 * across]
-        correlation = cv2.matchTemplate(there, part, cv2.TM_CCORR)
-        deviation = float(correlation.std())
-        if deviation > 1e-9:
-            found[:] = cv2.dilate((correlation - correlation.mean()) / deviation, near)
-    best = np.partition(each, len(each) - _BEST, axis=0)[-_BEST:]
-    agreement: Vectors = best.mean(axis=0)
+    size = rows + 2 * down, columns + 2 * across
+    parts = one.reshape(n_down, rows, n_across, columns).transpose(0, 2, 1, 3)
+    around = np.pad(other, ((down, down), (across, across)))
+    around = np.lib.stride_tricks.sliding_window_view(around, size)[::rows, ::columns]
+    # Correlation by the Fourier transform; nothing comes in from the other side, as parts are so much smaller.
+    spectra = fft.fft2(around) * np.conj(fft.fft2(parts, size))
+    each = fft.ifft2(spectra).real[..., : 2 * down + 1, : 2 * across + 1]
+    each = each.reshape(n_down * n_across, 2 * down + 1, 2 * across + 1)
+    each = each - each.mean(axis=(1, 2), keepdims=True)
+    deviations = each.std(axis=(1, 2), keepdims=True)
+    each /= np.where(deviations > 1e-9, deviations, np.inf)
+    for _ in range(slack):
+        each = _spread(_spread(each, 1), 2)
+    agreement: Vectors = np.partition(each, len(each) - _BEST, axis=0)[-_BEST:].mean(axis=0)
     return agreement
+
+
+def _spread(values: Vectors, axis: int) -> Vectors:
+    """The largest of each value and of the two next to it along an axis."""
+    values = np.moveaxis(values, axis, -1)
+    found = values.copy()
+    np.maximum(found[..., 1:], values[..., :-1], out=found[..., 1:])
+    np.maximum(found[..., :-1], values[..., 1:], out=found[..., :-1])
+    return np.moveaxis(found, -1, axis)
 
 
 def _laid_on(sketch: Sketches, other: Sketches) -> Sketches:

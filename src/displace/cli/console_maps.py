@@ -184,7 +184,9 @@ def _show_one(record: dict[str, Any]) -> None:
         table.add_row(Text(str(place)), f"{score:.3f}")
     out.print(table)
     if record["scores"][0] < max(record["scores"]):
-        out.print(f"the photo itself fits {record['places'][0]} best, though its descriptor does not", markup=False)
+        out.print(
+            f"the photo itself fits {record['places'][0]} best, though its descriptor does not", markup=False
+        )
     out.print(_verdict(record))
 
 
