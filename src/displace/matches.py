@@ -21,7 +21,8 @@ class Matches:
     places: NDArray[Any]
     """Shape (q, k). Place ids."""
     scores: Vectors
-    """Shape (q, k). Higher is better; comparable within one query, and between queries of one fusion."""
+    """Shape (q, k). Higher is better; comparable within one query, and between queries of one fusion. They descend,
+    except that photos put the place that their pictures show first."""
     confidence: Vectors | None = None
     """Shape (q,). Probability that the first place is correct, if the source is calibrated."""
     positions: Positions | None = None

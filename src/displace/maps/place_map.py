@@ -295,7 +295,8 @@ class PlaceMap:
             Describes the images; by default the map's own, with its crop and image size.
         pictures : sequence of images, optional
             Where `queries` are descriptors: the images that they describe. A map that has sketches of its places
-            compares them, which makes the confidence surer.
+            compares each with its best eight: the place that it shows comes first, though another may have a higher
+            score, and the confidence is surer.
 
         Returns
         -------
