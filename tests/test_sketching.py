@@ -17,11 +17,11 @@ from displace.errors import FormatError, ImageError, InputError
 from displace.geo import Positions
 from displace.manifest.table import Manifest
 from displace.maps import file, place_sketches, sketching
-from displace.maps.place_sketches import AGAINST, AMONG, HEED, SECOND, SPAN, WEIGHT, PlaceSketches
+from displace.maps.place_sketches import AMONG, SECOND, PlaceSketches
 from displace.maps.sketching import LEAST, sketches_of, with_sketches
 from displace.maps.updating import STILL_SKETCHED
 from displace.matches import Matches
-from displace.models import get_model
+from displace.models import frame_of, get_model
 from displace.sketches import PACKED, fit, fused, packed, sketch_of, unpacked
 
 PLACES, SEEN = 16, ("sun", "rain", "dusk")
@@ -95,20 +95,55 @@ def test_photos_of_a_place_become_surer_and_photos_that_do_not_fit_less_sure(tow
     assert np.median(others) < 0.4
 
 
+def documented(known, confidence, fits, usual):
+    """Confidence of photos by the formula of docs/confidence.md."""
+    level = 0.6 * known.level + 0.4 * usual + 0.28
+    by_descriptors = np.maximum(np.log(confidence / (1 - confidence)), -2)
+    odds = np.where(by_descriptors < 0, 0.85, 0.65) * by_descriptors + 4 * np.clip(fits - level, -0.9, 2)
+    return 1 / (1 + np.exp(-np.where(odds < 0, 0.5, 2) * odds))
+
+
 def test_the_log_odds_follow_the_fit_as_documented(town, queries):
-    plain, known = town.locate(town.describe(queries)), town.state.sketches
-    rows = town.places.rows_of(plain.places[:, 0])
-    sketches = np.stack([sketch_of(np.asarray(Image.open(query))) for query in queries])
-    above = np.clip(fit(sketches, unpacked(known.packed[rows])) - known.level, *SPAN)
-    sure = (plain.confidence / (1 - plain.confidence)) ** HEED * np.exp(WEIGHT * above)
-    np.testing.assert_allclose(town.locate(queries).confidence, sure / (1 + sure), rtol=1e-6)
+    plain, known = town.locate(town.describe(queries), k=AMONG), town.state.sketches
+    rows = town.places.rows_of(plain.places)
+    shown = sketches_of(frame_of(town.model), queries)
+    fits = fit(shown, unpacked(known.packed[rows[:, 0]]))
+    others = [fit(shown, unpacked(known.packed[rows[:, j]]), zooms=(1.0,)) for j in range(1, AMONG)]
+    expected = documented(known, plain.confidence, fits, np.median(others, axis=0))
+    np.testing.assert_allclose(town.locate(queries).confidence, expected, rtol=1e-6)
+    assert expected.min() > 0.9
+    # Of one place alone it is not known what else the photo fits: the level is a tenth above that of the map.
     again = judged(town, plain.confidence, plain.places[:, 0], queries)
-    np.testing.assert_allclose(again, sure / (1 + sure), rtol=1e-6)
+    alone = documented(known, plain.confidence, fits, known.level - 0.45)
+    np.testing.assert_allclose(again, alone, rtol=1e-6)
     # What descriptors hold against a match counts in part; a confidence of 0 says that there is nothing to compare.
     hardly, never = (judged(town, np.full(16, p), plain.places[:, 0], queries) for p in (1e-6, 0.0))
-    least = np.exp(HEED * AGAINST + WEIGHT * above)
-    np.testing.assert_allclose(hardly, least / (1 + least), rtol=1e-6)
+    least = documented(known, np.full(16, 1e-6), fits, known.level - 0.45)
+    np.testing.assert_allclose(hardly, least, rtol=1e-6)
     assert not never.any()
+    # Photos of other places fit none: they are refused, with the odds that lie below even ones softened.
+    wrong = documented(known, np.full(16, 0.5), np.full(16, 2.0), np.full(16, 2.0))
+    assert (wrong < 0.5).all()
+
+
+def test_what_fits_other_places_as_well_is_not_believed(town, queries, monkeypatch):
+    """The level of a photo rises with what its other places fit, as for a picture that fits anywhere."""
+    plain = town.locate(town.describe(queries), k=AMONG)
+    own = town.places.rows_of(plain.places[:, 0])
+    found = []
+    for others in (2.0, 2.9):
+        fits = {True: 3.0, False: others}
+        bits = unpacked(town.state.sketches.packed[own])
+
+        def fitted(one, other, fits=fits, bits=bits, **_):
+            return np.array(
+                [fits[bool((mine == theirs).all())] for mine, theirs in zip(bits, other, strict=True)]
+            )
+
+        monkeypatch.setattr(place_sketches, "fit", fitted)
+        found.append(town.compared(replace(plain, confidence=np.full(16, 0.5)), queries).confidence)
+    clear, anywhere = found
+    assert (clear > anywhere + 0.1).all()
 
 
 def taken_for(plain, column):
