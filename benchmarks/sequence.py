@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -108,7 +108,9 @@ def seen_again(places: np.ndarray, at: np.ndarray, seed: int, likeness: float = 
     return likeness * places[at] + (1 - likeness) * noise / np.sqrt(places.shape[1])
 
 
-def map_of(n_places: int, dim: int, n_traversals: int, left_out: int = 0) -> displace.PlaceMap:
+def map_of(
+    n_places: int, dim: int, n_traversals: int, left_out: int = 0, confident: bool = False
+) -> displace.PlaceMap:
     """A map of generated references, in route order; half way along it, so many numbers are left out."""
     places = route(n_places, dim)
     ids = np.array([f"{p:05d}" for p in range(n_places)])
@@ -119,34 +121,42 @@ def map_of(n_places: int, dim: int, n_traversals: int, left_out: int = 0) -> dis
         np.repeat([f"t{t}" for t in range(n_traversals)], n_places),
         info=Places(ids, frames=np.arange(n_places) + left_out * (np.arange(n_places) >= n_places // 2)),
     )
-    return displace.build(refs, "hops", calibration=False, dtype="float32", tolerance="5 frames")
+    return displace.build(refs, "hops", calibration=confident, dtype="float32", tolerance="5 frames")
 
 
 def step_against_locate(n_steps: int) -> None:
-    """CPU time of one step, beside that of locating the same query; also on a map that lacks a fifth of its route."""
+    """CPU time of one step, beside that of locating the same query; also on a map that lacks a fifth of its route.
+
+    On a map of three traversals as `build` makes it, and on one of a single traversal without a confidence, where
+    locating a query costs least.
+    """
     queries = seen_again(route(N_ROBOTCAR, DIM), np.arange(n_steps) + 500, 99)
     header(f"{N_ROBOTCAR} places, D=n={DIM}", "ms of CPU", "of locate")
-    for name, left_out in (("", 0), (", a fifth of the route left out", N_ROBOTCAR // 4)):
-        place_map = map_of(N_ROBOTCAR, DIM, 1, left_out)
-        plain, adapting = place_map.follow(adapt="none"), place_map.follow()
-        ways: dict[str, Callable[[np.ndarray], object]] = {
-            "locate, one query": lambda query, where=place_map: where.locate(query[None]),
-            "step": plain.step,
-            "step, adapting": adapting.step,
-        }
-        cost: dict[str, list[float]] = {way: [] for way in ways}
-        for query in queries:  # in turn, so that a busy machine slows all alike
-            for way, call in ways.items():
-                start = time.process_time()
-                call(query)
-                cost[way].append(time.process_time() - start)
-        # The mean, as not all steps cost the same, without the slowest 5 % (interrupts).
-        middle = {
-            way: float(np.mean(sorted(times[20:])[: int(0.95 * (n_steps - 20))]))
-            for way, times in cost.items()
-        }
-        for way, seconds in middle.items():
-            row(way + name, f"{1e3 * seconds:.2f}", f"{seconds / middle['locate, one query']:.2f}")
+    for confident, of in ((True, ""), (False, ", no confidence")):
+        for left_out, gap in ((0, ""), (N_ROBOTCAR // 4, ", a fifth of the route left out")):
+            place_map = map_of(N_ROBOTCAR, DIM, 3 if confident else 1, left_out, confident)
+            for way, seconds, share in costs_of_steps(place_map, queries):
+                row(way + of + gap, f"{1e3 * seconds:.2f}", f"{share:.2f}")
+
+
+def costs_of_steps(place_map: displace.PlaceMap, queries: np.ndarray) -> Iterator[tuple[str, float, float]]:
+    """What is done, its CPU time in seconds, and how many times that of locating one query this is."""
+    ways: dict[str, Callable[[np.ndarray], object]] = {
+        "locate, one query": lambda query: place_map.locate(query[None]),
+        "step": place_map.follow(adapt="none").step,
+        "step, adapting": place_map.follow().step,
+    }
+    cost: dict[str, list[float]] = {way: [] for way in ways}
+    for query in queries:  # in turn, so that a busy machine slows all alike
+        for way, call in ways.items():
+            start = time.process_time()
+            call(query)
+            cost[way].append(time.process_time() - start)
+    # The mean, as not all steps cost the same, without the slowest 5 % (interrupts).
+    n = int(0.95 * (len(queries) - 20))
+    middle = {way: float(np.mean(sorted(times[20:])[:n])) for way, times in cost.items()}
+    for way, seconds in middle.items():
+        yield way, seconds, seconds / middle["locate, one query"]
 
 
 def steps_that_look() -> None:
