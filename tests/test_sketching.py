@@ -97,7 +97,7 @@ def test_photos_of_a_place_become_surer_and_photos_that_do_not_fit_less_sure(tow
 
 def documented(known, confidence, fits, usual):
     """Confidence of photos by the formula of docs/confidence.md."""
-    level = 0.6 * known.level + 0.4 * usual + 0.28
+    level = 0.6 * known.level + 0.4 * usual + 0.33
     by_descriptors = np.maximum(np.log(confidence / (1 - confidence)), -2)
     odds = np.where(by_descriptors < 0, 0.85, 0.65) * by_descriptors + 4 * np.clip(fits - level, -0.9, 2)
     return 1 / (1 + np.exp(-np.where(odds < 0, 0.5, 2) * odds))
@@ -112,7 +112,7 @@ def test_the_log_odds_follow_the_fit_as_documented(town, queries):
     expected = documented(known, plain.confidence, fits, np.median(others, axis=0))
     np.testing.assert_allclose(town.locate(queries).confidence, expected, rtol=1e-6)
     assert expected.min() > 0.9
-    # Of one place alone it is not known what else the photo fits: the level is a tenth above that of the map.
+    # Of one place alone it is not known what else the photo fits: the level is 0.15 above that of the map.
     again = judged(town, plain.confidence, plain.places[:, 0], queries)
     alone = documented(known, plain.confidence, fits, known.level - 0.45)
     np.testing.assert_allclose(again, alone, rtol=1e-6)

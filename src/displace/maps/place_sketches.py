@@ -36,7 +36,7 @@ HEED, AGAINST = (0.85, 0.65), -2.0
 their lower bound: in a light that the map has not seen, right matches look as wrong to them as any."""
 WEIGHT = 4.0
 """Log-odds of a fit that is better by one deviation."""
-OF_MAP, APART = 0.6, 0.28
+OF_MAP, APART = 0.6, 0.33
 """Share of the map's level in that of a photo, and what is added."""
 USUALLY = 0.45
 """By how much the other places of a photo fit worse than the map's level, where there are none."""
