@@ -241,6 +241,14 @@ def test_the_documentation_has_every_table(demo):
     assert len(documented) == len(FUSIONS.names()) + 6 + 6 + 3
 
 
+def test_what_pictures_add_is_told_apart_from_what_descriptors_tell(demo, page):
+    """HOPS has descriptors alone: a share with pictures beside its would compare two things."""
+    lead = " ".join(page.partition('<p class="lead">')[2].partition("</p>")[0].replace("&nbsp;", " ").split())
+    assert f"<b>{100 * demo.right.mean():.1f} %</b>" in lead
+    assert f"{demo.by_descriptors:.1f} % by their descriptors alone" in lead
+    assert demo.by_descriptors == demo.score("displace").recall_1
+
+
 def test_the_night_is_followed_as_a_drive(demo, page):
     assert demo.drive.recalls["smoothed"] >= demo.drive.recalls["followed"] > 100 * demo.right.mean() + 10
     assert demo.drive.missing.sum() == 40

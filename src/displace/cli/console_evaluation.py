@@ -70,7 +70,7 @@ def show_demo(demo: Demo, _: Mapping[str, Any]) -> None:
     out.print(
         f"protocol {demo.protocol.name}: {demo.meaning}\n"
         f"{demo.map_file} ({decimal(demo.map_file.stat().st_size)}) locates {right.sum()} of {len(right)} "
-        f"{demo.query} pictures\n",
+        f"{demo.query} pictures ({demo.by_descriptors:.1f} % by their descriptors alone)\n",
         markup=False,
     )
     for table in demo.tables:

@@ -200,6 +200,11 @@ class Demo:
         )
 
     @property
+    def by_descriptors(self) -> float:
+        """R@1 (%) of the query's pictures by their descriptors alone, not compared with the places' pictures."""
+        return self.score(DEFAULT).recall_1
+
+    @property
     def tables(self) -> list[TextTable]:
         """Fusions, the drive, conditions, single traversals."""
         return [

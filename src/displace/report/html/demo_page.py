@@ -23,7 +23,7 @@ SURE = 0.8
 """Confidence above which the page counts matches as sure."""
 SHOWN_IN = "sun"
 """Traversal whose pictures represent the places."""
-OWN_TITLE, RIVAL = "DisPlace", "hops"
+OWN_TITLE, RIVAL = "the map", "hops"
 APART = 6
 """Examples of one kind are at least this many places apart."""
 WIDTH, QUALITY = 320, 80
@@ -68,15 +68,16 @@ def summary(demo: Demo) -> str:
     return (
         f"Built from {len(demo.place_map.traversals)} drives, none of them at {demo.query}, a map of "
         f"{demo.map_file.stat().st_size / 1e6:.1f}&nbsp;MB locates "
-        f"<b>{percent(demo.right):.1f}&nbsp;%</b> of {len(demo.queries)} pictures taken at {demo.query}. "
-        f"{rival.row.label} locates {rival.recall_1:.1f}&nbsp;%, plain matching in the best single drive ({best}) "
+        f"<b>{percent(demo.right):.1f}&nbsp;%</b> of {len(demo.queries)} pictures taken at {demo.query}, "
+        f"{demo.by_descriptors:.1f}&nbsp;% by their descriptors alone. {rival.row.label} locates "
+        f"{rival.recall_1:.1f}&nbsp;% by descriptors, plain matching in the best single drive ({best}) "
         f"{found:.1f}&nbsp;%."
     )
 
 
 @dataclass(frozen=True)
 class Kind:
-    """Queries with the same outcome for DisPlace and its rival."""
+    """Queries with the same outcome for the map and the rival."""
 
     title: str
     rows: NDArray[np.intp]
@@ -90,9 +91,9 @@ def kinds(demo: Demo) -> list[Kind]:
     block, title = demo.blocks[demo.query], demo.score(RIVAL).row.label
     own, rival = demo.right, block.ranking(title).hits()
     wanted: list[tuple[str, Flags, int]] = [
-        (f"DisPlace is right, {title} is wrong", own & ~rival, 4),
+        (f"The map is right, {title} is wrong", own & ~rival, 4),
         ("Both are right", own & rival, 2),
-        (f"{title} is right, DisPlace is wrong", ~own & rival, 1),
+        (f"{title} is right, the map is wrong", ~own & rival, 1),
         ("Both are wrong", ~own & ~rival, 1),
     ]
     surest = np.argsort(-confidences(demo), kind="stable")
@@ -113,10 +114,10 @@ def _drive(demo: Demo) -> str:
     drive, alone = demo.drive, percent(demo.right)
     precision, found = drive.off_map["followed"]
     return (
-        f"<p>Each picture by itself is located correctly in {alone:.1f} % of cases. Followed as frames of a drive, "
-        f"<b>{drive.recalls['followed']:.1f} %</b> are, and smoothed afterwards, with all frames known, "
-        f"<b>{drive.recalls['smoothed']:.1f} %</b>. If the map lacks a fifth of the places, {100 * found:.0f} % of "
-        f"the frames there are reported as off the map, and {100 * precision:.0f} % of these reports are right.</p>"
+        f"<p>Each picture by itself is located correctly in {alone:.1f} % of cases. Followed as frames of a drive, by "
+        f"their descriptors, <b>{drive.recalls['followed']:.1f} %</b> are, and smoothed afterwards, with all frames "
+        f"known, <b>{drive.recalls['smoothed']:.1f} %</b>. If the map lacks a fifth of the places, {100 * found:.0f} % "
+        f"of the frames there are reported as off the map, and {100 * precision:.0f} % of these reports are right.</p>"
         f'<div class="card">{belief_chart(drive)}</div>'
         "<p>The belief while following: frames from left to right, the route from bottom to top. The dotted line is "
         "the truth, the band is the stretch that the map lacks, and the curve below is the probability of being off "
@@ -134,7 +135,7 @@ def _examples(demo: Demo) -> str:
 
 
 def _example(demo: Demo, row: int) -> str:
-    """Show one query, its true place, and what DisPlace and the rival found, framed by who is right."""
+    """Show one query, its true place, and what the map and the rival found, framed by who is right."""
     block, rival = demo.blocks[demo.query], demo.score(RIVAL).row.label
     ranking = block.ranking(rival)
     own = str(demo.queries.places[row])
