@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,10 +10,12 @@ import numpy as np
 from displace import PlaceMap
 from displace.descriptors.extraction import describe
 from displace.holdout import spread
+from displace.maps.comparing import Shown, compared
 from displace.maps.place_sketches import AMONG, PlaceSketches
 from displace.maps.sketching import SAMPLE, level_of, sketches_of
 from displace.matches import Matches
 from displace.models import get_model
+from displace.sequence.following import Fix
 from displace.sketches import COLUMNS, ROWS, fused, packed
 
 SKETCH = 2 * ROWS * COLUMNS
@@ -49,12 +50,18 @@ def with_pictures_of(place_map: PlaceMap, pictures: np.ndarray, places: np.ndarr
     return place_map.changed(sketches=PlaceSketches(bits, level))
 
 
+def shown_by(pictures: np.ndarray) -> Shown:
+    """Their sketches, by number."""
+    sketches = drawn_of(pictures)
+    return lambda rows: sketches[rows]
+
+
 def located(place_map: PlaceMap, pictures: np.ndarray, adapt: str, k: int = 1) -> Matches:
     """Locate photos, as `displace locate` does."""
     matches = place_map.locate(vectors_of(pictures), k=max(k, AMONG), adapt=adapt)
-    known = place_map.state.sketches
-    if known is None or matches.confidence is None:
-        return matches.best(k)
-    at = place_map.places.rows_of(matches.places)
-    columns, sure = known.judged(at, matches.scores, matches.confidence, drawn_of(pictures))
-    return replace(matches.led_by(columns), confidence=sure).best(k)
+    return compared(place_map.state, matches, shown_by(pictures)).best(k)
+
+
+def smoothed(place_map: PlaceMap, pictures: np.ndarray, adapt: str = "auto") -> list[Fix]:
+    """Smooth a drive, as `displace locate` does."""
+    return place_map._smooth(place_map.state, vectors_of(pictures), adapt, shown_by(pictures))[0]

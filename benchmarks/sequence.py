@@ -13,13 +13,12 @@ import numpy as np
 
 import displace
 from benchmarks._measure import Cost, header, measure, row
-from benchmarks._seen import vectors_of
+from benchmarks._seen import drawn_of, located, seen, smoothed, vectors_of, with_pictures_of
 from benchmarks._shared import shared_folder
 from benchmarks.confidence import CACHE, shared_data
 from benchmarks.seasons import MADE, railway
 from displace.datasets import town_drives
 from displace.datasets.town.writing import Chunk, write_chunks
-from displace.descriptors.extraction import describe
 from displace.manifest.table import Manifest
 from displace.models import get_model
 from displace.places import Places
@@ -188,8 +187,7 @@ def real_seasons(n_drives: int, model_name: str) -> None:
     shared = shared_data(CACHE)
     if shared is None:
         return
-    grid = get_model(model_name).grid
-    seen = {name: vectors_of(some) for name, some in railway(shared, model_name, CACHE).items()}
+    grid, pictures = get_model(model_name).grid, railway(shared, model_name, CACHE)
     total = np.zeros(3, int)
     found: dict[str, list[list[list[str]]]] = {name: [] for name in MADE}
     header(f"alignment, {model_name}", "within ±2", "p90", "null precision", "null recall")
@@ -198,18 +196,19 @@ def real_seasons(n_drives: int, model_name: str) -> None:
         drop = 0.3 * (seed % 2)
         anchor, anchor_frames = drive(650, rng, detour=False, drop=drop)
         queries, query_frames = drive(650, rng, detour=True, drop=drop)
-        recordings = {"summer": seen["summer"][query_frames], "winter": seen["winter"][anchor_frames]}
-        tracks = align(recordings, anchor="winter", grid=grid).tracks
+        recordings = {"summer": pictures["summer"][query_frames], "winter": pictures["winter"][anchor_frames]}
+        described = {name: vectors_of(recording) for name, recording in recordings.items()}
+        tracks = align(described, anchor="winter", grid=grid).tracks
         at = anchor[tracks["winter"].references]
         *errors, counts = judged(tracks["summer"], queries, at)
         name = f"summer to winter, drive {seed}, {len(queries)} frames"
         row(name, *errors, *precision_and_recall(*counts))
         total += counts
         drives = {"summer": (recordings["summer"], queries), "winter": (recordings["winter"], anchor)}
-        by_sight = place_map_of({name: aligned(tracks[name], drives[name]) for name in drives})
-        by_truth = place_map_of({name: nearest(drives[name], at) for name in drives})
+        by_sight = place_map_of({name: aligned(tracks[name], drives[name]) for name in drives}, model_name)
+        by_truth = place_map_of({name: nearest(drives[name], at) for name in drives}, model_name)
         for name in MADE:
-            asked = seen[name], np.arange(len(seen[name])), at
+            asked = pictures[name], np.arange(len(pictures[name])), at
             found[name].append([recalls(by_sight, *asked), recalls(by_truth, *asked)])
     row("all of them", "", "", *precision_and_recall(*total))
     header(f"R@1 (±2 frames), {model_name}: map by sight / by truth", *WAYS, "single, worst drive")
@@ -226,10 +225,8 @@ def speeds() -> None:
     if not folder.is_dir():
         print(f"skipped: no {folder}")
         return
-    model, mapped = get_model("hog"), np.arange(100, 560)
-    seen = {
-        season: describe(model, sorted((folder / season).glob("*.jpg"))) for season in ("summer", "winter")
-    }
+    grid, mapped = get_model("hog").grid, np.arange(100, 560)
+    shown = {season: seen("hog", sorted((folder / season).glob("*.jpg"))) for season in ("summer", "winter")}
     header(
         "places a frame, HOG",
         "frames",
@@ -241,17 +238,16 @@ def speeds() -> None:
         "lined up within ±2",
     )
     for reference, query in (("summer", "winter"), ("winter", "summer")):
-        place_map = place_map_of({reference: (seen[reference][mapped], mapped)})
+        place_map = place_map_of({reference: (shown[reference][mapped], mapped)})
         for rate in (1, 3, 5, 8, 12):
             places = at_rate(rate, 103, 555, np.random.default_rng(3))
-            frames = seen[query][places]
-            ways = followed(place_map, frames)[0], place_map.smooth(frames)
-            found = [place_map.locate(frames, 1, adapt="none").places[:, 0]]
+            frames = shown[query][places]
+            ways = followed(place_map, frames)[0], smoothed(place_map, frames)
+            found = [located(place_map, frames, "none").places[:, 0]]
             found += [np.array([int(fix.place) for fix in fixes]) for fixes in ways]
             off = [np.array([fix.off_map > 0.5 for fix in fixes]) for fixes in ways]
-            tracks = align(
-                {query: frames, reference: seen[reference][mapped]}, reference, grid=model.grid
-            ).tracks
+            recordings = {query: vectors_of(frames), reference: vectors_of(shown[reference][mapped])}
+            tracks = align(recordings, reference, grid=grid).tracks
             at = mapped[tracks[reference].references][tracks[query].places]
             row(
                 f"{query}, map of {reference}, {rate}",
@@ -264,7 +260,7 @@ def speeds() -> None:
 
 def slow_drives(folder: Path) -> None:
     """Drives through the rendered town that are as slow as someone on foot, along a map made by car."""
-    drives, model = town_recordings(folder, seed=0), get_model("hog")
+    drives = town_recordings(folder, seed=0)
     slow = folder.with_name(f"{folder.name}_slow")
     places = at_rate(0.12, 40, 90, np.random.default_rng(4), whole=False)
     parts = [slice(first, first + 40) for first in range(0, len(places), 40)]
@@ -279,7 +275,7 @@ def slow_drives(folder: Path) -> None:
             progress=None,
             drives=town_drives.PLACES,
         )
-    at = drives["sun"][1][without_stops(drives["sun"][0])[1]]
+    at = drives["sun"][1][without_stops(vectors_of(drives["sun"][0]))[1]]
     place_map = place_map_of({name: nearest(drives[name], at) for name in ("sun", "rain", "dusk")})
     header(
         "places a frame, town, HOG",
@@ -290,11 +286,11 @@ def slow_drives(folder: Path) -> None:
         "reported off the map, smoothed",
     )
     for name in ("overcast", "night"):
-        seen = describe(model, sorted((slow / name).glob("*.jpg")))
+        shown = seen("hog", sorted((slow / name).glob("*.jpg")))
         for every in (1, 2, 4, 8):
-            frames, true = seen[::every], np.abs(places[::every, None] - at).argmin(axis=1)
-            fixes = followed(place_map, frames)[0], place_map.smooth(frames)
-            found = [place_map.locate(frames, 1, adapt="none").places[:, 0]]
+            frames, true = shown[::every], np.abs(places[::every, None] - at).argmin(axis=1)
+            fixes = followed(place_map, frames)[0], smoothed(place_map, frames)
+            found = [located(place_map, frames, "none").places[:, 0]]
             found += [np.array([int(fix.place) for fix in some]) for some in fixes]
             row(
                 f"{name}, {every * np.diff(places).mean():.2f}",
@@ -316,7 +312,7 @@ def at_rate(rate: float, first: int, last: int, rng: np.random.Generator, whole:
 
 def unordered(model_name: str) -> None:
     """Queries in no order, along an order of places that means nothing to them: single frames' recall must stay."""
-    folder, model = shared_folder() / "data", get_model(model_name)
+    folder = shared_folder() / "data"
     header(f"R@1 (±1), {model_name}, queries shuffled", "single", "followed", "smoothed")
     for name, references, query in (
         ("sped400", ("ref1", "ref2", "ref3"), "query"),
@@ -325,18 +321,18 @@ def unordered(model_name: str) -> None:
         if not (folder / name).is_dir():
             print(f"skipped: no {folder / name}")
             continue
-        seen = {
-            traversal: describe(model, sorted((folder / name / traversal).glob("*.jpg")))
+        shown = {
+            traversal: seen(model_name, sorted((folder / name / traversal).glob("*.jpg")))
             for traversal in (*references, query)
         }
-        at = np.arange(len(seen[query]))
-        place_map = place_map_of({traversal: (seen[traversal], at) for traversal in references})
+        at = np.arange(len(shown[query]))
+        place_map = place_map_of({traversal: (shown[traversal], at) for traversal in references}, model_name)
         order = np.random.default_rng(0).permutation(at)
-        follower = place_map.follow(adapt="none")
+        frames = shown[query][order]
         ways = (
-            place_map.locate(seen[query][order], 1, adapt="none").places[:, 0],
-            np.array([follower.step(frame).place for frame in seen[query][order]]),
-            np.array([fix.place for fix in place_map.smooth(seen[query][order], adapt="none")]),
+            located(place_map, frames, "none").places[:, 0],
+            np.array([fix.place for fix in followed(place_map, frames, adapt="none")[0]]),
+            np.array([fix.place for fix in smoothed(place_map, frames, "none")]),
         )
         row(name, *(f"{100 * np.mean(np.abs(found.astype(int) - order) <= 1):.1f}" for found in ways))
 
@@ -352,18 +348,18 @@ def approaches() -> None:
         "a drive that begins before the map", "off the map", "on the map", "R@1 there", "frames until found"
     )
     for name in ("hog", "efficientnet_lite"):
-        model = get_model(name)
-        seen = {
-            season: describe(model, sorted((folder / season).glob("*.jpg")))
-            for season in ("summer", "winter")
+        shown = {
+            season: seen(name, sorted((folder / season).glob("*.jpg"))) for season in ("summer", "winter")
         }
         for references, query in (
             (["winter"], "summer"),
             (["summer"], "winter"),
             (["summer", "winter"], "winter"),
         ):
-            place_map = place_map_of({season: (seen[season][mapped], mapped) for season in references})
-            off, on, right, until = approach(place_map, seen[query], int(mapped[0]), np.random.default_rng(1))
+            place_map = place_map_of({season: (shown[season][mapped], mapped) for season in references}, name)
+            off, on, right, until = approach(
+                place_map, shown[query], int(mapped[0]), np.random.default_rng(1)
+            )
             numbers = (f"{off:.2f}", f"{on:.2f}", f"{100 * right:.1f}", str(until))
             row(f"{' and '.join(references)}, asked for {query}, {name}", *numbers)
 
@@ -444,21 +440,21 @@ def town(folder: Path, model_name: str) -> None:
     """Drives through the rendered town: how they line up, a map of them, the night along it, and a map with a hole."""
     drives = town_recordings(folder, 0, model_name)
     grid = get_model(model_name).grid
-    found = align({name: drives[name][0] for name in drives}, anchor="sun", grid=grid)
+    found = align({name: vectors_of(drives[name][0]) for name in drives}, anchor="sun", grid=grid)
     at = drives["sun"][1][found.tracks["sun"].references]
     header(f"town_drives, {model_name}, to 'sun'", "within ±2", "p90", "null precision", "null recall")
     for name, track in found.tracks.items():
         if name != "sun":
             *errors, counts = judged(track, drives[name][1], at)
             row(f"{name}, {len(track.places)} frames", *errors, *precision_and_recall(*counts))
-    lined = place_map_of({name: aligned(found.tracks[name], drives[name]) for name in MAPPED})
-    true = place_map_of({name: nearest(drives[name], at) for name in MAPPED})
+    lined = place_map_of({name: aligned(found.tracks[name], drives[name]) for name in MAPPED}, model_name)
+    true = place_map_of({name: nearest(drives[name], at) for name in MAPPED}, model_name)
     header("R@1 (±2 frames)", *WAYS)
     for title, place_map in (("map by sight", lined), ("map by truth", true)):
         for name in ("night", "snow"):
             size = f"{sum(place_map.traversals.values())} references"
             row(f"{title}, {size}, {name}", *recalls(place_map, *drives[name], at))
-    removed(drives, at, {"a fifth of the places removed": [(0.4, 0.6)]})
+    removed(drives, at, {"a fifth of the places removed": [(0.4, 0.6)]}, model_name)
     shuffled(true, *drives["snow"], at)
 
 
@@ -472,9 +468,9 @@ def gaps(folder: Path, n_towns: int, renumbered: bool, begins_off: float, model_
     }
     for seed in range(n_towns):
         drives = town_recordings(folder.with_name(f"{folder.name}{seed or ''}"), seed, model_name)
-        at = drives["sun"][1][without_stops(drives["sun"][0])[1]]
+        at = drives["sun"][1][without_stops(vectors_of(drives["sun"][0]))[1]]
         print(f"\ntown {seed}\n")
-        removed(drives, at, stretches, renumbered, begins_off)
+        removed(drives, at, stretches, model_name, renumbered, begins_off)
 
 
 def elsewhere(folder: Path, n_towns: int) -> None:
@@ -484,7 +480,7 @@ def elsewhere(folder: Path, n_towns: int) -> None:
     ]
     wrong: dict[str, list[tuple[float, ...]]] = {}
     for drives, others in pairwise(towns):
-        at = drives["sun"][1][without_stops(drives["sun"][0])[1]]
+        at = drives["sun"][1][without_stops(vectors_of(drives["sun"][0]))[1]]
         for names in (MAPPED, MAPPED[::3], MAPPED[:1]):
             place_map = place_map_of({name: nearest(drives[name], at) for name in names})
             for name in ("sun", "dusk", "night", "snow"):
@@ -532,7 +528,7 @@ def elsewhere_judged(
     """Shares of a drive, followed and smoothed: frames located wrongly, frames elsewhere told so; right on the map."""
     away = distances(places, at)
     gone = away.min(axis=1) > 2
-    ways = followed(place_map, frames)[0], place_map.smooth(frames)
+    ways = followed(place_map, frames)[0], smoothed(place_map, frames)
     off = [np.array([fix.off_map > 0.5 for fix in fixes]) for fixes in ways]
     right = [~gone & (np.abs(np.array([int(f.place) for f in w]) - away.argmin(axis=1)) <= 2) for w in ways]
     sure = [np.array([fix.probability >= 0.5 for fix in fixes]) for fixes in ways]
@@ -544,18 +540,18 @@ def elsewhere_judged(
 def lines_up(one: np.ndarray, other: np.ndarray, grid: tuple[int, int, int] | None) -> bool:
     """Whether two recordings are lined up, rightly or not."""
     try:
-        align({"one": one, "other": other}, grid=grid)
+        align({"one": vectors_of(one), "other": vectors_of(other)}, grid=grid)
     except displace.errors.InputError:
         return False
     return True
 
 
 def town_recordings(folder: Path, seed: int, model_name: str = "hog") -> dict[str, References]:
-    """Drives through a town, drawn where they are not there: descriptors and places of frames."""
+    """Drives through a town, drawn where they are not there."""
     manifest = Manifest.read(town_drives.write(folder, seed=seed))
-    vectors = describe(get_model(model_name), manifest.paths())
+    pictures = seen(model_name, manifest.paths())
     return {
-        name: (vectors[manifest.traversals == name], town_drives.driven(name, seed=seed))
+        name: (pictures[manifest.traversals == name], town_drives.driven(name, seed=seed))
         for name in town_drives.DRIVES
     }
 
@@ -564,6 +560,7 @@ def removed(
     drives: dict[str, References],
     at: np.ndarray,
     stretches: dict[str, list[tuple[float, float]]],
+    model_name: str,
     renumbered: bool = False,
     begins_off: float = BEGINS_OFF,
 ) -> None:
@@ -572,7 +569,9 @@ def removed(
         gone = [np.arange(int(first * len(at)), int(last * len(at))) for first, last in parts]
         kept = np.setdiff1d(np.arange(len(at)), np.concatenate(gone))
         header(title, "off-map precision", "off-map recall")
-        holed = place_map_of({name: nearest(drives[name], at, kept) for name in MAPPED}, renumbered)
+        holed = place_map_of(
+            {name: nearest(drives[name], at, kept) for name in MAPPED}, model_name, renumbered
+        )
         for name in ("night", "snow"):
             frames, places = drives[name]
             missing = distances(places, at[kept]).min(axis=1) > 2
@@ -580,7 +579,7 @@ def removed(
             for way, fixes in (
                 ("followed", now),
                 (f"{LAG} frames later", later),
-                ("smoothed", holed.smooth(frames)),
+                ("smoothed", smoothed(holed, frames)),
             ):
                 off = np.array([fix.off_map > 0.5 for fix in fixes])
                 both = (off & missing).sum()
@@ -588,14 +587,17 @@ def removed(
 
 
 def followed(
-    place_map: displace.PlaceMap, frames: np.ndarray, begins_off: float = BEGINS_OFF
+    place_map: displace.PlaceMap,
+    pictures: np.ndarray,
+    begins_off: float = BEGINS_OFF,
+    adapt: str = "online",
 ) -> tuple[list[Fix], list[Fix]]:
     """Fixes of a drive's frames as they come, and `LAG` frames later (at its end sooner)."""
-    follower = place_map.follow(begins_off=begins_off, lag=LAG)
+    follower = place_map.follow(adapt=adapt, begins_off=begins_off, lag=LAG)
     now: list[Fix] = []
     later: list[Fix] = []
-    for frame in frames:
-        now.append(follower.step(frame))
+    for vector, sketch in zip(vectors_of(pictures), drawn_of(pictures), strict=True):
+        now.append(follower.take(vector, sketch))
         if len(now) > LAG:
             later.append(follower.ago(LAG))
     later += [follower.ago(n) for n in range(min(LAG, len(now)) - 1, 0, -1)]
@@ -603,7 +605,7 @@ def followed(
 
 
 References = tuple[np.ndarray, np.ndarray]
-"""Descriptors, and the place of each."""
+"""Pictures (`_seen.seen`), and the place of each."""
 
 
 def aligned(track: Track, drive: References) -> References:
@@ -620,28 +622,31 @@ def nearest(drive: References, at: np.ndarray, kept: np.ndarray | None = None) -
     return drive[0][away[:, places].argmin(axis=0)], places
 
 
-def place_map_of(references: dict[str, References], renumbered: bool = False) -> displace.PlaceMap:
-    """A map with confidence."""
-    places = np.concatenate([at for _, at in references.values()])
+def place_map_of(
+    references: dict[str, References], model_name: str = "hog", renumbered: bool = False
+) -> displace.PlaceMap:
+    """A map with confidence and sketches."""
+    pictures, places = (np.concatenate(column) for column in zip(*references.values(), strict=True))
     ids = np.unique(places)
     refs = displace.ReferenceSet(
-        np.concatenate([vectors for vectors, _ in references.values()]),
+        vectors_of(pictures),
         places,
         np.repeat(list(references), [len(at) for _, at in references.values()]),
         info=Places(ids, frames=(np.arange(len(ids)) if renumbered else ids).astype(float)),
     )
-    return displace.build(refs, tolerance="2 frames")
+    place_map = displace.build(refs, tolerance="2 frames", model={"model": model_name})
+    return with_pictures_of(place_map, pictures, places)
 
 
 def recalls(
-    place_map: displace.PlaceMap, frames: np.ndarray, places: np.ndarray, at: np.ndarray
+    place_map: displace.PlaceMap, pictures: np.ndarray, places: np.ndarray, at: np.ndarray
 ) -> list[str]:
-    """R@1 of each frame for itself, followed, later and smoothed, of frames at places of the map."""
+    """R@1 of each picture for itself, followed, later and smoothed, of frames at places of the map."""
     away = distances(places, at)
     here = away.min(axis=1) <= 2
-    drive = *followed(place_map, frames), place_map.smooth(frames)
+    drive = *followed(place_map, pictures), smoothed(place_map, pictures)
     ways = (
-        place_map.locate(frames, 1).places[:, 0],
+        located(place_map, pictures, "none").places[:, 0],
         *(np.array([fix.place for fix in fixes]) for fixes in drive),
     )
     right = [np.abs(found.astype(int) - away.argmin(axis=1)) <= 2 for found in ways]

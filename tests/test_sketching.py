@@ -132,15 +132,9 @@ def test_what_fits_other_places_as_well_is_not_believed(town, queries, monkeypat
     own = town.places.rows_of(plain.places[:, 0])
     found = []
     for others in (2.0, 2.9):
-        fits = {True: 3.0, False: others}
-        bits = unpacked(town.state.sketches.packed[own])
-
-        def fitted(one, other, fits=fits, bits=bits, **_):
-            return np.array(
-                [fits[bool((mine == theirs).all())] for mine, theirs in zip(bits, other, strict=True)]
-            )
-
-        monkeypatch.setattr(place_sketches, "fit", fitted)
+        monkeypatch.setattr(place_sketches, "fit", lambda one, other: np.full(len(one), 3.0))
+        among = iter(np.where(town.places.rows_of(plain.places) == own[:, None], 3.0, others))
+        monkeypatch.setattr(place_sketches, "fit_to_each", lambda one, every, among=among: next(among))
         found.append(town.compared(replace(plain, confidence=np.full(16, 0.5)), queries).confidence)
     clear, anywhere = found
     assert (clear > anywhere + 0.1).all()
@@ -196,7 +190,8 @@ def test_positions_are_those_of_the_place_that_comes_first(town, queries):
 
 
 def test_as_many_places_as_asked_for_are_returned(town, queries, monkeypatch):
-    monkeypatch.setattr(place_sketches, "fit", lambda one, other, **_: np.full(len(one), 2.0))
+    monkeypatch.setattr(place_sketches, "fit", lambda one, other: np.full(len(one), 2.0))
+    monkeypatch.setattr(place_sketches, "fit_to_each", lambda one, others: np.full(len(others), 2.0))
     for k in (1, 3, AMONG, PLACES):
         assert town.locate(queries[:2], k=k).places.shape == (2, k)
         assert town.locate(queries * 7, k=k, adapt="auto").places.shape == (7 * PLACES, k)
@@ -276,7 +271,10 @@ def test_many_photos_are_compared_too(town, queries):
 
 
 def test_sketches_of_many_photos_are_not_held_at_once(town, queries, monkeypatch):
-    monkeypatch.setattr(place_sketches, "fit", lambda one, other, **_: np.abs(one).sum(axis=(1, 2)) / 20)
+    monkeypatch.setattr(place_sketches, "fit", lambda one, other: np.abs(one).sum(axis=(1, 2)) / 20)
+    monkeypatch.setattr(
+        place_sketches, "fit_to_each", lambda one, others: np.full(len(others), np.abs(one).sum() / 20)
+    )
     small = [np.asarray(Image.open(query).resize((16, 12))) for query in queries]
     places, half = town.place_ids, np.full(len(small), 0.5)
     expected = np.tile(judged(town, half, places, small), 190)

@@ -108,35 +108,42 @@ def fit(one: Sketches, other: Sketches, zooms: Sequence[float] = ZOOMS) -> Vecto
     About 2.0 for two pictures of different scenes, 2.2 for two places along one road, and 2.4 to 5 for two pictures of
     one place; NaN where one shows nothing.
     """
-    return np.array([_fit(mine, theirs, zooms) for mine, theirs in zip(one, other, strict=True)])
+    pairs = zip(one, other, strict=True)
+    return np.array(
+        [
+            np.max([fit_to_each(_zoomed(mine, zoom), theirs[None])[0] for zoom in zooms])
+            for mine, theirs in pairs
+        ]
+    )
 
 
-def _fit(one: Sketches, other: Sketches, zooms: Sequence[float]) -> float:
-    if not (one.any() and other.any()):
-        return float("nan")
-    return max(float(_agreement(_zoomed(one, zoom), other).max()) for zoom in zooms)
+def fit_to_each(one: Sketches, others: Sketches) -> Vectors:
+    """How well a sketch (ROWS, COLUMNS), at its own size, fits each of some others (n, …): as `fit`."""
+    found: Vectors = _agreement(one, others).max(axis=(1, 2))
+    found[~others.any(axis=(1, 2))] = np.nan
+    return found if one.any() else np.full_like(found, np.nan)
 
 
-def _agreement(one: Sketches, other: Sketches, slack: int = _SLACK) -> Vectors:
-    """Agreement of the parts of `one` with `other`, for each shift up to `_REACH` (down, across)."""
+def _agreement(one: Sketches, others: Sketches, slack: int = _SLACK) -> Vectors:
+    """Agreement of the parts of `one` with `others` (n, …), (n, down, across), for each shift up to `_REACH`."""
     from scipy import fft
 
     (n_down, n_across), (down, across) = _PARTS, _REACH
     rows, columns = ROWS // n_down, COLUMNS // n_across
     size = rows + 2 * down, columns + 2 * across
     parts = one.reshape(n_down, rows, n_across, columns).transpose(0, 2, 1, 3)
-    around = np.pad(other, ((down, down), (across, across)))
-    around = np.lib.stride_tricks.sliding_window_view(around, size)[::rows, ::columns]
+    around = np.pad(others, ((0, 0), (down, down), (across, across)))
+    around = np.lib.stride_tricks.sliding_window_view(around, size, axis=(1, 2))[:, ::rows, ::columns]
     # Correlation by the Fourier transform; nothing comes in from the other side, as parts are so much smaller.
     spectra = fft.fft2(around) * np.conj(fft.fft2(parts, size))
-    each = fft.ifft2(spectra).real[..., : 2 * down + 1, : 2 * across + 1]
-    each = each.reshape(n_down * n_across, 2 * down + 1, 2 * across + 1)
-    each = each - each.mean(axis=(1, 2), keepdims=True)
-    deviations = each.std(axis=(1, 2), keepdims=True)
+    each = fft.ifft2(spectra, overwrite_x=True).real[..., : 2 * down + 1, : 2 * across + 1]
+    each = each.reshape(len(others), n_down * n_across, 2 * down + 1, 2 * across + 1)
+    each = each - each.mean(axis=(2, 3), keepdims=True)
+    deviations = each.std(axis=(2, 3), keepdims=True)
     each /= np.where(deviations > 1e-9, deviations, np.inf)
     for _ in range(slack):
-        each = _spread(_spread(each, 1), 2)
-    agreement: Vectors = np.partition(each, len(each) - _BEST, axis=0)[-_BEST:].mean(axis=0)
+        each = _spread(_spread(each, 2), 3)
+    agreement: Vectors = np.partition(each, each.shape[1] - _BEST, axis=1)[:, -_BEST:].mean(axis=1)
     return agreement
 
 
@@ -151,9 +158,8 @@ def _spread(values: Vectors, axis: int) -> Vectors:
 
 def _laid_on(sketch: Sketches, other: Sketches) -> Sketches:
     """A sketch, shifted to where it fits another best; nothing is shifted in from outside."""
-    agreement = _agreement(
-        sketch, _unit(other), slack=0
-    )  # with slack, the shifts next to the best are as good
+    # With slack, the shifts next to the best are as good.
+    (agreement,) = _agreement(sketch, _unit(other)[None], slack=0)
     down, across = np.array(np.unravel_index(agreement.argmax(), agreement.shape)) - _REACH
     moved = np.zeros_like(sketch)
     moved[max(0, down) : ROWS + min(0, down), max(0, across) : COLUMNS + min(0, across)] = sketch[

@@ -27,6 +27,7 @@ from displace.sequence.following import (
     smooth_fixes,
     standing_out,
 )
+from displace.sequence.pictured import RoutePictures
 from displace.sequence.roadway import Roadway
 from displace.sequence.weighing import Scale, earned, earned_by_chance, scores_by_frame
 
@@ -53,7 +54,11 @@ def course_of(state: MapState) -> Course:
     rows = rows_in_order(state.working_rows, state.starts, order)
     frames = state.places.frames
     roadway = None if order is None or frames is None else Roadway.of(frames[order])
-    return Course(ids, rows, order is not None, same_places(state.truth, ids), state.driving, roadway)
+    pictures = None
+    if state.sketches is not None:
+        pictures = RoutePictures(state.sketches.packed if order is None else state.sketches.packed[order])
+    same = same_places(state.truth, ids)
+    return Course(ids, rows, order is not None, same, state.driving, roadway, pictures)
 
 
 def same_places(truth: Truth, ids: NDArray[Any]) -> Same:

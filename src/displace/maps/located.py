@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -191,10 +191,17 @@ def along_drives(
     good = np.ones(len(vectors), bool) if good is None else good
     followed = [[row for row in rows if good[row]] for rows in drives.values()]
     alone = np.setdiff1d(np.flatnonzero(good), [row for rows in followed for row in rows])
-    parts = [(np.array(rows), place_map.smoothed(vectors[rows], k, adapt=adapt)) for rows in followed if rows]
+
+    def shown(rows: Iterable[int]) -> list[Any] | None:
+        return None if pictures is None else [pictures[row] for row in rows]
+
+    parts = [
+        (np.array(rows), place_map.smoothed(vectors[rows], k, adapt=adapt, pictures=shown(rows)))
+        for rows in followed
+        if rows
+    ]
     if len(alone):
-        shown = None if pictures is None else [pictures[row] for row in alone]
-        found = place_map.locate(vectors[alone], k, search=search, adapt=adapt, pictures=shown)
+        found = place_map.locate(vectors[alone], k, search=search, adapt=adapt, pictures=shown(alone))
         parts.append((alone, found))
     order = np.argsort(np.concatenate([rows for rows, _ in parts]))
     return joined([matches for _, matches in parts]).take(order).spread(good)

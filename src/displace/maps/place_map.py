@@ -33,21 +33,22 @@ from displace.fork_lock import ForkLock
 from displace.geo import Area, Positions
 from displace.maps import file
 from displace.maps.calibration import Calibration
+from displace.maps.comparing import Shown, compared, shown_by
 from displace.maps.driving import chosen_mode, course_of, similarity_of, tenable_mode
 from displace.maps.place_sketches import AMONG
 from displace.maps.questions import PIXELS, as_images, check_no_pixels, check_same_model
 from displace.maps.state import CHOSEN_AT, MapState
 from displace.matches import Matches
-from displace.models import frame_of, grid_of, model_name
+from displace.models import grid_of, model_name
 from displace.places import Places
 from displace.search._database import is_address
 from displace.sequence.adaptation import LEAST_QUERIES, advance
-from displace.sequence.following import Course, Fix, Follower, smooth_fixes
+from displace.sequence.following import Course, Fix, Follower, Frame, Photo, smooth_fixes
 from displace.sequence.stops import in_the_dark, without_stops
 from displace.sequence.stride import right_in_order
 from displace.sequence.tracking import BEGINS_OFF
 from displace.sequence.viewpoint import LEAST_VIEW_FRAMES, Grid, check_view, moved_by, view_of
-from displace.sketches import COLUMNS, ROWS
+from displace.sketches import Sketches
 from displace.truth import Tolerance
 
 if TYPE_CHECKING:
@@ -333,7 +334,7 @@ class PlaceMap:
             ids = state.places.ids[best[:, :wanted]]
             found = Matches(ids, scores[:, :wanted], confidence, state.places.positions_of(ids[:, 0]), view)
         if pictures is not None and compares:
-            found = _compared(state, found, pictures).best(k)
+            found = compared(state, found, shown_by(state, pictures)).best(k)
         return found.refusing(~shows_something(described))
 
     @property
@@ -347,7 +348,8 @@ class PlaceMap:
         The place that is chosen comes first, the others after it as before. `locate` does so for photos; this is for
         descriptors that were located without them, with some eight places each (`k`).
         """
-        return _compared(self.state, matches, _shown(pictures, len(matches), "matches"))
+        state, images = self.state, _pictures(pictures, len(matches), "matches")
+        return compared(state, matches, shown_by(state, images))
 
     def follow(
         self,
@@ -380,7 +382,8 @@ class PlaceMap:
         Returns
         -------
         Follower
-            Its `step` takes a descriptor (D,) or an image. It has state: use one for each drive. ``copy.deepcopy`` of
+            Its `step` takes an image, a descriptor (D,), or a descriptor and its image; a map that has sketches of its
+            places compares images with them. It has state: use one for each drive. ``copy.deepcopy`` of
             it is a drive of its own from here on, along the same map; `pickle` keeps drive and map.
         """
         check_one_of(adapt, ("online", "none"), "adapt")
@@ -399,7 +402,7 @@ class PlaceMap:
             course,
             partial(self._frame, state),
             partial(_shifted_back, state, grid),
-            partial(_single_confidence, state),
+            partial(_alone, state),
             adapts,
             begins_off,
             int(lag),
@@ -407,20 +410,31 @@ class PlaceMap:
             view_of,
         )
 
-    def _frame(self, state: MapState, query: Any) -> Vectors:
-        """Descriptor (D,) of one frame."""
-        if state.takes(query):
-            return query
-        frames: Any = as_images(query)
-        if frames is None:
+    def _frame(self, state: MapState, query: Any, picture: Picture | None = None) -> Frame:
+        """Descriptor (D,) of one frame, and its sketch where there is an image."""
+        if picture is None and state.takes(query):
+            return query, None
+        shown: Sequence[Picture] | None = as_images(query)
+        frames: Any = shown
+        if shown is None:
             check_not_masked(query, "queries")
             frames = self.describe(np.atleast_2d(as_array(query, "queries")))
+            shown = None if picture is None else _pictures(picture, 1, "a step")
         if len(frames) != 1:
             raise InputError(f"a step takes one frame; got {len(frames)}: give them one by one")
-        first: Vectors = self.describe(frames)[0]
-        return first
+        if shown is None or state.sketches is None:
+            return self.describe(frames)[0], None
+        decoded = [_decoded(shown[0])]
+        vector = self.describe(decoded if shown is frames else frames)[0]
+        return vector, shown_by(state, decoded)(np.zeros(1, np.intp))[0]
 
-    def smooth(self, queries: ArrayLike | Picture | Sequence[Picture], *, adapt: str = "auto") -> list[Fix]:
+    def smooth(
+        self,
+        queries: ArrayLike | Picture | Sequence[Picture],
+        *,
+        adapt: str = "auto",
+        pictures: Sequence[Picture] | None = None,
+    ) -> list[Fix]:
         """Say where each frame of a drive was taken, given all frames.
 
         Parameters
@@ -429,10 +443,17 @@ class PlaceMap:
             In the order in which they were taken.
         adapt : {"auto", "batch", "none"}
             As for `locate`.
+        pictures : sequence of images, optional
+            Where `queries` are descriptors: the images that they describe. A map that has sketches of its places
+            compares each with its best eight.
         """
-        return self._smooth(self.state, self.describe(queries), adapt)[0]
+        state = self.state  # read once, before images are described: an update may replace it
+        vectors, pictures = self._asked(queries, None, pictures)
+        return self._smooth(state, vectors, adapt, None if pictures is None else shown_by(state, pictures))[0]
 
-    def _smooth(self, state: MapState, vectors: Vectors, adapt: str) -> tuple[list[Fix], tuple[int, int]]:
+    def _smooth(
+        self, state: MapState, vectors: Vectors, adapt: str, shown: Shown | None
+    ) -> tuple[list[Fix], tuple[int, int]]:
         """As `smooth`, and the offset by which the pictures were shifted back."""
         check_one_of(adapt, ("auto", "batch", "none"), "adapt")
         _check_everywhere(state)
@@ -447,28 +468,42 @@ class PlaceMap:
             means, _, stands = without_stops(projected, partial(advance, course.rows))
             projected = l2_normalize(means)
         mode = tenable_mode(mode, course.rows, projected)
-        fixes, in_order = smooth_fixes(course, similarity_of(course.rows, projected, mode))
+        similarity = similarity_of(course.rows, projected, mode)
+        if course.pictures is not None and shown is not None:
+            first = np.unique(stands, return_index=True)[1]  # of a stop, the frame with which it begins
+            similarity = course.pictures.heeded_by_all(similarity, lambda rows: shown(first[rows]))
+        fixes, in_order = smooth_fixes(course, similarity)
         found = [fixes[frame] for frame in stands]
-        sure = None if in_order else PlaceMap(state).locate(vectors, 1, adapt="none").confidence
-        if sure is not None:  # without the route's order a frame is judged by itself, and capped as a photo
-            found = [fix.no_surer(float(limit)) for fix, limit in zip(found, sure, strict=True)]
+        if not in_order:
+            found = [
+                fix.as_photo(photo) for fix, photo in zip(found, _photos(state, vectors, shown), strict=True)
+            ]
         for frame in np.flatnonzero(unseen):
             found[frame] = found[frame].no_surer(0.0)
         return found, view
 
     def smoothed(
-        self, queries: ArrayLike | Picture | Sequence[Picture], k: int = 5, *, adapt: str = "auto"
+        self,
+        queries: ArrayLike | Picture | Sequence[Picture],
+        k: int = 5,
+        *,
+        adapt: str = "auto",
+        pictures: Sequence[Picture] | None = None,
     ) -> Matches:
         """Like `smooth`, as matches: the k likeliest places of each frame, with probabilities as scores."""
         check_count(k, "k")
         state = self.state
-        places, (fixes, view) = state.places, self._smooth(state, self.describe(queries), adapt)
+        vectors, pictures = self._asked(queries, None, pictures)
+        shown = None if pictures is None else shown_by(state, pictures)
+        places, (fixes, view) = state.places, self._smooth(state, vectors, adapt, shown)
         ids = places.ids if places.order is None else places.ids[places.order]
+        first = places.rows_of(np.array([fix.place for fix in fixes], places.ids.dtype))
+        first = first if places.order is None else np.argsort(places.order)[first]
         best = np.empty((len(fixes), min(k, len(ids))), np.intp)
         scores = np.empty(best.shape)
         for row, fix in enumerate(fixes):  # one belief at a time: all of a long drive would fill the memory
             belief = fix.belief
-            best[row] = top_k(belief[None], k)[0]
+            best[row] = _with_first(top_k(belief[None], k)[0], first[row])
             scores[row] = belief[best[row]]
         found = ids[best]
         return Matches(
@@ -687,7 +722,7 @@ class PlaceMap:
         images = as_images(queries)
         if images is None:
             vectors = self.describe(queries)
-            pictures = None if pictures is None else _shown(pictures, len(vectors), "queries")
+            pictures = None if pictures is None else _pictures(pictures, len(vectors), "queries")
             return vectors, pictures
         if len(images) == 1 and self.compares_pictures:
             images = [_decoded(images[0])]
@@ -702,6 +737,12 @@ class PlaceMap:
         else:
             self.check_model(model.fingerprint())
         return describe(model, images)
+
+
+def _with_first(best: Indices, first: np.intp) -> Indices:
+    """Some places with this one in front; the last is left out where it was not among them."""
+    others = best[best != first]
+    return np.append(first, others[: len(best) - 1])
 
 
 def _check_everywhere(state: MapState) -> None:
@@ -729,7 +770,7 @@ def _decoded(image: Any) -> Any:
     return image if isinstance(pixels, Failure) else pixels
 
 
-def _shown(pictures: Picture | Sequence[Picture], n: int, of: str) -> Sequence[Picture]:
+def _pictures(pictures: Picture | Sequence[Picture], n: int, of: str) -> Sequence[Picture]:
     """The pictures of `n` queries."""
     images = as_images(pictures)
     if images is None or any(isinstance(one, np.ndarray) and one.shape[2] != 3 for one in images):
@@ -739,28 +780,22 @@ def _shown(pictures: Picture | Sequence[Picture], n: int, of: str) -> Sequence[P
     return images
 
 
-def _compared(state: MapState, found: Matches, pictures: Sequence[Picture]) -> Matches:
-    """Matches of photos in view of how they fit the sketches of their places."""
-    frame = frame_of(state.model)
-    if state.sketches is None or frame is None or found.confidence is None or not len(pictures):
-        return found
-    from displace.maps.sketching import sketches_of
-
-    columns, told = np.zeros(len(pictures), np.intp), np.empty(len(pictures))
-    for part in blocks(len(pictures), row_bytes=6 * 8 * ROWS * COLUMNS):
-        rows = state.places.rows_of(found.places[part])
-        shown = sketches_of(frame, pictures[part])
-        columns[part], told[part] = state.sketches.judged(
-            rows, found.scores[part], found.confidence[part], shown
-        )
-    found = replace(found.led_by(columns), confidence=told)
-    return replace(found, positions=state.places.positions_of(found.places[:, 0]))
+def _alone(state: MapState, descriptor: Vectors, sketch: Sketches | None) -> Photo:
+    """Place, if the sketch is known, and confidence of a frame as those of a single photo."""
+    (photo,) = _photos(state, descriptor[None], None if sketch is None else lambda _: sketch[None])
+    return photo
 
 
-def _single_confidence(state: MapState, descriptor: Vectors) -> float | None:
-    """Confidence of a descriptor's match as that of a single photo."""
-    sure = PlaceMap(state).locate(descriptor[None], 1).confidence
-    return None if sure is None else float(sure[0])
+def _photos(state: MapState, vectors: Vectors, shown: Shown | None) -> list[Photo]:
+    """Places, if the pictures are compared, and confidences of frames as those of single photos."""
+    compares = shown is not None and state.sketches is not None
+    found = PlaceMap(state).locate(vectors, AMONG if compares else 1, adapt="none")
+    if shown is not None:
+        found = compared(state, found, shown)
+    if found.confidence is None:
+        return [(None, None)] * len(vectors)
+    places = found.places[:, 0] if compares else [None] * len(vectors)
+    return [(place, float(sure)) for place, sure in zip(places, found.confidence, strict=True)]
 
 
 def _mode_of(state: MapState, adapt: str, n_queries: int) -> str:

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from displace.arrays import Indices, Vectors, log_odds, sigmoid
-from displace.sketches import Sketches, fit, unpacked
+from displace.sketches import Sketches, fit, fit_to_each, unpacked
 
 AMONG = 8
 """Best places by descriptors that are compared with a photo."""
@@ -72,7 +72,9 @@ class PlaceSketches:
         sketches : array of shape (q, ROWS, COLUMNS)
         """
         places, scores = places[:, :AMONG], scores[:, :AMONG]
-        fits = np.stack([fit(sketches, unpacked(self.packed[at]), zooms=(1.0,)) for at in places.T], axis=1)
+        fits = np.stack(
+            [fit_to_each(one, unpacked(self.packed[at])) for one, at in zip(sketches, places, strict=True)]
+        )
         fits = np.where(places >= 0, fits, np.nan)
         columns = np.where(confidence > 0, _columns(scores, fits), 0)
         chosen = np.take_along_axis(places, columns[:, None], axis=1)[:, 0]

@@ -138,10 +138,23 @@ class RemoteMap:
                 records = list(pool.map(self._compared, records, pictures))
         return self._matches(records).best(k)
 
-    def smoothed(self, vectors: Vectors, k: int = 5, *, adapt: str = "auto") -> Matches:
-        """Follow a drive on the server, each frame given those before it; it returns ten places a frame."""
+    def smoothed(
+        self,
+        vectors: Vectors,
+        k: int = 5,
+        *,
+        adapt: str = "auto",
+        pictures: Sequence[str | os.PathLike[str]] | None = None,
+    ) -> Matches:
+        """Follow a drive on the server, each frame given those before it; it returns ten places a frame.
+
+        A server that compares pictures is sent the frames themselves, if they are given.
+        """
+        compares = pictures is not None and bool(self.facts.get("compares_pictures"))
         with self.client.drive("none" if adapt == "none" else "online") as drive:
-            fixes = [drive.step(vector) for vector in vectors]
+            fixes = [
+                drive.step(frame) for frame in (pictures if pictures is not None and compares else vectors)
+            ]
         records = [
             {
                 **fix,

@@ -25,6 +25,7 @@ from displace.sequence.adaptation import MapRows, OnlineAdaptation, advance
 from displace.sequence.chance import Chance, Same
 from displace.sequence.engine import Belief, Blocks, Floats
 from displace.sequence.hindsight import TRUSTED, Hindsight
+from displace.sequence.pictured import RoutePictures
 from displace.sequence.roadway import Roadway
 from displace.sequence.stops import Stops
 from displace.sequence.together import (
@@ -38,6 +39,7 @@ from displace.sequence.tracking import Tracker
 from displace.sequence.viewpoint import LEAST_VIEW_FRAMES, VIEW_FRAMES, Cells
 from displace.sequence.weighing import Scale, scores_by_frame, scores_of_row, weighed
 from displace.sequence.whole_drive import smooth_drive
+from displace.sketches import Sketches, packed, unpacked
 from displace.truth import Flags
 
 CLIP = 0.01
@@ -72,12 +74,17 @@ class Sparse:
         return belief
 
 
+Photo = tuple[Any, float | None]
+"""Place of a frame as that of a single photo, None where it was not compared with pictures; and its confidence, None
+where the map has none."""
+
+
 @dataclass(frozen=True, eq=False)
 class Fix:
     """Where a frame of a drive was taken."""
 
     place: Any
-    """Id of the most likely place."""
+    """Id of the most likely place; of a frame whose picture was compared and which no order supports, as of a photo."""
     probability: float
     """Probability that the place is right: calibrated where the map has a calibration of drives, else the belief."""
     off_map: float
@@ -93,6 +100,13 @@ class Fix:
     def no_surer(self, limit: float | None) -> Fix:
         """Return this fix with its probability capped; None is no limit."""
         return self if limit is None else replace(self, probability=min(self.probability, limit))
+
+    def as_photo(self, photo: Photo) -> Fix:
+        """Return the fix of a frame that no order of the drive supports: located as a photo, or as sure as one."""
+        place, confidence = photo
+        if place is None or confidence is None:
+            return self.no_surer(confidence)
+        return replace(self, place=place, probability=min(confidence, 1 - self.off_map))
 
 
 @dataclass(frozen=True)
@@ -264,6 +278,8 @@ class Course:
     calibration: DriveCalibration | None = None
     roadway: Roadway | None = None
     """Gaps of the route, where the numbers of the places show any."""
+    pictures: RoutePictures | None = None
+    """Sketches of the places, in the same order, where the map has them."""
 
     @property
     def scale(self) -> Scale:
@@ -300,6 +316,10 @@ class Course:
         return Fix(self.ids[best], mass, belief.off_map, belief.places)
 
 
+Frame = tuple[Vectors, Sketches | None]
+"""Descriptor (D,) of a frame, and its sketch if there is an image and the map compares pictures."""
+
+
 class Follower:
     """Follows a drive online; see `PlaceMap.follow`.
 
@@ -307,11 +327,12 @@ class Follower:
     ----------
     course : Course
     describe : callable
-        From a query, a descriptor or an image, to its descriptor (D,).
+        From a query, a descriptor or an image, and the image that a descriptor is of (or None), to its descriptor (D,)
+        and its sketch; None where there is no image, or the map has no sketches.
     project : callable
         From a descriptor and the view to the descriptor shifted back and a unit vector (n,) in the space of the rows.
-    confidence : callable
-        Confidence of a descriptor's match as that of a single photo; None where the map has none.
+    alone : callable
+        From a descriptor and its sketch to the frame's place and confidence as those of a single photo.
     adapt : bool
         Whether to adapt to the drive's condition online.
     begins_off : float
@@ -328,9 +349,9 @@ class Follower:
     def __init__(
         self,
         course: Course,
-        describe: Callable[[Any], Vectors],
+        describe: Callable[[Any, Any], Frame],
         project: Callable[[Vectors, Cells], tuple[Vectors, Vectors]],
-        confidence: Callable[[Vectors], float | None],
+        alone: Callable[[Vectors, Sketches | None], Photo],
         adapt: bool,
         begins_off: float,
         lag: int,
@@ -338,9 +359,11 @@ class Follower:
         view_of: Callable[[Vectors], Cells | None] | None,
     ) -> None:
         self.course, self.view = course, view
-        self._describe, self._project, self._confidence = describe, project, confidence
+        self._describe, self._project, self._alone = describe, project, alone
         self._adapt, self._begins_off, self._lag, self._view_of = adapt, begins_off, lag, view_of
-        self._recent: deque[Vectors] = deque(maxlen=max(VIEW_FRAMES, lag + 1))
+        self._recent: deque[tuple[Vectors, NDArray[np.uint8] | None]] = deque(
+            maxlen=max(VIEW_FRAMES, lag + 1)
+        )
         self._n_frames, self._next_look = 0, LEAST_VIEW_FRAMES
         self._begin()
 
@@ -358,7 +381,7 @@ class Follower:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Follower:
         """Copy the drive; the map stays the same one."""
-        course, called = self.course, (self._describe, self._project, self._confidence, self._view_of)
+        course, called = self.course, (self._describe, self._project, self._alone, self._view_of)
         memo.update((id(part), part) for part in (course, course.rows, course.roadway, *called))
         copied = copy(self)
         copied.__dict__ = deepcopy(self.__dict__, memo)
@@ -369,31 +392,43 @@ class Follower:
         """Trust that the drive follows the route's order, 0 to 1."""
         return self._tracker.order
 
-    def step(self, query: Any) -> Fix:
-        """Take the next frame: a descriptor (D,) or an image; returns where it was taken."""
-        frame = self._describe(query)
-        self._look_for_view(frame)
-        return self._take(frame)
+    def step(self, query: Any, picture: Any = None) -> Fix:
+        """Take the next frame; returns where it was taken.
 
-    def _look_for_view(self, frame: Vectors) -> None:
+        Parameters
+        ----------
+        query : array of shape (D,), or image
+            Its descriptor, or the frame itself.
+        picture : image, optional
+            The frame, where `query` is its descriptor. A map that has sketches of its places compares it with them.
+        """
+        frame, sketch = self._describe(query, picture)
+        return self.take(frame, sketch)
+
+    def take(self, frame: Vectors, sketch: Sketches | None = None) -> Fix:
+        """Take the next frame by its descriptor (D,), and its sketch if it is known."""
+        self._look_for_view(frame, sketch)
+        return self._take(frame, sketch)
+
+    def _look_for_view(self, frame: Vectors, sketch: Sketches | None) -> None:
         """Now and then, tell the offset of the last frames; if it is a new one, take them again, shifted back."""
         if self._view_of is None:
             return
-        self._recent.append(frame.copy())
+        self._recent.append((frame.copy(), None if sketch is None else packed(sketch[None])))
         self._n_frames += bool(frame.any())  # else it shows nothing
         if self._n_frames < self._next_look:
             return
         self._next_look *= 2
         recent = list(self._recent)
-        view = self._view_of(np.array([seen for seen in recent[-VIEW_FRAMES:] if seen.any()]))
+        view = self._view_of(np.array([seen for seen, _ in recent[-VIEW_FRAMES:] if seen.any()]))
         if view is not None and view != self.view:
             self.view = view
             self._begin()
-            for earlier in recent[:-1]:
-                self._take(earlier)
+            for earlier, bits in recent[:-1]:
+                self._take(earlier, None if bits is None else unpacked(bits)[0])
 
-    def _take(self, frame: Vectors) -> Fix:
-        """Take a frame's descriptor (D,)."""
+    def _take(self, frame: Vectors, sketch: Sketches | None) -> Fix:
+        """Take a frame's descriptor (D,) and its sketch."""
         descriptor, projected = self._project(frame, self.view)
         # Frames of a stop are not independent: as evidence, a stop off the map would make the place that it resembles
         # most certain. A picture that shows nothing (black) tells neither that the drive stands nor that it moves.
@@ -407,16 +442,22 @@ class Follower:
             similarity = self.course.rows.similarity(projected)
         else:
             similarity = self._adaptation.scores(projected)
+        if self.course.pictures is not None and sketch is not None:
+            similarity = self.course.pictures.heeded(similarity, sketch)
         belief = self._tracker.step(scores_of_row(similarity, self.course.scale.slope))
         if self._hindsight is not None:
             self._hindsight.remember(belief)
-        self._limits.append(None if self._in_order else self._confidence(descriptor))
-        self._last = self.course.fix(belief, smoothed=False).no_surer(self._limits[-1])
-        return self._last
+        fix, limit = self.course.fix(belief, smoothed=False), None
+        if not self._in_order:
+            photo = self._alone(descriptor, sketch)
+            fix, limit = fix.as_photo(photo), photo[1]
+        self._limits.append(limit)
+        self._last = fix
+        return fix
 
     @property
     def _in_order(self) -> bool:
-        """Whether the order is trusted; until then a fix is capped at the confidence of a single photo."""
+        """Whether the order is trusted; until then a frame is located as a photo, or as sure as one."""
         return self.order >= TRUSTED
 
     def ago(self, frames: int) -> Fix:

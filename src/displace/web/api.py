@@ -173,10 +173,10 @@ def _add_drives(app: FastAPI, server: Server) -> None:
         """Take the next frame in, and say where the drive is believed to be: the ten likeliest places."""
         _check_parameters(request, ("belief",))
         followed = _drive(server, drive)
-        vectors = await server.vectors(request, followed.hosted)
+        vectors, images = await server.asked(request, followed.hosted)
         if len(vectors) != 1:
             raise RefusedError(422, f"{len(vectors)} frames at once; send one at a time, in order")
-        fix = await server.in_pool(followed.step, vectors[0])
+        fix = await server.in_pool(followed.step, vectors[0], None if images is None else images[0])
         record = _fix_record(fix, followed.hosted.place_map, belief)
         return JSONResponse({"map": followed.hosted.version, "frame": followed.n_frames, **record})
 

@@ -29,15 +29,15 @@ class Drive:
     n_frames: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def step(self, vector: Vectors) -> Any:
-        """Take the next frame in; frames of one drive are taken one after the other."""
+    def step(self, vector: Vectors, picture: bytes | None = None) -> Any:
+        """Take the next frame in, by its descriptor and the image if there is one; frames are taken in turn."""
         with self.lock:
             if self.n_frames >= self.most:
                 raise RefusedError(
                     413,
                     f"{self.most:,} frames, the limit of a drive, have come: begin another with POST /v1/drives",
                 )
-            fix = self.follower.step(vector)
+            fix = self.follower.step(vector, picture)
             self.n_frames += 1
             return fix
 
