@@ -3,7 +3,8 @@
 Maps of each set, of few and many places, are asked for the pictures of a traversal that they have not seen, for the
 half of their own route that they do not hold, and for pictures of the other sets. The calibration error is over the
 traversal that was not seen and a third as many pictures without an answer, one half of them of the own route, one half
-foreign (all foreign where the map holds the whole route). Descriptors are computed once and kept in --cache.
+foreign (all foreign where the map holds the whole route); and over all pictures alike, of which most have no answer.
+Descriptors are computed once and kept in --cache.
 
 --details prints another table of the same maps: at which places the foreign pictures that pass are found, whether these
 are the same for both other sets, how many drawn pictures that show nothing pass and how many of the set's own, made by
@@ -72,6 +73,7 @@ TABLE = (
     "foreign ≥ 0.5",
     "≥ 0.8",
     "calibration error",
+    "of all",
 )
 DETAILS = (
     "foreign that pass",
@@ -293,7 +295,10 @@ def measured(asked: list[Answers]) -> list[str]:
         at_1_percent,
         share(foreign, 0.5),
         share(foreign, 0.8),
-        f"{calibration_error(confidence, correct, counts):.3f}" if len(counts) else "–",
+        *(
+            f"{calibration_error(confidence, correct, weights):.3f}" if len(counts) else "–"
+            for weights in (counts, np.ones(len(counts)))
+        ),
     ]
 
 

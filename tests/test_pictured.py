@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from drawn import copy_drawn
 from PIL import Image
+from serving import asking, served
 
 from displace import PlaceMap, verbs
 from displace.errors import InputError
@@ -209,3 +210,46 @@ def test_a_stop_is_compared_once(place_map, frames, monkeypatch):
     fixes = place_map.smooth(standing)
     assert len(fixes) == len(standing)
     assert len(compared) <= len(standing) - 10
+
+
+def test_a_drive_with_a_stop_is_compared_frame_by_frame(place_map, frames):
+    """Frames after a stop are compared with their own pictures, not with those of the stop."""
+    standing = frames[:5] + [frames[5]] * 30 + frames[6:]
+    vectors = place_map.describe(standing)
+    asked = []
+    original = place_map.describe(frames)
+    shown = sketches_of_frames(place_map, frames)
+
+    def by_number(rows):
+        asked.extend(rows.tolist())
+        number = np.array([np.abs(original - vectors[row]).sum(axis=1).argmin() for row in rows])
+        return shown[number]
+
+    place_map._smooth(place_map.state, vectors, "none", by_number)
+    beyond = [row for row in asked if row >= 36]
+    assert len(set(asked)) == len(asked) < len(standing) - 20
+    assert beyond
+    assert max(beyond) >= len(standing) - 3
+
+
+def sketches_of_frames(place_map, frames):
+    from displace.maps.sketching import sketches_of
+    from displace.models import frame_of
+
+    return sketches_of(frame_of(place_map.model), frames)
+
+
+def test_a_server_is_sent_the_frames_themselves(place_map, frames, folder, tmp_path):
+    """A drive over HTTP is compared with pictures as with the map's file; a frame that is gone counts by descriptor."""
+    vectors = place_map.describe(frames[:12])
+    follower = place_map.follow()
+    expected = [follower.step(vector, frame) for vector, frame in zip(vectors, frames, strict=False)]
+    with served(folder / "town.displace") as server:
+        remote = asking(server)
+        found = remote.smoothed(vectors, 1, pictures=frames[:12])
+        by_descriptors = remote.smoothed(vectors, 1)
+        gone = remote.smoothed(vectors, 1, pictures=[tmp_path / "gone.jpg"] * 12)
+    np.testing.assert_array_equal(found.places[:, 0], [fix.place for fix in expected])
+    np.testing.assert_allclose(found.confidence, [fix.probability for fix in expected], atol=1e-4)
+    assert not np.allclose(found.confidence, by_descriptors.confidence, atol=1e-4)
+    np.testing.assert_allclose(gone.confidence, by_descriptors.confidence, atol=1e-6)

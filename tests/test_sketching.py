@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from serving import asking, served
 
 from displace import PlaceMap, build, images, verbs
 from displace.descriptors.extraction import extract
@@ -100,7 +101,7 @@ def documented(known, confidence, fits, usual):
     level = 0.6 * known.level + 0.4 * usual + 0.33
     by_descriptors = np.maximum(np.log(confidence / (1 - confidence)), -2)
     odds = np.where(by_descriptors < 0, 0.85, 0.65) * by_descriptors + 4 * np.clip(fits - level, -0.9, 2)
-    return 1 / (1 + np.exp(-np.where(odds < 0, 0.5, 2) * odds))
+    return 1 / (1 + np.exp(-np.clip(np.where(odds < 0, 0.85, 4) * odds, -5, 5)))
 
 
 def test_the_log_odds_follow_the_fit_as_documented(town, queries):
@@ -459,25 +460,6 @@ def doubtful(town, queries, tmp_path_factory):
     told = town.locate(paths).confidence - town.locate(town.describe(paths)).confidence
     assert np.median(np.abs(told)) > 0.05
     return paths
-
-
-def served(path):
-    pytest.importorskip("fastapi", reason="needs the extra web")
-    from fastapi.testclient import TestClient
-
-    from displace.web.api import make_app
-    from displace.web.server import ServerSettings
-
-    return TestClient(make_app(ServerSettings(path, workers=0)))
-
-
-def asking(server):
-    from displace.client import Client
-    from displace.maps.remote import RemoteMap
-
-    client = Client("http://testserver")
-    client.http = server
-    return RemoteMap(client)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ with batch and online adaptation, and fits a logistic calibration to each kind o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.arrays import Vectors, log_odds
+from displace.arrays import Indices, Vectors, log_odds, top_k
 from displace.sequence.adaptation import LEAST_QUERIES, MapRows, OnlineAdaptation, adapt, tell_condition
 from displace.sequence.chance import Same
 from displace.sequence.engine import Blocks, Motion
@@ -22,6 +22,7 @@ from displace.sequence.following import (
     CLIP,
     Course,
     DriveCalibration,
+    Fix,
     Logistic,
     filtered,
     smooth_fixes,
@@ -59,6 +60,20 @@ def course_of(state: MapState) -> Course:
         pictures = RoutePictures(state.sketches.packed if order is None else state.sketches.packed[order])
     same = same_places(state.truth, ids)
     return Course(ids, rows, order is not None, same, state.driving, roadway, pictures)
+
+
+def likeliest(fixes: Sequence[Fix], places: Places, k: int) -> tuple[Indices, Vectors]:
+    """The k likeliest places of each fix, as indices (q, k), and the belief in them; first the fix's own."""
+    n, order = len(places), places.order
+    own = places.rows_of(np.array([fix.place for fix in fixes], places.ids.dtype))
+    best, scores = np.empty((len(fixes), min(k, n)), np.intp), np.empty((len(fixes), min(k, n)))
+    along = np.arange(n) if order is None else np.argsort(order)
+    for row, fix in enumerate(fixes):  # one belief at a time: all of a long drive would fill the memory
+        belief, first = fix.belief, along[own[row]]
+        others = top_k(belief[None], k)[0]
+        at = np.append(first, others[others != first][: best.shape[1] - 1])
+        best[row], scores[row] = at if order is None else order[at], belief[at]
+    return best, scores
 
 
 def same_places(truth: Truth, ids: NDArray[Any]) -> Same:

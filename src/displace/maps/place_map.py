@@ -34,7 +34,7 @@ from displace.geo import Area, Positions
 from displace.maps import file
 from displace.maps.calibration import Calibration
 from displace.maps.comparing import Shown, compared, shown_by
-from displace.maps.driving import chosen_mode, course_of, similarity_of, tenable_mode
+from displace.maps.driving import chosen_mode, course_of, likeliest, similarity_of, tenable_mode
 from displace.maps.place_sketches import AMONG
 from displace.maps.questions import PIXELS, as_images, check_no_pixels, check_same_model
 from displace.maps.state import CHOSEN_AT, MapState
@@ -496,16 +496,8 @@ class PlaceMap:
         vectors, pictures = self._asked(queries, None, pictures)
         shown = None if pictures is None else shown_by(state, pictures)
         places, (fixes, view) = state.places, self._smooth(state, vectors, adapt, shown)
-        ids = places.ids if places.order is None else places.ids[places.order]
-        first = places.rows_of(np.array([fix.place for fix in fixes], places.ids.dtype))
-        first = first if places.order is None else np.argsort(places.order)[first]
-        best = np.empty((len(fixes), min(k, len(ids))), np.intp)
-        scores = np.empty(best.shape)
-        for row, fix in enumerate(fixes):  # one belief at a time: all of a long drive would fill the memory
-            belief = fix.belief
-            best[row] = _with_first(top_k(belief[None], k)[0], first[row])
-            scores[row] = belief[best[row]]
-        found = ids[best]
+        best, scores = likeliest(fixes, places, k)
+        found = places.ids[best]
         return Matches(
             found,
             scores,
@@ -737,12 +729,6 @@ class PlaceMap:
         else:
             self.check_model(model.fingerprint())
         return describe(model, images)
-
-
-def _with_first(best: Indices, first: np.intp) -> Indices:
-    """Some places with this one in front; the last is left out where it was not among them."""
-    others = best[best != first]
-    return np.append(first, others[: len(best) - 1])
 
 
 def _check_everywhere(state: MapState) -> None:

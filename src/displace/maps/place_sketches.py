@@ -9,7 +9,7 @@ where first and last are the best and the worst of their scores, and the fit is 
     log-odds = SURE · (HEED · max(those of `calibration`, AGAINST) + WEIGHT · (fit − level))
     level = OF_MAP · level of the map + (1 − OF_MAP) · usual + APART
 
-where fit − level is clipped to SPAN, and usual is the median fit of the photo with the other best places. The fit of
+where fit − level is clipped to SPAN, the result to ±CERTAIN, and usual is the median fit of the photo with the other best places. The fit of
 two sketches is in deviations of what chance gives, so one weight does for all maps. How well wrong places fit differs
 from map to map (streets of one town share their perspective, webcams share nothing: `sketching`) and from photo to
 photo (in another season nothing fits).
@@ -42,9 +42,11 @@ USUALLY = 0.45
 """By how much the other places of a photo fit worse than the map's level, where there are none."""
 SPAN = -0.9, 2.0
 """Bounds of fit − level: a picture from another lane may fit no better than chance, and a sketch is no proof."""
-SURE = 0.5, 2.0
+SURE = 0.85, 4.0
 """Factors of the log-odds below and above 0: what fits no other place as well is hardly ever wrong; what fits no better
 than others may be right for all that."""
+CERTAIN = 5.0
+"""Largest log-odds, either way."""
 _TINY = 1e-9
 
 
@@ -112,5 +114,5 @@ def _log_odds(confidence: Vectors, above: Vectors) -> Vectors:
     """Log-odds of matches with these confidences by descriptors, that fit so much better than their level."""
     told = np.maximum(log_odds(confidence, _TINY), AGAINST)
     both = np.where(told < 0, HEED[0], HEED[1]) * told + WEIGHT * above
-    result: Vectors = np.where(both < 0, SURE[0], SURE[1]) * both
+    result: Vectors = np.clip(np.where(both < 0, SURE[0], SURE[1]) * both, -CERTAIN, CERTAIN)
     return result

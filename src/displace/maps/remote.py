@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from displace.arrays import Vectors
-from displace.client import Client, ServerError
+from displace.client import Client, RemoteDrive, ServerError
 from displace.errors import ImageError, InputError
 from displace.geo import Positions
 from displace.maps.place_sketches import AMONG
@@ -150,11 +150,11 @@ class RemoteMap:
 
         A server that compares pictures is sent the frames themselves, if they are given.
         """
-        compares = pictures is not None and bool(self.facts.get("compares_pictures"))
+        shown: Sequence[Any] = [None] * len(vectors)
+        if pictures is not None and self.facts.get("compares_pictures"):
+            shown = pictures
         with self.client.drive("none" if adapt == "none" else "online") as drive:
-            fixes = [
-                drive.step(frame) for frame in (pictures if pictures is not None and compares else vectors)
-            ]
+            fixes = [_step(drive, vector, picture) for vector, picture in zip(vectors, shown, strict=True)]
         records = [
             {
                 **fix,
@@ -189,3 +189,11 @@ class RemoteMap:
             sure,
             positions,
         )
+
+
+def _step(drive: RemoteDrive, vector: Vectors, picture: Any) -> dict[str, Any]:
+    """Send a drive's next frame: the picture, or its descriptor where there is none any more."""
+    if picture is not None:
+        with suppress(ImageError):
+            return drive.step(picture)
+    return drive.step(vector)

@@ -22,7 +22,7 @@ from displace.sketches import Sketches, fit_to_each, unpacked
 
 AMONG = 8
 """Best places of a frame that it is compared with."""
-GAIN = 0.7
+GAIN = 1.5
 """Deviations of similarity for each deviation of the fit."""
 BY_CHANCE, MOST = 2.2, 1.0
 """Fit of pictures of two places along one road; and how much more counts at most, as errors of frames that follow each

@@ -16,8 +16,9 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 from displace import __version__
-from displace.arrays import Vectors, top_k
+from displace.arrays import Vectors
 from displace.errors import DisplaceError
+from displace.maps.driving import likeliest
 from displace.maps.place_map import PlaceMap
 from displace.maps.remarks import remarks, rounding_loss
 from displace.matches import Matches
@@ -214,13 +215,12 @@ def _fix_record(fix: Any, place_map: PlaceMap, stretches: int) -> dict[str, Any]
     """A fix of a follower: its likeliest places and, where asked for, the belief summed over stretches of the route."""
     belief = np.asarray(fix.belief, np.float64)
     place = fix.place.item() if hasattr(fix.place, "item") else fix.place
-    best = top_k(belief[None], LIKELIEST)
-    rows = best if place_map.places.order is None else place_map.places.order[best]
+    rows, scores = likeliest([fix], place_map.places, LIKELIEST)
     found = place_map.place_ids[rows]
     positions = place_map.places.positions_of(found[:, 0])
-    (likeliest,) = Matches(found, belief[best], np.array([fix.probability]), positions).to_json()
+    (record,) = Matches(found, scores, np.array([fix.probability]), positions).to_json()
     return {
-        **likeliest,
+        **record,
         "place": place,
         "probability": round(float(fix.probability), 6),
         "off_map": round(float(fix.off_map), 6),
