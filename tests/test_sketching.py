@@ -101,7 +101,7 @@ def documented(known, confidence, fits, usual):
     level = 0.6 * known.level + 0.4 * usual + 0.33
     by_descriptors = np.maximum(np.log(confidence / (1 - confidence)), -2)
     odds = np.where(by_descriptors < 0, 0.85, 0.65) * by_descriptors + 4 * np.clip(fits - level, -0.9, 2)
-    return 1 / (1 + np.exp(-np.clip(np.where(odds < 0, 0.85, 4) * odds, -5, 5)))
+    return 1 / (1 + np.exp(-6 * np.tanh(np.where(odds < 0, 0.85, 4) * odds / 6)))
 
 
 def test_the_log_odds_follow_the_fit_as_documented(town, queries):

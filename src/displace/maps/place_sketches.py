@@ -6,13 +6,13 @@ Of the best places by descriptors, the photo's is that with the largest
 
 where first and last are the best and the worst of their scores, and the fit is clipped to FITS. Then
 
-    log-odds = SURE · (HEED · max(those of `calibration`, AGAINST) + WEIGHT · (fit − level))
+    log-odds = CERTAIN · tanh(SURE · (HEED · max(those of `calibration`, AGAINST) + WEIGHT · (fit − level)) / CERTAIN)
     level = OF_MAP · level of the map + (1 − OF_MAP) · usual + APART
 
-where fit − level is clipped to SPAN, the result to ±CERTAIN, and usual is the median fit of the photo with the other best places. The fit of
-two sketches is in deviations of what chance gives, so one weight does for all maps. How well wrong places fit differs
-from map to map (streets of one town share their perspective, webcams share nothing: `sketching`) and from photo to
-photo (in another season nothing fits).
+where fit − level is clipped to SPAN, and usual is the median fit of the photo with the other
+best places. The fit of two sketches is in deviations of what chance gives, so one weight does for all maps. How well
+wrong places fit differs from map to map (streets of one town share their perspective, webcams share nothing:
+`sketching`) and from photo to photo (in another season nothing fits).
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ SPAN = -0.9, 2.0
 SURE = 0.85, 4.0
 """Factors of the log-odds below and above 0: what fits no other place as well is hardly ever wrong; what fits no better
 than others may be right for all that."""
-CERTAIN = 5.0
-"""Largest log-odds, either way."""
+CERTAIN = 6.0
+"""Log-odds that are approached, but not reached, either way."""
 _TINY = 1e-9
 
 
@@ -114,5 +114,5 @@ def _log_odds(confidence: Vectors, above: Vectors) -> Vectors:
     """Log-odds of matches with these confidences by descriptors, that fit so much better than their level."""
     told = np.maximum(log_odds(confidence, _TINY), AGAINST)
     both = np.where(told < 0, HEED[0], HEED[1]) * told + WEIGHT * above
-    result: Vectors = np.clip(np.where(both < 0, SURE[0], SURE[1]) * both, -CERTAIN, CERTAIN)
+    result: Vectors = CERTAIN * np.tanh(np.where(both < 0, SURE[0], SURE[1]) * both / CERTAIN)
     return result

@@ -78,22 +78,25 @@ def follow_night(
     place_map: PlaceMap,
     without: PlaceMap,
     frames: Vectors,
+    pictures: Sequence[Path],
     right: Callable[[NDArray[Any]], Flags],
 ) -> NightDrive:
     """Follow and smooth a drive, a frame (n, D) for each place, along a map, and along one that lacks a stretch of it.
 
-    The places of both are in route order; `right` takes the places found, (n,), and returns which of them are correct.
+    `pictures` are the images of the frames. The places of both maps are in route order; `right` takes the places found,
+    (n,), and returns which of them are correct.
     """
-    whole, found = _fixes(place_map, frames), _fixes(without, frames)
+    whole, found = _fixes(place_map, frames, pictures), _fixes(without, frames, pictures)
     recalls = {way: percent(right(np.array([fix.place for fix in fixes]))) for way, fixes in whole.items()}
     missing = ~np.isin(place_map.place_ids, without.place_ids)
     off_map = {way: _precision_recall(fixes, missing) for way, fixes in found.items()}
     return NightDrive(recalls, missing, off_map, found["followed"], np.flatnonzero(~missing))
 
 
-def _fixes(place_map: PlaceMap, frames: Vectors) -> dict[str, list[Fix]]:
+def _fixes(place_map: PlaceMap, frames: Vectors, pictures: Sequence[Path]) -> dict[str, list[Fix]]:
     follower = place_map.follow()
-    return {"followed": [follower.step(frame) for frame in frames], "smoothed": place_map.smooth(frames)}
+    followed = [follower.step(frame, picture) for frame, picture in zip(frames, pictures, strict=True)]
+    return {"followed": followed, "smoothed": place_map.smooth(frames, pictures=pictures)}
 
 
 def _precision_recall(fixes: list[Fix], missing: Flags) -> tuple[float, float]:

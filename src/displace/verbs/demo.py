@@ -137,8 +137,15 @@ def _drive(place_map: PlaceMap, refs: ReferenceSet, queries: Queries, protocol: 
 
     ids = place_map.place_ids
     gone = ids[2 * len(ids) // 5 : 3 * len(ids) // 5]
-    without = build(refs.select(~np.isin(refs.places, gone)), tolerance=TOLERANCE, calibration=False)
+    kept = refs.select(~np.isin(refs.places, gone))
+    without = build(kept, model=place_map.model, tolerance=TOLERANCE, calibration=False)
+    if (sketches := place_map.state.sketches) is not None:
+        without = without.changed(sketches=sketches.of_places(place_map.places.rows_of(without.place_ids)))
     truth = Truth(place_map.places, protocol.tolerance)
     return follow_night(
-        place_map, without, queries.vectors, lambda found: truth.correct(found, queries.places)
+        place_map,
+        without,
+        queries.vectors,
+        queries.manifest.paths(),
+        lambda found: truth.correct(found, queries.places),
     )
