@@ -15,7 +15,7 @@ from displace import PlaceMap, verbs
 from displace.errors import InputError
 from displace.sequence import pictured
 from displace.sequence.engine import Blocks
-from displace.sequence.pictured import AMONG, BY_CHANCE, GAIN, MOST, RoutePictures
+from displace.sequence.pictured import AMONG, BY_CHANCE, GAIN, MOST, OF_ALL, RoutePictures
 from displace.sketches import COLUMNS, ROWS, fit, packed, sketch_of, unpacked
 
 PLACES = 60
@@ -89,7 +89,9 @@ def test_a_whole_drive_is_heeded_frame_by_frame():
         return places[at[rows]]
 
     found = route.heeded_by_all(Blocks.of(similarity), shown)
-    expected = [route.heeded(one, places[place]) for one, place in zip(similarity, at, strict=True)]
+    followed = np.stack([route.heeded(one, places[place]) for one, place in zip(similarity, at, strict=True)])
+    expected = similarity + OF_ALL / GAIN * (followed - similarity)
+    assert (expected > similarity).any()
     np.testing.assert_allclose(found.whole(), expected, atol=1e-6)
     np.testing.assert_allclose(found.block(slice(7, 20)), expected[7:20], atol=1e-6)
     assert len(asked) > 1  # sketches of a long drive are not held at once

@@ -22,8 +22,9 @@ from displace.sketches import Sketches, fit_to_each, unpacked
 
 AMONG = 8
 """Best places of a frame that it is compared with."""
-GAIN = 1.5
-"""Deviations of similarity for each deviation of the fit."""
+GAIN, OF_ALL = 1.5, 0.7
+"""Deviations of similarity for each deviation of the fit: of a frame as it comes, and where all frames are known, whose
+errors that are alike add up."""
 BY_CHANCE, MOST = 2.2, 1.0
 """Fit of pictures of two places along one road; and how much more counts at most, as errors of frames that follow each
 other are alike."""
@@ -38,20 +39,20 @@ class RoutePictures:
 
     def heeded(self, similarity: Vectors, sketch: Sketches) -> Vectors:
         """Similarities (N,) of a frame with this sketch (ROWS, COLUMNS), in view of it."""
-        at, gains = self._gains(similarity, sketch)
+        at, gains = self._gains(similarity, sketch, GAIN)
         found = similarity.copy()
         found[at] += gains
         return found
 
     def heeded_by_all(self, similarity: Blocks, sketches: Callable[[slice], Sketches]) -> Blocks:
-        """The same for all frames of a drive; `sketches` returns those of some consecutive frames."""
+        """The same for all frames of a drive, by `OF_ALL`; `sketches` returns those of some consecutive frames."""
         n_frames, n_places = similarity.shape
         places = np.empty((n_frames, min(AMONG, n_places)), np.intp)
         gains = np.empty(places.shape, np.float32)
         for rows in in_blocks(n_frames):
             block, shown = similarity.block(rows), sketches(rows)
             for row, one, sketch in zip(range(rows.start, rows.stop), block, shown, strict=True):
-                places[row], gains[row] = self._gains(one, sketch)
+                places[row], gains[row] = self._gains(one, sketch, OF_ALL)
 
         def block_of(rows: slice) -> Vectors:
             found = similarity.block(rows).copy()
@@ -60,10 +61,10 @@ class RoutePictures:
 
         return Blocks(similarity.shape, block_of)
 
-    def _gains(self, similarity: Vectors, sketch: Sketches) -> tuple[Indices, Vectors]:
+    def _gains(self, similarity: Vectors, sketch: Sketches, gain: float) -> tuple[Indices, Vectors]:
         """Best places of a frame, and what is added to their similarities."""
         at = top_k(similarity[None], AMONG)[0]
         fits = fit_to_each(sketch, unpacked(self.packed[at]))
         above = np.clip(np.nan_to_num(fits - BY_CHANCE), 0.0, MOST)
-        gains: Vectors = (GAIN * float(similarity.std()) * above).astype(similarity.dtype)
+        gains: Vectors = (gain * float(similarity.std()) * above).astype(similarity.dtype)
         return at, gains
