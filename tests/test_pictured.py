@@ -13,6 +13,7 @@ from serving import asking, served
 
 from displace import PlaceMap, verbs
 from displace.errors import InputError
+from displace.maps.located import along_drives
 from displace.sequence import pictured
 from displace.sequence.engine import Blocks
 from displace.sequence.pictured import AMONG, BY_CHANCE, GAIN, MOST, OF_ALL, RoutePictures
@@ -255,3 +256,29 @@ def test_a_server_is_sent_the_frames_themselves(place_map, frames, folder, tmp_p
     np.testing.assert_allclose(found.confidence, [fix.probability for fix in expected], atol=1e-4)
     assert not np.allclose(found.confidence, by_descriptors.confidence, atol=1e-4)
     np.testing.assert_allclose(gone.confidence, by_descriptors.confidence, atol=1e-6)
+
+
+def test_comparing_says_how_far_it_is(place_map, frames, folder):
+    """Over frames of a drive and photos beside it, of those that could be read; in order, up to all of them."""
+    vectors, told = place_map.describe(frames[:40]), []
+    drives, good = {"night": range(5, 35)}, np.ones(40, bool)
+    good[[3, 20]] = False
+    along_drives(
+        *(place_map, vectors, drives, 3, good),
+        adapt="none",
+        pictures=frames[:40],
+        progress=lambda done, total: told.append((done, total)),
+    )
+    done, total = zip(*told, strict=True)
+    assert {*total} == {38}
+    assert done[-1] == 38
+    assert max(done[: len(done) // 2]) < 38
+    assert [*done] == sorted(done)
+    told.clear()
+    place_map.locate(frames[:6], progress=lambda done, total: told.append((done, total)))
+    assert told == [(n, 6) for n in range(1, 7)]
+    with served(folder / "town.displace") as server:
+        for way in (asking(server).locate, asking(server).smoothed):
+            told.clear()
+            way(vectors[:6], pictures=frames[:6], progress=lambda done, total: told.append((done, total)))
+            assert told == [(n, 6) for n in range(1, 7)]

@@ -15,19 +15,28 @@ from displace.sketches import COLUMNS, ROWS, Sketches
 
 if TYPE_CHECKING:
     from displace.maps.state import MapState
+    from displace.progress import Stage
 
 Shown = Callable[[Indices], Sketches]
 """Sketches (q, ROWS, COLUMNS) of the photos, or frames, of these numbers (q,)."""
 
 
-def shown_by(state: MapState, pictures: Sequence[Any]) -> Shown:
+def shown_by(state: MapState, pictures: Sequence[Any], progress: Stage | None = None) -> Shown:
     """Sketches of pictures as the map's model sees them; zeros where it sees none."""
     from displace.maps.sketching import sketches_of
 
     frame = frame_of(state.model)
     if frame is None:
         return lambda rows: np.zeros((len(rows), ROWS, COLUMNS), np.complex64)
-    return lambda rows: sketches_of(frame, [pictures[row] for row in rows.tolist()])
+
+    def shown(rows: Indices) -> Sketches:
+        def step(done: int, _: int) -> None:
+            if progress is not None:
+                progress(int(rows[done - 1]) + 1, len(pictures))
+
+        return sketches_of(frame, [pictures[row] for row in rows.tolist()], step)
+
+    return shown
 
 
 def compared(state: MapState, found: Matches, shown: Shown) -> Matches:

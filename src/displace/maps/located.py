@@ -17,6 +17,7 @@ from displace.manifest.table import Manifest
 from displace.maps.place_map import PlaceMap
 from displace.maps.remote import RemoteMap
 from displace.matches import Matches, joined
+from displace.progress import Stage
 
 FRAME = ("frame", "timestamp")
 LIKELY = 0.5
@@ -182,11 +183,13 @@ def along_drives(
     search: str = "auto",
     adapt: str = "auto",
     pictures: Sequence[Any] | None = None,
+    progress: Stage | None = None,
 ) -> Matches:
     """Matches of images: the frames of each drive are smoothed together, the others located one by one.
 
     `drives` are the rows of each drive's frames, in the order in which they were taken. Images that are not `good`
-    could not be read, and get neither place nor score. `pictures` are the images themselves, where they are at hand.
+    could not be read, and get neither place nor score. `pictures` are the images themselves, where they are at hand;
+    `progress` tells how many of them were compared.
     """
     good = np.ones(len(vectors), bool) if good is None else good
     followed = [[row for row in rows if good[row]] for rows in drives.values()]
@@ -195,13 +198,20 @@ def along_drives(
     def shown(rows: Iterable[int]) -> list[Any] | None:
         return None if pictures is None else [pictures[row] for row in rows]
 
-    parts = [
-        (np.array(rows), place_map.smoothed(vectors[rows], k, adapt=adapt, pictures=shown(rows)))
-        for rows in followed
-        if rows
-    ]
+    parts: list[tuple[NDArray[np.intp], Matches]] = []
+
+    def step(done: int, _: int) -> None:
+        if progress is not None:
+            progress(sum(len(rows) for rows, _ in parts) + done, int(good.sum()))
+
+    for rows in followed:
+        if rows:
+            found = place_map.smoothed(vectors[rows], k, adapt=adapt, pictures=shown(rows), progress=step)
+            parts.append((np.array(rows), found))
     if len(alone):
-        found = place_map.locate(vectors[alone], k, search=search, adapt=adapt, pictures=shown(alone))
+        found = place_map.locate(
+            vectors[alone], k, search=search, adapt=adapt, pictures=shown(alone), progress=step
+        )
         parts.append((alone, found))
     order = np.argsort(np.concatenate([rows for rows, _ in parts]))
     return joined([matches for _, matches in parts]).take(order).spread(good)

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from displace.maps.statistics import MapStatistics
     from displace.maps.updating import Update
     from displace.models.base import DescriptorModel
+    from displace.progress import Stage
     from displace.references import ReferenceSet
 
 Picture = str | os.PathLike[str] | bytes | NDArray[np.uint8]
@@ -269,6 +270,7 @@ class PlaceMap:
         adapt: str = "none",
         model: DescriptorModel | None = None,
         pictures: Sequence[Picture] | None = None,
+        progress: Stage | None = None,
     ) -> Matches:
         """Find the places of queries.
 
@@ -298,6 +300,8 @@ class PlaceMap:
             Where `queries` are descriptors: the images that they describe. A map that has sketches of its places
             compares each with its best eight: the place that it shows comes first, though another may have a higher
             score, and the confidence is surer.
+        progress : callable, optional
+            Called as ``progress(done, total)`` while pictures are compared.
 
         Returns
         -------
@@ -310,7 +314,7 @@ class PlaceMap:
                 raise InputError("near and radius go together: give both")
             nearby = self.within(near, radius)  # whose model, where it describes images, is this one's
             vectors, pictures = self._asked(queries, model, pictures)
-            return nearby.locate(vectors, k, search=search, adapt=adapt, pictures=pictures)
+            return nearby.locate(vectors, k, search=search, adapt=adapt, pictures=pictures, progress=progress)
         state = self.state
         if state.area is not None and adapt in ("batch", "online"):
             raise InputError(
@@ -334,7 +338,7 @@ class PlaceMap:
             ids = state.places.ids[best[:, :wanted]]
             found = Matches(ids, scores[:, :wanted], confidence, state.places.positions_of(ids[:, 0]), view)
         if pictures is not None and compares:
-            found = compared(state, found, shown_by(state, pictures)).best(k)
+            found = compared(state, found, shown_by(state, pictures, progress)).best(k)
         return found.refusing(~shows_something(described))
 
     @property
@@ -434,6 +438,7 @@ class PlaceMap:
         *,
         adapt: str = "auto",
         pictures: Sequence[Picture] | None = None,
+        progress: Stage | None = None,
     ) -> list[Fix]:
         """Say where each frame of a drive was taken, given all frames.
 
@@ -446,10 +451,13 @@ class PlaceMap:
         pictures : sequence of images, optional
             Where `queries` are descriptors: the images that they describe. A map that has sketches of its places
             compares each with its best eight.
+        progress : callable, optional
+            Called as ``progress(done, total)`` while pictures are compared.
         """
         state = self.state  # read once, before images are described: an update may replace it
         vectors, pictures = self._asked(queries, None, pictures)
-        return self._smooth(state, vectors, adapt, None if pictures is None else shown_by(state, pictures))[0]
+        shown = None if pictures is None else shown_by(state, pictures, progress)
+        return self._smooth(state, vectors, adapt, shown)[0]
 
     def _smooth(
         self, state: MapState, vectors: Vectors, adapt: str, shown: Shown | None
@@ -489,12 +497,13 @@ class PlaceMap:
         *,
         adapt: str = "auto",
         pictures: Sequence[Picture] | None = None,
+        progress: Stage | None = None,
     ) -> Matches:
         """Like `smooth`, as matches: the k likeliest places of each frame, with probabilities as scores."""
         check_count(k, "k")
         state = self.state
         vectors, pictures = self._asked(queries, None, pictures)
-        shown = None if pictures is None else shown_by(state, pictures)
+        shown = None if pictures is None else shown_by(state, pictures, progress)
         places, (fixes, view) = state.places, self._smooth(state, vectors, adapt, shown)
         best, scores = likeliest(fixes, places, k)
         found = places.ids[best]

@@ -17,7 +17,7 @@ from displace.geo import Positions
 from displace.maps.place_sketches import AMONG
 from displace.maps.questions import check_same_model
 from displace.matches import Matches
-from displace.progress import Progress
+from displace.progress import Progress, Stage, counted
 
 AT_ONCE = 4
 """Images that are sent concurrently."""
@@ -114,6 +114,7 @@ class RemoteMap:
         search: str = "auto",
         adapt: str = "none",
         pictures: Sequence[str | os.PathLike[str]] | None = None,
+        progress: Stage | None = None,
     ) -> Matches:
         """Find the places of descriptors; adaptation is within each request.
 
@@ -135,7 +136,8 @@ class RemoteMap:
         ]
         if pictures is not None and compares:
             with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="displace-client") as pool:
-                records = list(pool.map(self._compared, records, pictures))
+                told = pool.map(self._compared, records, pictures)
+                records = [next(told) for _ in counted(records, progress)]
         return self._matches(records).best(k)
 
     def smoothed(
@@ -145,6 +147,7 @@ class RemoteMap:
         *,
         adapt: str = "auto",
         pictures: Sequence[str | os.PathLike[str]] | None = None,
+        progress: Stage | None = None,
     ) -> Matches:
         """Follow a drive on the server, each frame given those before it; it returns ten places a frame.
 
@@ -154,7 +157,8 @@ class RemoteMap:
         if pictures is not None and self.facts.get("compares_pictures"):
             shown = pictures
         with self.client.drive("none" if adapt == "none" else "online") as drive:
-            fixes = [_step(drive, vector, picture) for vector, picture in zip(vectors, shown, strict=True)]
+            frames = counted(list(zip(vectors, shown, strict=True)), progress)
+            fixes = [_step(drive, vector, picture) for vector, picture in frames]
         records = [
             {
                 **fix,

@@ -74,9 +74,11 @@ def _sketch(frame: Frame, image: Any) -> Sketches:
     return np.zeros((ROWS, COLUMNS), np.complex64) if isinstance(found, Failure) else found
 
 
-def sketches_of(frame: Frame, images: Sequence[Any]) -> Sketches:
+def sketches_of(frame: Frame, images: Sequence[Any], progress: Stage | None = None) -> Sketches:
     """Sketches (q, ROWS, COLUMNS) of images."""
-    return np.stack([_sketch(frame, images[0])] if len(images) == 1 else list(sketched(frame, images)))
+    if len(images) == 1:
+        return _sketch(frame, images[0])[None]
+    return np.stack(list(sketched(frame, images, progress)))
 
 
 def with_sketches(

@@ -323,7 +323,15 @@ def _locate_images(
         )
     drives = drives if place_map.has_order else {}
     matches = along_drives(
-        place_map, vectors, drives, k, good, search=search, adapt=adapt, pictures=images.paths
+        place_map,
+        vectors,
+        drives,
+        k,
+        good,
+        search=search,
+        adapt=adapt,
+        pictures=images.paths,
+        progress=part(progress, "comparing"),
     )
     return Located(
         place_map,

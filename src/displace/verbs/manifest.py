@@ -319,7 +319,8 @@ def by_sight(place_map: PlaceMap, blank: Manifest, progress: Progress | None = N
                 f"recording {name!r} cannot be placed by sight: none of its {len(rows)} images can be read. First "
                 f"problem: {failures[0]}"
             )
-        fixes = place_map.smooth(vectors[good], pictures=[paths[rows[i]] for i in good])
+        shown = [paths[rows[i]] for i in good]
+        fixes = place_map.smooth(vectors[good], pictures=shown, progress=part(progress, "comparing"))
         sure[rows[good]] = [fix.probability for fix in fixes]
         best, without = _surest(rows[good], fixes, shows_something(vectors[good]))
         without["unreadable"] = len(failures)
