@@ -106,6 +106,8 @@ def test_frames_are_located_better_by_their_pictures(place_map, frames):
     by_pictures = [seen.step(frame) for frame in frames]
     assert right(by_pictures[:20]) >= right(by_descriptors[:20])
     assert right(by_pictures) >= right(by_descriptors) > 0.7
+    beliefs = [np.stack([fix.belief for fix in fixes]) for fixes in (by_descriptors, by_pictures)]
+    assert not np.allclose(*beliefs, atol=1e-3)
     assert right(place_map.smooth(frames)) >= 0.95
 
 
@@ -169,6 +171,12 @@ def test_frames_in_no_order_are_located_as_photos(place_map, frames):
     followed = np.array([int(follower.step(frame).place) for frame in jumping])
     alone = photos.places[:, 0].astype(int)
     assert np.mean(np.abs(followed - order) <= 1) >= np.mean(np.abs(alone - order) <= 1) - 0.01
+    late, later = place_map.follow(adapt="none", lag=5), []
+    for frame in jumping:
+        late.step(frame)
+        later.append(late.ago(5).place if len(later) >= 5 else None)
+    later = np.array(later[5:], int)
+    assert np.mean(np.abs(later - order[:-5]) <= 1) >= np.mean(np.abs(alone - order)[:-5] <= 1) - 0.01
 
 
 def test_a_map_without_sketches_follows_by_descriptors(place_map, frames):

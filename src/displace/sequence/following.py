@@ -377,7 +377,7 @@ class Follower:
         self._stops = Stops(partial(advance, course.rows))
         self._last: Fix | None = None
         self._hindsight = Hindsight(self._tracker, lag) if lag else None
-        self._limits: deque[float | None] = deque(maxlen=lag + 1)
+        self._photos: deque[Photo] = deque(maxlen=lag + 1)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Follower:
         """Copy the drive; the map stays the same one."""
@@ -436,7 +436,7 @@ class Follower:
         if still and self._last is not None:
             if self._hindsight is not None:
                 self._hindsight.remember(None)
-            self._limits.append(self._limits[-1])
+            self._photos.append(self._photos[-1])
             return self._last
         if self._adaptation is None:
             similarity = self.course.rows.similarity(projected)
@@ -447,13 +447,10 @@ class Follower:
         belief = self._tracker.step(scores_of_row(similarity, self.course.scale.slope))
         if self._hindsight is not None:
             self._hindsight.remember(belief)
-        fix, limit = self.course.fix(belief, smoothed=False), None
-        if not self._in_order:
-            photo = self._alone(descriptor, sketch)
-            fix, limit = fix.as_photo(photo), photo[1]
-        self._limits.append(limit)
-        self._last = fix
-        return fix
+        photo: Photo = (None, None) if self._in_order else self._alone(descriptor, sketch)
+        self._photos.append(photo)
+        self._last = self.course.fix(belief, smoothed=False).as_photo(photo)
+        return self._last
 
     @property
     def _in_order(self) -> bool:
@@ -479,7 +476,7 @@ class Follower:
                 "remembered; follow(lag=…) says how many"
             )
         fix = self.course.fix(self._hindsight.ago(frames), smoothed=True)
-        return fix if self._in_order else fix.no_surer(self._limits[-1 - frames])
+        return fix if self._in_order else fix.as_photo(self._photos[-1 - frames])
 
 
 def smooth_fixes(course: Course, similarity: Blocks) -> tuple[list[Fix], bool]:
