@@ -895,6 +895,19 @@ def test_one_photo_has_its_position_in_full():
     assert "longitude 13.000000" in str(_verdict(degrees))
 
 
+def test_a_photo_that_fits_another_place_than_its_descriptor_says_so(capsys):
+    """Better than the one that the descriptor is most like; another one yet may fit as well."""
+    from displace.cli.console_maps import _show_one
+
+    record = {"image": "a.jpg", "places": ["b", "a", "c"], "in_map": True, "confidence": 0.9}
+    _show_one({**record, "scores": [0.3, 0.5, 0.2]})
+    assert (
+        "the photo itself fits b better than a, which its descriptor is most like" in capsys.readouterr().out
+    )
+    _show_one({**record, "scores": [0.5, 0.3, 0.2]})
+    assert "the photo itself" not in capsys.readouterr().out
+
+
 def test_of_many_photos_those_that_are_not_in_the_map_have_no_position():
     """That of their likeliest place stood beside "not in the map"."""
     from displace.cli.console_maps import _show_many

@@ -183,10 +183,10 @@ def _show_one(record: dict[str, Any]) -> None:
     for place, score in zip(record["places"], record["scores"], strict=True):
         table.add_row(Text(str(place)), f"{score:.3f}")
     out.print(table)
-    if record["scores"][0] < max(record["scores"]):
-        out.print(
-            f"the photo itself fits {record['places'][0]} best, though its descriptor does not", markup=False
-        )
+    places, scores = record["places"], record["scores"]
+    if scores[0] < max(scores):
+        alike = places[scores.index(max(scores))]
+        say(f"the photo itself fits {places[0]} better than {alike}, which its descriptor is most like")
     out.print(_verdict(record))
 
 
