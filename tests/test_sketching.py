@@ -268,6 +268,8 @@ def test_many_photos_are_compared_too(town, queries):
         np.testing.assert_array_equal(seen.places, plain.places)
         expected = judged(town, plain.confidence, plain.places[:, 0], many)
         np.testing.assert_allclose(seen.confidence, expected, rtol=1e-6)
+        assert seen.compared
+        assert not plain.compared
     assert town.locate(many, adapt="batch").confidence is None  # there is none to judge anew
 
 
@@ -281,9 +283,9 @@ def test_sketches_of_many_photos_are_not_held_at_once(town, queries, monkeypatch
     expected = np.tile(judged(town, half, places, small), 190)
     held = []
 
-    def counted(frame, images):
+    def counted(frame, images, *others):
         held.append(len(images))
-        return sketches_of(frame, images)
+        return sketches_of(frame, images, *others)
 
     monkeypatch.setattr(sketching, "sketches_of", counted)
     found = judged(town, np.tile(half, 190), np.tile(places, 190), small * 190)
@@ -324,6 +326,16 @@ def test_images_that_are_gone_are_no_failure(folder, tmp_path, caplog):
     shutil.rmtree(tmp_path / "moved" / "dusk")
     assert not build(tmp_path / "moved" / "route.desc").compares_pictures
     assert "not where its manifest says" in caplog.text
+
+
+def test_an_update_of_images_that_are_gone_says_that_they_are_not_in_the_sketches(folder, tmp_path, caplog):
+    town = tmp_path / "town.displace"
+    verbs.build(folder / "route.desc", town, exclude=["dusk"])
+    before = PlaceMap.load(town).state.sketches.packed
+    shutil.copytree(folder / "route.desc", tmp_path / "route.desc")
+    verbs.update(town, add=tmp_path / "route.desc", traversals=["dusk"])
+    assert "no sketches of places can be made of them" in caplog.text
+    np.testing.assert_array_equal(PlaceMap.load(town).state.sketches.packed, before)
 
 
 def test_traversals_that_are_left_out_are_not_in_the_sketches(folder, tmp_path):
@@ -522,6 +534,8 @@ def test_a_server_compares_one_image_with_a_place_of_the_map(town, server, doubt
     assert asked(image).json()["confidence"] == pytest.approx(expected, abs=1e-6)
     assert asked(image, "nowhere").json()["confidence"] == 0.5
     assert asked(image, confidence=2).status_code == 422
+    for none in ("nan", "inf"):
+        assert "finite" in asked(image, score=none).json()["error"]["message"]
     assert "there is no such parameter" in asked(image, k=3).json()["error"]["message"]
     assert asked(b"none").status_code == 415
     descriptors = {"descriptors": [[0.0] * town.dim]}

@@ -12,6 +12,7 @@ import numpy as np
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse
+from pydantic import FiniteFloat
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
@@ -119,7 +120,7 @@ def _add_queries(app: FastAPI, server: Server, locating: Locating) -> None:
         place: Annotated[
             list[str], Query(description="Where its descriptor was located, the best place first.")
         ],
-        score: Annotated[list[float], Query(description="Score of each.")],
+        score: Annotated[list[FiniteFloat], Query(description="Score of each.")],
         confidence: Annotated[float, Query(ge=0, le=1, description="The confidence of the first.")],
     ) -> JSONResponse:
         """A located descriptor in view of its image; `/v1/locate` does so for images by itself."""
