@@ -82,6 +82,16 @@ def test_build_shows_what_the_map_holds(run, folder):
     )
 
 
+def test_a_map_without_sketches_says_so(run):
+    """As one with several rows for a place has none; nothing told it from one that compares pictures."""
+    said = "photos are judged by their descriptors alone: the map has no sketches of its places"
+    for fusion, without in (("pooling", True), ("hops", False)):
+        done = run("build", "route.desc", "-o", f"{fusion}.displace", "--fusion", fusion)
+        assert done.exit_code == 0, done.output
+        shown = " ".join(run("inspect", f"{fusion}.displace").stdout.split())
+        assert (said in shown) == without
+
+
 def test_a_map_of_a_few_places_is_not_told_to_be_built_again(run, folder):
     """That would give the same map."""
     for name in ("sun", "dusk"):

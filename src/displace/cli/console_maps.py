@@ -90,6 +90,8 @@ def _facts(place_map: PlaceMap, path: str | Path) -> Iterable[tuple[str, str]]:
                 "",
                 f"photos are also compared with sketches of {n} places, {decimal(sketches.packed.nbytes)}",
             )
+        elif place_map.model is not None and not place_map.model.get("imported"):
+            yield "", "photos are judged by their descriptors alone: the map has no sketches of its places"
         for remark in (*of_confidence(c), *of_missing_stretches(place_map)):
             yield "", remark
 
