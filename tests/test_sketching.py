@@ -5,9 +5,11 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from memory import peak_bytes
 from PIL import Image
 from serving import asking, served
 
@@ -19,11 +21,13 @@ from displace.geo import Positions
 from displace.manifest.table import Manifest
 from displace.maps import file, place_sketches, sketching
 from displace.maps.place_sketches import AMONG, SECOND, PlaceSketches
-from displace.maps.sketching import LEAST, sketches_of, with_sketches
+from displace.maps.sketching import LEAST, level_of, sketches_of, with_sketches
 from displace.maps.updating import STILL_SKETCHED
 from displace.matches import Matches
 from displace.models import frame_of, get_model
-from displace.sketches import PACKED, fit, fused, packed, sketch_of, unpacked
+from displace.places import Places
+from displace.sketches import COLUMNS, PACKED, ROWS, fit, fused, packed, sketch_of, unpacked
+from displace.truth import Truth
 
 PLACES, SEEN = 16, ("sun", "rain", "dusk")
 
@@ -289,6 +293,48 @@ def test_sketches_of_many_photos_are_not_held_at_once(town, queries, monkeypatch
     found = judged(town, np.tile(half, 190), np.tile(places, 190), small * 190)
     np.testing.assert_array_equal(found, expected)
     assert (sum(held), max(held) < 2000) == (16 * 190, True)
+
+
+def test_the_level_of_a_map_of_many_places_is_found_in_blocks_of_references(monkeypatch):
+    ids = np.array([f"{place:05d}" for place in range(20_000)])
+    places = Places(ids, Positions(np.stack([9.0 * np.arange(len(ids)), np.zeros(len(ids))], axis=1)))
+    scores = np.linspace(1, 0, len(ids), dtype=np.float32)
+    state = SimpleNamespace(
+        places=places,
+        truth=Truth.of(places, "10m"),
+        project=lambda vectors: vectors,
+        scores=lambda queries: np.tile(scores, (len(queries), 1)),
+    )
+    compared = []
+
+    def fits(one, other):
+        compared.append(other.any(axis=(1, 2)))
+        return np.full(len(one), 3.0)
+
+    monkeypatch.setattr(sketching, "fit", fits)
+    bits = np.zeros((len(ids), PACKED), np.uint8)
+    bits[[2, 3, 0], : PACKED // 2] = 255
+    at = np.repeat([0, 1, 7], 70)  # the best places that are not theirs are 2, 3 and 0
+    blank = np.zeros((len(at), ROWS, COLUMNS), np.complex64)
+
+    def level():
+        return level_of(state, bits, np.zeros((len(at), 4), np.float32), blank, at)
+
+    assert peak_bytes(level) < 150e6
+    assert level() == 3 + sketching.ABOVE
+    assert np.concatenate(compared).all()
+
+
+def test_a_map_of_too_many_places_gets_no_sketches_of_some(town, folder, monkeypatch):
+    bare = town.changed(sketches=None).state
+    own = DescriptorStore(folder / "route.desc")
+    some = SimpleNamespace(
+        places=own.places[:3], traversals=own.traversals[:3], manifest=own.manifest, vectors=own.vectors
+    )
+    assert with_sketches(bare, [some]).sketches is not None
+    monkeypatch.setattr(sketching, "MOST", PLACES - 1)
+    assert with_sketches(bare, [some]).sketches is None
+    assert with_sketches(town.state, [some]).sketches is not None
 
 
 def test_a_picture_that_shows_nothing_stays_at_no_place(town):
