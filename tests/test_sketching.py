@@ -576,6 +576,48 @@ def test_a_server_compares_one_image_with_a_place_of_the_map(town, server, doubt
     assert server.post("/v1/compare", content=image).status_code == 422
 
 
+def test_a_server_of_a_map_whose_places_are_numbers_says_what_the_library_says(town, doubtful, tmp_path):
+    numbered = town.changed(places=replace(town.places, ids=town.place_ids.astype(int)))
+    numbered.save(tmp_path / "numbered.displace")
+    with served(tmp_path / "numbered.displace") as server:
+        remote = asking(server)
+        found = remote.locate(remote.described(doubtful, {}), pictures=doubtful)
+        told = {"score": 0.9, "confidence": 0.5}
+        image = {"content": doubtful[0].read_bytes(), "headers": {"content-type": "image/png"}}
+        refused = server.post("/v1/compare", params={"place": "barn", **told}, **image)
+    expected = numbered.locate(doubtful)
+    np.testing.assert_array_equal(found.places, expected.places)
+    assert found.places.dtype == expected.places.dtype
+    np.testing.assert_allclose(found.confidence, expected.confidence, atol=1e-4)
+    assert (refused.status_code, "whole numbers" in refused.text) == (422, True)
+
+
+def test_a_server_says_whether_a_compared_image_is_in_the_map(remote, doubtful):
+    image, vectors = doubtful[2], remote.described(doubtful[2:3], {})
+    (record,) = remote.client.locate(vectors, 8)["results"]
+    told = remote.client.compare(image, record)["confidence"]
+    for limit in (told - 1e-4, told + 1e-4):
+        assert remote.client.compare(image, record, min_confidence=limit)["in_map"] is bool(told >= limit)
+    assert remote.client.compare(image, {**record, "in_map": None})["in_map"] is bool(told >= 0.5)
+
+
+def test_a_server_knows_no_position_of_a_place_that_is_not_in_the_map(town, queries, tmp_path):
+    points = np.stack([np.arange(PLACES) * 100.0, np.zeros(PLACES)], axis=1)
+    headings = np.arange(PLACES) * 10.0
+    placed = town.changed(places=replace(town.places, positions=Positions(points, heading=headings)))
+    placed.save(tmp_path / "placed.displace")
+    found = placed.places.positions_of(np.array(["03", "nowhere"]))
+    np.testing.assert_array_equal(found.points, [[300, 0], [np.nan, np.nan]])
+    np.testing.assert_array_equal(found.heading, [30, np.nan])
+    with served(tmp_path / "placed.displace") as server:
+        told = {"place": "nowhere", "score": 0.9, "confidence": 0.5}
+        image = {"content": queries[0].read_bytes(), "headers": {"content-type": "image/png"}}
+        answer = server.post("/v1/compare", params=told, **image).json()
+        assert (answer["easting"], answer["northing"], answer["places"]) == (None, None, ["nowhere"])
+        for odd in ("nan", "inf", "1e400"):
+            assert server.post("/v1/compare", params={**told, "score": odd}, **image).status_code == 422
+
+
 @pytest.mark.parametrize("adapt", ["none", "auto"])
 def test_a_server_compares_the_photos_of_a_form_in_its_own_threads(
     town, server, doubtful, adapt, monkeypatch
