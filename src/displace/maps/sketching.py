@@ -76,9 +76,12 @@ def _sketch(frame: Frame, image: Any) -> Sketches:
 
 def sketches_of(frame: Frame, images: Sequence[Any], progress: Stage | None = None) -> Sketches:
     """Sketches (q, ROWS, COLUMNS) of images."""
-    if len(images) == 1:
-        return _sketch(frame, images[0])[None]
-    return np.stack(list(sketched(frame, images, progress)))
+    if len(images) > 1:
+        return np.stack(list(sketched(frame, images, progress)))
+    found = _sketch(frame, images[0])[None]
+    if progress is not None:
+        progress(1, 1)
+    return found
 
 
 def with_sketches(
