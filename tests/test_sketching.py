@@ -234,7 +234,7 @@ def test_what_is_no_picture_of_each_query_is_refused(town, queries):
     with pytest.raises(InputError, match="pictures has 2 images, matches has 1"):
         judged(town, half, ids, [path, path])
     pixels = np.asarray(Image.open(path))
-    for wrong in ([None], [pixels[..., 0]], [pixels[..., :1]], [pixels / 255]):
+    for wrong in ([None], [pixels[..., 0]], [pixels[..., :1]], [pixels[:0]], [pixels / 255]):
         with pytest.raises(InputError, match="images"):
             town.locate(vectors, pictures=wrong)
         with pytest.raises(InputError, match="images"):

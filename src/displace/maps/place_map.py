@@ -768,7 +768,9 @@ def _decoded(image: Any) -> Any:
 def _pictures(pictures: Picture | Sequence[Picture], n: int, of: str) -> Sequence[Picture]:
     """The pictures of `n` queries."""
     images = as_images(pictures)
-    if images is None or any(isinstance(one, np.ndarray) and one.shape[2] != 3 for one in images):
+    if images is None or any(
+        isinstance(one, np.ndarray) and not (one.size and one.shape[2] == 3) for one in images
+    ):
         raise InputError(f"pictures must be images: paths, encoded files, or {PIXELS}")
     if len(images) != n:
         raise InputError(f"pictures has {len(images)} images, {of} has {n}: one for each")
