@@ -23,7 +23,7 @@ from displace.maps import file, place_sketches, sketching
 from displace.maps.place_sketches import AMONG, SECOND, PlaceSketches
 from displace.maps.sketching import LEAST, level_of, sketches_of, with_sketches
 from displace.maps.updating import STILL_SKETCHED
-from displace.matches import Matches
+from displace.matches import Matches, joined
 from displace.models import frame_of, get_model
 from displace.places import Places
 from displace.sketches import COLUMNS, PACKED, ROWS, fit, fused, packed, sketch_of, unpacked
@@ -168,6 +168,15 @@ def test_the_place_that_a_photo_shows_comes_first(town, queries):
         assert found.confidence.min() > 0.5
     beyond = town.compared(taken_for(plain, AMONG), queries)
     assert not (beyond.places[:, 0] == plain.places[:, 0]).any()
+
+
+def test_photos_that_were_located_with_fewer_places_than_others_are_compared_as_by_themselves(town, queries):
+    few, many = (town.locate(town.describe(queries), k=k) for k in (4, AMONG))
+    mistaken = taken_for(few, 2)
+    expected, found = town.compared(mistaken, queries), town.compared(joined([mistaken, many]), queries * 2)
+    assert (expected.places[:, 0] == few.places[:, 0]).all()
+    np.testing.assert_array_equal(found.places[: len(queries), :4], expected.places)
+    np.testing.assert_allclose(found.confidence[: len(queries)], expected.confidence, rtol=1e-9)
 
 
 def test_the_first_place_is_chosen_as_documented(town, queries):
