@@ -294,9 +294,9 @@ def test_sketches_of_many_photos_are_not_held_at_once(town, queries, monkeypatch
     expected = np.tile(judged(town, half, places, small), 190)
     held = []
 
-    def counted(frame, images):
+    def counted(frame, images, progress):
         held.append(len(images))
-        return sketches_of(frame, images)
+        return sketches_of(frame, images, progress)
 
     monkeypatch.setattr(sketching, "sketches_of", counted)
     found = judged(town, np.tile(half, 190), np.tile(places, 190), small * 190)
