@@ -282,6 +282,12 @@ def test_comparing_says_how_far_it_is(place_map, frames, folder):
     assert done[-1] == 38
     assert max(done[: len(done) // 2]) < 38
     assert [*done] == sorted(done)
+    for n in (17, 33):  # one frame more than a block, or two, of them
+        told.clear()
+        place_map.smooth(
+            vectors[:n], pictures=frames[:n], progress=lambda done, total: told.append((done, total))
+        )
+        assert told[-1] == (n, n)
     told.clear()
     place_map.locate(frames[:6], progress=lambda done, total: told.append((done, total)))
     assert told == [(n, 6) for n in range(1, 7)]
