@@ -282,6 +282,12 @@ def test_comparing_says_how_far_it_is(place_map, frames, folder):
     assert done[-1] == 38
     assert max(done[: len(done) // 2]) < 38
     assert [*done] == sorted(done)
+    for n in (17, 33):  # one frame more than a block, or two, of them
+        told.clear()
+        place_map.smooth(
+            vectors[:n], pictures=frames[:n], progress=lambda done, total: told.append((done, total))
+        )
+        assert told[-1] == (n, n)
     told.clear()
     standing = [*frames[:20], *[frames[20]] * 9]  # of a stop, one frame is compared
     place_map.smooth(standing, progress=lambda done, total: told.append((done, total)))

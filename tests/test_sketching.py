@@ -5,9 +5,11 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from memory import peak_bytes
 from PIL import Image
 from serving import asking, served
 
@@ -19,11 +21,13 @@ from displace.geo import Positions
 from displace.manifest.table import Manifest
 from displace.maps import file, place_sketches, sketching
 from displace.maps.place_sketches import AMONG, SECOND, PlaceSketches
-from displace.maps.sketching import LEAST, sketches_of, with_sketches
+from displace.maps.sketching import LEAST, level_of, sketches_of, with_sketches
 from displace.maps.updating import STILL_SKETCHED
-from displace.matches import Matches
+from displace.matches import Matches, joined
 from displace.models import frame_of, get_model
-from displace.sketches import PACKED, fit, fused, packed, sketch_of, unpacked
+from displace.places import Places
+from displace.sketches import COLUMNS, PACKED, ROWS, fit, fused, packed, sketch_of, unpacked
+from displace.truth import Truth
 
 PLACES, SEEN = 16, ("sun", "rain", "dusk")
 
@@ -166,6 +170,15 @@ def test_the_place_that_a_photo_shows_comes_first(town, queries):
     assert not (beyond.places[:, 0] == plain.places[:, 0]).any()
 
 
+def test_photos_that_were_located_with_fewer_places_than_others_are_compared_as_by_themselves(town, queries):
+    few, many = (town.locate(town.describe(queries), k=k) for k in (4, AMONG))
+    mistaken = taken_for(few, 2)
+    expected, found = town.compared(mistaken, queries), town.compared(joined([mistaken, many]), queries * 2)
+    assert (expected.places[:, 0] == few.places[:, 0]).all()
+    np.testing.assert_array_equal(found.places[: len(queries), :4], expected.places)
+    np.testing.assert_allclose(found.confidence[: len(queries)], expected.confidence, rtol=1e-9)
+
+
 def test_the_first_place_is_chosen_as_documented(town, queries):
     """The largest of its score's share between first and last, and the fit at the same size, clipped."""
     plain = town.locate(town.describe(queries), k=AMONG)
@@ -230,7 +243,7 @@ def test_what_is_no_picture_of_each_query_is_refused(town, queries):
     with pytest.raises(InputError, match="pictures has 2 images, matches has 1"):
         judged(town, half, ids, [path, path])
     pixels = np.asarray(Image.open(path))
-    for wrong in ([None], [pixels[..., 0]], [pixels[..., :1]], [pixels / 255]):
+    for wrong in ([None], [pixels[..., 0]], [pixels[..., :1]], [pixels[:0]], [pixels / 255]):
         with pytest.raises(InputError, match="images"):
             town.locate(vectors, pictures=wrong)
         with pytest.raises(InputError, match="images"):
@@ -283,14 +296,56 @@ def test_sketches_of_many_photos_are_not_held_at_once(town, queries, monkeypatch
     expected = np.tile(judged(town, half, places, small), 190)
     held = []
 
-    def counted(frame, images, *others):
+    def counted(frame, images, progress):
         held.append(len(images))
-        return sketches_of(frame, images, *others)
+        return sketches_of(frame, images, progress)
 
     monkeypatch.setattr(sketching, "sketches_of", counted)
     found = judged(town, np.tile(half, 190), np.tile(places, 190), small * 190)
     np.testing.assert_array_equal(found, expected)
     assert (sum(held), max(held) < 2000) == (16 * 190, True)
+
+
+def test_the_level_of_a_map_of_many_places_is_found_in_blocks_of_references(monkeypatch):
+    ids = np.array([f"{place:05d}" for place in range(20_000)])
+    places = Places(ids, Positions(np.stack([9.0 * np.arange(len(ids)), np.zeros(len(ids))], axis=1)))
+    scores = np.linspace(1, 0, len(ids), dtype=np.float32)
+    state = SimpleNamespace(
+        places=places,
+        truth=Truth.of(places, "10m"),
+        project=lambda vectors: vectors,
+        scores=lambda queries: np.tile(scores, (len(queries), 1)),
+    )
+    compared = []
+
+    def fits(one, other):
+        compared.append(other.any(axis=(1, 2)))
+        return np.full(len(one), 3.0)
+
+    monkeypatch.setattr(sketching, "fit", fits)
+    bits = np.zeros((len(ids), PACKED), np.uint8)
+    bits[[2, 3, 0], : PACKED // 2] = 255
+    at = np.repeat([0, 1, 7], 70)  # the best places that are not theirs are 2, 3 and 0
+    blank = np.zeros((len(at), ROWS, COLUMNS), np.complex64)
+
+    def level():
+        return level_of(state, bits, np.zeros((len(at), 4), np.float32), blank, at)
+
+    assert peak_bytes(level) < 150e6
+    assert level() == 3 + sketching.ABOVE
+    assert np.concatenate(compared).all()
+
+
+def test_a_map_of_too_many_places_gets_no_sketches_of_some(town, folder, monkeypatch):
+    bare = town.changed(sketches=None).state
+    own = DescriptorStore(folder / "route.desc")
+    some = SimpleNamespace(
+        places=own.places[:3], traversals=own.traversals[:3], manifest=own.manifest, vectors=own.vectors
+    )
+    assert with_sketches(bare, [some]).sketches is not None
+    monkeypatch.setattr(sketching, "MOST", PLACES - 1)
+    assert with_sketches(bare, [some]).sketches is None
+    assert with_sketches(town.state, [some]).sketches is not None
 
 
 def test_a_picture_that_shows_nothing_stays_at_no_place(town):
@@ -534,14 +589,54 @@ def test_a_server_compares_one_image_with_a_place_of_the_map(town, server, doubt
     assert asked(image).json()["confidence"] == pytest.approx(expected, abs=1e-6)
     assert asked(image, "nowhere").json()["confidence"] == 0.5
     assert asked(image, confidence=2).status_code == 422
-    for none in ("nan", "inf"):
-        assert "finite" in asked(image, score=none).json()["error"]["message"]
     assert "there is no such parameter" in asked(image, k=3).json()["error"]["message"]
     assert asked(b"none").status_code == 415
     descriptors = {"descriptors": [[0.0] * town.dim]}
     refused = server.post("/v1/compare?place=03&score=0.9&confidence=0.5", json=descriptors)
     assert "one image is compared at a time" in refused.json()["error"]["message"]
     assert server.post("/v1/compare", content=image).status_code == 422
+
+
+def test_a_server_of_a_map_whose_places_are_numbers_says_what_the_library_says(town, doubtful, tmp_path):
+    numbered = town.changed(places=replace(town.places, ids=town.place_ids.astype(int)))
+    numbered.save(tmp_path / "numbered.displace")
+    with served(tmp_path / "numbered.displace") as server:
+        remote = asking(server)
+        found = remote.locate(remote.described(doubtful, {}), pictures=doubtful)
+        told = {"score": 0.9, "confidence": 0.5}
+        image = {"content": doubtful[0].read_bytes(), "headers": {"content-type": "image/png"}}
+        refused = server.post("/v1/compare", params={"place": "barn", **told}, **image)
+    expected = numbered.locate(doubtful)
+    np.testing.assert_array_equal(found.places, expected.places)
+    assert found.places.dtype == expected.places.dtype
+    np.testing.assert_allclose(found.confidence, expected.confidence, atol=1e-4)
+    assert (refused.status_code, "whole numbers" in refused.text) == (422, True)
+
+
+def test_a_server_says_whether_a_compared_image_is_in_the_map(remote, doubtful):
+    image, vectors = doubtful[2], remote.described(doubtful[2:3], {})
+    (record,) = remote.client.locate(vectors, 8)["results"]
+    told = remote.client.compare(image, record)["confidence"]
+    for limit in (told - 1e-4, told + 1e-4):
+        assert remote.client.compare(image, record, min_confidence=limit)["in_map"] is bool(told >= limit)
+    assert remote.client.compare(image, {**record, "in_map": None})["in_map"] is bool(told >= 0.5)
+
+
+def test_a_server_knows_no_position_of_a_place_that_is_not_in_the_map(town, queries, tmp_path):
+    points = np.stack([np.arange(PLACES) * 100.0, np.zeros(PLACES)], axis=1)
+    headings = np.arange(PLACES) * 10.0
+    placed = town.changed(places=replace(town.places, positions=Positions(points, heading=headings)))
+    placed.save(tmp_path / "placed.displace")
+    found = placed.places.positions_of(np.array(["03", "nowhere"]))
+    np.testing.assert_array_equal(found.points, [[300, 0], [np.nan, np.nan]])
+    np.testing.assert_array_equal(found.heading, [30, np.nan])
+    with served(tmp_path / "placed.displace") as server:
+        told = {"place": "nowhere", "score": 0.9, "confidence": 0.5}
+        image = {"content": queries[0].read_bytes(), "headers": {"content-type": "image/png"}}
+        answer = server.post("/v1/compare", params=told, **image).json()
+        assert (answer["easting"], answer["northing"], answer["places"]) == (None, None, ["nowhere"])
+        for odd in ("nan", "inf", "1e400"):
+            assert server.post("/v1/compare", params={**told, "score": odd}, **image).status_code == 422
 
 
 @pytest.mark.parametrize("adapt", ["none", "auto"])

@@ -127,13 +127,19 @@ class Client:
         answer = self.send("POST", "/v1/describe", content=body, headers={"content-type": kind})
         return np.frombuffer(answer.content, "<f4").astype(np.float32)
 
-    def compare(self, image: PathLike | bytes, record: Mapping[str, Any]) -> dict[str, Any]:
+    def compare(self, image: PathLike | bytes, record: Mapping[str, Any], **options: Any) -> dict[str, Any]:
         """Record of a located descriptor in view of its image: which of its places it shows, and how surely.
 
-        `record` is one of the results of `locate`, with some eight places. `locate` of images does so by itself.
+        `record` is one of the results of `locate`, with some eight places; give the same `min_confidence`, if any.
+        `locate` of images does so by itself.
         """
         body, kind = _body(image)
-        params = {"place": record["places"], "score": record["scores"], "confidence": record["confidence"]}
+        params = {
+            "place": record["places"],
+            "score": record["scores"],
+            "confidence": record["confidence"],
+            **options,
+        }
         answer = self._json(
             "POST", "/v1/compare", params=params, content=body, headers={"content-type": kind}
         )

@@ -81,8 +81,15 @@ class Places:
         return np.where(self.ids[rows] == ids, rows, -1)
 
     def positions_of(self, ids: NDArray[Any]) -> Positions | None:
-        """Where places are, by their ids; None without positions."""
-        return None if self.positions is None else self.positions.take(self.rows_of(ids))
+        """Where places are, by their ids, NaN for unknown ones; None without positions."""
+        if self.positions is None:
+            return None
+        rows = self.rows_of(ids)
+        found = self.positions.take(rows)
+        for values in (found.points, found.heading):
+            if values is not None:
+                values[rows < 0] = np.nan
+        return found
 
     def take(self, rows: Rows | NDArray[np.bool_]) -> Places:
         """Return some of the places; rows must keep the ids sorted."""

@@ -476,14 +476,14 @@ class PlaceMap:
         unseen = in_the_dark(vectors)
         vectors, view = self._moved_back(state, vectors, adapt, LEAST_VIEW_FRAMES)
         projected, course = state.project(vectors), self._course(state)
-        stands = np.arange(len(projected))
+        first = stands = np.arange(len(projected))
         if course.ordered:
-            means, _, stands = without_stops(projected, partial(advance, course.rows))
+            means, first, stands = without_stops(projected, partial(advance, course.rows))
             projected = l2_normalize(means)
         mode = tenable_mode(mode, course.rows, projected)
         similarity = similarity_of(course.rows, projected, mode)
         if course.pictures is not None and shown is not None:
-            first = np.unique(stands, return_index=True)[1]  # of a stop, the frame with which it begins
+            # Of a stop, the frame with which it begins.
             similarity = course.pictures.heeded_by_all(similarity, lambda rows: shown(first[rows]))
             if progress is not None and first[-1] + 1 < len(stands):  # it ends with a stop
                 progress(len(stands), len(stands))
@@ -775,7 +775,9 @@ def _decoded(image: Any) -> Any:
 def _pictures(pictures: Picture | Sequence[Picture], n: int, of: str) -> Sequence[Picture]:
     """The pictures of `n` queries."""
     images = as_images(pictures)
-    if images is None or any(isinstance(one, np.ndarray) and one.shape[2] != 3 for one in images):
+    if images is None or any(
+        isinstance(one, np.ndarray) and not (one.size and one.shape[2] == 3) for one in images
+    ):
         raise InputError(f"pictures must be images: paths, encoded files, or {PIXELS}")
     if len(images) != n:
         raise InputError(f"pictures has {len(images)} images, {of} has {n}: one for each")

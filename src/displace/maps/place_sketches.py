@@ -103,7 +103,7 @@ class PlaceSketches:
 
 def _columns(scores: Vectors, fits: Vectors) -> Indices:
     """Column of the place that each photo shows; the first where it is not known how that one fits."""
-    last = scores[:, -1:]
+    last = np.fmin.reduce(scores, axis=1, keepdims=True)  # blank places (`joined`) have no score
     among = (scores - last) / np.maximum(scores[:, :1] - last, _TINY)
     known = np.isfinite(fits)
     among = np.where(known, among + PULL * np.clip(fits, *FITS), -np.inf)

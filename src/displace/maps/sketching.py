@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from displace.arrays import Indices, Vectors
+from displace.arrays import Indices, Vectors, blocks
 from displace.holdout import spread
 from displace.maps.place_sketches import PlaceSketches
 from displace.models import frame_of
@@ -39,7 +39,7 @@ SEVERAL = 1.2
 """Images for each place and traversal, on average, from which on they are taken for views of different things."""
 
 MOST = 100_000
-"""Images that are read once more at most: it takes minutes."""
+"""Images that are read once more at most, which takes minutes; and places of a map that an update gives sketches."""
 
 logger = logging.getLogger(__name__)
 
@@ -76,9 +76,12 @@ def _sketch(frame: Frame, image: Any) -> Sketches:
 
 def sketches_of(frame: Frame, images: Sequence[Any], progress: Stage | None = None) -> Sketches:
     """Sketches (q, ROWS, COLUMNS) of images."""
-    if len(images) == 1:
-        return _sketch(frame, images[0])[None]
-    return np.stack(list(sketched(frame, images, progress)))
+    if len(images) > 1:
+        return np.stack(list(sketched(frame, images, progress)))
+    found = _sketch(frame, images[0])[None]
+    if progress is not None:
+        progress(1, 1)
+    return found
 
 
 def with_sketches(
@@ -131,12 +134,20 @@ def level_of(
     state: MapState, bits: NDArray[np.uint8], vectors: Vectors, sketches: Sketches, places: Indices
 ) -> float:
     """The level, from packed sketches of all places and some references: descriptors (m, D), sketches, places."""
+    # Coordinates of all places beside those of each reference.
+    parts = blocks(len(places), row_bytes=64 * len(state.places))
+    wrong = np.concatenate([_best_wrong(state, vectors[part], places[part]) for part in parts])
+    found = fit(sketches[wrong >= 0], unpacked(bits[wrong[wrong >= 0]]))
+    found = found[np.isfinite(found)]
+    return max(LEAST, float(np.median(found)) + ABOVE) if len(found) else LEAST
+
+
+def _best_wrong(state: MapState, vectors: Vectors, places: Indices) -> Indices:
+    """The best place of some references that is not theirs; −1 where there is none."""
     ids = state.places.ids
     own = state.truth.correct(ids[None, :], ids[places][:, None])
-    wrong = np.where(own, -np.inf, state.scores(state.project(vectors))).argmax(axis=1)
-    found = fit(sketches, unpacked(bits[wrong]))
-    found = found[np.isfinite(found) & ~own.all(axis=1)]
-    return max(LEAST, float(np.median(found)) + ABOVE) if len(found) else LEAST
+    best = np.where(own, -np.inf, state.scores(state.project(vectors))).argmax(axis=1)
+    return np.where(own.all(axis=1), -1, best)
 
 
 def _references(
@@ -157,4 +168,5 @@ def _references(
             for row in np.flatnonzero(keep)
         ]
     several = len(found) > SEVERAL * len({(one.place, one.traversal) for one in found})
-    return [] if several or len(found) > MOST else sorted(found, key=attrgetter("place"))
+    too_many = len(found) > MOST or (state.sketches is None and len(state.places) > MOST)
+    return [] if several or too_many else sorted(found, key=attrgetter("place"))

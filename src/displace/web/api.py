@@ -30,7 +30,7 @@ from displace.web.drives import Drive
 from displace.web.guard import Guard, error_response, refusal
 from displace.web.hosting import Hosted
 from displace.web.limits import RefusedError
-from displace.web.locating import Locating, Wanted, compared
+from displace.web.locating import Locating, Wanted, compared, in_map
 from displace.web.metrics import histogram
 from displace.web.server import Server, ServerSettings
 from displace.web.uploads import VECTORS, read_asked
@@ -122,18 +122,33 @@ def _add_queries(app: FastAPI, server: Server, locating: Locating) -> None:
         ],
         score: Annotated[list[FiniteFloat], Query(description="Score of each.")],
         confidence: Annotated[float, Query(ge=0, le=1, description="The confidence of the first.")],
+        min_confidence: Annotated[
+            float,
+            Query(ge=0, le=1, description="Below it the image is not in the map; by default the server's."),
+        ] = server.settings.min_confidence,
     ) -> JSONResponse:
         """A located descriptor in view of its image; `/v1/locate` does so for images by itself."""
-        _check_parameters(request, ("place", "score", "confidence"))
+        _check_parameters(request, ("place", "score", "confidence", "min_confidence"))
         if len(place) != len(score):
             raise RefusedError(422, f"{len(place)} places and {len(score)} scores: give one for each")
         hosted = await server.hosted()
         asked = await read_asked(request, hosted.place_map.dim, server.limits)
         if not isinstance(asked, list) or len(asked) != 1:
             raise RefusedError(422, "one image is compared at a time: send it as image/jpeg …")
-        record = {"places": place, "scores": score, "confidence": confidence}
+        places = _as_ids(place, hosted.place_map)
+        record = {"places": places, "scores": score, "confidence": confidence}
         told = await server.in_pool(_compared, server, hosted, asked[0], record)
-        return JSONResponse({"map": hosted.version, **told})
+        return JSONResponse({"map": hosted.version, **told, "in_map": in_map(told, min_confidence)})
+
+
+def _as_ids(places: list[str], place_map: PlaceMap) -> list[Any]:
+    """Places as the map names them, text or numbers: in an address all is text."""
+    if place_map.place_ids.dtype.kind == "U":
+        return places
+    try:
+        return [int(place) for place in places]
+    except ValueError as error:
+        raise RefusedError(422, f"place: places of this map are whole numbers; {error}") from None
 
 
 def _compared(server: Server, hosted: Hosted, image: bytes, record: dict[str, Any]) -> dict[str, Any]:

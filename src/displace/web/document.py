@@ -87,7 +87,7 @@ _JSON = "application/json"
 ANSWERS: dict[tuple[str, str], tuple[str, str, Any]] = {
     ("post", "/v1/locate"): ("200", _JSON, {"map": _VERSION, "results": [{**_MATCH, "in_map": True}]}),
     ("post", "/v1/describe"): ("200", VECTORS, None),
-    ("post", "/v1/compare"): ("200", _JSON, {"map": _VERSION, "confidence": 0.93}),
+    ("post", "/v1/compare"): ("200", _JSON, {"map": _VERSION, **_MATCH, "in_map": True}),
     ("post", "/v1/drives"): ("201", _JSON, {"drive": "mJ0rK3v1Yw4p8s2Q", "map": _VERSION}),
     ("post", "/v1/drives/{drive}/frames"): (
         "200",

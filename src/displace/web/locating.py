@@ -110,7 +110,7 @@ class Locating:
             compare = partial(server.in_pool, partial(compared, hosted.place_map, k=wanted.k))
             records = await asyncio.gather(*map(compare, records, images))
         for record in records:
-            record["in_map"] = _in_map(record, wanted.min_confidence)
+            record["in_map"] = in_map(record, wanted.min_confidence)
         return _as_json({"map": hosted.version, "results": records}).encode()
 
 
@@ -145,7 +145,7 @@ def _point(text: str | None) -> tuple[float, float] | None:
     return first, second
 
 
-def _in_map(record: dict[str, Any], min_confidence: float | None) -> bool | None:
+def in_map(record: dict[str, Any], min_confidence: float | None) -> bool | None:
     """Whether a match counts; None where the map has no confidence to tell by."""
     confidence = record.get("confidence")
     return None if confidence is None or min_confidence is None else bool(confidence >= min_confidence)

@@ -114,9 +114,9 @@ def _drive(demo: Demo) -> str:
     drive, alone = demo.drive, percent(demo.right)
     precision, found = drive.off_map["followed"]
     return (
-        f"<p>Each picture by itself is located correctly in {alone:.1f} % of cases. Followed as frames of a drive, by "
-        f"their descriptors, <b>{drive.recalls['followed']:.1f} %</b> are, and smoothed afterwards, with all frames "
-        f"known, <b>{drive.recalls['smoothed']:.1f} %</b>. If the map lacks a fifth of the places, {100 * found:.0f} % "
+        f"<p>Each picture by itself is located correctly in {alone:.1f} % of cases. Followed as frames of a drive, "
+        f"<b>{drive.recalls['followed']:.1f} %</b> are, and smoothed afterwards, with all frames known, "
+        f"<b>{drive.recalls['smoothed']:.1f} %</b>. If the map lacks a fifth of the places, {100 * found:.0f} % "
         f"of the frames there are reported as off the map, and {100 * precision:.0f} % of these reports are right.</p>"
         f'<div class="card">{belief_chart(drive)}</div>'
         "<p>The belief while following: frames from left to right, the route from bottom to top. The dotted line is "
