@@ -82,6 +82,16 @@ def test_build_shows_what_the_map_holds(run, folder):
     )
 
 
+def test_a_map_without_sketches_says_so(run):
+    """As one with several rows for a place has none; nothing told it from one that compares pictures."""
+    said = "photos are judged by their descriptors alone: the map has no sketches of its places"
+    for fusion, without in (("pooling", True), ("hops", False)):
+        done = run("build", "route.desc", "-o", f"{fusion}.displace", "--fusion", fusion)
+        assert done.exit_code == 0, done.output
+        shown = " ".join(run("inspect", f"{fusion}.displace").stdout.split())
+        assert (said in shown) == without
+
+
 def test_a_map_of_a_few_places_is_not_told_to_be_built_again(run, folder):
     """That would give the same map."""
     for name in ("sun", "dusk"):
@@ -893,6 +903,19 @@ def test_one_photo_has_its_position_in_full():
     assert str(_verdict(missed)) == "not in the map: confidence 0.9981 that it is at a"
     degrees = {"places": ["a"], "in_map": True, "confidence": 0.9, "latitude": 52.0, "longitude": 13.0}
     assert "longitude 13.000000" in str(_verdict(degrees))
+
+
+def test_a_photo_that_fits_another_place_than_its_descriptor_says_so(capsys):
+    """Better than the one that the descriptor is most like; another one yet may fit as well."""
+    from displace.cli.console_maps import _show_one
+
+    record = {"image": "a.jpg", "places": ["b", "a", "c"], "in_map": True, "confidence": 0.9}
+    _show_one({**record, "scores": [0.3, 0.5, 0.2]})
+    assert (
+        "the photo itself fits b better than a, which its descriptor is most like" in capsys.readouterr().out
+    )
+    _show_one({**record, "scores": [0.5, 0.3, 0.2]})
+    assert "the photo itself" not in capsys.readouterr().out
 
 
 def test_of_many_photos_those_that_are_not_in_the_map_have_no_position():

@@ -289,6 +289,11 @@ def test_comparing_says_how_far_it_is(place_map, frames, folder):
         )
         assert told[-1] == (n, n)
     told.clear()
+    standing = [*frames[:20], *[frames[20]] * 9]  # of a stop, one frame is compared
+    place_map.smooth(standing, progress=lambda done, total: told.append((done, total)))
+    assert told[-1] == (29, 29)
+    assert len(told) == len({*told}) < 29
+    told.clear()
     place_map.locate(frames[:6], progress=lambda done, total: told.append((done, total)))
     assert told == [(n, 6) for n in range(1, 7)]
     with served(folder / "town.displace") as server:

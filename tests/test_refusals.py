@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -88,6 +89,17 @@ def test_many_images_that_look_foreign_are_called_so(maps, n_traversals):
     )
     for n, confidence in ((99, 0.01), (120, 0.03)):
         assert "foreign:" not in of_refusals(located(maps[n_traversals], places[:n], np.full(n, confidence)))
+
+
+@pytest.mark.parametrize("n_traversals", [1, 3])
+def test_many_photos_that_were_compared_and_look_foreign_are_called_so(maps, n_traversals):
+    """What descriptors hold against them counts in part then, so that they are refused less surely."""
+    places, said = np.random.default_rng(0).integers(0, N, 120), "together these images look foreign"
+    for confidence, foreign in ((0.04, True), (0.15, False)):
+        found = located(maps[n_traversals], places, np.full(120, confidence))
+        compared = replace(found, matches=replace(found.matches, compared=True))
+        assert (said in of_refusals(compared)) == foreign
+        assert said not in of_refusals(found)
 
 
 def test_the_limit_that_is_named_is_one_of_refused_images(maps):

@@ -281,6 +281,8 @@ def test_many_photos_are_compared_too(town, queries):
         np.testing.assert_array_equal(seen.places, plain.places)
         expected = judged(town, plain.confidence, plain.places[:, 0], many)
         np.testing.assert_allclose(seen.confidence, expected, rtol=1e-6)
+        assert seen.compared
+        assert not plain.compared
     assert town.locate(many, adapt="batch").confidence is None  # there is none to judge anew
 
 
@@ -379,6 +381,16 @@ def test_images_that_are_gone_are_no_failure(folder, tmp_path, caplog):
     shutil.rmtree(tmp_path / "moved" / "dusk")
     assert not build(tmp_path / "moved" / "route.desc").compares_pictures
     assert "not where its manifest says" in caplog.text
+
+
+def test_an_update_of_images_that_are_gone_says_that_they_are_not_in_the_sketches(folder, tmp_path, caplog):
+    town = tmp_path / "town.displace"
+    verbs.build(folder / "route.desc", town, exclude=["dusk"])
+    before = PlaceMap.load(town).state.sketches.packed
+    shutil.copytree(folder / "route.desc", tmp_path / "route.desc")
+    verbs.update(town, add=tmp_path / "route.desc", traversals=["dusk"])
+    assert "no sketches of places can be made of them" in caplog.text
+    np.testing.assert_array_equal(PlaceMap.load(town).state.sketches.packed, before)
 
 
 def test_traversals_that_are_left_out_are_not_in_the_sketches(folder, tmp_path):

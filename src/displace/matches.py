@@ -31,6 +31,8 @@ class Matches:
     """Shift of the queries' pictures against those of the map, which was undone: `PlaceMap.view_of`."""
     adapted: bool = False
     """Whether the matching was adapted to the condition of all queries together."""
+    compared: bool = False
+    """Whether photos were compared with the pictures of their places."""
 
     def __len__(self) -> int:
         return len(self.places)
@@ -132,6 +134,7 @@ def joined(parts: Sequence[Matches]) -> Matches:
         known,
         next((p.view for p in parts if any(p.view)), (0, 0)),
         any(p.adapted for p in parts),
+        any(p.compared for p in parts),
     )
 
 

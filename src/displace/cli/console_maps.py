@@ -90,6 +90,8 @@ def _facts(place_map: PlaceMap, path: str | Path) -> Iterable[tuple[str, str]]:
                 "",
                 f"photos are also compared with sketches of {n} places, {decimal(sketches.packed.nbytes)}",
             )
+        elif place_map.model is not None and not place_map.model.get("imported"):
+            yield "", "photos are judged by their descriptors alone: the map has no sketches of its places"
         for remark in (*of_confidence(c), *of_missing_stretches(place_map)):
             yield "", remark
 
@@ -183,10 +185,10 @@ def _show_one(record: dict[str, Any]) -> None:
     for place, score in zip(record["places"], record["scores"], strict=True):
         table.add_row(Text(str(place)), f"{score:.3f}")
     out.print(table)
-    if record["scores"][0] < max(record["scores"]):
-        out.print(
-            f"the photo itself fits {record['places'][0]} best, though its descriptor does not", markup=False
-        )
+    places, scores = record["places"], record["scores"]
+    if scores[0] < max(scores):
+        alike = places[scores.index(max(scores))]
+        say(f"the photo itself fits {places[0]} better than {alike}, which its descriptor is most like")
     out.print(_verdict(record))
 
 

@@ -50,5 +50,5 @@ def compared(state: MapState, found: Matches, shown: Shown) -> Matches:
         columns[part], told[part] = state.sketches.judged(
             places, found.scores[part], found.confidence[part], shown(rows[part])
         )
-    found = replace(found.led_by(columns), confidence=told)
+    found = replace(found.led_by(columns), confidence=told, compared=True)
     return replace(found, positions=state.places.positions_of(found.places[:, 0]))

@@ -457,10 +457,15 @@ class PlaceMap:
         state = self.state  # read once, before images are described: an update may replace it
         vectors, pictures = self._asked(queries, None, pictures)
         shown = None if pictures is None else shown_by(state, pictures, progress)
-        return self._smooth(state, vectors, adapt, shown)[0]
+        return self._smooth(state, vectors, adapt, shown, progress)[0]
 
     def _smooth(
-        self, state: MapState, vectors: Vectors, adapt: str, shown: Shown | None
+        self,
+        state: MapState,
+        vectors: Vectors,
+        adapt: str,
+        shown: Shown | None,
+        progress: Stage | None = None,
     ) -> tuple[list[Fix], tuple[int, int]]:
         """As `smooth`, and the offset by which the pictures were shifted back."""
         check_one_of(adapt, ("auto", "batch", "none"), "adapt")
@@ -480,6 +485,8 @@ class PlaceMap:
         if course.pictures is not None and shown is not None:
             # Of a stop, the frame with which it begins.
             similarity = course.pictures.heeded_by_all(similarity, lambda rows: shown(first[rows]))
+            if progress is not None and first[-1] + 1 < len(stands):  # it ends with a stop
+                progress(len(stands), len(stands))
         fixes, in_order = smooth_fixes(course, similarity)
         found = [fixes[frame] for frame in stands]
         if not in_order:
@@ -504,7 +511,7 @@ class PlaceMap:
         state = self.state
         vectors, pictures = self._asked(queries, None, pictures)
         shown = None if pictures is None else shown_by(state, pictures, progress)
-        places, (fixes, view) = state.places, self._smooth(state, vectors, adapt, shown)
+        places, (fixes, view) = state.places, self._smooth(state, vectors, adapt, shown, progress)
         best, scores = likeliest(fixes, places, k)
         found = places.ids[best]
         return Matches(

@@ -39,6 +39,10 @@ TOGETHER = "; 100 or more images in one condition, located together, adapt the m
 ACCEPT_LESS = (
     "; half of these images reach --min-confidence {median:.2f}, but that also accepts more foreign images"
 )
+FOREIGN = 0.07
+"""Mean confidence of photos that were compared with pictures, below which they look foreign, as others do below
+`HARDLY`: what descriptors hold against them counts only in part. Of foreign ones it is 0.02 to 0.07, of nights and
+winters that a map has not seen 0.13 to 0.45."""
 LOWEST = 0.1
 """Lowest limit that is suggested: below it hardly anything is refused."""
 
@@ -54,7 +58,8 @@ def of_refusals(located: Located) -> str:
         return ""
     if located.followed and _way(located, refused) < 0:
         return BACKWARDS
-    if refused.sum() >= LEAST_QUERIES and float(np.mean(confidence[readable])) < HARDLY:
+    foreign = FOREIGN if located.matches.compared else HARDLY
+    if refused.sum() >= LEAST_QUERIES and float(np.mean(confidence[readable])) < foreign:
         return ELSEWHERE
     if len(place_map.traversals) == 1:
         return ONE_CONDITION

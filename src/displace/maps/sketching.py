@@ -106,16 +106,18 @@ def with_sketches(
     bits = np.zeros((len(state.places), PACKED), np.uint8) if known is None else known.packed.copy()
     n_before = len({*state.traversals} - {one.traversal for one in found})
     looked_at: dict[int, Sketches] = {}
+    any_shown = False
     sketches = zip(found, sketched(frame, [one.image for one in found], progress), strict=True)
     for place, group in groupby(enumerate(sketches), key=lambda one: one[1][0].place):
         own = {number: sketch for number, (_, sketch) in group}
+        any_shown |= any(sketch.any() for sketch in own.values())
         looked_at |= {number: sketch for number, sketch in own.items() if number in sample}
         before = unpacked(bits[[place]])[0]
         bits[place] = packed(fused(np.stack(list(own.values())), before, n_before)[None])
-    if not bits.any():
+    if not any_shown:
         logger.warning(
-            "the images of the store are not where its manifest says (%s …): photos that are located will be judged by "
-            "their descriptors alone, not compared with the places' pictures",
+            "the images of the store are not where its manifest says (%s …): no sketches of places can be made of "
+            "them, and where there are none, photos that are located are judged by their descriptors alone",
             found[0].image,
         )
         return state
