@@ -16,6 +16,7 @@ from displace.errors import InputError
 from displace.maps.located import along_drives
 from displace.sequence import pictured
 from displace.sequence.engine import Blocks
+from displace.sequence.following import smooth_fixes
 from displace.sequence.pictured import AMONG, BY_CHANCE, GAIN, MOST, OF_ALL, RoutePictures
 from displace.sketches import COLUMNS, ROWS, fit, packed, sketch_of, unpacked
 
@@ -301,3 +302,16 @@ def test_comparing_says_how_far_it_is(place_map, frames, folder):
             told.clear()
             way(vectors[:6], pictures=frames[:6], progress=lambda done, total: told.append((done, total)))
             assert told == [(n, 6) for n in range(1, 7)]
+
+
+def test_whether_a_drive_is_along_the_route_is_judged_without_pictures(place_map):
+    """Pictures that fit some path do not make it the route of a drive whose descriptors show another."""
+    course = place_map._course(place_map.state)
+    rng, n = np.random.default_rng(0), len(course.ids)
+    plain = rng.standard_normal((120, n)).astype(np.float32)
+    fitting = plain.copy()
+    fitting[np.arange(120), np.arange(120) * n // 120] += 4.0
+    along, _ = smooth_fixes(course, Blocks.of(fitting))
+    elsewhere, _ = smooth_fixes(course, Blocks.of(fitting), Blocks.of(plain))
+    assert np.mean([fix.off_map < 0.5 for fix in along]) > 0.9
+    assert np.mean([fix.off_map > 0.5 for fix in elsewhere]) > 0.9

@@ -481,13 +481,14 @@ class PlaceMap:
             means, first, stands = without_stops(projected, partial(advance, course.rows))
             projected = l2_normalize(means)
         mode = tenable_mode(mode, course.rows, projected)
-        similarity = similarity_of(course.rows, projected, mode)
+        similarity, plain = similarity_of(course.rows, projected, mode), None
         if course.pictures is not None and shown is not None:
             # Of a stop, the frame with which it begins.
-            similarity = course.pictures.heeded_by_all(similarity, lambda rows: shown(first[rows]))
+            plain = similarity
+            similarity = course.pictures.heeded_by_all(plain, lambda rows: shown(first[rows]))
             if progress is not None and first[-1] + 1 < len(stands):  # it ends with a stop
                 progress(len(stands), len(stands))
-        fixes, in_order = smooth_fixes(course, similarity)
+        fixes, in_order = smooth_fixes(course, similarity, plain)
         found = [fixes[frame] for frame in stands]
         if not in_order:
             found = [

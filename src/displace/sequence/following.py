@@ -479,7 +479,7 @@ class Follower:
         return fix if self._in_order else fix.as_photo(self._photos[-1 - frames])
 
 
-def smooth_fixes(course: Course, similarity: Blocks) -> tuple[list[Fix], bool]:
+def smooth_fixes(course: Course, similarity: Blocks, plain: Blocks | None = None) -> tuple[list[Fix], bool]:
     """Where each frame of a drive was taken, given all of them; and whether they follow the route's order.
 
     Parameters
@@ -487,6 +487,8 @@ def smooth_fixes(course: Course, similarity: Blocks) -> tuple[list[Fix], bool]:
     course : Course
     similarity : Blocks
         Of the frames in the order in which they were taken, and the places in route order.
+    plain : Blocks, optional
+        As for `smooth_drive`.
     """
     found: dict[int, Fix] = {}
 
@@ -494,7 +496,7 @@ def smooth_fixes(course: Course, similarity: Blocks) -> tuple[list[Fix], bool]:
         fix = course.fix(belief, smoothed=True)
         found[frame] = replace(fix, kept=Sparse.of(belief.places))
 
-    in_order = smooth_drive(similarity, course.scale, see, course.ordered, course.roadway)
+    in_order = smooth_drive(similarity, course.scale, see, course.ordered, course.roadway, plain)
     return [found[frame] for frame in range(similarity.shape[0])], in_order
 
 

@@ -25,9 +25,9 @@ AMONG = 8
 GAIN, OF_ALL = 1.5, 0.7
 """Deviations of similarity for each deviation of the fit: of a frame as it comes, and where all frames are known, whose
 errors that are alike add up."""
-BY_CHANCE, MOST = 2.2, 1.0
-"""Fit of pictures of two places along one road; and how much more counts at most, as errors of frames that follow each
-other are alike."""
+BY_CHANCE, MOST = 2.4, 1.0
+"""Fit that pictures of two places along one road, or of two like streets, hardly exceed; and how much more counts at
+most, as errors of frames that follow each other are alike."""
 
 
 @dataclass(frozen=True, eq=False)

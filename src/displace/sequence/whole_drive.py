@@ -62,7 +62,12 @@ towns that seem to follow the route, the order saves up to 0.36 (median 0.2), of
 
 
 def smooth_drive(
-    similarity: Blocks, scale: Scale, see: See, ordered: bool = True, roadway: Roadway | None = None
+    similarity: Blocks,
+    scale: Scale,
+    see: See,
+    ordered: bool = True,
+    roadway: Roadway | None = None,
+    plain: Blocks | None = None,
 ) -> bool:
     """Smooth a drive with its own motion and level; each frame by itself where the frames do not follow the route.
 
@@ -77,6 +82,9 @@ def smooth_drive(
         Whether the places have an order at all.
     roadway : Roadway, optional
         Where the map lacks stretches of the route.
+    plain : Blocks, optional
+        Similarities without the pictures, where `similarity` heeds them: by these it is judged whether the drive is
+        along this route at all, as it is known what other streets reach by them.
 
     Returns
     -------
@@ -94,15 +102,22 @@ def smooth_drive(
     slow = rate_told(motion, prior, n_frames)
     if slow < _SLOW:
         n = max(2, round(_PASSED / max(slow, 1 / _FEW)))
-        return smooth_drive(averaged(similarity, n), scale, for_each(see, n, n_frames), ordered, roadway)
+        plain = None if plain is None else averaged(plain, n)
+        return smooth_drive(
+            averaged(similarity, n), scale, for_each(see, n, n_frames), ordered, roadway, plain
+        )
     motion = motion.at_paces(motion.mean_step)
     path, chance = earnings(scores, slope, motion), earnings(backwards(scores), slope, motion)
     if path.mean() - chance.mean() < _LEAST_GAIN + _GAIN_NOISE / np.sqrt(n_frames):
         _each_alone(similarity, scale, see, searched=n_frames)
         return False
-    belonging, stretch = belongs(path, moving_average(chance))
+    alike, earned = scores, (path, chance)
+    if plain is not None:
+        alike = scores_of_whole_drive(plain)
+        earned = earnings(alike, slope, motion), earnings(backwards(alike), slope, motion)
+    belonging, stretch = belongs(earned[0], moving_average(earned[1]))
     if belonging < _CERTAIN:
-        belonging = max(belonging, continues(scores, slope, motion, stretch, _ELSEWHERE))
+        belonging = max(belonging, continues(alike, slope, motion, stretch, _ELSEWHERE))
     # Weights of ∅ in the case that the drive is elsewhere, and of the prior level: short drives claim little.
     told, short = min(1.0, n_frames / TOLD), _FEW / (n_frames + _FEW)
     # At first only the best stretch counts as on the map: the rest may be other streets.
