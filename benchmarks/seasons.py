@@ -54,7 +54,7 @@ def main(argv: list[str]) -> None:
         return
     header(
         *("map of", "asked for", "places", "model", "right ≥ 0.5", "rest of the railway ≥ 0.5", "≥ 0.8"),
-        *("as two of its own ≥ 0.5", "≥ 0.8", "foreign ≥ 0.5", "≥ 0.8", "calibration error"),
+        *("as two of its own ≥ 0.5", "≥ 0.8", "foreign ≥ 0.5", "≥ 0.8", "calibration error", "of all"),
     )
     for model in options.models.split(","):
         sets = {name: described(shared, name, model, options.cache) for name in ("sped400", "town")}
